@@ -6,8 +6,7 @@ import pytest
 from calque.alignment.text_maps import LanguageInformationRemoval, LanguageMeans, LowRankRemoval, moments_of
 from calque.encoders import load_encoder
 from calque.encoders.mapped import MappedEncoder
-from calque.encoders.sentence_part import SentencePart
-from calque.encoders.static import StaticEncoder
+from calque.encoders.static import SentencePart, StaticEncoder
 from calque.encoders.tables import PlainTable
 from calque.errors import SettingError
 from calque.text import ParallelCorpus, Sentence, Sentences

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import forked
-from calque.encoders import extraction, load_encoder, stores
+from calque.encoders import extraction, load_encoder
 from calque.errors import InputError, OutputError
 from calque.text import Sentences
 from calque.vectors import Embeddings, map_arrays
@@ -24,11 +24,11 @@ import sys, time
 import torch
 torch.set_num_threads(int(sys.argv[3]))
 sys.path.append(sys.argv[4])
-from calque.encoders import extraction, load_encoder, stores
+from calque.encoders import extraction, load_encoder
 from calque.text import Sentences
 from test_extraction import make_sentences
 
-stores.FLUSH_SECONDS = 0.0
+extraction.FLUSH_SECONDS = 0.0
 encoder = load_encoder(sys.argv[1], precision="highest", device="cpu")
 encoder.budget = 64
 forward = encoder.model.embeddings.forward
@@ -201,7 +201,7 @@ def stopped(encoder, sentences, out, monkeypatch, after: int = 5):
         return real(*args, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(stores, "FLUSH_SECONDS", 0.0)
+        patch.setattr(extraction, "FLUSH_SECONDS", 0.0)
         patch.setattr(encoder.model.embeddings, "forward", forward)
         with pytest.raises(KeyboardInterrupt):
             encoder.encode(sentences, out=out)
@@ -298,7 +298,7 @@ def test_memory_does_not_grow_with_the_text(encoder, tmp_path):
 def test_stopping_costs_little(encoder, tmp_path, monkeypatch):
     """Flushing is by time, not by batch."""
     flushed = []
-    real = stores.FileStore.flush
-    monkeypatch.setattr(stores.FileStore, "flush", lambda self: flushed.append(time.monotonic()) or real(self))
+    real = extraction.FileStore.flush
+    monkeypatch.setattr(extraction.FileStore, "flush", lambda self: flushed.append(time.monotonic()) or real(self))
     encoder.encode(make_sentences(n=300), out=tmp_path / "vectors")
     assert len(flushed) < 5

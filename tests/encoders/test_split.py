@@ -9,6 +9,7 @@ from transformers import AutoTokenizer
 
 from calque.encoders import load_encoder
 from calque.encoders.batches import collate
+from calque.encoders.layers import all_states
 from calque.encoders.split import SplitSentences
 from calque.encoders.subwords import Subwords
 from calque.errors import SettingError
@@ -51,7 +52,7 @@ def test_segments_matter_and_stay_with_their_texts(tiny_encoder):
     np.testing.assert_allclose(whole[3:], vectors_of(tiny_encoder, plain).data, atol=1e-6)
     # The quick way through a BERT and the one that any model goes.
     batch = collate(split, np.array([1, 0]))
-    states = tiny_encoder.hidden_states(batch, [-1])[-1]
+    states = all_states(tiny_encoder.model, batch)[-1]
     np.testing.assert_allclose(tiny_encoder.pool(states, batch).detach(), again[[1, 0]], atol=1e-5)
 
 

@@ -9,10 +9,8 @@ import pytest
 from calque.alignment.maps import LinkedMaps
 from calque.encoders import load_encoder
 from calque.encoders.mapped import MappedEncoder
-from calque.encoders.sentence_part import SentencePart, add_sentence
-from calque.encoders.static import StaticEncoder, load_static
-from calque.encoders.table_files import read_table
-from calque.encoders.tables import PlainTable, SubwordTable
+from calque.encoders.static import SentencePart, StaticEncoder, add_sentence, load_static
+from calque.encoders.tables import PlainTable, SubwordTable, read_table
 from calque.errors import CalqueError, InputError, SettingError
 from calque.maps import Rotation
 from calque.pairs import WordPairs

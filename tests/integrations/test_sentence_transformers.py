@@ -12,8 +12,7 @@ from torch import nn
 
 from calque import MappedEncoder, Rotation
 from calque.encoders import load_encoder
-from calque.encoders.sentence_modules import UnitLength, write_layer
-from calque.encoders.sentence_transformers import named_layer
+from calque.encoders.sentence_transformers import UnitLength, named_layer, write_layer
 from calque.encoders.sentence_vectors import SentencePooling, sentence_vectors
 from calque.errors import InputError, SettingError
 from calque.text import Sentences

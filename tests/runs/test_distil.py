@@ -16,14 +16,13 @@ TEXT = "the cat sees a house\tdie Katze sieht ein Haus\nwater\tWasser\nthe old f
 @pytest.fixture(scope="module")
 def place(tmp_path_factory, tiny_folder):
     """A text, lines of English, and a teacher that is a folder of sentence-transformers."""
-    from calque.encoders.student_folder import write_modules
 
     folder = tmp_path_factory.mktemp("distil")
     (folder / "train.tsv").write_text(TEXT)
     (folder / "more.txt").write_text("the wind blows\nwater\n")
     teacher = load_encoder(tiny_folder)
     teacher.save(folder / "teacher")
-    write_modules(folder / "teacher", SentencePooling("own", "subwords", ("cls", "mean")), teacher.dim)
+    SentencePooling("own", "subwords", ("cls", "mean")).write_modules(folder / "teacher", teacher.dim)
     return folder
 
 

@@ -9,11 +9,10 @@ up to one of a few numbers (`rounded_rows`).
 
 from __future__ import annotations
 
-import timeit
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -138,50 +137,12 @@ def linear(module: Any, x: Tensor) -> Tensor:
     return module(x)
 
 
-@lru_cache(maxsize=8)
-def bfloat16_is_fast(device: str) -> bool:
-    """Whether bfloat16 products are at least 1.5 times as fast as float32 here: measured, not looked up."""
+def error_bound(x: Tensor | Rows, y: Tensor | Rows) -> float:
+    """Return how far a float32 product can be from the exact one, whatever the order of summation.
 
-    def seconds(dtype: torch.dtype) -> float:
-        a = torch.ones(512, 512, dtype=dtype, device=device)
-        room = torch.empty_like(a)
-        return _seconds(lambda: products(a, a, room))
-
-    with full_precision():
-        return seconds(torch.float32) > 1.5 * seconds(torch.bfloat16)
-
-
-def expected_seconds(n: int, m: int, dim: int) -> float:
-    """How long a float32 product of `n` with `m` rows takes here: 0 for one of less than a minute or so, else by a small
-    product and the number of threads. At 200 GFLOP/s a core and 768 dimensions, two cores take an hour for 970,000 ×
-    970,000."""
-    if (operations := 2.0 * n * m * dim) < 1e13:
-        return 0.0
-    a = torch.ones(512, 512)
-    with full_precision():
-        rate = (
-            2 * 512**3 / _seconds(lambda: products(a, a, torch.empty(512, 512)))
-        )  # of all threads, as far as they help
-    return operations / rate
-
-
-def _seconds(multiply: Callable[[], Tensor]) -> float:
-    """The shortest of four runs; fetching a number waits for the device."""
-    return min(timeit.repeat(lambda: float(multiply()[0, 0]), repeat=4, number=1))
-
-
-def error_bound(x: Tensor | Rows, y: Tensor | Rows, dtype: torch.dtype = torch.float32) -> float:
-    """How far a product computed in `dtype` can be from the exact one, whatever the order of summation.
-
-    float32: dim·u·‖x‖·‖y‖ with u = 2⁻²⁴ (Higham 2002, §3.1). bfloat16: besides, the rounding of both inputs
-    (by Cauchy-Schwarz, from the residuals that are really there) and of the result.
+    dim·u·‖x‖·‖y‖ with u = 2⁻²⁴ (Higham 2002, §3.1).
     """
     x, y = as_rows(x), as_rows(y)
     if not len(x) or not len(y):
         return 0.0
-    norm_x, norm_y = (side.lost(torch.float32) for side in (x, y))
-    bound = x.shape[1] * 2.0**-24 * norm_x * norm_y
-    if dtype != torch.float32:
-        lost_x, lost_y = (side.lost(dtype) for side in (x, y))
-        bound += lost_x * norm_y + (norm_x + lost_x) * lost_y + torch.finfo(dtype).eps / 2 * norm_x * norm_y
-    return 1.01 * bound + 1e-30
+    return 1.01 * x.shape[1] * 2.0**-24 * x.longest() * y.longest() + 1e-30

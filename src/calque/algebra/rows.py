@@ -30,7 +30,7 @@ class Rows(ABC):
     device: torch.device
 
     def __init__(self) -> None:
-        self.lost = cache(self._lost)  # each is a pass over all rows
+        self.longest = cache(self._longest)  # a pass over all rows
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -47,14 +47,12 @@ class Rows(ABC):
     def held(self) -> Tensor | None:
         """All of them, where they are in memory anyway."""
 
-    def _lost(self, dtype: torch.dtype) -> float:
-        """Length of the longest row (float32), or of the longest residual when rows are rounded to another type."""
+    def _longest(self) -> float:
+        """Return the length of the longest row; infinite if a component is not finite."""
         longest = 0.0
         with torch.inference_mode():
             for start in range(0, len(self), _BLOCK):
-                block = self.block(start, start + _BLOCK)
-                part = block if dtype == torch.float32 else block - block.to(dtype).float()
-                lengths = torch.linalg.vector_norm(part, dim=1)
+                lengths = torch.linalg.vector_norm(self.block(start, start + _BLOCK), dim=1)
                 longest = max(longest, float(lengths.nan_to_num(nan=torch.inf, posinf=torch.inf).max()))
         return longest
 

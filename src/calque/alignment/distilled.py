@@ -20,7 +20,6 @@ from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
 from calque.encoders.sentence_store import SentenceStore
 from calque.encoders.sentence_vectors import SentencePooling, UnitLength
-from calque.encoders.student_folder import write_modules
 from calque.encoders.subword_vectors import SubwordVectors
 from calque.errors import SettingError, check_number
 from calque.text import ParallelCorpus, Sentences
@@ -40,7 +39,7 @@ class Student(NamedTuple):
     def write_modules(self, folder: Path) -> None:
         """Write the pooling as modules of sentence-transformers into an empty folder, from where the encoder copies them
         whenever it is saved."""
-        write_modules(folder, self.pooling, self.encoder.dim, max_length=self.encoder.max_length)
+        self.pooling.write_modules(folder, self.encoder.dim, max_length=self.encoder.max_length)
         self.encoder.modules = folder
 
 

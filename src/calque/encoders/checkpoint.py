@@ -8,7 +8,6 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from os import PathLike
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
@@ -36,7 +35,6 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
         with _quiet(local=os.path.isdir(name)):
             where = {"local_files_only": not os.path.isdir(name) and unconnected()}
             config = AutoConfig.from_pretrained(name, **where)
-            _check_size(config, name)
             kind = AutoModel
             if type(config) in AutoModelForTextEncoding._model_mapping:  # of T5 the encoder only
                 kind = AutoModelForTextEncoding
@@ -95,39 +93,6 @@ def read_language_model(name: str) -> Any | None:
         return None
     model, report = loaded
     return None if report["missing_keys"] else model
-
-
-# Far beyond every encoder of text; what is built from a damaged number takes half a minute, or all memory.
-_MOST = {
-    "num_hidden_layers": 1000, "n_layers": 1000, "num_layers": 1000, "hidden_size": 65_536, "dim": 65_536, "d_model": 65_536,
-    "embedding_size": 65_536, "intermediate_size": 1 << 20, "vocab_size": 1 << 24, "max_position_embeddings": 1 << 24,
-    "num_attention_heads": 4096, "type_vocab_size": 1 << 16,
-}  # fmt: skip
-_MANY = 64  # weights that one weight of the file may stand for, as where layers share them
-
-
-def _check_size(config: Any, name: str) -> None:
-    """Refuse sizes that no encoder has, or that are far more than the weights in the folder could fill."""
-    for option, most in _MOST.items():
-        value = getattr(config, option, None)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most):
-            raise InputError(
-                f"{option} is {value!r:.60}, expected a whole number up to {most:,}", path=Path(name, "config.json")
-            )
-    width = int(getattr(config, "hidden_size", 0) or 0)
-    rows = sum(
-        int(getattr(config, key, 0) or 0) for key in ("vocab_size", "max_position_embeddings", "intermediate_size")
-    )
-    weights = width * (rows + width * int(getattr(config, "num_hidden_layers", 0) or 0))
-    files = (
-        [path for path in Path(name).glob("*") if path.suffix in (".safetensors", ".bin")]
-        if os.path.isdir(name)
-        else []
-    )
-    size = sum(path.stat().st_size for path in files)
-    if files and weights > _MANY * max(size, 1 << 20):
-        fact = f"promises {weights:,} weights or more, but the files of weights have {size:,} bytes"
-        raise InputError(f"{fact}; is it of this encoder?", path=Path(name, "config.json"))
 
 
 def unconnected() -> bool:

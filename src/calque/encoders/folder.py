@@ -6,7 +6,7 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
@@ -119,48 +119,32 @@ def _languages(value: Any) -> bool:
     return bool(value) and all(map(_text, value)) and len(set(value)) == len(value)
 
 
-_SHAPES: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "format": (
-        lambda value: _whole(value) and 0 < value <= FORMAT,
-        f"expected {FORMAT}: it was written by a later version of calque",
-    ),
-    "kind": (lambda value: value in ENCODERS, "was it written by a later version of calque?"),
-    "base": (
-        lambda value: value in (None, OWN) or value in ENCODERS,
-        f"expected one of {', '.join(ENCODERS)}, or package.module:Class",
-    ),
-    "layer": (_whole, "expected the number of a layer"),
-    "batch": (lambda value: _whole(value) and value > 0, "expected a number of sentences"),
-    "max_length": (
-        lambda value: value is None or (_whole(value) and value > 0),
-        "expected a number of subwords, or null",
-    ),
-    "mix": (
-        lambda value: value is None or (isinstance(value, list) and all(map(_number, value))),
-        "expected numbers, or null",
-    ),
-    "sentence": (
-        lambda value: not value or (isinstance(value, list) and all(map(_number, value))),
-        "expected numbers, or null",
-    ),
-    "scale": (_number, "expected a number"),
-    **dict.fromkeys(("pooling", "name", "towards", "combine"), (_text, "expected text")),
-    **{
-        name: (lambda value: isinstance(value, bool), "expected true or false")
-        for name in ("stateful", "normalise", "lower", "cut", "unit", "own_pooling")
-    },
-    "langs": (lambda value: isinstance(value, list) and _languages(value), "expected a list of different languages"),
-    "maps": (
-        lambda value: isinstance(value, dict) and (not value or _languages(list(value))),
-        "expected maps by language",
-    ),
-    "tables": (lambda value: isinstance(value, dict) and _languages(list(value)), "expected tables by language"),
-    "settings": (lambda value: isinstance(value, dict), "expected an object"),
-    "adapted": (
-        lambda value: isinstance(value, dict) and all(map(_text, value.values())),
-        "expected the base encoder of the adapters",
-    ),
-}
+#: what is expected, the test, and the names in `calque.json` whose values must pass it
+_SHAPES: list[tuple[str, Callable[[Any], bool], Sequence[str]]] = [
+    ("the number of a layer", _whole, ["layer"]),
+    ("a number of sentences", lambda value: _whole(value) and value > 0, ["batch"]),
+    ("a number of subwords, or null", lambda value: value is None or (_whole(value) and value > 0), ["max_length"]),
+    ("numbers, or null", lambda value: not value or (isinstance(value, list) and all(map(_number, value))),
+     ["mix", "sentence"]),
+    ("a number", _number, ["scale"]),
+    ("text", _text, ["pooling", "name", "towards", "combine"]),
+    ("true or false", lambda value: isinstance(value, bool),
+     ["stateful", "normalise", "lower", "cut", "unit", "own_pooling"]),
+    ("a list of different languages", lambda value: isinstance(value, list) and _languages(value), ["langs"]),
+    ("an object by language", lambda value: isinstance(value, dict) and (not value or _languages(list(value))),
+     ["maps", "tables"]),
+    ("an object", lambda value: isinstance(value, dict), ["settings"]),
+    ("the base encoder of the adapters", lambda value: isinstance(value, dict) and all(map(_text, value.values())),
+     ["adapted"]),
+    ("a kind of encoder", lambda value: value in (None, OWN) or value in ENCODERS, ["base"]),
+]  # fmt: skip
+
+
+def _fits(fits: Callable[[Any], bool], value: Any) -> bool:
+    try:
+        return fits(value)
+    except TypeError:  # a list where a name is looked up
+        return False
 
 
 def read_about(folder: str | PathLike[str]) -> dict[str, Any]:
@@ -178,13 +162,16 @@ def read_about(folder: str | PathLike[str]) -> dict[str, Any]:
         raise InputError(f"not written by calque ({error})", path=path) from error
     if not isinstance(about, dict) or "kind" not in about:
         raise InputError("not written by calque: expected an object that says its kind", path=path)
-    for name, (fits, expected) in _SHAPES.items():
-        try:
-            right = name not in about or fits(about[name])
-        except TypeError:  # a list where a name is looked up
-            right = False
-        if not right:
-            raise InputError(f"{name} {about[name]!r:.60}, {expected}", path=path)
+    format, kind = about.get("format", FORMAT), about["kind"]
+    if not _whole(format) or not 0 < format <= FORMAT:
+        what = f"expected {FORMAT}: it was written by a later version of calque"
+        raise InputError(f"format {format!r:.60}, {what}", path=path)
+    if not isinstance(kind, str) or kind not in ENCODERS:
+        raise InputError(f"kind {kind!r:.60}, was it written by a later version of calque?", path=path)
+    for expected, fits, names in _SHAPES:
+        for name in names:
+            if name in about and not _fits(fits, about[name]):
+                raise InputError(f"{name} {about[name]!r:.60}, expected {expected}", path=path)
     return about
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -21,10 +20,9 @@ from calque.encoders.batches import WordBatch, collate
 from calque.encoders.bert import bert_states, embedded, is_bert_like
 from calque.encoders.checkpoint import first_line, read_checkpoint, save_model, weights_digest
 from calque.encoders.folder import read_about, saving, write_about
-from calque.encoders.layers import LayerTap, all_states, cut_above, examine
+from calque.encoders.layers import all_states, cut_above, examine, find_blocks
 from calque.encoders.numerics import check_precision, forward_context, number_type, usable_device
-from calque.encoders.sentence_modules import write_layer, write_modules
-from calque.encoders.sentence_transformers import copy_modules, own_modules
+from calque.encoders.sentence_transformers import copy_modules, own_modules, write_layer, write_modules
 from calque.encoders.split import SplitSentences
 from calque.encoders.subwords import Subwords
 from calque.encoders.trainable import TrainableEncoder
@@ -86,7 +84,8 @@ class HuggingFaceEncoder(TrainableEncoder):
         known: Any = model.get_input_embeddings()
         self.subwords = Subwords(tokenizer, max_length=self._limit(max_length), vocabulary=known.num_embeddings)
         self.max_length = self.subwords.max_length
-        self.n_layers, self.dim, self._blocks, self._flat = examine(model, self._probe())
+        self.n_layers, self.dim, self._flat = examine(model, self._probe())
+        self._blocks = find_blocks(model, self.n_layers)
         self.layer = self.layer_number(layer)
         # Measured on two cores: a model of 128 dimensions is quickest at 1,024 subwords, where the call of an operation
         # costs little beside it; one of 768 at 512, where its states still fit the cache. A graphics card wants work
@@ -126,32 +125,18 @@ class HuggingFaceEncoder(TrainableEncoder):
         return wanted
 
     # -- one batch -------------------------------------------------------------------------------------------------
-    def _tap(self, layers: Iterable[int]) -> LayerTap | None:
-        """Quick access to these layers, if the model allows it."""
-        if self._blocks is None or not isinstance(self.model, PreTrainedModel):  # wrapped since it was loaded
-            return None
-        return LayerTap(self.model, self._blocks, layers)
-
-    def hidden_states(self, batch: WordBatch, layers: Sequence[int]) -> dict[int, Tensor]:
-        """States `[B, T, dim]` of the given layers; differentiable."""
-        numbers = {layer: self.layer_number(layer) for layer in layers}
-        tap = self._tap(numbers.values())
-        if tap is None:
-            states = all_states(self.model, batch)
-        else:
-            with tap.attached():
-                states = tap(batch)
-        return {layer: states[number] for layer, number in numbers.items()}
-
     def forward(self, batch: WordBatch | Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
         batches = [batch] if isinstance(batch, WordBatch) else list(batch)
-        if self.is_flat():
-            return self._flat_forward(batches, layers)
-        parts = [
-            {layer: self.pool(states, batch) for layer, states in self.hidden_states(batch, layers).items()}
-            for batch in batches
-        ]
-        return parts[0] if len(parts) == 1 else {layer: torch.cat([part[layer] for part in parts]) for layer in layers}
+        return (self._flat_forward if self.is_flat() else self._plain_forward)(batches, layers)
+
+    def _plain_forward(self, batches: Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
+        """Return word vectors by the model's own forward pass, batch by batch."""
+        numbers = {layer: self.layer_number(layer) for layer in layers}
+        states = [all_states(self.model, batch) for batch in batches]
+        return {
+            layer: torch.cat([self.pool(each[number], batch) for each, batch in zip(states, batches, strict=True)])
+            for layer, number in numbers.items()
+        }
 
     def pool(self, states: Tensor, batch: WordBatch) -> Tensor:
         """Word vectors `[W, dim]` from hidden states `[B, T, dim]`."""
@@ -191,20 +176,14 @@ class HuggingFaceEncoder(TrainableEncoder):
         }
 
     # -- many sentences --------------------------------------------------------------------------------------------
-    @contextmanager
-    def _reader(self, layers: Sequence[int]) -> Iterator[Callable[[WordBatch], dict[int, Tensor]]]:
-        device, flat, tap = self.device, self.is_flat(), self._tap(layers)
+    def _reader(self, layers: Sequence[int]) -> Callable[[WordBatch], dict[int, Tensor]]:
+        device, forward = self.device, self._flat_forward if self.is_flat() else self._plain_forward
 
         def vectors(batch: WordBatch) -> dict[int, Tensor]:
-            batch = batch.to(device)
             with forward_context(self.precision or "highest", device):
-                if flat:
-                    return self._flat_forward([batch], layers)
-                states = all_states(self.model, batch) if tap is None else tap(batch)
-                return {layer: self.pool(states[layer], batch) for layer in layers}
+                return forward([batch.to(device)], layers)
 
-        with nullcontext() if flat or tap is None else tap.attached():
-            yield vectors
+        return vectors
 
     def _arithmetic(self) -> list[Any]:
         attention = self.model.config._attn_implementation

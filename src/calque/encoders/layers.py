@@ -1,8 +1,8 @@
-"""Hidden states of chosen layers, without computing those above them."""
+"""Hidden states by `transformers` itself, and models without the layers that nobody reads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,104 +10,34 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from calque.distributed.shards import has_shards
 from calque.encoders.batches import WordBatch
 from calque.encoders.bert import bert_states, embedded, is_bert_like
 from calque.errors import SettingError
 
 
-class _Reached(Exception):
-    """The highest layer that is wanted has been computed."""
-
-
 def find_blocks(model: nn.Module, n_layers: int | None) -> str | None:
-    """Name of the model's outermost list of `n_layers` modules, or None."""
+    """Return the name of the model's outermost list of `n_layers` modules, or None."""
     for name, module in model.named_modules():
         if isinstance(module, nn.ModuleList) and len(module) == n_layers:
             return name
     return None
 
 
-class LayerTap:
-    """Reads hidden states where they enter a layer, and ends the pass at the highest one that is wanted.
-
-    `output_hidden_states=True` gives the same tensors, but runs all layers. Layer `k` is what enters block `k`; layer
-    `L` is the model's own last state, behind a final norm where there is one. Whether a model follows this is tested
-    when it is loaded.
-
-    Args:
-        model: a `transformers` model.
-        blocks: name of its list of layers.
-        layers: numbers from 0 to L.
-    """
-
-    def __init__(self, model: PreTrainedModel, blocks: str, layers: Iterable[int]):
-        self._model, self._layers = model, sorted(set(layers))
-        self._blocks: nn.ModuleList = model.get_submodule(blocks)  # type: ignore[assignment]
-        self._states: dict[int, Tensor] | None = None  # of the pass that is running
-
-    @contextmanager
-    def attached(self) -> Iterator[LayerTap]:
-        """Between entering and leaving, the model carries the hooks."""
-        top = self._layers[-1]
-        # A pass that ends by an exception and is repeated in the backward pass would be cut short there as well.
-        checkpointed = any(getattr(module, "gradient_checkpointing", False) for module in self._model.modules())
-        # Nor may it end early where weights are gathered for each layer, and given back behind it.
-        stop = not (self._model.training and checkpointed) and not has_shards(self._model)
-        handles = []
-
-        def tap(layer: int):
-            def hook(module, args, kwargs):
-                if self._states is not None:  # else a call that is not ours
-                    self._states[layer] = args[0] if args else kwargs["hidden_states"]
-                    if layer == top and stop:
-                        raise _Reached
-
-            return hook
-
-        try:
-            for layer in self._layers:
-                if layer < len(self._blocks):
-                    handles.append(self._blocks[layer].register_forward_pre_hook(tap(layer), with_kwargs=True))
-            yield self
-        finally:
-            for handle in handles:
-                handle.remove()
-
-    def __call__(self, batch: WordBatch) -> dict[int, Tensor]:
-        """States `[B, T, dim]` by layer."""
-        states: dict[int, Tensor] = {}
-        self._states = states
-        try:
-            output = self._model(**_inputs(batch))
-            if self._layers[-1] == len(self._blocks):
-                states[self._layers[-1]] = output[0]
-        except _Reached:
-            pass
-        finally:
-            self._states = None
-        return {layer: states[layer] for layer in self._layers}
-
-
 def all_states(model: nn.Module, batch: WordBatch) -> tuple[Tensor, ...]:
-    """What `transformers` itself gives: the states of layers 0 to L, each `[B, T, dim]`."""
-    return model(**_inputs(batch), output_hidden_states=True).hidden_states
+    """Return what `transformers` itself gives: the states of layers 0 to L, each `[B, T, dim]`."""
+    segments = {} if batch.segments is None else {"token_type_ids": batch.segments}
+    mask = batch.attention_mask
+    return model(input_ids=batch.input_ids, attention_mask=mask, output_hidden_states=True, **segments).hidden_states
 
 
-def _inputs(batch: WordBatch) -> dict[str, Tensor | None]:
-    inputs = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
-    return inputs if batch.segments is None else {**inputs, "token_type_ids": batch.segments}
-
-
-def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, str | None, bool]:
+def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool]:
     """Choose how a model's hidden states are computed, and check the choice on one small batch with padding in it.
 
-    A model of `bert.FAMILIES` takes the pass without padding, any other `LayerTap` where it has one list of its layers. Two
-    forward passes: the model's own, and the chosen one, which must equal it to 1e-5 of the largest number in a state.
+    A model of `bert.FAMILIES` takes the pass without padding if that equals the model's own to 1e-5 of the largest number in
+    a state. This takes two forward passes, for other models one.
 
     Returns:
-        L; the size of the states; the name of the list of layers, None if `LayerTap` does not give what `transformers`
-        gives; and whether `bert_states` does.
+        L; the size of the states; and whether `bert_states` gives them.
 
     Raises:
         SettingError: states that are not one per subword and layer.
@@ -123,26 +53,15 @@ def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, str | None, b
             )
         if not all(bool(state.isfinite().all()) for state in states):
             raise SettingError(f"{type(model).__name__} gives vectors that are not finite: its weights are damaged")
-        numbers = range(len(states))
-        blocks = find_blocks(model, len(states) - 1)
-        inside = slice(None) if batch.attention_mask is None else batch.attention_mask.bool()
-
-        def agree(ours: Mapping[int, Tensor]) -> bool:
-            return all(
-                torch.allclose(ours[number], state[inside].reshape(-1, shape[-1]), rtol=0, atol=_close(state))
-                for number, state in enumerate(states)
+        flat = is_bert_like(model)
+        if flat:
+            inside = slice(None) if batch.attention_mask is None else batch.attention_mask.bool()
+            ours = bert_states(model, embedded(model, [batch]), [batch], range(len(states)))
+            flat = all(
+                torch.allclose(ours[k], state[inside].reshape(-1, shape[-1]), rtol=0, atol=_close(state))
+                for k, state in enumerate(states)
             )
-
-        if is_bert_like(model) and agree(bert_states(model, embedded(model, [batch]), [batch], numbers)):
-            return len(states) - 1, shape[-1], blocks, True
-        if blocks is not None:
-            try:
-                with LayerTap(model, blocks, numbers).attached() as tap:  # type: ignore[arg-type]
-                    ours = {number: state[inside].reshape(-1, shape[-1]) for number, state in tap(batch).items()}
-                blocks = blocks if agree(ours) else None
-            except (KeyError, TypeError, AttributeError):
-                blocks = None
-    return len(states) - 1, shape[-1], blocks, False
+    return len(states) - 1, shape[-1], flat
 
 
 def _close(state: Tensor) -> float:

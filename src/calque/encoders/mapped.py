@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -17,7 +17,6 @@ from calque.corpora.languages import best_match
 from calque.encoders.base import Encoder, require, stored, stored_layers
 from calque.encoders.folder import ENCODERS, OWN, encoder_kind, read_about, saving, write_about
 from calque.encoders.numerics import number_type
-from calque.encoders.paired import paired_sentences, paired_words
 from calque.encoders.per_language import PerLanguage, check_language
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import InputError, SettingError
@@ -28,6 +27,9 @@ from calque.progress import bar
 from calque.storage import vectors_room
 from calque.text import ParallelCorpus, Sentence, Sentences
 from calque.vectors import Embeddings, map_arrays, write_arrays
+
+if TYPE_CHECKING:
+    from calque.pairs import WordPairs
 
 Combine = Literal["sum", "mean", "concat", "last"]
 Unit = Literal["words", "sentences"]
@@ -348,3 +350,20 @@ def _rows(langs: str | list[str], offsets: np.ndarray) -> dict[str, slice | np.n
         return {langs: slice(None)} if langs else {}
     owner = np.repeat(np.array(langs, dtype=object), np.diff(offsets))
     return {lang: np.flatnonzero(owner == lang) for lang in dict.fromkeys(langs) if lang}
+
+
+def paired_words(source: Embeddings, target: Embeddings, pairs: WordPairs) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors `[n, dim]` of linked words that both sides cover."""
+    i, j = source.rows(pairs.sentence, pairs.source), target.rows(pairs.sentence, pairs.target)
+    both = np.ones(len(i), dtype=bool)
+    for side, rows in ((source, i), (target, j)):
+        if side.covered is not None:
+            both &= side.covered[rows]
+    return source.data[i[both]], target.data[j[both]]
+
+
+def paired_sentences(source: Embeddings, target: Embeddings) -> tuple[np.ndarray, np.ndarray]:
+    """Mean vectors `[n, dim]` of sentences that have a vector on both sides."""
+    x, y = source.sentence_means(), target.sentence_means()
+    both = x.any(axis=1) & y.any(axis=1)
+    return x[both], y[both]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from calque.encoders.framing import Piece, frame_of, framed
 from calque.encoders.split import SplitSentences
+from calque.encoders.subwords import Piece, frame_of, framed
 from calque.offsets import offsets_of, ranges
 
 if TYPE_CHECKING:

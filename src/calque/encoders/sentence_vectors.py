@@ -16,9 +16,8 @@ from calque.encoders.batches import collate, token_batches
 from calque.encoders.folder import read_about
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.encoders.numerics import matmul_precision
-from calque.encoders.sentence_modules import UnitLength as UnitLength  # of what follows a pooling
-from calque.encoders.sentence_modules import read_after, write_layer, write_modules
-from calque.encoders.sentence_transformers import fetched_modules, read_recipe
+from calque.encoders.sentence_transformers import UnitLength as UnitLength  # of what follows a pooling
+from calque.encoders.sentence_transformers import fetched_modules, read_after, read_recipe, write_layer, write_modules
 from calque.encoders.split import SplitSentences
 from calque.encoders.subword_vectors import SubwordVectors
 from calque.encoders.trainable import TrainableEncoder
@@ -159,6 +158,19 @@ class SentencePooling(nn.Module):
         n_layers = encoder.layer if about["cut"] else encoder.n_layers
         write_layer(path, dim=encoder.dim, layer=encoder.layer, n_layers=n_layers)
 
+    def write_modules(self, folder: Path, dim: int, *, max_length: int | None = None) -> None:
+        """Write this pooling and what comes after it as modules of sentence-transformers.
+
+        Args:
+            folder: of a saved encoder, or an empty one, for `HuggingFaceEncoder.modules`.
+            dim: of the encoder.
+            max_length: most subwords of a text.
+        """
+        write_modules(
+            folder, dim=dim, max_length=max_length or self.max_length, modes=self.modes, after=self.after,
+            lower=self.lower, prompt=self.prompt,
+        )  # fmt: skip
+
     def _limit(self, encoder: HuggingFaceEncoder) -> int | None:
         """Most subwords of a text."""
         limits = [limit for limit in (encoder.max_length, self.max_length) if limit is not None]
@@ -223,11 +235,8 @@ def _of_subwords(encoder: Encoder, sentences: Sentences, pooling: SentencePoolin
     training = [module for module in encoder.model.modules() if module.training]
     encoder.model.eval()
     try:
-        with (
-            matmul_precision(encoder.precision or "highest"),
-            encoder._reader([layer]) as read,
-            torch.inference_mode(),
-        ):
+        read = encoder._reader([layer])
+        with matmul_precision(encoder.precision or "highest"), torch.inference_mode():
             for number, numbers in batches.items():
                 rows = read(collate(split, numbers))[layer]
                 lengths = torch.from_numpy(counts[numbers]).to(rows.device)

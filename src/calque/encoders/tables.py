@@ -1,13 +1,18 @@
-"""Tables of static word vectors: a vector for each word, and for other words what their n-grams give."""
+"""Tables of static word vectors: a vector for each word, and for other words what their n-grams give; and their files."""
 
 from __future__ import annotations
 
 import hashlib
+import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from os import PathLike, fspath
+from pathlib import Path
 
 import numpy as np
 
+from calque.corpora.lines import read_blocks
+from calque.errors import InputError
 from calque.offsets import offsets_of
 
 _EOS = "</s>"  # the one word that fastText gives no character n-grams
@@ -153,3 +158,219 @@ class SubwordTable(WordTable):
                     continue  # neither too short nor a bare < or >
                 rows.append(first + value % self.bucket)
         return rows
+
+
+_FASTTEXT = struct.pack("<i", 793712314)  # the first bytes of fastText's saved models
+_MOST_DIMENSIONS = 65_536  # a file that promises more is damaged
+
+
+def read_table(path: str | PathLike[str], *, limit: int | None = None) -> WordTable:
+    """Read word vectors, whatever their format.
+
+    - word2vec text and fastText `.vec`: a line `words dimensions`, then a line per word (without the first
+      line: GloVe);
+    - word2vec binary: the same first line, then word, space, little-endian float32;
+    - a fastText model (`.bin`): mapped into memory where it is not compressed, so that only rows in use are
+      read.
+
+    Args:
+        path: the file; gzip, zstd, xz and bzip2 are known by their first bytes.
+        limit: read only so many words, the most frequent in the usual files. A fastText model is read whole.
+
+    Raises:
+        InputError: with the line, if the format has lines, that is not what it should be.
+    """
+    try:
+        with open(path, "rb") as file:
+            packed = file.read(4) != _FASTTEXT
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror})", path=path) from error
+    file = _Reader(read_blocks(path))
+    if file.peek(4) == _FASTTEXT:
+        return _read_fasttext(file, path, mapped=not packed)
+    return _read_word2vec(file, path, limit)
+
+
+class _Reader:
+    """Blocks of bytes as a file that can be looked into."""
+
+    def __init__(self, blocks: Iterator[bytes]):
+        self._blocks, self._buffer, self._start = blocks, b"", 0
+        self.position = 0
+
+    def _fill(self) -> bool:
+        block = next(self._blocks, None)
+        if block is None:
+            return False
+        self._buffer, self._start = self._buffer[self._start :] + block, 0
+        return True
+
+    def peek(self, size: int) -> bytes:
+        """The next `size` bytes, or what is left, without taking them."""
+        while len(self._buffer) - self._start < size and self._fill():
+            pass
+        return self._buffer[self._start : self._start + size]
+
+    def read(self, size: int) -> bytes:
+        """Take `size` bytes, or what is left."""
+        pieces, wanted = [], size
+        while wanted > 0:
+            piece = self._buffer[self._start : self._start + wanted]
+            self._start += len(piece)
+            wanted -= len(piece)
+            pieces.append(piece)
+            if wanted and not self._fill():
+                break
+        self.position += size - wanted
+        return b"".join(pieces)
+
+    def until(self, mark: bytes) -> bytes:
+        """Take the bytes up to and with the next `mark`, or what is left."""
+        place = self._buffer.find(mark, self._start)
+        while place < 0:
+            searched = len(self._buffer) - self._start
+            if not self._fill():
+                return self.read(searched)
+            place = self._buffer.find(mark, searched)
+        return self.read(place + 1 - self._start)
+
+
+# -- word2vec and its relatives ------------------------------------------------------------------------------
+def _read_word2vec(file: _Reader, path: str | PathLike[str], limit: int | None) -> PlainTable:
+    first = file.peek(1 << 16).split(b"\n")[0]
+    fields = first.split()
+    if len(fields) == 2 and all(field.isdigit() for field in fields):
+        if max(map(len, fields)) > 18:  # Python refuses to read numbers of thousands of digits
+            raise InputError("the first line promises more words or dimensions than a file can hold", path=path, line=1)
+        n, dim = (int(field) for field in fields)
+        if not (n and 0 < dim <= _MOST_DIMENSIONS):
+            raise InputError(
+                f"{n} words of {dim} dimensions are promised, expected at least one of each", path=path, line=1
+            )
+        file.until(b"\n")
+        if any(byte < 32 and byte not in b"\t\n\r" for byte in file.peek(4096)):
+            return _read_binary(file, path, n, dim, limit)
+        return _read_text(file, path, n, dim, limit, line=1)
+    if not 2 <= len(fields) <= _MOST_DIMENSIONS or b"\x00" in first:
+        raise InputError(
+            "no word vectors: the first line is neither `words dimensions` nor a word and its numbers",
+            path=path,
+            line=1,
+        )
+    return _read_text(file, path, None, len(fields) - 1, limit, line=0)
+
+
+def _read_text(file: _Reader, path, n: int | None, dim: int, limit: int | None, *, line: int) -> PlainTable:
+    words: list[str] = []
+    blocks: list[np.ndarray] = []
+    block = np.empty((0, dim), dtype=np.float32)
+    most = min(x for x in (n, limit, 1 << 40) if x is not None)
+    while len(words) < most:
+        text = file.until(b"\n")
+        if not text:
+            break
+        line += 1
+        # The numbers are the last `dim` fields: a few files have words with a space in them.
+        fields = text.decode("utf-8", "replace").rstrip(" \r\n").rsplit(" ", dim)
+        if len(fields) != dim + 1:
+            raise InputError(f"a word and {dim} numbers are expected, got {len(fields)} fields", path=path, line=line)
+        place = len(words) % _BLOCK
+        if place == 0:
+            block = np.empty((min(_BLOCK, most - len(words)), dim), dtype=np.float32)
+            blocks.append(block)
+        try:
+            with np.errstate(over="ignore"):  # what float32 cannot hold is found just below
+                block[place] = np.fromiter(map(float, fields[1:]), dtype=np.float64, count=dim)
+        except ValueError as error:
+            raise InputError(
+                f"not a number in the vector of {fields[0][:40]!r} ({error}); is this a file of word vectors?",
+                path=path,
+                line=line,
+            ) from None
+        if not np.isfinite(block[place]).all():
+            raise InputError(f"the vector of {fields[0][:40]!r} is not finite", path=path, line=line)
+        words.append(fields[0])
+    if n is not None and len(words) < most:
+        raise InputError(
+            f"the first line promises {n} words, but the file ends after {len(words)}", path=path, line=line
+        )
+    if n is not None and most == n and file.until(b"\n").strip():
+        raise InputError(f"the first line promises {n} words, but there are more", path=path, line=line + 1)
+    if not words:
+        raise InputError("no word in it", path=path)
+    return PlainTable(words, np.concatenate(blocks)[: len(words)])
+
+
+def _read_binary(file: _Reader, path, n: int, dim: int, limit: int | None) -> PlainTable:
+    words: list[str] = []
+    blocks: list[np.ndarray] = []
+    n = n if limit is None else min(n, limit)
+    for start in range(0, n, _BLOCK):
+        rows = []
+        for number in range(start, min(start + _BLOCK, n)):
+            word, data = file.until(b" ")[:-1], file.read(4 * dim)
+            if len(data) != 4 * dim or len(word) > 1 << 16:
+                raise InputError(f"{n} words are promised, but word {number + 1} is incomplete", path=path)
+            words.append(word.lstrip(b"\n").decode("utf-8", "replace"))
+            rows.append(np.frombuffer(data, dtype="<f4"))
+        block = np.stack(rows).astype(np.float32, copy=False)
+        if not np.isfinite(block).all():
+            wrong = start + int(np.flatnonzero(~np.isfinite(block).all(axis=1))[0])
+            raise InputError(f"the vector of word {wrong + 1} is not finite; is the file damaged?", path=path)
+        blocks.append(block)
+    return PlainTable(words, np.concatenate(blocks))
+
+
+# -- fastText models -----------------------------------------------------------------------------------------
+def _read_fasttext(file: _Reader, path: str | PathLike[str], *, mapped: bool) -> SubwordTable:
+    """The input side of a model as `FastText::saveModel` writes it: arguments, dictionary, input matrix."""
+
+    def take(form: str) -> tuple:
+        size = struct.calcsize("<" + form)
+        data = file.read(size)
+        if len(data) != size:
+            raise InputError("the fastText model ends too early; was it copied whole?", path=path)
+        return struct.unpack("<" + form, data)
+
+    take("i")
+    (version,) = take("i")
+    if version not in (11, 12):
+        raise InputError(f"a fastText model of version {version}, expected 11 or 12", path=path)
+    arguments = take("12i")
+    dim, model, bucket, minn, maxn = arguments[0], arguments[7], *arguments[8:11]
+    take("d")
+    if version == 11 and model == 3:
+        maxn = 0  # a classifier of that version had no n-grams, whatever the file says
+    entries, n_words, _, _, pruned = take("iiiqq")
+    if not (0 < dim < 1 << 20 and 0 <= n_words <= entries and bucket >= 0):
+        raise InputError("a fastText model whose dictionary makes no sense; is it damaged?", path=path)
+    words = []
+    for _ in range(entries):
+        word = file.until(b"\0")
+        _, label = take("qb")
+        if not label:
+            words.append(word[:-1].decode("utf-8", "replace"))
+    if len(words) != n_words:
+        raise InputError(f"{n_words} words are promised, {len(words)} are there; is it damaged?", path=path)
+    (quantised,) = take("b")
+    if quantised or pruned > 0:
+        raise InputError(
+            "a quantised fastText model (.ftz), which holds no whole vectors; "
+            "use the .bin or .vec file it was made from",
+            path=path,
+        )
+    rows, columns = take("qq")
+    if columns != dim or rows < n_words + (bucket if maxn else 0):
+        raise InputError(
+            f"an input matrix of {rows} by {columns} does not fit {n_words} words; is it damaged?", path=path
+        )
+    if mapped:
+        if Path(path).stat().st_size < file.position + rows * dim * 4:
+            raise InputError("the fastText model ends within its vectors; was it copied whole?", path=path)
+        matrix = np.memmap(fspath(path), dtype="<f4", mode="r", offset=file.position, shape=(rows, dim))
+    else:
+        data = file.read(rows * dim * 4)
+        if len(data) != rows * dim * 4:
+            raise InputError("the fastText model ends within its vectors; was it copied whole?", path=path)
+        matrix = np.frombuffer(data, dtype="<f4").reshape(rows, dim)
+    return SubwordTable(words, matrix, bucket=bucket, minn=minn, maxn=maxn)

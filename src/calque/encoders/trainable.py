@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -93,19 +92,18 @@ class TrainableEncoder(Encoder):
         training = [module for module in self.model.modules() if module.training]
         self.model.eval()
         try:
-            with matmul_precision(self.precision or "highest"), self._reader(layers) as vectors:
+            with matmul_precision(self.precision or "highest"):
                 return extract(
-                    sentences, split=self.split, vectors=vectors, layers=layers, dim=self.dim, dtype=dtype, out=out,
+                    sentences, split=self.split, vectors=self._reader(layers), layers=layers, dim=self.dim, dtype=dtype, out=out,
                     plan=Plan(self.budget), key=key, limit=self.max_length, progress=progress,
                 )  # fmt: skip
         finally:
             for module in training:
                 module.training = True
 
-    @contextmanager
-    def _reader(self, layers: Sequence[int]) -> Iterator[Callable[[WordBatch], dict[int, Tensor]]]:
-        """What gives the word vectors of one batch after the other."""
-        yield lambda batch: self.forward(batch.to(self.device), layers)
+    def _reader(self, layers: Sequence[int]) -> Callable[[WordBatch], dict[int, Tensor]]:
+        """Return a function that computes the word vectors of a batch."""
+        return lambda batch: self.forward(batch.to(self.device), layers)
 
     def _arithmetic(self) -> list[Any]:
         """What decides the last bits of the vectors, besides the weights."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import calque
 from calque.corpora.by_name import hub_ids
-from calque.encoders.use import word_vector_code
+from calque.encoders.hub import word_vector_code
 from calque.runs.compare import asked, fallen
 from calque.runs.environment import environment
 from calque.storage import locked, write_text

@@ -183,7 +183,7 @@ class Bert(LanguageModelRun[MaskedLanguageModel]):
 
         from calque.encoders.checkpoint import save_model
         from calque.encoders.folder import read_about, write_about
-        from calque.encoders.sentence_modules import write_modules
+        from calque.encoders.sentence_transformers import write_modules
 
         self._encoder.save(folder)
         if (senses := self._senses) is not None:
