@@ -127,8 +127,6 @@ def test_files_that_hold_no_vectors(tmp_path, raw):
     assert caught.value.path == path
 
 
-
-
 def test_filling_in_place_and_metadata(tmp_path):
     arrays = create_arrays(tmp_path / "a", {"x": ((4, 2), np.float32), "n": ((0,), np.int64)}, {"layer": "3"})
     arrays["x"][2] = 7

@@ -106,10 +106,6 @@ def test_trees_are_told_from_others_as_by_walking(tmp_path, heads):
             read(tmp_path, tree(*heads))
 
 
-
-
-
-
 def test_nothing_to_read(tmp_path):
     with pytest.raises(InputError, match=r"f\.conllu: no sentences could be read: the file is empty"):
         read(tmp_path, "# text = x\n\n")

@@ -56,7 +56,3 @@ def test_arguments_and_empty_files(tmp_path):
         read_dictionary(write(tmp_path, "a b"), langs="en")  # type: ignore[arg-type]
     with pytest.raises(SettingError, match="on_error is 'blank', expected 'raise' or 'skip'"):
         read_dictionary(write(tmp_path, "a b"), langs=LANGS, on_error="blank")  # type: ignore[arg-type]
-
-
-
-

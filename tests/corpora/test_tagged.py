@@ -277,8 +277,6 @@ def test_rows_of_data_sets_that_cannot_be_used(tmp_path):
         read_tagged(write(tmp_path, "{", "f.jsonl"), lang="en")
 
 
-
-
 # -- anything ----------------------------------------------------------------------------------------------------------
 
 

@@ -139,10 +139,6 @@ def test_bytes_that_are_not_in_the_encoding(tmp_path):
     assert words(read(path)) == [("café", "x")]
 
 
-
-
-
-
 def test_it_streams(tmp_path):
     """The first pairs come out before the rest of the file has been looked at."""
     path = write(tmp_path / "f.tmx", unit(en="a", de="x") * 30_000, tail="<broken")

@@ -284,8 +284,6 @@ def test_the_last_layer_of_what_is_saved_is_the_one(any_family_folder, tmp_path)
     assert (kept.n_layers, kept.layer, kept.fingerprint) == (whole.n_layers, 1, encoder.fingerprint)
 
 
-
-
 def test_modules_of_sentence_transformers_are_kept(tiny_folder, tmp_path):
     base = tmp_path / "base"
     shutil.copytree(tiny_folder, base)
