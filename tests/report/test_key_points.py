@@ -174,16 +174,6 @@ def test_runs_of_one_name_are_told_apart_by_their_settings(tmp_path):
     assert [*dict.fromkeys(choice["encoder"] for choice in choices)] == labels
 
 
-def test_beside_task_scores(tmp_path):
-    write_key_points(tmp_path / "runs" / "en-de", updates=(2,))
-    write(tmp_path / "runs" / "results.jsonl", study(("de",), ("base", "finetune"), ("nli",)))
-    page = html(tmp_path / "runs")
-    heads = [e["text"] for e in page.find("h2")]
-    assert "Key points" in heads
-    assert "finetune" in page.find("section")[0]["text"]  # the verdict
-    assert "en-de/calque-run.json" in page.find("main")[0]["text"]
-
-
 def test_a_study_has_the_figures_as_lines_under_the_names_of_its_methods(tmp_path):
     """They are in the tables of the training, means over its runs, and no answers that methods are compared by."""
     lines = study(("de",), ("base", "finetune"), ("nli",))

@@ -254,13 +254,6 @@ def test_models_are_rows_and_pairs_of_languages_columns():
     ]  # fmt: skip
 
 
-def test_small_distances_have_digits():
-    about = {"task": "distance", "metric": "distance", "percent": False, "low": 0.0249, "high": 0.0261}
-    shown = tables([own_figure("transform", 0.0255, **about), own_figure("transform", 0.037, ("aa", "bb"), **about)])
-    assert "## distance, distance, lower is better" in shown
-    assert "| e | clcr: transform | 0.025 | 0.037 |" in shown or "| e | clcr: transform | 0.026 | 0.037 |" in shown
-
-
 # -- encoders ----------------------------------------------------------------------------------------------------------
 def test_encoders_of_different_sizes_are_kept_and_opened_for_those_who_take_them(tmp_path):
     encoders = {"aa": RandomVectors(4), "bb": RandomVectors(6)}

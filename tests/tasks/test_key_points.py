@@ -1,7 +1,6 @@
 """An encoder whose rows are not one for each word: what tasks on whole texts make of it, and that everything else refuses it."""
 
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -48,21 +47,7 @@ def test_key_points_are_the_words_of_a_text_that_has_only_these(name, head):
         assert [score.to_dict() for score in found] == [score.to_dict() for score in expected]
 
 
-def test_texts_without_any_key_point_are_judged():
-    """All of them, in a batch of their own too."""
-    data = labelled(9, "en", pairs=True)
-    none = [Sentences.of([["e9", "e11"]] * 9, "en")] * 2
-    silent = replace(data, data=LabelledText(tuple(none), data.data.labels))
-    for head in ("mean", "bilstm", "esim"):
-        job = Classification(
-            "nli", [data], [silent], head=head, hidden=4, seeds=(0,), options={"epochs": 1}, bootstrap=0
-        )
-        score = job.evaluate(KeyPoints())[0]
-        assert score.n == 9
-        assert score.value in {np.mean(data.data.labels.codes == code) for code in (0, 1)}  # one answer for all
-
-
-@pytest.mark.parametrize("name", ["ner", "slots", "pos", "parsing"])
+@pytest.mark.parametrize("name", ["ner", "parsing"])
 def test_tasks_on_words_refuse_them_before_anything_is_computed(name):
     encoder = KeyPoints()
     with pytest.raises(SettingError, match=REFUSED):
@@ -99,7 +84,6 @@ def files(tmp_path_factory):
     (folder / "text.tsv").write_text("".join(lines), encoding="utf-8")
     (folder / "text.align").write_text("0-0\n" * len(lines), encoding="utf-8")
     (folder / "words.en.txt").write_text("e1 e2 e9\ne10\n", encoding="utf-8")
-    (folder / "en-de.txt").write_text("e1 d1\ne2 d2\n", encoding="utf-8")
     for lang, seed in (("en", 0), ("de", 1)):
         data = labelled(30, lang, seed, pairs=True).data
         columns = [*([" ".join(s.words) for s in text] for text in data.texts), data.labels.to_list()]
@@ -111,19 +95,14 @@ def files(tmp_path_factory):
 _LINKED = "--test text.tsv --links text.align --langs en de --pretokenized"
 COMMANDS = (
     f"evaluate ENCODER retrieval {_LINKED}",
-    f"evaluate ENCODER word-alignment {_LINKED}",
-    "evaluate ENCODER lexicon --test en-de.txt --langs en de",
     "evaluate ENCODER ner --train tags.en.tsv --test tags.en.tsv",
-    "evaluate ENCODER pos --train tags.en.tsv --test tags.en.tsv",
     "evaluate ENCODER parsing --train trees.en.conllu --test trees.en.conllu",
     "evaluate ENCODER ner --train tags.en.tsv --test de=tags.en.tsv --project text.tsv --links text.align --langs en de",
     f"analyze ENCODER {_LINKED}",
     "neighbours --encoder ENCODER --sentence1 e1 --word1 e1 --lang1 en --lang2 de --sentence2 d1",
     "anchors words.en.txt --lang en --encoder ENCODER --out OUT",
     "align text.tsv --links text.align --langs en de --encoder ENCODER --method rotation --towards en --out OUT",
-    "align --dictionary en-de.txt --langs en de --encoder ENCODER --towards en --text en=words.en.txt de=words.en.txt --out OUT",
     "explore ENCODER --test text.tsv --langs en de --cache OUT --port 0 --no-browser",
-    "demo --encoder ENCODER --out OUT",
 )
 
 

@@ -85,13 +85,6 @@ def test_words_without_a_vector_are_left_out_and_counted():
         Lexicon(dictionary, similarity="dot")
 
 
-def test_vectors_without_meaning_translate_nothing():
-    dictionary = Dictionary(tuple(f"e{k}" for k in range(50)), tuple(f"d{k}" for k in range(50)), ("en", "de"))
-    scores = Lexicon(dictionary).evaluate(Planted(constant=True))
-    assert scores[0].value == 0.0
-    assert Lexicon(dictionary).evaluate(Planted(apart=True))[0].value < 0.2
-
-
 def test_a_dictionary_is_cut_by_its_source_words():
     dictionary = Dictionary(("a", "b", "a", "c"), ("1", "2", "3", "4"), ("en", "de"))
     assert by_frequency(dictionary, 0, 1).target == ("1", "3")

@@ -81,13 +81,6 @@ def test_settings_that_do_not_fit(options, said):
         WordsInContext([in_context(9, "en")], [in_context(9, "de")], **options)
 
 
-def test_one_label_teaches_nothing():
-    data = in_context(9, "en")
-    alike = data.data.take(np.flatnonzero(data.data.labels.among(("different", "same")) == 1))
-    with pytest.raises(SettingError, match=r"en\.tsv: the labels are same, expected both different and same"):
-        WordsInContext([Dataset("en.tsv", "en", alike)], [in_context(9, "de")])
-
-
 def test_from_the_command_line(tmp_path, capsys, tiny_folder, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for lang in ("en", "de"):

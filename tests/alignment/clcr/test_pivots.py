@@ -96,15 +96,6 @@ def test_a_large_common_part_takes_no_digits():
     np.testing.assert_allclose(far.costs, near.costs, rtol=1e-3)
 
 
-def test_nothing_to_find_is_found_in_empty_text():
-    nothing = Embeddings(np.zeros((0, 4), dtype=np.float32), np.array([0, 0, 0]))
-    found = find_pivots(nothing, nothing, transform(4, 4, 0), transform(4, 4, 1))
-    assert (len(found), found.pairs.n_sentences) == (0, 2)
-    assert len(found.within(1.0, at_least_one=True)) == 0
-    with pytest.raises(SettingError, match="2 sentences with 1 translations"):
-        find_pivots(nothing, vectors([2], 4, 0), transform(4, 4, 0), transform(4, 4, 1))
-
-
 def some_pivots():
     pairs = WordPairs([0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1], [1, 0, 0, 1, 0, 1], n_sentences=4)
     return Pivots(pairs, np.array([0.3, 0.1, 0.5, 0.2, 0.2, 0.9], dtype=np.float32))
