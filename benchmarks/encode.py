@@ -32,12 +32,12 @@ def main(arguments: list[str] | None = None) -> None:
     encoder, corpus, _ = read(options)
     sentences = [sentence for pair in corpus for sentence in pair]
     texts = [sentence.words for sentence in sentences]
-    some = sentences[:256]
-    apart = max(
-        float(np.abs(a - b).max())
-        for a, b in zip(padded(encoder, texts[:256], 32, by_length=True), encoder.encode(some), strict=True)
-        if len(a) <= 60  # a longer text may be truncated, which calque says
-    )
+    vectors, plain = encoder.encode(sentences[:256]), padded(encoder, texts[:256], 32, by_length=True)
+    covered = np.ones(vectors.n_words, dtype=bool) if vectors.covered is None else vectors.covered
+    whole = [
+        k for k in range(len(plain)) if covered[vectors.offsets[k] : vectors.offsets[k + 1]].all()
+    ]  # not truncated
+    apart = max(float(np.abs(plain[k] - vectors[k]).max()) for k in whole)
     title = f"encoding {len(texts):,} sentences, {encoder.name}, {options.threads} threads (vectors {apart:.0e} apart)"
     compare(
         title,
