@@ -236,8 +236,8 @@ def centred(
     maps = {}
     for lang, parts in found.items():
         counts = [own.n for own, _ in parts]
-        means = (np.average([each[side].source_mean for each in parts], axis=0, weights=counts) for side in (0, 1))
-        maps[lang] = {layer: shift(*means, sum(counts))}
+        own, other = (np.average([each[k].source_mean for each in parts], axis=0, weights=counts) for k in (0, 1))
+        maps[lang] = {layer: shift(own, other, sum(counts))}
     return MappedEncoder(encoder, maps, towards=towards, settings={"method": "centred", "towards": towards})
 
 

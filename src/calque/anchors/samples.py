@@ -28,7 +28,8 @@ class Samples:
             raise SettingError(f"samples={size}, expected 1 or more occurrences of a word")
         self.size, self.seed, self.offered = size, seed, 0
         # Occurrences that are kept: drawn numbers, types, and vectors; the latter may have room for more.
-        self._keys, self._codes = np.zeros(0), np.zeros(0, dtype=np.int64)
+        self._keys: np.ndarray = np.zeros(0)
+        self._codes: np.ndarray = np.zeros(0, dtype=np.int64)
         self._rows = np.zeros((layers, 0, dim), dtype=np.float32)
         self._sorted: tuple[np.ndarray, np.ndarray] | None = None
 
@@ -57,9 +58,8 @@ class Samples:
         chosen, free = np.flatnonzero(stays[n:]), rivals[~stays[:n]]
         before, total = len(self._codes), len(self._codes) + len(chosen) - len(free)
         places = np.concatenate([free, np.arange(before, total)])
-        self._keys, self._codes = (
-            np.resize(each, total) if total > before else each for each in (self._keys, self._codes)
-        )
+        if total > before:
+            self._keys, self._codes = np.resize(self._keys, total), np.resize(self._codes, total)
         self._keys[places], self._codes[places] = keys[chosen], codes[chosen]
         if total > self._rows.shape[1]:
             longer = np.zeros((len(self._rows), max(total, 3 * before // 2), self._rows.shape[2]), dtype=np.float32)
