@@ -132,7 +132,7 @@ class HuggingFaceEncoder(TrainableEncoder):
     def _plain_forward(self, batches: Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
         """Return word vectors by the model's own forward pass, batch by batch."""
         numbers = {layer: self.layer_number(layer) for layer in layers}
-        if (blocks := self.blocks) is not None and has_shards(self.model):
+        if has_shards(self.model) and (blocks := self.blocks) is not None:
             states = [sharded_states(self.model, blocks, batch) for batch in batches]
         else:
             states = [all_states(self.model, batch) for batch in batches]
