@@ -24,8 +24,9 @@ def is_sharded(tensor: object) -> bool:
 
 
 def has_shards(model: nn.Module) -> bool:
-    """Whether the weights of a model are cut in parts."""
-    return is_sharded(next(model.parameters(), None))
+    """Return whether `shard` has cut the weights of a model in parts; also where a pass has just gathered them."""
+    module = sys.modules.get("torch.distributed.fsdp")
+    return module is not None and isinstance(model, module.FSDPModule)
 
 
 def own_part(tensor: Tensor) -> Tensor:

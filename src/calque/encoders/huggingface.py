@@ -20,7 +20,7 @@ from calque.encoders.batches import WordBatch, collate
 from calque.encoders.bert import bert_states, embedded, is_bert_like
 from calque.encoders.checkpoint import first_line, read_checkpoint, save_model, weights_digest
 from calque.encoders.folder import read_about, saving, write_about
-from calque.encoders.layers import all_states, cut_above, examine, find_blocks
+from calque.encoders.layers import all_states, cut_above, examine, find_blocks, sharded_states
 from calque.encoders.numerics import check_precision, forward_context, number_type, usable_device
 from calque.encoders.sentence_transformers import copy_modules, own_modules, write_layer, write_modules
 from calque.encoders.split import SplitSentences
@@ -132,7 +132,10 @@ class HuggingFaceEncoder(TrainableEncoder):
     def _plain_forward(self, batches: Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
         """Return word vectors by the model's own forward pass, batch by batch."""
         numbers = {layer: self.layer_number(layer) for layer in layers}
-        states = [all_states(self.model, batch) for batch in batches]
+        if has_shards(self.model) and (blocks := self.blocks) is not None:
+            states = [sharded_states(self.model, blocks, batch) for batch in batches]
+        else:
+            states = [all_states(self.model, batch) for batch in batches]
         return {
             layer: torch.cat([self.pool(each[number], batch) for each, batch in zip(states, batches, strict=True)])
             for layer, number in numbers.items()

@@ -25,9 +25,31 @@ def find_blocks(model: nn.Module, n_layers: int | None) -> str | None:
 
 def all_states(model: nn.Module, batch: WordBatch) -> tuple[Tensor, ...]:
     """Return what `transformers` itself gives: the states of layers 0 to L, each `[B, T, dim]`."""
-    segments = {} if batch.segments is None else {"token_type_ids": batch.segments}
-    mask = batch.attention_mask
-    return model(input_ids=batch.input_ids, attention_mask=mask, output_hidden_states=True, **segments).hidden_states
+    return model(**_inputs(batch), output_hidden_states=True).hidden_states
+
+
+def _inputs(batch: WordBatch) -> dict[str, Tensor | None]:
+    inputs = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
+    return inputs if batch.segments is None else {**inputs, "token_type_ids": batch.segments}
+
+
+def sharded_states(model: nn.Module, blocks: nn.ModuleList, batch: WordBatch) -> tuple[Tensor, ...]:
+    """Return the same of a model whose weights are cut among processes, which `transformers` gives no hidden states for.
+
+    Layer k is what enters block k, and layer L the model's own last state.
+    """
+    states: list[Tensor] = []
+
+    def keep(_, args: tuple[Tensor, ...], kwargs: dict[str, Tensor]) -> None:
+        states.append(args[0] if args else kwargs["hidden_states"])
+
+    handles = [block.register_forward_pre_hook(keep, with_kwargs=True) for block in blocks]
+    try:
+        last = model(**_inputs(batch))[0]
+        return *states, last
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool]:

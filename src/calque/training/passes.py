@@ -37,11 +37,13 @@ class Pass:
         context: Callable[[], AbstractContextManager] = nullcontext,
         gradient: bool = True,
     ):
+        graph: LayerRows
         if batches:
             with torch.set_grad_enabled(gradient), context():
                 graph = {layer: rows.float() for layer, rows in encoder.forward(batches, layers).items()}
         else:  # a process, or a part of an update, that has no sentence
-            graph = dict.fromkeys(layers, torch.zeros(0, encoder.dim, device=encoder.device))
+            nothing = torch.zeros(0, encoder.dim, device=encoder.device)
+            graph = dict.fromkeys(layers, nothing)
         self.vectors: LayerRows = {layer: graph[layer].detach() for layer in layers}
         self._graph: LayerRows = graph if gradient else {}
 
