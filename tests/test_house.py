@@ -39,7 +39,7 @@ def lines(folder: Path) -> int:
 
 def options_of(verb: str) -> int:
     """Return the number of options that the help of a verb prints."""
-    command: Any = typer.main.get_command(verbs.app)
+    command: Any = typer.main.get_command(verbs.parser())
     parameters = command.commands[verb].params
     return sum(each.param_type_name == "option" and not each.hidden for each in parameters)
 

@@ -103,12 +103,13 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from calque.cli import verbs
 
-    return getattr(verbs, name)
+    return verbs.parser() if name == "app" else tuple(map(verbs.command_of, verbs.VERBS))
 
 
-def _parser() -> Any:
-    """All verbs, with their help."""
-    return getattr(sys.modules[__name__], "app")  # noqa: B009  (a test puts another there)
+def _parser(verb: str) -> Any:
+    from calque.cli import verbs
+
+    return globals().get("app") or verbs.parser(verb)  # a test puts another there
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -124,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         given = list(sys.argv[1:] if arguments is None else arguments)
         if given in ([], ["clcr"]):
             given = [*given, "--help"]
-        code = _parser()(args=spread(given), standalone_mode=False)
+        code = _parser(given[0])(args=spread(given), standalone_mode=False)
     except CalqueError as error:
         _fail(str(error))
     except KeyboardInterrupt:

@@ -1,64 +1,68 @@
-"""All verbs of the command line, and the parser that knows them."""
+"""All verbs of the command line, and their parser."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 
 from calque import __version__
-from calque.cli import clcr
-from calque.cli.align import align
-from calque.cli.analyze import analyze
-from calque.cli.anchors import anchors
-from calque.cli.data import data
-from calque.cli.demo import demo
-from calque.cli.distil import distil
-from calque.cli.encode import encode
-from calque.cli.evaluate import evaluate
-from calque.cli.explore import explore
-from calque.cli.index import index
-from calque.cli.merge import merge
-from calque.cli.neighbours import neighbours
-from calque.cli.pretrain import perplexity, pretrain
-from calque.cli.push import push
-from calque.cli.report import report
-from calque.cli.senses import senses
-from calque.cli.study import study
-from calque.cli.words import words
 from calque.errors import Stopped
 
-app = typer.Typer(
-    name="calque",
-    help="Align the languages of a multilingual encoder, and measure what that changes.",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # plain help comes up four times as fast
+#: functions of the modules of the same name, or of the one behind the colon
+VERBS = (
+    "words",
+    "align",
+    "distil",
+    "merge",
+    "anchors",
+    "index",
+    "neighbours",
+    "evaluate",
+    "analyze",
+    "study",
+    "encode",
+    "pretrain",
+    "perplexity:pretrain",
+    "senses",
+    "data",
+    "demo",
+    "report",
+    "explore",
+    "push",
 )
 
-COMMANDS = (
-    words,
-    align,
-    distil,
-    merge,
-    anchors,
-    index,
-    neighbours,
-    evaluate,
-    analyze,
-    study,
-    encode,
-    pretrain,
-    perplexity,
-    senses,
-    data,
-    demo,
-    report,
-    explore,
-    push,
-)
+
+def command_of(verb: str) -> Callable[..., Any]:
+    """Return the function of a verb; its module is imported."""
+    name, _, module = verb.partition(":")
+    return getattr(import_module(f"calque.cli.{module or name}"), name)
+
+
+def parser(verb: str = "") -> typer.Typer:
+    """Return the parser of one verb, which begins a tenth of a second sooner, or of all verbs if there is none of this name."""
+    app = typer.Typer(
+        name="calque",
+        help="Align the languages of a multilingual encoder, and measure what that changes.",
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # plain help comes up four times as fast
+    )
+    app.callback()(_root)
+    named = [each for each in VERBS if each.partition(":")[0] == verb]
+    for command in map(command_of, named or VERBS):
+        app.command(cls=getattr(command, "command_class", None))(_passing(command))
+    if not named:
+        from calque.cli import clcr
+
+        clcr.app.registered_commands.clear()
+        for command in clcr.COMMANDS:
+            clcr.app.command()(_passing(command))
+        app.add_typer(clcr.app)
+    return app
 
 
 def _version(value: bool) -> None:
@@ -67,7 +71,6 @@ def _version(value: bool) -> None:
         raise typer.Exit()
 
 
-@app.callback()
 def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
@@ -94,10 +97,3 @@ def _passing(command: Callable[..., Any]) -> Callable[..., Any]:
             raise Ended(stopped) from None
 
     return passing
-
-
-for command in COMMANDS:
-    app.command(cls=getattr(command, "command_class", None))(_passing(command))
-for command in clcr.COMMANDS:
-    clcr.app.command()(_passing(command))
-app.add_typer(clcr.app)
