@@ -120,21 +120,6 @@ class SplitSentences:
         starts[word_offsets[1:] - 1] = np.diff(self.offsets) - 1
         return replace(self, word_offsets=word_offsets, word_starts=starts, word_lengths=lengths)
 
-    def with_subwords(self, chosen: np.ndarray) -> SplitSentences:
-        """Each subword of some sentences, special ones too, as a word of its own behind the words of its sentence.
-
-        Args:
-            chosen: bool `[n_sentences]`.
-        """
-        counts, more = np.diff(self.word_offsets), np.where(chosen, self.lengths, 0)
-        word_offsets = offsets_of(counts + more)
-        starts = np.empty(word_offsets[-1], dtype=np.int32)
-        lengths = np.ones_like(starts)
-        words = ranges(word_offsets[:-1], counts)
-        starts[words], lengths[words] = self.word_starts, self.word_lengths
-        starts[ranges(word_offsets[:-1] + counts, more)] = ranges(np.zeros_like(more), more)
-        return replace(self, word_offsets=word_offsets, word_starts=starts, word_lengths=lengths)
-
 
 def number_words(sentences: Iterable[Sentence | Sequence[str]]) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Distinct words in the order in which they come, the number of each word's type, and the sentences' offsets."""
