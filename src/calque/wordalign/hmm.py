@@ -195,10 +195,16 @@ class HmmPass:
 
     def weights(self, tables: HmmTables) -> Weights:
         """Return the weights that follow from tables and from the mass set last."""
-        scales = [(1 / np.maximum(total, 1e-30)).astype(F) for total in (tables.source_total, tables.target_total)]
-        jumps = [spread(jump, self.bitext.longest) for jump in (tables.forward_jump, tables.backward_jump)]
-        nulls = tables.source_null, tables.target_null
-        return Weights(self.mass, *scales, *nulls, *jumps, F(self.settings.null), F(self.settings.floor))
+        source_scale, target_scale = (
+            (1 / np.maximum(total, 1e-30)).astype(F) for total in (tables.source_total, tables.target_total)
+        )
+        forward_jump, backward_jump = (
+            spread(jump, self.bitext.longest) for jump in (tables.forward_jump, tables.backward_jump)
+        )
+        return Weights(
+            self.mass, source_scale, target_scale, tables.source_null, tables.target_null, forward_jump, backward_jump,
+            F(self.settings.null), F(self.settings.floor),
+        )  # fmt: skip
 
     def run(self, loop: Callable[..., None], arguments: Callable[[int], tuple]) -> None:
         """Run a loop on all shards; `arguments(shard)` are those behind sentences, text and its longest."""
