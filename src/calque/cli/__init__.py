@@ -5,6 +5,7 @@ Results go to standard output, progress and messages to standard error. A user's
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -116,6 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Entry point. Exit codes: 0, 1 for a map without a dictionary that failed, 2 for a mistake of the user's, 130 or
     143 when stopped by Ctrl-C or a request to end."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    gc.set_threshold(100_000, 50, 50)  # collecting while libraries are imported takes a seventh of a short command
     warnings.simplefilter("always", CalqueWarning)
     warnings.showwarning = lambda message, *_, **__: _say(f"calque: {message}")
     if launched.number():  # of several processes, the first shows results and news

@@ -96,14 +96,14 @@ def _detect(path: str) -> Format:
     return "hub" if suffix == ".csv" else "tsv"
 
 
-def open_raw(paths: list[str], langs: tuple[str, str], format: Format) -> RawCorpus:
-    """Open the sentence pairs of a text format or data set."""
+def open_raw(paths: list[str], langs: tuple[str, str], format: Format, *, divided: bool = False) -> RawCorpus:
+    """Open the sentence pairs of a text format or data set; where words are `divided` by spaces, also as blocks."""
     if format == "hub":
         return read_dataset(paths[0], langs)
     if format == "moses":
         return RawCorpus(read_moses(paths[0], paths[1]))
     if format in ("tsv", "fast-align"):
-        return RawCorpus(read_columns(paths[0], "\t" if format == "tsv" else "|||"))
+        return RawCorpus(read_columns(paths[0], "\t" if format == "tsv" else "|||", divided=divided))
     return RawCorpus((read_tmx if format == "tmx" else read_po)(paths[0], langs))
 
 

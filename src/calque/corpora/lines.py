@@ -76,7 +76,7 @@ class Skipped:
 class RawCorpus(NamedTuple):
     """What a format's reader gives."""
 
-    items: Iterable[Any]  # RawPair, Flaw or Omission
+    items: Iterable[Any]  # RawPair, Flaw, Omission, or store.Block
     columns: list[str] | None = None  # names of `RawPair.extra`; None where lines may differ in their number
 
 
