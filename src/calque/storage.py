@@ -36,6 +36,7 @@ SMALL = 1 << 24  # bytes of an array that memory may hold
 VECTORS = 1 << 26  # the same of word vectors, which are used once: a file would cost more than they do
 BLOCK = 1 << 18  # entries looked at together
 WORDS = pa.list_(pa.string())
+_PATIENCE = 7 * 86_400  # seconds that a lock is waited for
 
 
 class InUseError(SettingError):
@@ -169,10 +170,10 @@ def locked(out: str | PathLike[str], *, when: bool = True, wait: bool = False) -
     where = name.resolve()
     path = where.with_name(f".{where.name}.lock")
     missing = [folder for folder in path.parents if not folder.exists()]  # the innermost first
-    file = FileLock(path, timeout=-1 if wait else 0)
+    file = FileLock(path, timeout=_PATIENCE if wait else 0)
     try:
         for _ in range(100):  # another process may just remove a folder that it had made
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError, FileExistsError):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 file.acquire()
                 break

@@ -193,8 +193,6 @@ FIT = ("align", "--dictionary", "x", *EN_XX, "--encoder", "mini", "--towards", "
         (("neighbours", "--encoder", "mini", "--lang1", "en", "--sentence1", "a", "--word1", "a", "--lang2", "de",
           "--sentence2", "b", "--limit", "5"), "--limit", "--text2"),
         (("analyze", "mini", "--test", "x", *EN_XX, "--only", "rank", "--forms", "3"), "--forms", "examples"),
-        (("analyze", "mini", "--test", "x", *EN_XX, "--map", "linear"), "--map", "--sizes"),
-        (("analyze", "--results", "x", "--train", "x"), "--train", "--test"),
         (("report", "x", "--plot-format", "png"), "--plot-format", "--plots"),
     ],
 )  # fmt: skip

@@ -92,9 +92,7 @@ def test_every_step_that_trains_is_a_run(plan, tmp_path, workers, capsys, monkey
 
 
 def test_a_tracker_that_cannot_be_is_told_before_anything_is_done(plan, tmp_path, capsys):
-    assert "unknown tracker 'tensorbord', expected one of tensorboard" in fails(
-        capsys, "study", plan(), "--track", "tensorbord"
-    )
+    assert "unknown tracker 'tensorbord', expected one of " in fails(capsys, "study", plan(), "--track", "tensorbord")
     assert not (tmp_path / "study").exists()
 
 

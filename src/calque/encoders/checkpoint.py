@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from os import PathLike
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
@@ -16,6 +17,8 @@ import torch
 from torch import nn
 
 from calque.errors import CalqueError, InputError, SettingError
+
+_SHARED = 64  # weights that one weight of a file may stand for, as where layers share them
 
 
 def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) -> tuple[Any, Any]:
@@ -35,6 +38,7 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
         with _quiet(local=os.path.isdir(name)):
             where = {"local_files_only": not os.path.isdir(name) and unconnected()}
             config = AutoConfig.from_pretrained(name, **where)
+            _check_size(config, name)
             kind = AutoModel
             if type(config) in AutoModelForTextEncoding._model_mapping:  # of T5 the encoder only
                 kind = AutoModelForTextEncoding
@@ -93,6 +97,21 @@ def read_language_model(name: str) -> Any | None:
         return None
     model, report = loaded
     return None if report["missing_keys"] else model
+
+
+def _check_size(config: Any, name: str) -> None:
+    """Refuse a damaged config.json, which would take minutes or all memory to build: sizes that the weights cannot fill."""
+    sizes = [getattr(config, key, 0) for key in ("num_hidden_layers", "hidden_size", "vocab_size", "intermediate_size")]
+    where = Path(name, "config.json")
+    if wrong := [size for size in sizes if size is not None and (not isinstance(size, int) or size < 0)]:
+        raise InputError(f"a size is {wrong[0]!r:.60}, expected a whole number", path=where)
+    layers, width, vocabulary, inner = (size or 0 for size in sizes)
+    weights = width * (vocabulary + inner + layers * width)
+    files = [path for path in Path(name).glob("*") if path.suffix in (".safetensors", ".bin")]
+    size = sum(path.stat().st_size for path in files)
+    if files and weights > _SHARED * max(size, 1 << 20):
+        fact = f"promises {weights:,} weights or more, but the files of weights have {size:,} bytes"
+        raise InputError(f"{fact}; is it of this encoder?", path=where)
 
 
 def unconnected() -> bool:
