@@ -580,6 +580,7 @@ class Tolerance:
 
     def lines(self, x: str, y: str) -> bool:
         """Whether two lines differ only in numbers, and these by no more than `points`."""
+        x, y = (re.sub(r'fingerprint"?: "\w+"', "", line) for line in (x, y))
         if NUMBER.sub("#", x) != NUMBER.sub("#", y):
             return False
         pairs = zip(*([float(n.replace(",", "")) for n in NUMBER.findall(line)] for line in (x, y)), strict=True)
@@ -597,6 +598,10 @@ class Tolerance:
 
     def equal(self, step: str, path: str, x: Any, y: Any) -> bool:
         if x == y and type(x) is type(y):
+            return True
+        if self.points and path.endswith(
+            ("fingerprint", "› command")
+        ):  # a hash of all weights, and what options are called
             return True
         if not self.points or isinstance(x, bool) or isinstance(y, bool):
             return False
