@@ -293,14 +293,6 @@ def failure(path: str | PathLike[str], reason: str) -> OutputError:
     return OutputError(f"{fspath(path).removesuffix(PART).removesuffix(PARTIAL)}: {reason}")
 
 
-def amount(number: int) -> str:
-    """Return a number of bytes for people."""
-    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if number >= unit:
-            return f"{number / unit:.1f} {name}"
-    return f"{number} bytes"
-
-
 def _make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)

@@ -9,8 +9,7 @@ up to one of a few numbers (`rounded_rows`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -34,25 +33,6 @@ def full_precision() -> Iterator[None]:
             yield
     finally:
         torch.set_float32_matmul_precision(before)
-
-
-def in_threads(work: Callable[[int], None], count: int) -> None:
-    """Call `work(0)` to `work(count - 1)`, each in a thread whose PyTorch operations use one core."""
-    cores = torch.get_num_threads()
-
-    def alone(number: int) -> None:
-        torch.get_num_threads()  # a thread's first question sets its number anew, so it must come before our setting
-        torch.set_num_threads(1)
-        work(number)
-
-    if count == 1:
-        work(0)
-        return
-    try:
-        with ThreadPoolExecutor(count) as pool:
-            list(pool.map(alone, range(count)))
-    finally:
-        torch.set_num_threads(cores)  # threads that others start begin with the number that was set last
 
 
 @cache

@@ -141,9 +141,6 @@ class Biaffine(nn.Module):
             raise SettingError(f"{len(heads)} heads for {len(dependents)} words, expected the root and each word")
         return Ragged.of(lengths, len(dependents))
 
-    def extra_repr(self) -> str:
-        return f"{self.left}, {self.right}, {self.out}, bias_left={self.bias_left}, bias_right={self.bias_right}"
-
 
 def _with_one(x: Tensor, wanted: bool) -> Tensor:
     return F.pad(x, (0, 1), value=1.0) if wanted else x

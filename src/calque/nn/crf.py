@@ -183,6 +183,3 @@ class ChainCRF(nn.Module):
         if scores.ndim != 2 or scores.shape[1] != self.n_tags:
             raise SettingError(f"scores of shape {tuple(scores.shape)}, expected [words, {self.n_tags}]")
         return Ragged.of(lengths, len(scores))
-
-    def extra_repr(self) -> str:
-        return f"{self.n_tags}"

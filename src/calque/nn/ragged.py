@@ -118,6 +118,3 @@ class SentenceDropout(nn.Module):
         ragged = Ragged.of(lengths, len(x))
         mask = torch.empty(len(ragged), x.shape[1], dtype=x.dtype, device=x.device).bernoulli_(1 - self.p)
         return x * mask.div_(1 - self.p)[torch.from_numpy(ragged.sentence).to(x.device)]
-
-    def extra_repr(self) -> str:
-        return f"{self.p}"

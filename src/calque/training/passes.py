@@ -57,10 +57,3 @@ class Pass:
         found = {layer: rows for layer, rows in gradients.items() if self._graph[layer].requires_grad}
         if found:
             torch.autograd.backward([self._graph[layer] for layer in found], list(found.values()))  # type: ignore[arg-type]
-
-
-def add_gradients(weights: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> None:
-    """Add gradients to those that some weights have already."""
-    for weight, gradient in zip(weights, gradients, strict=True):
-        if gradient is not None:
-            weight.grad = gradient if weight.grad is None else weight.grad.add_(gradient)

@@ -6,10 +6,9 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
-from itertools import islice, pairwise
 from os import PathLike, fspath
 from typing import Any
 
@@ -203,37 +202,6 @@ class WordAligner:
         check_method(symmetrize)
         directions = self.directions(corpus, seed=seed, threads=threads, progress=progress)
         return join_directions(*directions, symmetrize)
-
-    def link(
-        self,
-        pairs: Iterable[tuple[Sequence[str], Sequence[str]]],
-        *,
-        symmetrize: str = "one-to-one",
-        seed: int = 0,
-        threads: int | None = None,
-        block: int = BLOCK,
-    ) -> Iterator[list[tuple[int, int]]]:
-        """Link sentence pairs as they come, for text that is no corpus: a shard of a table, a stream.
-
-        Args:
-            pairs: the words of each source sentence and of its translation; never more than a block of them is held.
-            symmetrize, seed, threads: see `align`, whose links these are.
-            block: sentence pairs of a block. Links do not depend on it.
-
-        Yields:
-            the links of each sentence pair, (source word, target word), counted from 0, sorted.
-
-        Raises:
-            SettingError: no such symmetrisation, or a sentence that is one string.
-        """
-        check_method(symmetrize)
-        rest = iter(pairs)
-        while some := list(islice(rest, block)):
-            corpus = ParallelCorpus.of([source for source, _ in some], [target for _, target in some], self.langs)
-            found = self.align(corpus, symmetrize=symmetrize, seed=seed, threads=threads)
-            offsets = found.offsets().tolist()
-            links = list(zip(found.source.tolist(), found.target.tolist(), strict=True))
-            yield from (links[first:last] for first, last in pairwise(offsets))
 
     def aligned(
         self,
