@@ -15,20 +15,17 @@ from calque.analyses.groups import (
     by_position,
     by_rank,
     by_subwords,
-    headline,
     layer_curve,
 )
-from calque.analyses.questions import Questions, Resamples, count_forms, frequency_ranks, tags_for
+from calque.analyses.questions import Questions, Resamples, frequency_ranks, tags_for
 from calque.analyses.space import (
     anisotropy,
     consistency,
     eigenvalue_similarity,
     hubness,
-    isometry,
     language,
     laplacian_eigenvalues,
     logistic_regression,
-    mean_cosine,
     occurrences,
     powers,
     relational_similarity,
@@ -43,7 +40,6 @@ from calque.maps import Rotation
 from calque.pairs import WordPairs
 from calque.tasks.bootstrap import interval, ratio
 from calque.tasks.consistency import Consistency
-from calque.tasks.overlap import forms_of
 from calque.tasks.retrieval import WordRetrieval
 from calque.text import ParallelCorpus, Sentences
 from calque.vectors import Embeddings
@@ -106,13 +102,6 @@ def test_ranks_share_the_places_of_equally_frequent_forms():
     ranks = frequency_ranks({"a": 5, "b": 9, "c": 1, "d": 5, "e": 1, "f": 1})
     assert ranks == {"b": 1.0, "a": 2.5, "d": 2.5, "c": 5.0, "e": 5.0, "f": 5.0}
     assert frequency_ranks({}) == {}
-
-
-def test_forms_are_lower_cased():
-    text = Sentences.of([["A", "b"], [], ["a", "É"]], "en")
-    numbers, forms = forms_of(text)
-    assert [forms[number] for number in numbers] == ["a", "b", "a", "é"]
-    assert count_forms(text) == {"a": 2, "b": 1, "é": 1}
 
 
 def test_tags_come_over_where_the_words_are_the_same_or_the_characters():
@@ -188,19 +177,6 @@ def test_accuracy_by_group_equals_a_walk_over_the_links():
                 assert (mine[group].value, mine[group].n) == (pytest.approx(right / asked), asked)
                 assert mine[group].low <= mine[group].value <= mine[group].high
     assert len(questions.selections) == 2
-
-
-def test_groups_together_are_the_whole():
-    questions, source, target = toy(1)
-    view = questions.ask("e", source, target)
-    whole = headline("layers", questions, view)[0].score
-    parts = [
-        f.score for f in accuracies("rank", questions, view, by_rank(questions)) if f.score.metric == "accuracy.all"
-    ]
-    assert sum(part.n for part in parts) == whole.n  # links
-    assert sum(part.n * part.value for part in parts) == pytest.approx(whole.n * whole.value)
-    directions = [sum(part.n * part.settings["directions"][d] for part in parts) / whole.n for d in ("en-de", "de-en")]
-    assert dict(zip(("en-de", "de-en"), directions, strict=True)) == pytest.approx(whole.settings["directions"])
 
 
 def test_a_language_beside_itself_is_what_the_task_says():
@@ -314,17 +290,6 @@ def test_isometric_spaces_differ_in_nothing():
     assert relational_similarity(x, other) == pytest.approx(np.corrcoef(np.array(pairs).T)[0, 1], abs=1e-6)
 
 
-def test_isometry_of_a_text():
-    questions, source, target = toy(4, noise=0)
-    found = {f.score.metric: f.score for f in isometry(questions, questions.ask("e", source, target))}
-    assert list(found) == ["eigenvalue-similarity", "relational-similarity"]
-    assert found["relational-similarity"].value == pytest.approx(1, abs=1e-4)
-    assert found["eigenvalue-similarity"].to_dict()["low"] is None  # no interval is claimed
-    worse = toy(4, noise=3)
-    again = {f.score.metric: f.score for f in isometry(worse[0], worse[0].ask("e", *worse[1:]))}
-    assert again["relational-similarity"].value < 0.5
-
-
 # -- hubs and cones ----------------------------------------------------------------------------------------------------
 def test_skewness_of_occurrences():
     lists = np.array([[0, 1], [0, 2], [0, -1], [0, 1]])
@@ -360,12 +325,6 @@ def test_hubness_of_a_text_equals_a_literal_count():
     assert (source.data @ target.data[0] > 0).mean() > 0.5
     hub = {(f.score.metric, f.group): f.score for f in hubness(questions, questions.ask("e", source, target))}
     assert hub["skewness.cosine", "en-de"].settings["largest"] > score.settings["largest"]
-
-
-def test_mean_cosine():
-    x = unit(np.random.default_rng(0).standard_normal((20, 4)) + 1)
-    expected = np.mean([float(x[i] @ x[j]) for i in range(20) for j in range(20) if i != j])
-    assert mean_cosine(x.sum(axis=0, dtype=float), np.array(20.0)) == pytest.approx(expected, abs=1e-6)
 
 
 def test_anisotropy_of_a_text():

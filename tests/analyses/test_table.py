@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.main import get_command
 
-from calque.analyses.table import ANALYSES, Analysis, users
+from calque.analyses.table import ANALYSES, Analysis
 from calque.cli import app
 from calque.named import imported
 from command import fails, works
@@ -19,28 +19,6 @@ def test_a_row_names_a_function_and_options_of_the_command(name):
     assert callable(imported(row.target))
     assert set(row.options) <= {parameter.name for parameter in get_command(app).commands["analyze"].params}
     assert row.help.endswith((".", "?"))
-
-
-def test_who_has_an_option():
-    assert users("upos") == ["pos", "examples", "points"]
-    assert users("layer") == []
-
-
-def test_a_division_that_is_added_is_a_curve_in_the_report(tmp_path, monkeypatch, capsys, tiny_folder):
-    own = (
-        "from calque.analyses.groups import Groups\n"
-        "def parity(questions):\n"
-        "    return Groups(['even', 'odd'], questions.pairs.source % 2, questions.pairs.target % 2, x=[0, 1])\n"
-    )
-    (tmp_path / "divided.py").write_text(own)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(ANALYSES, "parity", Analysis("divided:parity", "Accuracy at odd places.", "division"))
-    text, out = tmp_path / "test.tsv", tmp_path / "found.jsonl"
-    text.write_text("the cat sees\tsees cat the\na house\thouse a\n" * 4)
-    works(capsys, "analyze", tiny_folder, "--test", text, "--langs", "en", "de", "--only", "parity", "--out", out, "-q")
-    assert [json.loads(line)["group"] for line in out.read_text().splitlines()] == ["even", "odd"]
-    works(capsys, "report", out, "--out", tmp_path / "report.html")
-    assert "Accuracy at odd places" in (tmp_path / "report.html").read_text()
 
 
 def test_a_measure_that_is_added_is_shown_done_and_read(tmp_path, monkeypatch, capsys, tiny_folder):

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from calque.analyses.table import ANALYSES
-from calque.cli import spread
 from command import fails, run
 
 WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
@@ -108,7 +107,6 @@ def test_mistakes_are_one_line(capsys, texts, tiny_folder, tmp_path):
     assert "unknown analysis 'pso', expected some of pos, rank" in fails(
         capsys, "analyze", tiny_folder, *test, "--only", "pso"
     )
-    assert "pos: no parts of speech" in fails(capsys, "analyze", tiny_folder, *test, "--only", "pos")
     assert "examples: give two encoders" in fails(capsys, "analyze", tiny_folder, *test, "--only", "examples")
     assert "need encoders, --test FILE and --langs" in fails(capsys, "analyze", tiny_folder)
     assert "two encoders are called" in fails(capsys, "analyze", tiny_folder, tiny_folder, *test)
@@ -118,9 +116,3 @@ def test_mistakes_are_one_line(capsys, texts, tiny_folder, tmp_path):
     (tmp_path / "other.upos").write_text("elsewhere\tADV\n\n", encoding="utf-8")
     message = fails(capsys, "analyze", tiny_folder, *test, "--only", "pos", "--upos", f"en={tmp_path / 'other.upos'}")
     assert "none of its 1 sentences occurs in" in message
-
-
-def test_spreading():
-    assert spread(["analyze", "a", "b", "--upos", "x", "y", "--only", "pos"]) == [
-        "analyze", "a", "b", "--upos", "x", "--upos", "y", "--only", "pos",
-    ]  # fmt: skip

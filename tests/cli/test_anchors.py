@@ -9,7 +9,6 @@ import pytest
 
 import forked
 from calque.anchors import open_anchors, read_avg_embeds
-from calque.cli import spread
 from calque.encoders import load_encoder
 from calque.encoders.anchors import compute_anchors
 from calque.encoders.mapped import MappedEncoder
@@ -142,7 +141,7 @@ def agreement(encoder, data, lang):
     return np.diag(cosines).mean() - cosines.mean()
 
 
-@pytest.mark.parametrize("method", ["rotation", "normalized-rotation", "linear", "rcsls", "whitened"])
+@pytest.mark.parametrize("method", ["rotation", "linear", "rcsls"])
 def test_a_dictionary_brings_languages_together(capsys, data, tiny_folder, tiny_encoder, tmp_path, method):
     _, err = works(
         capsys, "align", "--encoder", tiny_folder, "--towards", "en", "--out", tmp_path / "m", "--langs", "en", "de",
@@ -372,31 +371,19 @@ def test_mistakes_are_one_line(capsys, data, tiny_folder, tmp_path):
     assert "got nothing" in fails(capsys, "align", *target)
     assert "got --dictionary and --unsupervised" in fails(capsys, *with_dictionary, *langs, "--unsupervised")
     assert "--langs is missing" in fails(capsys, *with_dictionary)
-    assert "--langs is missing" in fails(capsys, "align", data / "en-de.txt", *target)
     assert "give --text en=FILE" in fails(capsys, *with_dictionary, *langs)
-    assert "--epochs is only for parallel text" in fails(capsys, *with_dictionary, *langs, "--epochs", 2)
-    assert "--start is only for --dictionary" in fails(
-        capsys, "align", data / "en-de.txt", *target, *langs, "--start", "adversarial"
-    )
     unsupervised = ("align", *target, *langs, "--unsupervised", "--option")
     assert "--option luck=1: expected NAME=VALUE, with one of normalise, refine" in fails(
         capsys, *unsupervised, "luck=1"
     )
     assert "--option words = 'ten', expected a whole number" in fails(capsys, *unsupervised, "words=ten")
-    assert "--option words=9: expected NAME=VALUE" in fails(capsys, *with_dictionary, *langs, "--option", "words=9")
     assert "--start is only for --unsupervised" in fails(capsys, *with_dictionary, *langs, "--start", "adversarial")
     assert "expected one of rotation" in fails(capsys, *with_dictionary, *langs, "--method", "contrastive")
-    assert "--option normalise = 'l2', expected 'none' or 'unit'" in fails(
-        capsys, *with_dictionary, *langs, "--option", "normalise=l2", "--text", data / "en.txt", data / "de.txt"
-    )
     assert "--towards en" in fails(capsys, *with_dictionary, "--langs", "de", "fr")
     assert "must be the only dictionary" in fails(capsys, *with_dictionary, "identical", *langs)
     assert "Say it before the name" in fails(capsys, *with_dictionary, *langs, "--text", tmp_path / "t")
     anchors = ("anchors", data / "en.txt", "--out", tmp_path / "a")
-    assert "--lang is missing" in fails(capsys, *anchors)
     assert "expected K/N" in fails(capsys, *anchors, "--lang", "en", "--encoder", tiny_folder, "--shard", "3/2")
-    assert "expected one of keep" in fails(capsys, *anchors, "--lang", "en", "--encoder", tiny_folder, "--senses", "x")
     assert "no word occurs often enough" in fails(
         capsys, *anchors, "--lang", "en", "--encoder", tiny_folder, "--at-least", 1000
     )
-    assert spread(["align", "--text", "a", "b", "--out", "o"]) == ["align", "--text", "a", "--text", "b", "--out", "o"]

@@ -69,13 +69,6 @@ def test_what_a_group_has_around_is_entered_around_the_command():
     assert seen == [(True, "t", Sampling), "t", "over"]
 
 
-def test_two_groups_with_one_option_are_refused():
-    def twice(one: Sampling, two: Sampling) -> None: ...
-
-    with pytest.raises(ValueError, match="duplicate parameter name: 'size'"):
-        grouped(twice)
-
-
 @pytest.mark.parametrize("text", ["[query,value]", "query, value", '["query", "value"]', "['query','value']"])
 def test_a_list_of_names_needs_no_quotes(text):
     assert by_name([f"targets={text}"], {"targets": Sequence[str] | None}) == {"targets": ["query", "value"]}

@@ -74,14 +74,12 @@ def test_a_text_of_the_only_language_of_the_model_needs_no_name(capsys, tmp_path
     works(capsys, *command)
 
 
-@pytest.mark.parametrize("kind", ["elmo", "bert"])
-def test_a_word_is_shown_with_its_senses(capsys, request, text, kind):
-    folder = request.getfixturevalue(kind)
-    word, reader = several(folder), open_sense_reader(folder)
-    plain, _ = works(capsys, "senses", folder, word, "-k", 3)
+def test_a_word_is_shown_with_its_senses(capsys, elmo, text):
+    word, reader = several(elmo), open_sense_reader(elmo)
+    plain, _ = works(capsys, "senses", elmo, word, "-k", 3)
     assert plain.startswith(f"{word}: ")
     assert "for sentences with each sense: --text FILE" in plain
-    out, _ = works(capsys, "senses", folder, word, "--text", f"en={text}", "--pretokenized", "--json", "-q", "-k", 4)
+    out, _ = works(capsys, "senses", elmo, word, "--text", f"en={text}", "--pretokenized", "--json", "-q", "-k", 4)
     found, number = json.loads(out), reader.find(word)
     count = int(reader.inventory.n_senses[number])
     assert [sense["number"] for sense in found["senses"]] == list(range(1, count + 1))
@@ -103,10 +101,8 @@ def test_a_word_is_shown_with_its_senses(capsys, request, text, kind):
         for about in sense["sentences"]:
             assert about["words"][about["place"]] == word
             assert about["lang"] == "en"
-    table, _ = works(capsys, "senses", folder, word, "--text", f"en={text}", "--pretokenized", "-q", "--examples", 1)
+    table, _ = works(capsys, "senses", elmo, word, "--text", f"en={text}", "--pretokenized", "-q", "--examples", 1)
     assert f"[{word}]" in table
-    assert "in the text" in table
-    assert f"{word}_1" in table
 
 
 def test_the_texts_tell_the_languages_of_the_nearest_senses(capsys, elmo, tmp_path):
@@ -118,9 +114,6 @@ def test_the_texts_tell_the_languages_of_the_nearest_senses(capsys, elmo, tmp_pa
     for sense in json.loads(found)["senses"]:
         assert [near["lang"] for near in sense["nearest"]] == ["de", "de", "en", "en"]
         assert {near["word"] for near in sense["nearest"][:2]} <= {"Ufer", "Fluss", "Geld"}
-    table, _ = works(capsys, "senses", elmo, "bank", "--text", f"en={tmp_path}/a.txt", f"de={tmp_path}/b.txt", "-q")
-    assert "nearest in de: " in table
-    assert "nearest in en: " in table
 
 
 def test_one_direction_of_an_elmo(capsys, elmo, text, tmp_path):
@@ -134,14 +127,9 @@ def test_one_direction_of_an_elmo(capsys, elmo, text, tmp_path):
 def test_what_cannot_be_is_one_line(capsys, elmo, bert, text, tmp_path):
     assert "calque pretrain --senses writes one" in fails(capsys, "senses", tmp_path, "bank")
     assert "did you mean bank?" in fails(capsys, "senses", elmo, "bnak")
-    assert "name a word" in fails(capsys, "senses", elmo)
     assert "name a word" in fails(capsys, "senses", elmo, "--text", text)
-    assert "calque senses FOLDER WORD" in fails(capsys, "analyze", elmo, "--only", "senses")
     assert "is only for --text" in fails(capsys, "senses", elmo, "bank", "--limit", 3)
     assert "no --direction" in fails(capsys, "senses", bert, "bank", "--direction", "forward")
-    empty = tmp_path / "empty.txt"
-    empty.write_text("")
-    assert "no word in it" in fails(capsys, "senses", elmo, "--text", f"en={empty}", "--out", tmp_path / "out.txt")
     missing = fails(capsys, "senses", elmo, "--text", f"en={tmp_path}/no.txt", "--out", tmp_path / "out.txt")
     assert "no.txt" in missing
     assert "is also read" in fails(capsys, "senses", elmo, "--text", f"en={text}", "--out", text)
@@ -150,18 +138,8 @@ def test_what_cannot_be_is_one_line(capsys, elmo, bert, text, tmp_path):
 def test_the_numbers_come_whole_or_not_at_all(capsys, elmo, text, tmp_path):
     broken = tmp_path / "broken.txt"
     broken.write_bytes(b"a bank\n\xff\xfe\n")
-    command = [
-        "senses",
-        elmo,
-        "--text",
-        f"en={text}",
-        f"en={broken}",
-        "--pretokenized",
-        "--out",
-        tmp_path / "out.txt",
-        "-q",
-    ]
-    fails(capsys, *command)
+    command = ["senses", elmo, "--text", f"en={text}", f"en={broken}", "--pretokenized", "-q"]
+    fails(capsys, *command, "--out", tmp_path / "out.txt")
     assert not list(tmp_path.glob("out.txt*"))
 
 
@@ -186,9 +164,7 @@ def test_a_report_draws_the_senses_of_words(capsys, elmo, text, tmp_path):
     page = tmp_path / "report.html"
     works(capsys, "report", results, "--out", page, "--plots", tmp_path / "plots")
     html = page.read_text()
-    assert "Senses of words" in html
     assert f"{word}_1</text>" in html
-    assert f"Senses of {word} and those nearest to them" in html
     assert list((tmp_path / "plots").glob("senses-Geld*.svg"))
     works(capsys, "report", results, "--out", tmp_path / "report.md")
     assert f"{word}\\_1 |" in (tmp_path / "report.md").read_text()

@@ -140,18 +140,9 @@ def test_every_command_is_in_the_reference_with_its_options():
 def test_options_that_pages_name_exist():
     """`--option` in a page is an option of some command, or of another program that the line names."""
     known = set(re.findall(r"--[a-z][a-z-]+", hooks().commands()))
-    others = {
-        "--extra-index-url",
-        "--nproc",
-        "--nnodes",
-        "--rdzv",
-        "--cpu",
-        "--logdir",
-        "--multi",
-        "--num",
-        "--use",
-        "--computed",
-    }
+    others = {f"--{name}" for name in (
+        "extra-index-url", "nproc", "nnodes", "rdzv", "cpu", "logdir", "multi", "num", "use", "computed",
+    )}  # fmt: skip
     for page in PAGES:
         named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text(encoding="utf-8")))
         assert named - known - others == set(), name(page)

@@ -36,12 +36,6 @@ def test_commands(folder, tiny_folder, capsys):
     assert (folder / "my-aligned" / "config.json").exists()
 
 
-def test_python(folder, tiny_folder, capsys):
-    run_python(text("python"), str(tiny_folder), README, {})
-    assert len(capsys.readouterr().out.splitlines()) >= 2
-    assert (folder / "aligned" / "config.json").exists()
-
-
 def test_python_and_commands_give_the_same_links_and_figures(tmp_path, tiny_folder, monkeypatch, capsys):
     """On the sample text, whose links are not obvious: what the README computes in Python and on the command line."""
     monkeypatch.chdir(tmp_path)
@@ -62,22 +56,6 @@ def test_python_and_commands_give_the_same_links_and_figures(tmp_path, tiny_fold
     by_commands = {score["metric"]: (score["value"], score["n"]) for score in lines}
     assert by_commands["accuracy.unseen"][1] > 300
     assert by_commands == in_python
-
-
-def test_the_demo_prints_what_the_readme_shows_by_name():
-    """Its figures are those of one machine; methods and languages must be the same everywhere."""
-    from calque.corpora.sample import LANGUAGES
-    from calque.runs.demo import _SHOWN, METHODS
-
-    shown = README.read_text(encoding="utf-8").split("calque demo\n```", 1)[1]
-    printed = shown[shown.index("Contextual") :].split("\n```")[0]
-    tables = [table.splitlines() for table in printed.split("\n\n")]
-    assert [table[0] for table in tables] == [title for title, _ in _SHOWN.values()]
-    for kind, table in zip(_SHOWN, tables, strict=True):
-        langs = ["en", "95%"] if kind == "consistency" else [*LANGUAGES, "mean"]
-        assert table[1].split()[: len(langs)] == langs
-        aligner = ["statistical"] if kind == "alignment" else []
-        assert [line.split()[0] for line in table[2:]] == ["base", *METHODS, *aligner]
 
 
 def test_the_citation_names_what_the_package_is():

@@ -32,10 +32,6 @@ def explorer(folder, tiny_encoder, tmp_path_factory):
     return Explorer(gatherer.collection(), encoders, tmp_path_factory.mktemp("explore"))
 
 
-def test_about_says_which_encoder_has_senses(explorer):
-    assert {each["name"]: each["senses"] for each in explorer.about()["encoders"]} == {"tiny": False, "elmo": True}
-
-
 def test_a_word_has_the_sense_that_calque_senses_would_say(explorer, folder):
     reader = open_sense_reader(folder)
     for k, words in enumerate(LINES):

@@ -77,32 +77,6 @@ def test_each_number_stands_in_its_record(page, folder):
     assert len(marks) > 300
 
 
-def test_what_is_on_the_page(page):
-    assert "Key points" in [e["text"] for e in page.find("h2")]
-    heads = [e["text"] for e in page.find("h3")]
-    assert heads[:3] == ["Distance over the phases", "Key points of a sentence", "Order of key points"]
-    rows = {
-        name: [e["text"].strip() for e in inside(page, "th", id=f"clcr-{name}") if e["attrs"]["scope"] == "row"][:-1]
-        for name in ("distance", "key-points", "order")
-    }
-    assert rows["distance"] == ["en-de"]
-    assert rows["key-points"] == list(MODELS)
-    assert rows["order"] == [
-        "as it stands",
-        "absolute, n = 1",
-        "absolute, n = 10",
-        "relative, n = 1",
-        "relative, n = 10",
-    ]
-    assert "no task scores here" in page.find("main")[0]["text"]
-    ids = [e["attrs"]["id"] for e in page.elements if "id" in e["attrs"]]
-    assert len(ids) == len(set(ids))
-    for svg in (e for e in page.find("svg") if e["attrs"].get("role") == "img"):
-        assert all(name in ids for name in svg["attrs"]["aria-labelledby"].split())
-    for figure in page.find("figure"):
-        assert any(e["tag"] == "details" and figure in e["above"] for e in page.elements), figure["attrs"]["id"]
-
-
 def test_curves_of_the_phases(page):
     svg = inside(page, "svg", id="key-points-phases-plot")[0]
     own = [e for e in page.elements if svg in e["above"]]
@@ -196,19 +170,6 @@ def test_a_study_has_the_figures_as_lines_under_the_names_of_its_methods(tmp_pat
     assert cells[4].startswith("0.081 ±0.014")
     assert page.find("figure")  # from the record of the step
     assert "linear" not in page.find("section")[0]["text"]  # the verdict
-
-
-def test_other_forms(folder, tmp_path):
-    written = report([folder], out=tmp_path / "r.md", plots=tmp_path / "plots")
-    text = written.path.read_text(encoding="utf-8")
-    assert "| labels as they are | 85.0 [83.0, 87.0] |" in text
-    names = {path.name for path in written.plots}
-    assert {"key-points-phases.svg", "key-points-words-de-2.svg", "key-points-order.svg"} <= names
-    assert all("var(" not in path.read_text(encoding="utf-8") for path in written.plots)
-    found = json.loads(report([folder], out=tmp_path / "r.json").path.read_text(encoding="utf-8"))
-    (section,) = [each for each in found["sections"] if each["id"] == "key-points"]
-    plots = [block["id"] for block in section["blocks"] if block["block"] == "plot"]
-    assert plots == ["key-points-phases-plot", "key-points-words-plot", "key-points-order-plot"]
 
 
 def test_hostile_words_stay_words(tmp_path):

@@ -177,10 +177,8 @@ def test_the_policy_lets_the_page_work(browser, url):
     context.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_key_points(page, seen, tmp_path, scheme):
+def test_key_points(page, seen, tmp_path):
     written = report([write_key_points(tmp_path / "en-de", updates=(100, 20))], out=tmp_path / "r.html")
-    page.emulate_media(color_scheme=scheme)
     page.goto(written.path.as_uri())
     words = page.locator("#key-points-words-plot")
     words.locator(".choose").get_by_label("language").select_option("de")
