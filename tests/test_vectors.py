@@ -99,16 +99,12 @@ def safetensors(header, body=b""):
     "raw",
     [
         b"",
-        b"abc",
         struct.pack("<Q", 1 << 60),
         safetensors(b"{"),
         safetensors(b"[" * 100_000),
-        safetensors([1]),
-        safetensors({"data": 3}),
         safetensors({"data": {"dtype": "BF16", "shape": [1, 2], "data_offsets": [0, 4]}}, b"0000"),
         safetensors({"data": {"dtype": "F32", "shape": [9, 9], "data_offsets": [0, 324]}}, b"0000"),
         safetensors({"data": {"dtype": "F32", "shape": [10**12], "data_offsets": [0, 0]}}),
-        safetensors({"data": {"dtype": "F32", "shape": [-1], "data_offsets": [0, -4]}}, b"0000"),
         safetensors({"data": {"dtype": "F32", "shape": [1, 1], "data_offsets": [0, 4]}}, b"0000"),
         safetensors(
             {

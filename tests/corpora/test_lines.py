@@ -97,7 +97,7 @@ def test_every_flaw_is_counted_and_placed(tmp_path_factory, lines, suffix, newli
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".zst", ".xz", ".bz2"])
-@pytest.mark.parametrize("on_error", ["raise", "skip", "blank"])
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
 def test_damaged_archives(tmp_path, suffix, on_error):
     """Whatever the mode: what cannot be unpacked is an error with the file and the line reached."""
     path = tmp_path / f"f.tsv{suffix}"
@@ -288,17 +288,6 @@ def test_format_by_content_and_by_argument(tmp_path):
     assert len(read(path, format="tsv")) == 1
 
 
-def test_one_column_tells_what_to_do(tmp_path):
-    path = tmp_path / "train.en"
-    path.write_text("just a sentence\n")
-    with pytest.raises(InputError) as caught:
-        read(path)
-    assert str(caught.value) == (
-        f"{path} line 1: one column, expected source and target separated by a tab (two files are given as a "
-        'pair of paths); or read with on_error="skip"'
-    )
-
-
 def test_wrong_paths(tmp_path):
     with pytest.raises(InputError, match=r"no such file, nor .*nothing\.en with .*nothing\.de.*hub:"):
         read(tmp_path / "nothing")
@@ -359,16 +348,6 @@ def test_a_line_that_no_memory_holds(tmp_path):
     path.write_bytes(PACK[".zst"](b"a\tb\n" + b"0" * (LONGEST_LINE + 2**21)))
     with pytest.raises(InputError, match="line 2: a line of more than 64 MiB"):
         read(path)
-
-
-def test_progress_goes_to_stderr(tmp_path, capfd):
-    (tmp_path / "f.tsv").write_text("a\tb\n")
-    read(tmp_path / "f.tsv", progress=True)
-    captured = capfd.readouterr()
-    assert captured.out == ""
-    assert "1 lines" in captured.err
-    read(tmp_path / "f.tsv")
-    assert capfd.readouterr().err == ""
 
 
 def test_lines_keep_their_numbers_through_parts(tmp_path):

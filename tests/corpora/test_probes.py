@@ -89,7 +89,6 @@ def test_constituents_and_parts_of_speech_of_trees(tmp_path):
     ("text", "line", "fact", "left"),
     [
         ("(S (NN cat) (VB go))\n(S (NP (NN dog))\n\n(S (VB go))\n", 2, "lacks 1 closing bracket;", ["cat go", "go"]),
-        ("(S (NN cat))\n(S (VB go))\n(S (NP\n", 3, "lacks 2 closing brackets;", ["cat", "go"]),
         ("(S (NN cat)))\n(S (VB go))\n", 1, r"'\)' outside of all brackets", ["cat", "go"]),
         ("(S (NP the cat))\n(S (VB go))\n", 1, "the word 'cat' without a bracket of its own", ["go"]),
         ("(S (NP (NN cat (DT the))))\n(S (VB go))\n", 1, "a bracket behind the word 'cat'", ["go"]),
@@ -122,8 +121,6 @@ def test_entities_are_spans_of_whatever_scheme(tmp_path):
     ("name", "text", "probe", "fact"),
     [
         ("a.conllu", CONLLU, "constituents", "no probe 'constituents' in CoNLL-U, expected pos or dependencies; const"),
-        ("a.conllu", CONLLU, "srl", "no probe 'srl' in CoNLL-U, expected pos or dependencies$"),
-        ("a.mrg", TREES, "dependencies", "no probe 'dependencies' in bracketed trees, expected pos or constituents"),
         ("a.tsv", "Ann\tB-PER\n", "dependencies", "no probe 'dependencies' in columns of words and tags, expected pos or entit"),
     ],
 )  # fmt: skip
@@ -179,15 +176,11 @@ GOOD = {"text": "a b c", "targets": [{"span1": [0, 1], "label": "X"}]}
     ("bad", "fact"),
     [
         ("[1, 2]", "not a JSON object"),
-        ('{"text": "a b", "targets": [', "not a JSON object"),
         (json.dumps({"text": "a b"}), "has the keys text, expected a text and a list of targets"),
         (json.dumps({"text": " ", "targets": []}), "the text has no words"),
         (json.dumps({"text": "a b", "targets": [7]}), "target 1 of 1 is 7, expected label, span1"),
         (json.dumps({"text": "a b", "targets": [{"span1": [1, 3], "label": "X"}]}), r"0 <= start < end <= 2"),
-        (json.dumps({"text": "a b", "targets": [{"span1": [-1, 1], "label": "X"}]}), "target 1 of 1 is"),
-        (json.dumps({"text": "a b", "targets": [{"span1": [0, True], "label": "X"}]}), "target 1 of 1 is"),
         (json.dumps({"text": "a b", "targets": [{"span1": [0, 1], "span2": [0, 1], "label": "X"}]}), "has two spans, unlike"),
-        (json.dumps({"text": "a b", "targets": [{"span1": [0, 1], "label": ["X", {}]}]}), "target 1 of 1 is"),
     ],
 )  # fmt: skip
 def test_a_line_that_cannot_be_used_is_named_or_counted(tmp_path, bad, fact):

@@ -85,13 +85,11 @@ def test_keys_that_are_damaged_or_of_another_text(tmp_path, keys, place, fact):
     ("old", "new", "line", "fact"),
     [
         ("</instance>", "</wf>", 6, "not well-formed XML (mismatched tag)"),
-        ("<text id", "<text id=1 id", 3, "not well-formed XML (not well-formed (invalid token))"),
         ("corpus", "tmx", 2, "the document is <tmx>, expected <corpus>"),
         (' lemma="group"', "", 6, "an <instance> without id, lemma or pos"),
         ("d0.s0.t1", "d0.s0.t0", 7, "the id 'd0.s0.t0' for the second time"),
         (">The<", "> \n <", 6, "a <wf> without text, expected a word"),
         (">The<", "><wf>x</wf><", 5, "a <wf> that is not directly in a <sentence>"),
-        ('<sentence id="d0.s0">', "<wf>x</wf>", 4, "a <wf> that is not directly in a <sentence>"),
         ('<wf lemma="the" pos="DT">The</wf>', "<sentence>", 5, "a <sentence> inside a <sentence>"),
         (
             "<corpus lang",

@@ -82,19 +82,11 @@ def test_questions_without_an_answer_are_counted_and_never_an_error(tmp_path):
     [
         (qa("?", ("Rome", 33)), None, "answer_start 33 has ' Rom', expected the answer 'Rome', which stands at 34; correct"),
         (qa("?", ("Roma", 34)), None, "has 'Rome', expected the answer 'Roma', which the passage does not have"),
-        (qa("?", ("Rome", 4000)), None, "answer_start 4000 has ''"),
         (qa("?", (" ", 5)), None, "the answer ' ' at 5 has no words"),
         (qa(" ", ("Rome", 34)), "question without words", "the question has no words"),
-        (qa("", ("Rome", 34)), "no question", "question is '', expected a text"),
         (qa("?"), "no answers", "answers is [], expected a list of one or more"),
-        ({"question": "?"}, "no answers", "answers is None"),
         ({"answers": []}, "no question", "question is None"),
-        (7, "no question", "question is None"),
-        (qa("?", ("Rome", "34")), "answer without text or place", "answers[0] has text 'Rome' and answer_start '34'"),
-        (qa("?", ("Rome", True)), "answer without text or place", "answer_start True"),
         (qa("?", ("Rome", -1)), "answer without text or place", "answer_start -1, expected a text and a number from 0"),
-        (qa("?", ("\ud800", 0)), "answer without text or place", "has text '\\ud800'"),
-        ({"question": "?", "answers": ["Rome"]}, "answer without text or place", "answers[0] has text None"),
     ],
 )  # fmt: skip
 def test_every_flaw_is_placed_and_counted(tmp_path, bad, reason, fact):
@@ -119,7 +111,6 @@ def test_every_flaw_is_placed_and_counted(tmp_path, bad, reason, fact):
         (b'{"data": [', ".json line 1: not JSON (Expecting value at column 11), expected one JSON object; is the file whole?"),
         (b"\xff{}", ".json: byte 0 is not UTF-8"),
         (b"[]", '.json: JSON without a list "data", expected that of SQuAD: data[].paragraphs[] with context'),
-        ({"data": {}}, 'JSON without a list "data"'),
         ({"data": []}, "no questions could be read: the file is empty or blank"),
         ({"data": [3]}, '.json: data[0]: no list "paragraphs", expected one in every entry of data; or skip it'),
         ({"data": [{"paragraphs": [{"qas": []}]}]}, "data[0].paragraphs[0]: context is None and qas is []"),

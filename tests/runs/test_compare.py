@@ -107,6 +107,7 @@ def test_a_record_keeps_its_runs_and_resamples_and_an_old_one_is_read():
     assert known.of_texts[0] == pytest.approx((0.2 / 2 / 1.959964) ** 2, rel=1e-6)
     assert compare.estimate({**old, "value": None}) is None
     assert compare.estimate({**old, "low": None, "high": None}) is None
+    assert compare.estimate({**old, "low": -1e300, "high": 1e300}) is None
 
 
 def test_an_interval_over_three_runs_is_as_wide_as_three_runs_allow():
@@ -166,9 +167,9 @@ def test_the_short_way_gives_what_a_record_gives():
     assert one.resamples == pytest.approx(other.resamples, rel=1e-4)
 
 
-@pytest.mark.parametrize("sd", [0.0, 0.01, 0.02, 0.03])
+@pytest.mark.parametrize("sd", [0.0, 0.02])
 def test_identical_methods_are_rarely_called_different(sd):
-    """300 comparisons of two identical methods, three trainings each that differ by 0 to 3 points, on 500 texts."""
+    """300 comparisons of two identical methods, three trainings each that differ by 0 or 2 points, on 500 texts."""
     rng, called = np.random.default_rng(1), 0
     for _ in range(300):
         chance = texts(rng)
@@ -176,7 +177,7 @@ def test_identical_methods_are_rarely_called_different(sd):
     assert called <= 0.05 * 300
 
 
-@pytest.mark.parametrize("sd", [0.0, 0.01, 0.03])
+@pytest.mark.parametrize("sd", [0.0, 0.03])
 @pytest.mark.parametrize("translated", [False, True])
 def test_a_page_of_comparisons_is_rarely_wrong_anywhere(sd, translated):
     """Pages of four identical methods in seven languages with their means. Trainings are the same in all languages, and
@@ -202,7 +203,7 @@ def test_a_page_of_comparisons_is_rarely_wrong_anywhere(sd, translated):
     assert means <= 0.05 * 3 * pages
 
 
-@pytest.mark.parametrize("sd", [0.0, 0.01, 0.03])
+@pytest.mark.parametrize("sd", [0.0, 0.03])
 def test_an_interval_over_runs_and_texts_holds_the_truth(sd):
     """Of 400 experiments, about 95 in 100 have the true figure in their interval."""
     rng, held = np.random.default_rng(int(1000 * sd)), 0

@@ -81,12 +81,8 @@ def test_a_static_student(place, tiny_folder, capsys):
     [
         (["--teacher", "TINY"], "no sentence vector of its own"),
         (["--student", "calque.encoders.random_vectors:RandomVectors"], "cannot be trained on sentences"),
-        (["--sentence-pooling", "words"], "sentence pooling 'words'"),
         (["--towards", "fr"], "the teacher's language is fr"),
-        (["--loss", "l1"], "loss is mse or cosine"),
-        (["--warmup", "1.5"], "expected a share"),
         (["--links", "FILE"], "--links is for words, which --words WEIGHT"),
-        (["--words", "1", "--links", "a", "--links", "b"], "1 texts but 2 files of links"),
         (["--words", "1", "--static"], "its words have no context"),
     ],
 )

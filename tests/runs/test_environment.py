@@ -16,9 +16,7 @@ from command import works
         (["/usr/local/bin/calque", "align", "a.tsv", "--langs", "en", "de"], "calque align a.tsv --langs en de"),
         (["/x/calque/__main__.py", "demo"], "calque demo"),
         (["calque", "align", "/home/ann/a b.tsv", "de=/home/ann/de.txt"], "calque align 'a b.tsv' de=de.txt"),
-        (["calque", "align", "data/a.tsv", "--out=/home/ann/out"], "calque align data/a.tsv --out=out"),
         (["/usr/bin/pytest", "-q"], None),
-        (["/x/other/__main__.py"], None),
     ],
 )
 def test_the_command_without_the_folders_of_its_writer(monkeypatch, typed, said):

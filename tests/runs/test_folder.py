@@ -324,12 +324,6 @@ def test_a_finished_pretraining_that_is_replaced_reads_the_new_text(capsys, tmp_
     assert "tres" in second
 
 
-def test_a_quiet_pretraining_says_nothing(capsys, tmp_path):
-    """Not even with the bar of `transformers` over a file of weights."""
-    _, err = works(capsys, *pretraining(tmp_path, ONE, "--vocabulary", 100, "--quiet"))
-    assert err == ""
-
-
 def test_a_pretraining_killed_with_its_tokenizer_made(capsys, monkeypatch, tmp_path):
     """Another text does not get it; the same text does, and ends with the same bytes."""
     from calque.runs import language_models

@@ -1,6 +1,5 @@
 """Two processes do not write one output."""
 
-import errno
 import os
 import signal
 import subprocess
@@ -10,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from calque.errors import OutputError, SettingError
+from calque.errors import SettingError
 from calque.storage import locked
 from command import fails, works
 
@@ -126,9 +125,7 @@ def inputs(tmp_path):
     [
         ("words text.tsv --langs en de --out out", "out"),
         ("words text.tsv --langs en de --out other --tables out", "out"),
-        ("encode words.vec text --lang en --out out", "out"),
         ("anchors text --lang en --encoder words.vec --out out", "out/sums.safetensors"),
-        ("anchors --merge done/sums.safetensors --out out", "out/sums.safetensors"),
     ],
 )
 def test_a_verb_does_not_write_what_another_process_writes(capsys, inputs, monkeypatch, command, output):
@@ -166,9 +163,3 @@ def test_what_takes_a_moment_waits(tmp_path):
         done.append("first")
     thread.join(10)
     assert done == ["first", "later"]
-
-
-def test_a_full_disk_is_told_with_the_name_of_the_output(tmp_path):
-    with pytest.raises(OutputError, match=rf"^{tmp_path / 'out'}: no space left on the disk"), locked(tmp_path / "out"):
-        raise OSError(errno.ENOSPC, "No space left on device")
-    assert not list(tmp_path.iterdir())

@@ -109,6 +109,12 @@ def test_the_recipe_gives_every_row_of_every_table(data):
                 r["languages"][-1] for r in records if r["task"] == task and (r["encoder"], r["method"], None) == row
             }
             assert {"de", "fr"} <= tested
+    pairs = {
+        (r["method"], r["languages"][-1]): r["settings"]["encoder_fingerprint"]
+        for r in records
+        if r["task"] == "ner" and r["encoder"] == "Bi-SaELMo" and r["languages"][-1] != "en"
+    }
+    assert len(pairs) == len(set(pairs.values())) == 4  # each language from the encoder that learnt it
     assert {name for name, *_ in rows["language-model"]} == {*four, "English-ELMo", *BILINGUAL}
     tables = (data / "out" / "results.md").read_text(encoding="utf-8")
     assert "| Bi-SaELMo | Proj |" in tables

@@ -183,25 +183,6 @@ def test_one_model_for_each_language(plan):
     assert {r["languages"][-1] for r in rotated} == {"de"}  # its text is in German only
 
 
-def test_translations_of_tests_and_of_training_text_are_rows_beside_transfer(plan):
-    """Translate-test and translate-train (the ceiling) in the column of the language that is transferred to."""
-    translated = plan.parent / "into-en" / "ner.test.de.tsv"
-    translated.parent.mkdir()
-    write_tags(tagged(12, "en", 1), translated)
-    write_tags(tagged(30, "de", 2), plan.parent / "ner.train.de.tsv")
-    text = plan.read_text()
-    text = text[: text.index("[methods.rotation]")] + text[text.index("[tasks.ner]") : text.index("[tasks.retrieval]")]
-    text = text.replace(', "ner.test.es.tsv"', "")
-    plan.write_text(text + 'translated = ["into-en/ner.test.de.tsv"]\nceiling = ["ner.train.de.tsv"]\n')
-    records = [record for record in study(plan) if record["metric"] == "f1"]
-    assert [(r["languages"], r["settings"].get("protocol", "")) for r in records] == [
-        (["en", "de"], "zero-shot"), (["en", "de"], "translate-test"), (["de", "de"], "ceiling"),
-    ]  # fmt: skip
-    shown = (plan.parent / "study" / "results.md").read_text().splitlines()
-    assert shown[2] == "| encoder | method | de | 95% interval |"
-    assert [line.split("|")[2].strip() for line in shown[4:7]] == ["base", "base, translate-test", "base, ceiling"]
-
-
 def test_layers_of_an_encoder_each_on_its_own(plan):
     text = (
         plan.read_text()
@@ -387,101 +368,11 @@ def test_elmos_of_the_study_and_maps_from_dictionaries(own):
     assert "evaluating: 9 of 27 steps to do" in said
 
 
-SENSES = """
-seeds = 1
-[encoders.plain]
-runs = 2
-[encoders.plain.pretrain]
-texts = { en = "en.txt" }
-model = "elmo"
-dim = 4
-hidden = 6
-filters = [[1, 4], [2, 4]]
-updates = 3
-pretokenized = true
-held_out = 6
-[encoders.apart.pretrain]
-texts = { en = "en.txt", de = "de.txt" }
-apart = true
-model = "elmo"
-dim = 4
-hidden = 6
-filters = [[1, 4], [2, 4]]
-updates = 3
-pretokenized = true
-held_out = 6
-[encoders.bilingual.pretrain]
-texts = { en = "en.txt", de = "de.txt", es = "de.txt" }
-pairs = true
-dictionaries = { en-de = "dict.tsv" }
-senses = { senses = 2, warmup = 1, occurrences = 0, axes = 2 }
-model = "elmo"
-dim = 4
-hidden = 6
-filters = [[1, 4], [2, 4]]
-updates = 3
-pretokenized = true
-
-[methods.base]
-[methods.rotation]
-encoders = "bilingual"
-refine = 0
-
-[supervision.dictionary]
-kind = "dictionary"
-texts = { en = "en.txt", de = "de.txt", es = "de.txt" }
-pretokenized = true
-de = "dict.tsv"
-es = "dict.tsv"
-
-[tasks.lexicon]
-encoders = ["apart", "bilingual"]
-test = { de = "dict.tsv", es = "dict.tsv" }
-
-[tasks.senses]
-task = "wsd"
-train = "en=train.data.xml"
-test = ["en=test.data.xml"]
-encoders = ["plain", "bilingual"]
-methods = "base"
-"""
-
-
-def test_encoders_of_pairs_and_of_several_seeds_and_tasks_for_some_of_them(own):
-    """A row of pairs has each language from the encoder that learnt it; a run has its own seed; steps are shared."""
-    pytest.importorskip("h5py")
-    own.write_text(SENSES.replace('de = "de.txt" }\napart', 'de = "de.txt", es = "de.txt" }\napart'))
-    said = []
-    records = study(own, say=said.append)
-    # English of seeds 0 and 1, of which 0 is that of `apart`, German and Spanish, which are one text; two pairs
-    assert "pretraining: 6 of 6 steps to do" in said
-    assert "aligning: 2 of 2 steps to do" in said
-    found = {(r["encoder"], r["method"], r["task"], r["training_seed"]) for r in records}
-    assert found == {
-        ("plain", "base", "language-model", 0), ("plain", "base", "language-model", 1),
-        ("apart", "base", "language-model", None), ("apart", "base", "lexicon", None),
-        ("bilingual", "base", "lexicon", None), ("bilingual", "rotation", "lexicon", None),
-        ("plain", "base", "senses", 0), ("plain", "base", "senses", 1), ("bilingual", "base", "senses", None),
-    }  # fmt: skip
-    of_pairs = {
-        (r["method"], r["languages"][-1]): r["settings"]["encoder_fingerprint"]
-        for r in records
-        if r["encoder"] == "bilingual" and r["task"] == "lexicon"
-    }
-    assert len(of_pairs) == len(set(of_pairs.values())) == 4
-    made = [json.loads(p.read_text()) for p in (own.parent / "study" / "steps").glob("pretrain-*/calque-run.json")]
-    translated = [set(each["languages"]) for each in made if "senses" in each and each["senses"].get("dictionaries")]
-    assert translated == [{"en", "de"}]
-    table = (own.parent / "study" / "results.md").read_text()
-    assert "Most frequent sense: 80.0 (test.data.xml)." in table
-
-
 @pytest.mark.parametrize(("old", "new", "fact"), [
     ("seeds = 1", "sedes = 1", "unknown part 'sedes' of a study, expected data, encoders"),
     ("[methods.rotation]", '[methods.rotation]\nmethod = "turn"', "unknown method 'turn'"),
     ("[methods.rotation]", "[methods.rcsls]", "method 'rcsls' has nothing to learn from: .* kind = 'dictionary'"),
     ("[methods.rotation]", '[methods.rotation]\nstart = "identical"', "'rotation' has nothing .* kind = 'text'"),
-    ("batch = 4", "batches = 4", "unknown setting 'batches' of methods.quick"),
     ("[methods.rotation]", '[methods.rotation]\nsupervision = "x"', "unknown supervision x"),
     ("[tasks.retrieval]", '[tasks.retrieval]\ntask = "cooking"', "unknown task 'cooking', expected one of retrieval"),
     ("[supervision.parallel]", '[supervision.parallel]\nkind = "x"', "'parallel' is of kind 'x', expected parallel, dict"),
@@ -491,22 +382,12 @@ def test_encoders_of_pairs_and_of_several_seeds_and_tasks_for_some_of_them(own):
     ("[encoders]\n", "[encoders]\nx = { pretrain = {} }\n", "'x' has no text to pretrain on"),
     ("[encoders]\n", '[encoders]\nx = { pretrain = { texts = { en = "a" }, model = "gpt" } }\n', "unknown model 'gpt'"),
     ("[encoders]\n", "[encoders]\nx = { layers = [1] }\n", "encoder 'x': expected either a path"),
-    ("[encoders]\n", "[encoders\n", "not a study that can be read"),
 ])  # fmt: skip
 def test_a_study_that_cannot_be(old, new, fact, plan):
     plan.write_text(plan.read_text().replace(old, new))
     with pytest.raises(InputError, match=fact) as error:
         read_study(plan)
     assert "\n" not in str(error.value)
-
-
-def test_the_recipes_can_be_read():
-    from pathlib import Path
-
-    recipes = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
-    assert recipes
-    for recipe in recipes:
-        assert read_study(recipe).tasks
 
 
 # -- steps -----------------------------------------------------------------------------------------------------------
@@ -664,11 +545,6 @@ def record(method, value, half=0.05, **more):
     low, high = (None, None) if value is None else (value - half, value + half)
     return {"task": "ner", "metric": "f1", "encoder": "e", "method": method, "supervision": "", "languages": ["en", "de"],
             "data": "t", "value": value, "low": low, "high": high, "runs": runs, "settings": {}, **more}  # fmt: skip
-
-
-def test_only_a_clear_best_is_marked():
-    assert "**70.0 ± 1.0**" in tables([record("a", 0.5), record("b", 0.7)])
-    assert "| **" not in tables([record("a", 0.65), record("b", 0.7)])
 
 
 def test_what_a_table_shows():

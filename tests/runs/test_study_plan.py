@@ -186,7 +186,7 @@ def test_whatever_stands_in_a_plan_is_laid_out_or_refused_in_one_line(recipe, tm
     assert laid_out(plan, path)
     refused = tried = 0
     for number, place in enumerate(places(plan)):
-        for value in WRONG if recipe is None else WRONG[number % 8 :: 8]:
+        for value in WRONG[number % 2 :: 2] if recipe is None else WRONG[number % 8 :: 8]:
             tried += 1
             said = what_is_said(changed(plan, place, value), path)
             refused += said is not None
@@ -198,34 +198,22 @@ def test_whatever_stands_in_a_plan_is_laid_out_or_refused_in_one_line(recipe, tm
 @pytest.mark.parametrize(("place", "value", "fact"), [
     (("seeds",), "a", "seeds = 'a', expected a whole number from 1 to 1000"),
     (("towards",), "fr", "towards = 'fr', but supervision.parallel is between en and de: expected 'en', or 'target'"),
-    (("encoders", "plain"), 3, "encoders.plain = 3, expected text on one short line or a table"),
     (("encoders",), ["a/mini", "b/mini"], "encoders says 'mini' twice"),
     (("encoders", "plain"), "a\0b", "encoders.plain = .*, expected text on one short line"),
     (("encoders", "layered", "layers"), [], r"layers = \[\], expected a list of whole numbers from -1000 to 1000"),
-    (("encoders", "layered", "pooling"), "max", "pooling = 'max', expected 'last' or 'first' or 'mean'"),
-    (("encoders", "own", "pretrain", "dropout"), 1.0, "dropout = 1.0, expected a number from 0 to below 1"),
     (("encoders", "layered", "runs"), 2, "encoders.layered.runs: a path stands for one encoder"),
     (("encoders", "own", "pretrain", "pairs"), True, "encoders.own.pretrain: apart and pairs exclude each other"),
-    (("encoders", "bert", "pretrain", "senses"), 1, "encoders.bert.pretrain: one sense is what a plain"),
     (("encoders", "bert", "pretrain", "senses"), {"warmup": 10**6}, "encoders.bert.pretrain: the warm-up of 1,000,000 updates"),
     (("encoders", "bert", "pretrain", "dictionaries"), {"en-de": "d.tsv"}, "dictionaries translate the senses of languages that"),
     (("encoders", "sense-aware", "pretrain", "dictionaries"), {"en-fr": "d.tsv"}, "'en-fr' is not en and another of en, de"),
-    (("encoders", "bert", "pretrain"), {"texts": {"en": "a", "de": "b"}, "senses": 3, "dictionaries": {"en-fr": "d"}},
-     "'en-fr' is not two of en, de"),
     (("encoders", "sense-aware", "pretrain", "texts"), {"de": "b.txt"}, "pretrain.pairs: expected texts in en, the source"),
     (("methods", "rcsls", "encoders"), "x", "methods.rcsls.encoders: unknown 'x', expected plain, vectors"),
-    (("tasks", "senses", "seeds"), 2, "unknown setting 'seeds' of tasks.senses"),
-    (("methods",), [{"a": 1}], r"methods\[0\] = \{'a': 1\}, expected text"),
     (("methods", "base"), {"epochs": 1}, "unknown setting 'epochs' of methods.base, expected none"),
-    (("methods", "finetune", "epochs"), math.nan, "epochs = nan, expected a number not below 0"),
     (("methods", "finetune", "epochs"), 0, "methods.finetune: epochs.* must be above 0"),
     (("methods", "x"), {"method": "finetune", "start": "identical"}, "methods.x.method = 'finetune', expected 'rotation' or"),
-    (("supervision", "parallel", "most"), 3, "unknown setting 'most' of supervision.parallel"),
     (("supervision", "parallel", "en"), "x.tsv", "supervision.parallel.en: that is the source language"),
     (("supervision", "dictionary", "entries"), [5, 2], r"entries = \[5, 2\], expected \[first\] or \[first, end\]"),
-    (("tasks", "retrieval", "test"), {"de": 3}, "tasks.retrieval.test.de = 3, expected text"),
     (("tasks", "retrieval", "train"), {"fr": "x"}, "tasks.retrieval.train names fr, in which there is no test"),
-    (("tasks", "ner", "test"), ["ner.de.tsv", "ner.de.tsv"], "tasks.ner.test says 'ner.de.tsv' twice"),
     (("tasks", "ner", "test"), ["de="], "tasks.ner.test = 'de=': no file after the language"),
     (("tasks", "senses", "train"), ["a.xml", "b.xml"], "tasks.senses.train: wsd takes one file, got 2"),
 ])  # fmt: skip
@@ -240,11 +228,6 @@ def test_what_is_no_toml_is_refused_in_one_line(text, tmp_path):
     (tmp_path / "study.toml").write_bytes(text.encode("latin-1"))
     with pytest.raises(InputError, match=r"study\.toml: not a study that can be read"):
         read_study(tmp_path / "study.toml")
-
-
-def test_a_file_that_is_not_there_is_told_without_its_number():
-    with pytest.raises(InputError, match=r"^none\.toml: not a study that can be read \(No such file or directory\)$"):
-        read_study("none.toml")
 
 
 def test_a_file_that_is_not_there_is_named_before_anything_is_done(tmp_path):

@@ -78,9 +78,7 @@ def test_questions_that_two_languages_share_are_said():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"head": "match"}, "unknown head 'match', expected one of mean, bilstm, esim, cls"),
         ({"head": "cls"}, "head cls reads the first special subword, which needs a tuned encoder"),
-        ({"head": "mean", "tune": True}, "head mean is for frozen vectors"),
     ],
 )
 def test_settings_that_do_not_fit(options, said):

@@ -96,13 +96,10 @@ _LINKED = "--test text.tsv --links text.align --langs en de --pretokenized"
 COMMANDS = (
     f"evaluate ENCODER retrieval {_LINKED}",
     "evaluate ENCODER ner --train tags.en.tsv --test tags.en.tsv",
-    "evaluate ENCODER parsing --train trees.en.conllu --test trees.en.conllu",
     "evaluate ENCODER ner --train tags.en.tsv --test de=tags.en.tsv --project text.tsv --links text.align --langs en de",
     f"analyze ENCODER {_LINKED}",
     "neighbours --encoder ENCODER --sentence1 e1 --word1 e1 --lang1 en --lang2 de --sentence2 d1",
-    "anchors words.en.txt --lang en --encoder ENCODER --out OUT",
     "align text.tsv --links text.align --langs en de --encoder ENCODER --method rotation --towards en --out OUT",
-    "explore ENCODER --test text.tsv --langs en de --cache OUT --port 0 --no-browser",
 )
 
 

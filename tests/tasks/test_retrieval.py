@@ -139,7 +139,7 @@ def literal(corpus, pairs, train, train_pairs, source, target, *, contextual, ca
     return result
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("contextual", [True, False])
 @pytest.mark.parametrize("candidates", ["all", "linked"])
 @pytest.mark.parametrize(("similarity", "k"), [("csls", 10), ("csls", 2), ("cosine", 10)])
@@ -345,7 +345,6 @@ def test_seen_pairs_in_a_text_of_many_blocks(monkeypatch):
         ({"train": ParallelCorpus.of([], [], ("en", "fr"))}, "training text in"),
         ({"special": True, "contextual": False}, "contextual=True"),
         ({"pairs": WordPairs([0], [0], [5], n_sentences=1)}, "target word 5"),
-        ({"pairs": WordPairs([], [], [], n_sentences=4)}, "4 lines of links"),
     ],
 )
 def test_mistakes_are_named(options, message):

@@ -171,11 +171,8 @@ def test_parallel_text_is_mined_too_with_equal_sentences_once():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"similarity": "dot"}, "similarity='dot', expected one of cosine, csls, ratio, distance"),
         ({"sentence_pooling": "sum"}, "sentence_pooling='sum', expected one of own, words, subwords, cls"),
-        ({"margin": "product"}, "margin='product', expected one of ratio, distance, absolute"),
         ({"strategy": "all"}, "strategy='all', expected one of max, forward, backward, intersection"),
-        ({"k": 0}, "k"),
         ({"dev": corpus(3).swapped()}, "the development text in"),
     ],
 )

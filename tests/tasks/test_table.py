@@ -114,12 +114,10 @@ def test_a_class_from_elsewhere_is_a_task(own, capsys, tiny_folder):
     ("words", "said"),
     [
         (("elsewhere:Word",), "elsewhere:Word is no task"),
-        (("elsewhere:Sentences", "--option", "nearest=many"), "--option nearest = 'many', expected a whole number"),
         (
             ("elsewhere:Sentences", "--option", "far=1"),
             "--option far=1: expected NAME=VALUE, with one of centred, nearest",
         ),
-        (("elsewhere:Sentences", "--train", "x"), "--train does not apply to elsewhere:Sentences; it is for retrieval"),
     ],
 )
 def test_what_is_wrong_with_a_class_from_elsewhere_is_one_line(own, capsys, tiny_folder, words, said):
