@@ -48,12 +48,13 @@ def test_only_align_centres(tiny_encoder):
 
 def test_on_the_command_line(capsys, tiny_folder, tmp_path):
     text = tmp_path / "text.tsv"
-    corpus, _ = make_text("xx", 12, 0)
+    corpus, pairs = make_text("xx", 12, 0)
+    pairs.save(tmp_path / "links")
     lines = zip(corpus.source, corpus.target, strict=True)
     text.write_text("".join(f"{' '.join(s.words)}\t{' '.join(t.words)}\n" for s, t in lines), encoding="utf-8")
     out = tmp_path / "out"
     common = ("align", text, "--langs", "en", "xx", "--towards", "en", "--pretokenized", "--out", out, "-q")
-    works(capsys, *common, "--encoder", tiny_folder, "--centre", "--epochs", 1)
+    works(capsys, *common, "--links", tmp_path / "links", "--encoder", tiny_folder, "--centre", "--epochs", 1)
     card = (out / "README.md").read_text(encoding="utf-8")
     assert "Then each language's mean was moved onto that of en." in card
     assert "## Training" in card

@@ -216,10 +216,7 @@ def test_on_the_command_line(capsys, files, with_head):
         (["--langs", "en", "de"], "got no dictionary"),
         (["--dictionary", "en-de={}/en-de.tsv", "--langs", "en", "de"], "not both"),
         (["--dictionary", "en={}/en-de.tsv"], "two languages and a file"),
-        (["--dictionary", "en-fr={}/en-de.tsv"], "--text fr=FILE"),
-        (["--dictionary", "en-de={}/en-de.tsv", "--start", "x"], "--start has no effect"),
         (["--dictionary", "en-de={}/en-de.tsv", "--lora", "2"], "not an option of --method senses"),
-        (["--dictionary", "en-de={}/en-de.tsv", "--option", "senses=1"], "one sense"),
         (["--dictionary", "identical", "--langs", "en", "de"], "identical has none"),
     ],
 )

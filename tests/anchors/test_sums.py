@@ -116,19 +116,6 @@ def test_variance_and_norm_are_those_of_the_occurrences():
     assert min(anchors[0].counts) >= 2
 
 
-def test_merged_shards_equal_one_pass():
-    sentences, found = zipf()
-    whole = summed([(sentences, found)])
-    a, b, c = (summed([part]) for part in cut(sentences, found, 50, 120))
-    merged = a.merge(b).merge(c)
-    assert (merged.n_sentences, merged.uncovered) == (whole.n_sentences, whole.uncovered) == (200, whole.uncovered)
-    same(merged.finish(), whole.finish())
-    growing = summed(cut(sentences, found, 1, 2, 4, 50))  # a vocabulary that outgrows its place several times
-    same(growing.finish(), whole.finish())
-    fixed = summed([], vocabulary=["w1", "w2"]).merge(whole)
-    assert set(fixed.finish()[0].words) == {"w1", "w2"}
-
-
 @pytest.mark.parametrize("most", [0, 3])
 def test_sums_agree_in_any_order_and_any_parts(tmp_path, most):
     sentences, found = zipf(types=6, uncovered=0)

@@ -8,7 +8,7 @@ from torch import nn
 from calque import Contrastive, FineTune, MappedEncoder, Rotation, WordAlignment, WordRetrieval
 from calque.algebra.normalize import unit_rows
 from calque.encoders import load_encoder
-from calque.encoders.base import Encoder, require
+from calque.encoders.base import Encoder
 from calque.encoders.batches import WordBatch
 from calque.encoders.split import SplitSentences
 from calque.encoders.trainable import TrainableEncoder
@@ -177,12 +177,3 @@ def test_several_layers_are_counted_and_must_be_given(text):
         Deep().layer_number(4)
     with pytest.raises(SettingError, match="planted has several layers, but Deep has no encode_layers"):
         Deep().encode_layers(text[0].source, [1, 2])
-
-
-def test_asking_for_a_member_does_not_compute_it():
-    class Slow(Planted):
-        @property
-        def fingerprint(self):
-            raise AssertionError("hashed for nothing")
-
-    require(Slow(), "measured")

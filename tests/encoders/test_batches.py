@@ -61,12 +61,6 @@ def test_collate(split, numbers):
         assert tensor is None or tensor.dtype == torch.int64
 
 
-def test_a_batch_without_sentences(split):
-    batch = collate(split, np.zeros(0, dtype=np.int64))
-    assert batch.input_ids.shape == (0, 0)
-    assert len(batch.starts) == len(batch.word_counts) == 0
-
-
 def test_to_another_device(split):
     batch = collate(split, np.array([0, 17])).to("meta")
     assert {tensor.device.type for tensor in vars(batch).values() if tensor is not None} == {"meta"}

@@ -264,17 +264,6 @@ def test_a_full_disk_is_met_before_the_work(encoder, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_bar_counts_words_on_standard_error(encoder, capsys):
-    sentences = make_sentences(n=20)
-    encoder.encode(sentences)
-    assert capsys.readouterr() == ("", "")
-    encoder.encode(sentences, progress=True)
-    out, err = capsys.readouterr()
-    assert out == ""
-    total = sum(map(len, sentences))
-    assert f"{total}/{total}" in err
-
-
 def test_memory_does_not_grow_with_the_text(encoder, tmp_path):
     """What is held beside the files is one window."""
     import tracemalloc
@@ -292,13 +281,3 @@ def test_memory_does_not_grow_with_the_text(encoder, tmp_path):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < peaks[0] + 200_000  # numbers of sentences; the vectors are 3 MB more
-
-
-@pytest.mark.slow
-def test_stopping_costs_little(encoder, tmp_path, monkeypatch):
-    """Flushing is by time, not by batch."""
-    flushed = []
-    real = extraction.FileStore.flush
-    monkeypatch.setattr(extraction.FileStore, "flush", lambda self: flushed.append(time.monotonic()) or real(self))
-    encoder.encode(make_sentences(n=300), out=tmp_path / "vectors")
-    assert len(flushed) < 5

@@ -8,7 +8,6 @@ import re
 import pytest
 
 from calque.encoders import load_encoder
-from calque.encoders.folder import ENCODERS, Kind
 from command import fails, works
 
 MODULE = '''
@@ -41,16 +40,6 @@ class Trigrams(Encoder):
 class Needs(Trigrams):
     def __init__(self, size):
         self.size = size
-
-    def save(self, folder):
-        from calque.encoders.folder import saving, write_about
-
-        with saving(folder) as path:
-            write_about(path, "letters", {"size": self.size})
-
-    @classmethod
-    def open(cls, folder, *, about=None, **options):
-        return cls(about["size"])
 '''
 
 
@@ -95,24 +84,6 @@ def test_on_the_command_line(capsys, own):
 )  # fmt: skip
 def test_what_is_wrong_with_it(capsys, own, name, message):
     assert re.search(message, fails(capsys, "evaluate", name, "retrieval", "--test", own / "test.tsv", *TEXT))
-
-
-def test_what_it_cannot_do_is_said_first(capsys, own):
-    said = fails(capsys, "align", own / "train.tsv", *TEXT, "--encoder", "letters:Trigrams", "--method", "contrastive",
-                 "--towards", "en", "--out", own / "out")  # fmt: skip
-    assert "trigrams cannot be trained: Trigrams has no model" in said
-
-
-def test_a_row_is_a_kind_of_folder_wherever_one_is_named(capsys, own, monkeypatch):
-    from letters import Needs
-
-    monkeypatch.setitem(ENCODERS.rows, "letters", Kind("letters:Needs", "letters by threes"))
-    Needs(3).save(own / "folder")
-    assert load_encoder(own / "folder").size == 3
-    works(capsys, "evaluate", own / "folder", "retrieval", "--test", own / "test.tsv", *TEXT)
-    works(capsys, "align", own / "train.tsv", *TEXT, "--encoder", own / "folder", "--method", "rotation",
-          "--towards", "en", "--out", own / "out")  # fmt: skip
-    assert load_encoder(own / "out").base.size == 3
 
 
 def test_in_a_study(capsys, own):

@@ -8,7 +8,6 @@ from transformers import AutoTokenizer, BertTokenizerFast, PreTrainedTokenizer
 
 from calque.encoders.subwords import Subwords
 from calque.errors import SettingError
-from calque.text import Sentence, Sentences
 
 BYTE_LEVEL = ("roberta", "modernbert", "gpt2")
 
@@ -54,13 +53,7 @@ def test_equal_to_the_tokenizer(any_family_folder, request, multilingual_words):
     tokenizer = reference(any_family_folder, family)
     subwords = Subwords(load(any_family_folder), max_length=500)
     sentences = [[word for word in words if not is_spelt(word)] for words in multilingual_words]
-    sentences += [
-        [],
-        ["a"],
-        ["a"] * 40,
-        ["don't", "1,000.50", "e-mail@x.org", "...", "¿?"],
-        ["naïve", "ﬁne", "Ⅷ"],
-    ]
+    sentences += [[], ["a"], ["a"] * 40, ["don't", "1,000.50", "e-mail@x.org", "...", "¿?"], ["naïve", "ﬁne", "Ⅷ"]]
     expected = [tokenizer(words, is_split_into_words=True, split_special_tokens=True) for words in sentences]
     for (ids, owner), theirs in zip(as_lists(subwords.split(sentences)), expected, strict=True):
         assert ids == theirs.input_ids
@@ -78,11 +71,6 @@ def test_a_word_is_split_as_after_a_space(family, family_folders, multilingual_w
         assert ids[len(subwords.prefix) : len(ids) - len(subwords.suffix)] == text
 
 
-@pytest.mark.parametrize("family", ["bert", "xlm-roberta", "deberta-v2", "t5"])
-def test_no_space_where_the_tokenizer_marks_words_itself(family, family_folders):
-    assert not Subwords(load(family_folders(family))).needs_space
-
-
 def test_special_subwords_at_the_ends(any_family_folder):
     tokenizer = load(any_family_folder)
     subwords = Subwords(tokenizer)
@@ -97,19 +85,7 @@ def test_special_subwords_in_the_text_are_ordinary_words(any_family_folder):
     tokenizer = load(any_family_folder)
     subwords = Subwords(tokenizer)
     specials = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
-    words = [
-        "[SEP]",
-        "</s>",
-        "<s>",
-        "x</s>y",
-        "[MASK]",
-        "<mask>",
-        "[CLS]",
-        "<pad>",
-        "[PAD]",
-        "<|endoftext|>",
-        "a",
-    ]
+    words = ["[SEP]", "</s>", "<s>", "x</s>y", "[MASK]", "<mask>", "[CLS]", "<pad>", "[PAD]", "<|endoftext|>", "a"]
     split = subwords.split([words])
     inside = split.ids[len(subwords.prefix) : len(split.ids) - len(subwords.suffix)]
     assert not specials & set(inside.tolist())
@@ -169,22 +145,6 @@ def test_truncation_drops_whole_words_and_counts_them(any_family_folder, multili
         assert cut.covered.sum() + cut.truncated_words + cut.empty_words == cut.n_words
 
 
-def test_corpus_columns_and_lists_give_the_same(family_folder, multilingual_words):
-    subwords = Subwords(load(family_folder))
-    lists = subwords.split(multilingual_words)
-    columns = Sentences.of(multilingual_words, "xx")
-    for other in (
-        columns,
-        [Sentence(tuple(words), "xx") for words in multilingual_words],
-        iter(multilingual_words),
-    ):
-        split = subwords.split(other)
-        for name, array in vars(lists).items():
-            assert np.array_equal(array, getattr(split, name)), name
-    part = subwords.split(columns[3:7])
-    assert np.array_equal(part.ids, lists.ids[lists.offsets[3] : lists.offsets[7]])
-
-
 def test_the_table_starts_anew_when_it_is_full(tiny_folder, multilingual_words):
     tokenizer = load(tiny_folder)
     small, large = Subwords(tokenizer, cache_size=3), Subwords(tokenizer)
@@ -192,15 +152,6 @@ def test_the_table_starts_anew_when_it_is_full(tiny_folder, multilingual_words):
         assert np.array_equal(small.split([words]).ids, large.split([words]).ids)
         assert small._types <= 3 + len(set(words))
     assert large._types > 100
-
-
-def test_no_sentences(tiny_folder):
-    subwords = Subwords(load(tiny_folder))
-    for nothing in ([], Sentences.of([])):
-        split = subwords.split(nothing)
-        assert (len(split), split.n_words, len(split.ids)) == (0, 0, 0)
-    split = subwords.split([[], []])
-    assert (len(split), split.n_words, split.lengths.tolist()) == (2, 0, [2, 2])
 
 
 def test_the_tokenizers_own_truncation_and_padding_do_not_matter(tiny_folder, multilingual_words):
@@ -225,16 +176,6 @@ def test_a_slow_tokenizer_is_refused():
 
     with pytest.raises(SettingError, match="slow tokenizer.*tokenizer.json"):
         Subwords(Slow())
-
-
-def test_a_limit_without_room_is_refused(tiny_folder):
-    with pytest.raises(SettingError, match="no room for a word beside 2 special"):
-        Subwords(load(tiny_folder), max_length=2)
-
-
-def test_a_sentence_given_as_a_string_is_refused(tiny_folder):
-    with pytest.raises(SettingError, match="one string, expected its words"):
-        Subwords(load(tiny_folder)).split(["the cat"])
 
 
 def test_lower_casing_tokenizers(tmp_path):

@@ -1,8 +1,7 @@
-"""CLCR's first step as a program of its own, for tests that start it twice. Not a test itself."""
+"""CLCR's first step with tiny encoders, for tests that run it several times. Not a test itself."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,9 +51,3 @@ def run(
 
 #: Adam divides a gradient by its size: where all of a gradient is rounding, so is the step, unless it is small beside epsilon.
 EQUAL = replace(method.PHASES, epsilon=1e-2)
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    method.PHASES = EQUAL
-    found, weights = run(sys.argv[1], Path(sys.argv[2]) / "training")
-    torch.save(weights, Path(sys.argv[2]) / "weights.pt")

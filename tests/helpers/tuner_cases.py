@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -124,14 +123,14 @@ def key_points(folder: str, place: Path, stop: int | None) -> Outcome:
     return [json.loads(line) for file in written for line in file.read_text().splitlines()], weights
 
 
-def distilled(folder: str, place: Path, stop: int | None, words: float = 0.0) -> Outcome:
-    """A teacher that reads in shares, and updates of which some processes have no text."""
+def distilled(folder: str, place: Path, stop: int | None) -> Outcome:
+    """A teacher of sentences and words that reads in shares, and updates of which some processes have no text."""
     student = encoder(folder)
     store = SentenceStore(place / "store", student, SentencePooling.of(student, "cls"))
-    method = Distillation(**SETTINGS, ranking=0.5, negatives=3, source_share=0.5, dense=True, words=words)
+    method = Distillation(**SETTINGS, ranking=0.5, negatives=3, source_share=0.5, dense=True, words=0.5)
     pooling = SentencePooling.of(student, "subwords")
     text, pairs = make_text("xx", 13, 0)
-    given = LinkedWords(WordStore(place / "store", student), [text], [pairs]) if words else None
+    given = LinkedWords(WordStore(place / "store", student), [text], [pairs])
     found = method.distil(student, pooling, store, [text], words=given, folder=place, checkpoint_every=2)
     return method.history, found.encoder.model.state_dict() | found.pooling.state_dict()
 
@@ -146,7 +145,6 @@ CASES: dict[str, Callable[[str, Path, int | None], Outcome]] = {
     **({"contrastive-lora": tuned(Contrastive, lora=2, learning_rate=0.1, accumulate=2)} if find_spec("peft") else {}),
     "senses": senses,
     "distilled": distilled,
-    "distilled-words": partial(distilled, words=0.5),
     "clcr": key_points,
 }
 

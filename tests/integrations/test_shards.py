@@ -197,7 +197,8 @@ def test_links_are_those_of_one_machine(capsys, here, folder):
     (folder / "text.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in zip(source, target, strict=True)))
     how = ["--langs", "en", "de", "-q", "--pretokenized"]
     tables, pharaoh = folder / "tables", folder / "links"
-    works(capsys, "words", folder / "text.tsv", *how, "--model", "hmm", "--tables", tables, "--out", folder / "first")
+    taught = ("--model", "fast-align", "--tables", tables)
+    works(capsys, "words", folder / "text.tsv", *how, *taught, "--out", folder / "first")
     works(capsys, "words", folder / "text.tsv", *how, "--use", tables, "--out", pharaoh)
     write_parquet(folder / "pairs/a.parquet", source[:30], en=source[:30], de=target[:30])
     objects = [{"en": a, "de": b} for a, b in zip(source[30:], target[30:], strict=True)]

@@ -68,28 +68,6 @@ def test_labels_equal_the_loop(left, right, biases, lengths, seed, out):
     torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64).view(-1, out))
 
 
-def test_the_loss_ignores_padding():
-    """A cross entropy over the padded table is that of the sentences one at a time, and so is its gradient."""
-    form, dependents, heads, chosen, sizes = draw(4, 4, 1, (True, False), [3, 0, 1, 4])
-    found = form.arcs(dependents, heads, sizes)
-    gold = torch.full(found.shape[:2], -100)
-    begin, alone = 0, []
-    for k, n in enumerate(sizes.tolist()):
-        gold[k, :n] = chosen[begin : begin + n]
-        if n:
-            own = torch.cat([heads[:1], heads[1 + begin : 1 + begin + n]])
-            part = form.arcs(dependents[begin : begin + n], own, sizes[k : k + 1])[0]
-            alone.append(torch.nn.functional.cross_entropy(part, chosen[begin : begin + n], reduction="sum"))
-        begin += n
-    loss = torch.nn.functional.cross_entropy(found.flatten(0, 1), gold.flatten(), reduction="sum")
-    torch.testing.assert_close(loss, sum(alone))
-    variables = [dependents, heads, form.weight]
-    for one, other in zip(
-        torch.autograd.grad(loss, variables), torch.autograd.grad(sum(alone), variables), strict=True
-    ):
-        torch.testing.assert_close(one, other)
-
-
 def test_mlp():
     torch.manual_seed(0)
     mlp, x, lengths = MLP(3, 200, 0.5), torch.randn(6, 3), torch.tensor([2, 4])

@@ -2,7 +2,6 @@
 
 from itertools import product
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -10,7 +9,6 @@ from hypothesis import strategies as st
 
 from calque.errors import SettingError
 from calque.nn.crf import ChainCRF, Forbidden, forbidden_in_bio
-from calque.nn.ragged import Ragged
 
 BATCHES = st.lists(st.integers(0, 4), min_size=1, max_size=4)
 
@@ -207,14 +205,3 @@ def test_wrong_arguments():
         crf.decode(scores, torch.tensor([6, -1]))
     with pytest.raises(SettingError, match="forbidden transitions"):
         ChainCRF(3, forbidden=forbidden_in_bio(NAMES))
-
-
-def test_time_major_order():
-    ragged = Ragged([2, 0, 3, 3])
-    assert ragged.sizes == [3, 3, 2]
-    assert ragged.order.tolist() == [2, 3, 0]
-    assert ragged.from_left.tolist() == [2, 5, 0, 3, 6, 1, 4, 7]
-    assert ragged.from_right.tolist() == [4, 7, 1, 3, 6, 0, 2, 5]
-    assert ragged.sentence.tolist() == [0, 0, 2, 2, 2, 3, 3, 3]
-    assert ragged.position.tolist() == [0, 1, 0, 1, 2, 0, 1, 2]
-    assert Ragged(np.zeros(2, np.int64)).from_left.tolist() == []

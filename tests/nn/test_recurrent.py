@@ -56,17 +56,6 @@ def test_equals_the_literal_loop(dim, hidden, layers, lengths, seed):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
-def test_a_batch_is_its_sentences_one_at_a_time():
-    lengths = [5, 21, 0, 1, 5, 12]
-    lstm, x, sizes = draw(64, 32, 3, lengths, 0)
-    lstm.eval()
-    together, begin = lstm(x, sizes), 0
-    for k, n in enumerate(lengths):
-        alone = lstm(x[begin : begin + n], sizes[k : k + 1])
-        torch.testing.assert_close(alone, together[begin : begin + n], rtol=0, atol=1e-6)
-        begin += n
-
-
 def test_no_words():
     lstm, x, _ = draw(4, 6, 2, [5, 2], 0)
     assert lstm(x[:0], torch.tensor([0, 0])).shape == (0, 12)

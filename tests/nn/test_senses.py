@@ -247,28 +247,12 @@ def test_pruning():
     assert table.live.nonzero().flatten().tolist() == [1, 2, 3, 6, 8, 10, 11]
 
 
-def test_first_senses_may_begin_with_vectors_of_another_softmax():
-    table = small_table()
-    before = table.weight.detach().clone()
-    weight, bias = torch.randn(6, DIM), torch.randn(6)
-    table.begin_with(weight, bias)
-    first = [0, 3, 4, 8, 10, 11]
-    assert torch.equal(table.weight[first], weight)
-    assert torch.equal(table.bias[first], bias)
-    others = [c for c in range(14) if c not in first]
-    assert torch.equal(table.weight[others], before[others])
-    assert not table.bias[others].any()
-
-
 # -- numbers that cannot be ------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("senses", "options", "message"),
     [
         ([], {}, "from 1 to 64 senses, got 0"),
-        ([1, 2_000_000], {}, "from 1 to 64 senses, got 2000000"),
-        ([3, 0], {}, "from 1 to 64 senses, got 0"),
         ([2], {"axes": 8}, "7 dimensions cannot be projected onto 8 axes: expected 1 to 7"),
-        ([2], {"axes": 0}, "onto 0 axes"),
         ([2], {"queue": 2}, "a queue of 2 states cannot give 3 axes: expected at least 3"),
     ],
 )

@@ -54,15 +54,6 @@ def test_the_distance_and_its_gradients_are_the_formula(name, dtype, temperature
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
 
 
-def test_the_other_direction_is_the_same_sentences_swapped():
-    m, n = SENTENCES["usual"]
-    x, y = rows(m, 5, 0), rows(n, 5, 1)
-    there = MatchedSentences(m, n)
-    again = attention_distance(y, x, there.swapped())
-    torch.testing.assert_close(again, attention_distance(y, x, MatchedSentences(n, m)))
-    assert again.shape == (sum(m),)
-
-
 def test_groups_hold_each_pair_once_and_pad_little():
     rng = np.random.default_rng(0)
     m = np.clip(rng.lognormal(2.6, 0.6, 2000), 1, 60).astype(int)

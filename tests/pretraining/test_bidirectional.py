@@ -17,7 +17,7 @@ from calque.nn import cross_entropy
 from calque.nn.ragged import Ragged
 from calque.pretraining import bidirectional
 from calque.pretraining.bidirectional import BiLanguageModel, WordModel, WordPrediction
-from calque.pretraining.softmax import LogUniform, Negatives, WordSoftmax, sampled_loss
+from calque.pretraining.softmax import LogUniform, WordSoftmax, sampled_loss
 from calque.pretraining.words import BEGIN, END, FIRST_WORD, UNKNOWN, Vocabulary, WordText
 from calque.text import Sentence, Sentences
 
@@ -140,16 +140,6 @@ def test_sampled_loss_and_its_gradient_are_the_literal_ones(correction, held, mo
         torch.testing.assert_close(head.loss(states, words, 1, negatives), found.detach())
 
 
-def test_scores_far_apart_neither_overflow_nor_vanish():
-    states = torch.tensor([[200.0], [-200.0]], requires_grad=True)
-    head = WordSoftmax(3, 1)
-    head.weight[0].data = torch.tensor([[1.0], [0.0], [-1.0]])
-    loss = head.loss(states, torch.tensor([0, 0]), 0)
-    assert float(loss.detach()) == pytest.approx(400.0)
-    (gradient,) = torch.autograd.grad(3 * loss, states)
-    assert gradient.squeeze(1).tolist() == pytest.approx([0.0, -6.0])
-
-
 def test_with_all_words_as_negatives_it_is_the_full_softmax():
     states, words, head = drawn()
     sampler = LogUniform(30)
@@ -201,15 +191,6 @@ def test_the_correction_makes_the_sample_speak_for_all_words():
         plain.append(np.exp(values).sum())
     assert np.mean(sums) == pytest.approx(np.exp(scores).sum(), rel=0.1)
     assert np.mean(plain) < 0.4 * np.exp(scores).sum()
-
-
-def test_tables():
-    shared, apart = WordSoftmax(9, 4), WordSoftmax(9, 4, tables=2)
-    states, words = torch.randn(3, 4), torch.tensor([0, 5, 8])
-    assert shared.loss(states, words, 0).equal(shared.loss(states, words, 1))
-    assert not apart.loss(states, words, 0).equal(apart.loss(states, words, 1))
-    assert shared.draw(np.random.default_rng(0)) == [None, None]  # so few words need no sample
-    assert all(isinstance(each, Negatives) for each in WordSoftmax(99, 4, negatives=9).draw(np.random.default_rng(0)))
 
 
 # -- training ----------------------------------------------------------------------------------------------------------

@@ -212,17 +212,7 @@ def test_it_learns_can_be_stopped_and_is_loaded_by_transformers(texts, tokenizer
 
 @pytest.mark.parametrize(
     "bad",
-    [
-        {"updates": 0},
-        {"seed": -1},
-        {"learning_rate": np.inf},
-        {"alpha": np.nan},
-        {"batch": 0},
-        {"share": 1.5},
-        {"length": 500},
-        {"dim": 30},
-        {"precision": "half"},
-    ],
+    [{"updates": 0}, {"learning_rate": np.inf}, {"share": 1.5}, {"length": 500}, {"dim": 30}],
 )
 def test_settings_that_cannot_be(bad):
     with pytest.raises(SettingError):

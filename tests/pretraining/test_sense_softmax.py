@@ -11,7 +11,6 @@ from torch import Tensor
 
 from calque.annotated import Dictionary
 from calque.distributed import Processes
-from calque.errors import SettingError
 from calque.nn.senses import SenseTable
 from calque.pretraining import softmax
 from calque.pretraining.senses import Senses, SenseTraining
@@ -89,13 +88,6 @@ def test_over_all_senses_it_is_the_dense_softmax(side):
     assert_as_literal(head, targets, None, [live] * 25, [0.0] * 22, side)
     assert not head.senses[side].weight.grad[PRUNED].any()
     assert (head.senses[side].weight.grad[live] != 0).all()
-
-
-def test_with_translations_over_all_senses():
-    """Eqs. 5 to 7: the translation is told from all classes, those of the word among them."""
-    head = SenseSoftmax([small_table()], negatives=None)
-    live = [c for c in range(22) if c not in PRUNED]
-    assert_as_literal(head, drawn_targets(head.senses[0]), None, [live] * 25, [0.0] * 22)
 
 
 # -- a sample ----------------------------------------------------------------------------------------------------------
@@ -240,8 +232,3 @@ def test_the_probability_of_a_word_is_that_of_its_senses_together(held, monkeypa
     every = head.negative_log_likelihood(states[:1].expand(10, DIM), torch.arange(10), 0)
     assert float((-every).exp().sum()) == pytest.approx(1)
     assert head.negative_log_likelihood(states[:0], words[:0], 0).shape == (0,)
-
-
-def test_settings_that_cannot_be():
-    with pytest.raises(SettingError, match="negatives is at least 1, got 0"):
-        SenseSoftmax([small_table()], negatives=0)

@@ -335,11 +335,7 @@ def test_a_process_without_text_goes_along(kind, monkeypatch):
 # -- settings ----------------------------------------------------------------------------------------------------------
 def test_how_many_senses_a_word_has():
     counts = np.array([0, 4, 5, 9, 10, 14, 15, 16, 1000])
-    assert (Senses(senses=3, occurrences=5).tables(counts, 20)[0].index >= 0).sum(1).tolist() == [
-        1,
-        1,
-        1,
-        1,
+    assert (Senses(senses=3, occurrences=5).tables(counts, 20)[0].index >= 0).sum(1).tolist() == [1] * 4 + [
         2,
         2,
         3,
@@ -368,11 +364,8 @@ def test_a_dictionary_needs_senses(kind):
 
 @pytest.mark.parametrize(
     ("bad", "message"),
-    [({"senses": 1}, "one sense is what a plain language model has"), ({"senses": 2_000_000}, "senses"),
-     ({"senses": 2.5}, "senses"), ({"rate": 0}, "rate"), ({"rate": np.nan}, "rate"), ({"spread": 0}, "spread"),
-     ({"axes": 0}, "axes"), ({"queue": 0}, "queue"), ({"project_every": 0}, "project_every"), ({"below": 1}, "below"),
-     ({"prune_every": 0}, "prune_every"), ({"warmup": -1}, "warmup"), ({"occurrences": -1}, "occurrences"),
-     ({"start": "cold"}, "start is grouped, kept or fresh, got 'cold'"), ({"apart": 2}, "apart"), ({"near": -2}, "near"),
+    [({"senses": 1}, "one sense is what a plain language model has"), ({"senses": 2.5}, "senses"), ({"rate": np.nan}, "rate"),
+     ({"start": "cold"}, "start is grouped, kept or fresh, got 'cold'"), ({"below": 1}, "below"), ({"near": -2}, "near"),
      ({"apart": 0.5, "near": 0.4}, "near, 0.4, is below apart, 0.5"),
      ({"warmup": 0}, "nothing can be grouped without a warm-up: name 1 update or more")],
 )  # fmt: skip

@@ -23,14 +23,13 @@ JOB = str(tuner_cases.__file__)
 HELPERS = os.pathsep.join([str(Path(JOB).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
 FSDP = {"ACCELERATE_USE_FSDP": "true"}
 #: cases for four processes, of which some have no pair in the last update of an epoch, and of the small texts always
-OF_FOUR = ("finetune", "contrastive-each", "senses", "distilled", "distilled-words")
+OF_FOUR = ("contrastive-each", "senses", "distilled")
 OF_TWO = tuple(case for case in CASES if case not in OF_FOUR)
 #: cases for two processes of which each has half of every weight
 IN_PARTS = ("contrastive-one", *(case for case in CASES if case == "contrastive-lora"))
 #: of each training that was stopped: the case, who stopped it, and who went on
 RESUMED = {
     "two-one": ("contrastive-each", 2, {}, 1, {}),
-    "one-four": ("finetune-mean", 1, {}, 4, {}),
     "whole-parts": ("contrastive-negative", 1, {}, 2, FSDP),
     "parts-whole": ("finetune", 2, FSDP, 1, {}),
 }

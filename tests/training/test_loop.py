@@ -139,15 +139,6 @@ def test_an_old_checkpoint_from_which_something_is_missing_is_refused(make, tmp_
         line_loop(make(), tmp_path).resume()
 
 
-def test_the_state_of_an_objective_that_does_not_fit_is_refused(tmp_path):
-    line_loop(Average(), tmp_path).run(Steps())
-    state = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
-    state["objective"]["slow"] = {}
-    torch.save(state, tmp_path / "checkpoint.pt")
-    with pytest.raises(InputError, match="not a readable checkpoint"):
-        line_loop(Average(), tmp_path).resume()
-
-
 def test_the_precision_is_part_of_what_a_checkpoint_belongs_to(tmp_path):
     line_loop(FittedLine(), tmp_path, products="highest").save()
     line_loop(FittedLine(), tmp_path, products="highest").resume()

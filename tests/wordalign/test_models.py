@@ -16,7 +16,7 @@ from calque.wordalign.fast_align import DiagonalModel, FastAlignSettings
 from calque.wordalign.gibbs import FERTILITIES
 from calque.wordalign.hmm import LANES, HmmPass, HmmSettings, first_jumps, spread, train
 from calque.wordalign.matrices import Similarities
-from calque.wordalign.model import Job, Links
+from calque.wordalign.model import Job
 from calque.wordalign.prior import prior_of
 
 TEXT = [
@@ -101,42 +101,6 @@ def test_fast_align_is_its_paper(alpha, iterations):
         assert got[used].tolist() == expected
         assert (got[~used] == -1).all()
         assert model.directions[d].tension == pytest.approx(tension, abs=1e-5)
-
-
-def test_exp_digamma():
-    for x in (1e-3, 0.01, 0.3, 1.0, 5.9, 6.0, 17.5, 1e6):
-        assert fast_align.exp_digamma(x) == pytest.approx(math.exp(digamma(x)), rel=1e-8)
-    assert math.log(fast_align.exp_digamma(1.0)) == pytest.approx(-0.5772156649015329, abs=1e-8)
-
-
-@pytest.mark.parametrize("tension", [0.0, 4.0])
-def test_the_likelihood_does_not_fall(tension):
-    text, settings = bitext(), FastAlignSettings(tension=tension, optimize_tension=False, alpha=0.0)
-    d = fast_align.Direction(np.full(len(text.pairs), 1e-9), np.full(N_TARGET, 1e-9), tension)
-    before = -math.inf
-    for _ in range(12):
-        counts, nulls = np.zeros(len(text.pairs)), np.zeros(N_TARGET)
-        likelihood, _ = fast_align.one_pass(text, True, settings, d, None, counts, nulls)
-        assert likelihood >= before - 1e-9
-        before = likelihood
-        fast_align.normalize(True, text.pairs.starts, text.pairs.target, counts, nulls, 0.0, N_SOURCE)
-        d.table, d.null_table = counts, nulls
-
-
-def test_the_tension_follows_the_gradient():
-    """The likelihood's derivative by the tension is the posterior feature minus the expected one."""
-    text, settings = bitext(), FastAlignSettings(exact=True, null=0.0)
-    rng = np.random.default_rng(0)
-    table, nulls = rng.random(len(text.pairs)), rng.random(N_TARGET)
-
-    def at(tension):
-        none = np.zeros(len(text.pairs)), np.zeros(N_TARGET)
-        return fast_align.one_pass(text, True, settings, fast_align.Direction(table, nulls, tension), None, *none)
-
-    lengths = np.array([(len(b), len(a)) for a, b in TEXT if a and b])
-    slope = (at(3 + 1e-5)[0] - at(3 - 1e-5)[0]) / 2e-5
-    expected = fast_align.expected_feature(lengths, np.ones(len(lengths), np.int64), 3.0, True)
-    assert slope == pytest.approx(at(3.0)[1] - expected, rel=1e-5)
 
 
 def test_the_diagonal_sums_to_what_the_program_computes():
@@ -412,7 +376,3 @@ def test_the_sampler_draws_from_its_conditionals(across, similar):
         if a and b:
             cells = marginal[text.origin[k] : text.origin[k] + len(a) * len(b)].reshape(len(a), len(b))
             np.testing.assert_allclose(cells, marginals[k] if across else marginals[k].T, rtol=2e-3)
-
-
-def test_links_without_cells_stay_empty():
-    assert (Links.none(bitext()).forward == -1).all()

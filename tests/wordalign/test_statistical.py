@@ -14,7 +14,6 @@ from calque.errors import InputError, SettingError
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
 from calque.wordalign import (
-    Classes,
     FastAlignSettings,
     GibbsSettings,
     HmmSettings,
@@ -176,17 +175,6 @@ def test_unseen_words(aligners, model):
     assert not (found.sentence >= 2).any()
 
 
-def test_a_mapped_text_is_linked_like_one_in_memory(text, aligners, tmp_path):
-    text[0].save(tmp_path / "text.arrow")
-    mapped = ParallelCorpus.open(tmp_path / "text.arrow")
-    aligner = WordAligner.train(mapped, model="hmm")
-    again, known = aligner.model.arrays(), aligners["hmm"].model.arrays()
-    assert all(np.array_equal(again[name], known[name]) for name in known)
-    parts = list(aligner.aligned(mapped, block=599))
-    assert [len(part) for part in parts] == [len(aligner.align(mapped).slice(*ends)) for ends in ((0, 599), (599, 600))]
-    assert mapped.table.equals(text[0].table)
-
-
 def test_extra_text_teaches():
     few, true = planted(12, 3)
     more, _ = planted(1500, 4)
@@ -233,21 +221,6 @@ def test_long_sentences_are_counted_and_left_out(text):
         *(getattr(align_words(text[0], model="fast-align"), name) for name in ("sentence", "source", "target")),
         n_sentences=601,
     )
-
-
-def test_words_as_they_are_on_request(text):
-    assert WordAligner.train(text[0], model="fast-align").vocabularies[0].classes == Classes(lower=False, stem=0)
-    upper = ParallelCorpus.of([["A"], ["a"]], [["x"], ["X"]], ("xx", "yy"))
-    whole = WordAligner.train(upper, classes=Classes(lower=False, stem=0))
-    assert len(whole.vocabularies[0]) == 2
-    assert len(WordAligner.train(upper).vocabularies[0]) == 1
-
-
-def test_progress_goes_to_standard_error(text, capfd):
-    align_words(text[0][:50], model="hmm", progress=True)
-    out, err = capfd.readouterr()
-    assert out == ""
-    assert "hmm xx-yy" in err
 
 
 def test_what_users_get_wrong(text, aligners, tmp_path):
