@@ -72,7 +72,10 @@ def test_tables_link_a_pair_as_the_aligner_does(corpus, tmp_path):
     aligner.save(tmp_path / "xx.tables")
     linker = Linker(tmp_path / "xx.tables", symmetrize="union")
     opened = WordAligner.open(tmp_path / "xx.tables")
-    assert [[link[:2] for link in linker.link(*pair)] for pair in PAIRS] == list(opened.link(PAIRS, symmetrize="union"))
+    text = calque.ParallelCorpus.of([list(a) for a, _ in PAIRS], [list(b) for _, b in PAIRS], opened.langs)
+    found = opened.align(text, symmetrize="union")
+    links = [(k, *link[:2]) for k, pair in enumerate(PAIRS) for link in linker.link(*pair)]
+    assert links == list(zip(found.sentence.tolist(), found.source.tolist(), found.target.tolist(), strict=True))
     assert all(0 < link.score <= 1 for pair in PAIRS for link in linker.link(*pair))
     with pytest.raises(SettingError, match="no vectors"):
         linker.similarity(*PAIRS[0])
