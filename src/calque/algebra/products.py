@@ -1,10 +1,8 @@
-"""Matrix products, in real float32 or rounded, by the quickest library for this processor: of rows with rows, and of a
-transformer's layer, there and back.
+"""Matrix products in float32, by the faster of two libraries for this processor.
 
-All are sums of the same products and differ in their order alone, which `error_bound` allows for.
-
-oneDNN prepares a program for each new shape, which costs as much as a product of a small model. So a layer's rows are filled
-up to one of a few numbers (`rounded_rows`).
+Both libraries sum the same products in another order; `error_bound` covers the difference. oneDNN compiles a program for each new
+shape, which takes as long as a product of a small model, so the rows of a layer are padded to one of a few numbers
+(`rounded_rows`).
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from calque.algebra.rows import Rows, as_rows
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Matrix products in real float32, whatever `torch.set_float32_matmul_precision` allows outside."""
+    """Compute matrix products in exact float32 inside the block, whatever `torch.set_float32_matmul_precision` allows outside."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
@@ -55,7 +53,7 @@ def pays(x: Tensor) -> bool:
 
 
 def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """`x @ weight.T + bias` by the library that PyTorch's compiled models use."""
+    """Return `x @ weight.T + bias` by the operator of oneDNN that PyTorch's compiled models use."""
     return torch.ops.mkldnn._linear_pointwise.default(x, weight, bias, "none", [], "")
 
 
