@@ -45,13 +45,30 @@ _SEVERAL = {
     "senses": (("--text",), 1),
     "clcr": (("--parallel",), 1),
 }
+# Former options that are options of the method or task now; their old spelling works for one release.
+_MOVED = {
+    "align": (
+        "temperature",
+        "sentences",
+        "reduction",
+        "target",
+        "refine",
+        "held-out",
+        "normalise",
+        "restarts",
+        "most",
+        "at-least",
+    ),
+    "evaluate": ("restrict", "patience", "per-epoch"),
+}
 
 
 def spread(arguments: Sequence[str]) -> list[str]:
     """`--langs en de` → `--langs en --langs de`, and the same for options of any number of values: the parser has no such
     things. The words that the command itself needs are not taken from it, wherever they stand."""
     spread, rest = [], list(arguments)
-    several, needed = _SEVERAL.get(next((a for a in rest if not a.startswith("-")), ""), ((), 0))
+    verb = next((a for a in rest if not a.startswith("-")), "")
+    several, needed = _SEVERAL.get(verb, ((), 0))
     while rest:
         argument = rest.pop(0)
         if argument == "--":
@@ -75,6 +92,10 @@ def spread(arguments: Sequence[str]) -> list[str]:
                 raise SettingError(f"{fact}; for several texts repeat it, as in --langs en de --langs en es")
             for value in values:
                 spread += ["--langs", value]
+        elif argument.startswith("--") and argument[2:] in _MOVED.get(verb, ()) and rest:
+            named = f"{argument[2:].replace('-', '_')}={rest.pop(0)}"
+            _say(f"calque: {argument} is now --option {named}")
+            spread += ["--option", named]
         else:
             spread.append(argument)
     return spread
