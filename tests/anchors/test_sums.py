@@ -116,7 +116,7 @@ def test_variance_and_norm_are_those_of_the_occurrences():
     assert min(anchors[0].counts) >= 2
 
 
-@pytest.mark.parametrize("most", [0, 3])
+@pytest.mark.parametrize("most", [0, 7])
 def test_sums_agree_in_any_order_and_any_parts(tmp_path, most):
     sentences, found = zipf(types=6, uncovered=0)
     rng = np.random.default_rng(1)
