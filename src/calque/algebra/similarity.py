@@ -255,7 +255,7 @@ def _predicted(x: Rows, y: Rows, k: int) -> np.ndarray | None:
 
 
 def _maxima(left: _Side, right: _Side) -> tuple[Tensor, Tensor]:
-    """Return the largest product of each vector with each group: `[n_right_groups, n]` and `[n_left_groups, m]`, by places."""
+    """Return the largest product of each vector with each group, in sorted order: `[n_right_groups, n]`, `[n_left_groups, m]`."""
     n, m, device = len(left.rows), len(right.rows), left.rows.device
     of_rows = torch.empty(len(right.starts) - 1, n, device=device)
     of_columns = torch.empty(len(left.starts) - 1, m, device=device)

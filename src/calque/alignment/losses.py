@@ -44,7 +44,7 @@ def info_nce(
 def _cross_entropy(
     scores: Tensor, beside: Tensor | None, own: Tensor, equal: Tensor, same: Mapping[Same, float]
 ) -> Tensor:
-    """Return the mean over rows of −log of the probability of their partners, as each answer has it.
+    """Return the mean over rows of −log of the probability of each row's partners, by kind of answer.
 
     Args:
         scores: `[n, n]`, similarities of each row with the other side's rows; its partner is on the diagonal.

@@ -136,7 +136,7 @@ class SenseInventory:
         return self._rows + np.array([0, 1])
 
     def row(self, word: int, number: int) -> int:
-        """The place of a sense in `senses`."""
+        """Return the index of a sense in `senses`."""
         return int(np.searchsorted(self._rows[:, 0], word)) + number - 1
 
     def nearest(self, word: int, number: int, k: int, among: np.ndarray | None = None) -> list[Neighbour]:

@@ -278,7 +278,7 @@ MODELS: Mapping[str, type[LanguageModelRun]] = {"bert": Bert, "elmo": Elmo}
 
 
 def _hold_out(text: Sentences, n: int) -> tuple[Sentences, Sentences]:
-    """A text without some of its sentences, drawn evenly from it, and these.
+    """Split a text into two: most of its sentences, and some that are drawn evenly from it.
 
     Of these, those that stand in the rest of the text word for word are left out, and those without words.
 

@@ -115,7 +115,7 @@ def _in_columns(record: Record) -> Record:
 
 
 def _columns(records: Sequence[Record]) -> dict[_Column | None, Figures]:
-    """Return the scores of each column, of which the mean over target languages has the name None."""
+    """Return the scores by column; the mean over the target languages has the key None."""
     cells: dict[_Column, dict[Row, list[Record]]] = {}
     for record in records:
         cells.setdefault(_column(record), {}).setdefault(_row(record), []).append(record)
