@@ -279,17 +279,6 @@ def test_holm_by_hand():
     assert compare.holm({}) == {}
 
 
-def test_the_best_of_a_column():
-    rng = np.random.default_rng(6)
-    chance = texts(rng)
-    low, middle, high = (estimated(trained(rng, chance, 0.003, up=up)) for up in (0.0, 0.15, 0.3))
-    columns = [
-        ("f1", {"a": low, "b": middle, "c": high}), ("aer", {"a": low, "b": middle, "c": high}), ("f1", {"a": low, "b": low}),
-        ("f1", {"a": low}), ("f1", {"a": low, "b": None}),
-    ]  # fmt: skip
-    assert compare.best_of_each(columns) == ["c", "a", None, None, None]
-
-
 def test_trainings_are_the_runs_whatever_heads_each_had():
     rng = np.random.default_rng(7)
     chance = texts(rng)

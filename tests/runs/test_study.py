@@ -16,9 +16,10 @@ import forked
 from calque.encoders import load_encoder
 from calque.encoders.mapped import MappedEncoder
 from calque.errors import InputError, SettingError
-from calque.runs.compare import ONE_RUN, mean_of
+from calque.report.study_tables import tables
+from calque.runs.compare import mean_of
 from calque.runs.steps import Step, Steps, digest
-from calque.runs.study import Workers, read_study, study, tables
+from calque.runs.study import Workers, read_study, study
 from calque.runs.study.grid import Grid
 from calque.runs.study.work import WORK, encoder_of
 from command import run
@@ -29,6 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::calque.tasks.overlap.OverlapWar
 
 PLAN = """
 seeds = 1
+runs = 1
 [encoders]
 tiny = "{encoder}"
 
@@ -89,7 +91,7 @@ def test_a_study_does_every_step_once(plan):
         f"{title}: 0 of {n} steps to do" for title, n in (("preparing", 1), ("aligning", 2), ("evaluating", 6))
     ]
     assert (folder / "results.jsonl").read_text() == first
-    table = (folder / "results.md").read_text()
+    table = tables(records)
     assert "## ner, f1" in table
     assert "| tiny | quick |" in table
     # A setting of one method changes its steps and no others; a folder that was moved stays what it is.
@@ -117,7 +119,7 @@ def test_a_study_knows_the_encoder_before_alignment(plan):
     assert found["left", "similarities"]["value"] < 1
     base = found["base", "same-form"]["settings"]["encoder_fingerprint"]
     assert found["left", "similarities"]["settings"]["base_fingerprint"] == base
-    shown = (plan.parent / "study" / "results.md").read_text()
+    shown = tables(list(found.values()))
     assert "## consistency, same word nearest\n" in shown
     assert "## consistency, similarities as before\n" in shown
 
@@ -147,9 +149,7 @@ def test_the_command_and_two_workers(plan, capsys, monkeypatch):
 
 def test_what_is_trained_is_trained_several_times(plan):
     """Maps and the base come out the same every time; each run of a trained method has its seed, and its own scores."""
-    plan.write_text(
-        plan.read_text().replace("seeds = 1", "seeds = 1\nruns = 2").replace("batch = 4", "batch = 4\nseed = 5")
-    )
+    plan.write_text(plan.read_text().replace("runs = 1", "runs = 2").replace("batch = 4", "batch = 4\nseed = 5"))
     plan.write_text(
         plan.read_text()[: plan.read_text().index("[tasks.ner]")] + '[tasks.retrieval]\ntest = {de = "train.tsv"}'
     )
@@ -161,7 +161,7 @@ def test_what_is_trained_is_trained_several_times(plan):
     assert len(set(seeds.values())) == 4
     made = [json.loads(p.read_text()) for p in (plan.parent / "study" / "steps").glob("align-*/calque-run.json")]
     assert {record["schedule"]["seed"] for record in made if "schedule" in record} == {5, 6}
-    table = (plan.parent / "study" / "results.md").read_text()
+    table = tables(records)
     assert table.count("| tiny | quick |") == table.count("## retrieval, ") == 2  # one row by occurrence, one by form
     assert "aligning: 3 of 3 done (tiny, quick, seed 6)" in said
     assert {r["settings"]["encoder"] for r in records} == {
@@ -170,7 +170,7 @@ def test_what_is_trained_is_trained_several_times(plan):
 
 
 def test_starts_at_random_are_runs_too_and_keep_apart(own):
-    own.write_text(own.read_text().replace("seeds = 1", "seeds = 1\nruns = 2").replace("restarts = 1", "restarts = 4"))
+    own.write_text(own.read_text().replace("runs = 1", "runs = 2").replace("restarts = 1", "restarts = 4"))
     plan = read_study(own)
     assert plan.training_seeds(plan.methods["distributions"]) == [0, 4]
     assert plan.training_seeds(plan.methods["rotation"]) == [None]
@@ -239,6 +239,7 @@ def test_methods_without_translations_take_text_or_the_sides_of_parallel_text(pl
 # -- an encoder of the study's own, dictionaries, and tasks of meaning -----------------------------------------------
 OWN = """
 seeds = 1
+runs = 1
 [encoders.elmo]
 layers = [0, 1, 2]
 [encoders.elmo.pretrain]
@@ -357,7 +358,7 @@ def test_elmos_of_the_study_and_maps_from_dictionaries(own):
         text = Sentences.of([["e1", "d1"]], lang)
         base, mapped = (load_encoder(where, layer=1).encode(text).data for where in (place, fits[None]))
         assert np.array_equal(base, mapped) != moved
-    table = (own.parent / "study" / "results.md").read_text()
+    table = tables(records)
     assert "| elmo, layer 1 | rotation (dictionary) |" in table
     assert "## language-model, unigram-perplexity" in table
     # Right senses count though no setting names their file; what was learnt before them stays.
