@@ -299,7 +299,7 @@ def test_released_maps_and_an_encoder_for_each_language(capsys, tiny_folder, tin
 
 # -- index -----------------------------------------------------------------------------------------------------------
 def test_the_words_of_an_index_are_those_of_the_text(capsys, data, tiny_folder, tmp_path):
-    pytest.importorskip("faiss", reason="faiss-cpu is not installed: pip install 'calque[faiss]'")
+    pytest.importorskip("faiss", reason="faiss-cpu is not installed: pip install 'calque-align[faiss]'")
     job = ("--encoder", tiny_folder)
     _, err = works(capsys, "index", data / "de.txt", *job, "--lang", "de", "--out", tmp_path / "index")
     assert "hold 100.0% of the ten nearest words" in err

@@ -639,7 +639,7 @@ def test_a_plot_as_points(tmp_path):
 def test_without_the_package_for_points(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "resvg_py", None)
     path = write(tmp_path / "study" / "results.jsonl", study(("de", "es", "fr"), ("base", "finetune"), ("ner",)))
-    with pytest.raises(MissingExtraError, match=r"calque\[plots\]"):
+    with pytest.raises(MissingExtraError, match=r"calque-align\[plots\]"):
         report([path], out=tmp_path / "r.html", plots=tmp_path / "p", plot_form="png")
 
 
