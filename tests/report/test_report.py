@@ -404,7 +404,7 @@ def test_encoders_without_methods_and_a_chosen_base(tmp_path):
     summary, _ = said(lines, tmp_path)
     assert summary[0] == "b raises word retrieval by 30.0 in de; nothing is clearly worse."
     assert summary[1] == "b+rotation raises word retrieval by 30.0 in de; nothing is clearly worse."
-    assert summary[2].startswith("Each method is compared with a and b at word retrieval: ")
+    assert summary[2].startswith("Each method is compared with a and b at word retrieval. ")
     summary, _ = said(lines, tmp_path, base="b")
     assert summary[1] == "a is nowhere clearly better than b and costs 30.0 in de at word retrieval (all linked words)."
     with pytest.raises(SettingError, match="no encoder or method is called 'c', only a, b"):

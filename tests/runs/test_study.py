@@ -16,6 +16,9 @@ import forked
 from calque.encoders import load_encoder
 from calque.encoders.mapped import MappedEncoder
 from calque.errors import InputError, SettingError
+from calque.report.content import compose
+from calque.report.formats import bullets
+from calque.report.reading import read_results
 from calque.report.study_tables import tables
 from calque.runs.compare import mean_of
 from calque.runs.steps import Step, Steps, digest
@@ -549,7 +552,7 @@ def record(method, value, half=0.05, **more):
 
 
 def test_what_a_table_shows():
-    lm = {"task": "lm", "metric": "perplexity", "percent": False, "runs": [], "half": 2}
+    lm = {"task": "lm", "metric": "perplexity", "percent": False, "runs": [], "half": 2, "training_seed": None}
     shown = tables([
         record("a", 0.5), record("a", 0.5, runs=[], settings={"protocol": "ceiling"}, languages=["de", "de"]),
         record("a", 0.5, metric="f1.PER"),
@@ -591,8 +594,32 @@ def test_training_runs_of_a_method_are_one_row_whose_interval_holds_them():
     other = record("b", 0.7, 0.001, training_seed=None)
     rows = [line.rsplit(" | ", 1)[0] for line in tables([*trained, other]).splitlines()[4:6]]
     assert rows == ["| e | a | 60.0 ± 5.0", "| e | b | 70.0 ± 1.0"]
-    assert "**70.0 ± 1.0**" in tables([trained[1], other])
-    assert ONE_RUN not in tables([*trained, other])
-    assert ONE_RUN not in tables([{**each, "runs": []} for each in trained])  # by a task that trains nothing
-    assert ONE_RUN in tables([record("a", 0.5, training_seed=0, runs=[])])
-    assert ONE_RUN not in tables([record("base", 0.5, training_seed=None, runs=[])])
+    assert not re.search(r"\*\*\d", tables([*trained, other]))
+
+
+@pytest.mark.parametrize(("runs", "words"), [(1, "one training run"), (2, "two training runs"), (5, "")])
+def test_the_terminal_shows_what_the_page_shows(runs, words, tmp_path):
+    """With one run or two nothing is claimed, and large gains are listed; with five runs the same gain is clear."""
+    values = {"de": (0.08, 0.336), "es": (0.2, 0.34)}
+    records = [
+        record("base", base, 0.02, languages=["en", lang], training_seed=None) for lang, (base, _) in values.items()
+    ]
+    records += [
+        record("new", new + 0.001 * seed, 0.02, languages=["en", lang], training_seed=seed)
+        for seed in range(runs)
+        for lang, (_, new) in values.items()
+    ]
+    (tmp_path / "results.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    shown, page = tables(records), compose(read_results([tmp_path]), title="x")
+    assert bullets(page.summary) in shown
+    (count,) = {re.search(r"\d+ comparisons? (is|are) made", text)[0] for text in (shown, " ".join(page.reading))}
+    gain = 19.8 + 0.05 * (runs - 1)
+    if words:
+        assert count == "0 comparisons are made"
+        assert f"**new**: a difference from **base** cannot be shown with {words}; take five." in shown
+        assert f"**new**, better without being clearly so: {gain:.1f} on average at named entities." in shown
+        assert not re.search(r"\*\*\d", shown)
+    else:
+        assert count == "3 comparisons are made"
+        assert f"**new** raises named entities by {gain:.1f} on average (clearly in 2 of 2 languages)" in shown
+        assert shown.count("| **") == 3
