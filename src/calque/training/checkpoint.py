@@ -115,7 +115,20 @@ class Checkpoint:
 
 
 def _difference(old: str, new: str) -> str:
-    """The settings in which two identities differ, in short."""
-    before, after = json.loads(old), json.loads(new)
+    """Return the settings in which two identities differ, as `epochs: 2 → 1`."""
+    before, after = _leaves(json.loads(old)), _leaves(json.loads(new))
     names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-    return ", ".join(f"{name} was {before.get(name)!r:.60}, is {after.get(name)!r:.60}" for name in names)
+    values = ((name[-1], before.get(name), after.get(name)) for name in names)
+    said = [f"{name}: {_short(was)} → {_short(is_now)}" for name, was, is_now in values]
+    return ", ".join(dict.fromkeys(said))  # settings may be repeated in the schedule
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else f"{value!r:.60}"
+
+
+def _leaves(settings: Any, *names: str) -> dict[tuple[str, ...], Any]:
+    """Return the values of nested objects, by their names from the outermost in."""
+    if not isinstance(settings, dict) or not settings:
+        return {names: settings}
+    return {path: leaf for name, value in settings.items() for path, leaf in _leaves(value, *names, name).items()}
