@@ -115,7 +115,7 @@ def test_one_process_says_why_a_run_ends(tiny_folder, tmp_path, how, said, updat
     written = "\n".join(each.stderr for each in ended)
     assert re.findall("calque: .*", written) == [said]
     assert "Traceback" not in written
-    checkpoint = tmp_path / "out.part" / "training" / "checkpoint.pt"
+    checkpoint = tmp_path / ".out.calque-part" / "new" / "training" / "checkpoint.pt"
     assert torch.load(checkpoint, weights_only=True)["step"] == update
 
 

@@ -62,7 +62,7 @@ def align(
         encoder: hub name, folder or `mini`.
         method: one of `METHODS` that learns from parallel text, or `package.module:Class`.
         towards: the language that the others move towards.
-        out: folder for the result, which appears when it is complete. Until then everything is in `OUT.part`; a training
+        out: folder for the result, which appears when it is complete. Until then everything is in `.OUT.calque-part`; a training
             that was stopped goes on from what it finds there.
         links: Pharaoh files with the word links, one for each text; without them the statistical aligner links the text. None
             for a method that needs none: it takes the sides for text of each language.

@@ -17,12 +17,12 @@ from typing import Any
 
 from calque.errors import SettingError
 from calque.linking import Say
-from calque.runs.steps import Step, Steps, unique
+from calque.runs.steps import SCORES, Step, Steps, unique
 from calque.runs.study.grid import Grid, label_of
 from calque.runs.study.plan import Study
 from calque.runs.study.reading import read_study, tested_on
 from calque.runs.study.tables import tables
-from calque.runs.study.work import SCORES, WORK
+from calque.runs.study.work import WORK
 from calque.storage import locked, write_text
 from calque.training.tracking import check_trackers, tracked
 
