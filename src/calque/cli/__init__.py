@@ -148,7 +148,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         given = list(sys.argv[1:] if arguments is None else arguments)
         if given in ([], ["clcr"]):
             given = [*given, "--help"]
-        code = _parser(given[0])(args=spread(given), standalone_mode=False)
+        trust = ["--trust-code"] if "--trust-code" in given else []  # of the program, wherever it stands
+        given = [word for word in given if word not in trust]
+        code = _parser(given[0] if given else "")(args=[*trust, *spread(given)], standalone_mode=False)
     except CalqueError as error:
         _fail(str(error))
     except KeyboardInterrupt:

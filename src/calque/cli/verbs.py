@@ -11,6 +11,7 @@ import typer
 
 from calque import __version__
 from calque.errors import Stopped
+from calque.named import trusting_code
 
 #: functions of the modules of the same name, or of the one behind the colon
 VERBS = (
@@ -72,11 +73,16 @@ def _version(value: bool) -> None:
 
 
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    trust_code: Annotated[
+        bool,
+        typer.Option("--trust-code", help="With any command: import the classes that the folder of an encoder names."),
+    ] = False,
 ) -> None:
-    pass
+    context.with_resource(trusting_code(trust_code))
 
 
 class Ended(Exception):

@@ -297,7 +297,7 @@ class MappedEncoder(Encoder):
         try:
             arrays, _ = map_arrays(path / MAPS_FILE)
             maps = {
-                lang: {int(k): open_map(record, arrays, f"{lang}.{k}") for k, record in by_layer.items()}
+                lang: {int(k): open_map(record, arrays, f"{lang}.{k}", path) for k, record in by_layer.items()}
                 for lang, by_layer in about["maps"].items()
             }
             towards, combine, settings = about["towards"], about["combine"], about["settings"]
@@ -341,7 +341,7 @@ def _open_base(path: Path, about: Mapping[str, Any], options: Mapping[str, Any])
             path=path,
         )
     as_fitted = {} if is_path(kind) else {"dtype": "auto"}
-    return ENCODERS.load(kind).open(path, about=about, **as_fitted, **options)
+    return ENCODERS.load_from_file(kind, path).open(path, about=about, **as_fitted, **options)
 
 
 def _rows(langs: str | list[str], offsets: np.ndarray) -> dict[str, slice | np.ndarray]:

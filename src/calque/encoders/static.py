@@ -234,7 +234,7 @@ class StaticEncoder(Encoder):
                 tables[lang] = kinds[settings["kind"]](words[lang], arrays[f"{lang}.matrix"], **numbers)
                 if len(tables[lang]) > len(tables[lang].matrix):
                     raise ValueError(f"{len(tables[lang])} words in {lang}, but {len(tables[lang].matrix)} vectors")
-            maps = {lang: open_map(record, arrays, f"map.{lang}") for lang, record in about["maps"].items()}
+            maps = {lang: open_map(record, arrays, f"map.{lang}", path) for lang, record in about["maps"].items()}
             encoder = cls(
                 tables,
                 normalise=about["normalise"],

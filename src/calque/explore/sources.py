@@ -111,7 +111,7 @@ def _before(encoder: Encoder, folder: Path, alone: bool, say: Say) -> NamedEncod
     if isinstance(encoder, HuggingFaceEncoder):
         settings["pooling"] = encoder.pooling
     places = [str(place) for place in (folder.parent / name, Path(name)) if place.is_dir()]
-    for place in places or [name]:
+    for place in places or [name] * (":" not in name):  # a record names no class that would be imported
         try:
             before = load_encoder(place, **settings)
         except CalqueError:
