@@ -21,7 +21,7 @@ from calque.encoders.bert import bert_states, embedded, is_bert_like
 from calque.encoders.checkpoint import first_line, read_checkpoint, save_model, weights_digest
 from calque.encoders.folder import read_about, saving, write_about
 from calque.encoders.layers import all_states, cut_above, examine, find_blocks, sharded_states
-from calque.encoders.numerics import check_precision, forward_context, number_type, usable_device
+from calque.encoders.numerics import check_finite, check_precision, forward_context, number_type, usable_device
 from calque.encoders.sentence_transformers import copy_modules, own_modules, write_layer, write_modules
 from calque.encoders.split import SplitSentences
 from calque.encoders.subwords import Subwords
@@ -84,7 +84,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         known: Any = model.get_input_embeddings()
         self.subwords = Subwords(tokenizer, max_length=self._limit(max_length), vocabulary=known.num_embeddings)
         self.max_length = self.subwords.max_length
-        self.n_layers, self.dim, self._flat = examine(model, self._probe())
+        self.n_layers, self.dim, self._flat, self._unpadded = examine(model, self._probe())
         self._blocks = find_blocks(model, self.n_layers)
         self.layer = self.layer_number(layer)
         # Measured on two cores: a model of 128 dimensions is quickest at 1,024 subwords, where the call of an operation
@@ -135,7 +135,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         if has_shards(self.model) and (blocks := self.blocks) is not None:
             states = [sharded_states(self.model, blocks, batch) for batch in batches]
         else:
-            states = [all_states(self.model, batch) for batch in batches]
+            states = [all_states(self.model, batch, unpadded=self._unpadded) for batch in batches]
         return {
             layer: torch.cat([self.pool(each[number], batch) for each, batch in zip(states, batches, strict=True)])
             for layer, number in numbers.items()
@@ -184,7 +184,7 @@ class HuggingFaceEncoder(TrainableEncoder):
 
         def vectors(batch: WordBatch) -> dict[int, Tensor]:
             with forward_context(self.precision or "highest", device):
-                return forward([batch.to(device)], layers)
+                return check_finite(forward([batch.to(device)], layers), self.name)
 
         return vectors
 
@@ -286,6 +286,8 @@ class HuggingFaceEncoder(TrainableEncoder):
             return cls(model, tokenizer, **options)
         except TypeError as error:  # it wants what a text does not have: pixels, a decoder's input
             raise SettingError(f"{type(model).__name__} cannot encode text alone ({first_line(error)})") from error
+        except InputError as error:
+            raise InputError(error.fact, path=error.path or place) from error
         except CalqueError:
             raise
         except Exception as error:  # tokenizer and weights that were not made for each other, or are damaged
