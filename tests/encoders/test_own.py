@@ -14,7 +14,6 @@ import pytest
 from calque.encoders import load_encoder
 from command import fails, works
 
-
 MODULE = '''
 import zlib
 

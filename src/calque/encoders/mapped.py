@@ -302,6 +302,9 @@ class MappedEncoder(Encoder):
             }
             towards, combine, settings = about["towards"], about["combine"], about["settings"]
             fingerprint = about["base_fingerprint"]
+            shapes = {fitted.arrays()["matrix"].shape for by_layer in maps.values() for fitted in by_layer.values()}
+            if wrong := shapes - {(base.dim, base.dim)}:
+                raise ValueError(f"a map of {min(wrong)} for vectors of {base.dim} dimensions; fit the maps again")
         except (OSError, ValueError, KeyError, AttributeError, TypeError, SettingError) as error:
             raise InputError(f"not a complete set of maps ({type(error).__name__}: {error})", path=path) from error
         if base.fingerprint != fingerprint:

@@ -255,7 +255,9 @@ def _check_within(folder: Path, name: Path) -> None:
     place = (folder / name).resolve()
     if not name.parts or ".." in name.parts or name.is_absolute() or root not in place.parents:
         fact = f"the module {str(name)!r:.60} leads out of this folder"
-        raise InputError(f"{fact}: name only folders in it, with files and no links to others", path=folder / MODULES_FILE)
+        raise InputError(
+            f"{fact}: name only folders in it, with files and no links to others", path=folder / MODULES_FILE
+        )
 
 
 _VECTOR = "sentence_embedding"  # what sentence-transformers calls it

@@ -79,7 +79,9 @@ class MtebEncoder:
             inputs: batches, each with a list `text`.
             task_metadata, hf_split, hf_subset, prompt_type, options: of the task; calque has no prompts by task.
         """
-        is_text = isinstance(self.encoder, HuggingFaceEncoder) and self.pooling.unit == "subwords"  # joined again by spaces
+        is_text = (
+            isinstance(self.encoder, HuggingFaceEncoder) and self.pooling.unit == "subwords"
+        )  # joined again by spaces
         split = partial(str.split, sep=" ") if is_text else split_spaces
         words = [split(text) for batch in inputs for text in batch["text"]]
         return sentence_vectors(self.encoder, Sentences.of(words), self.pooling).data

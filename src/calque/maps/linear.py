@@ -174,7 +174,9 @@ def open_map(
     parts = {name: arrays[f"{prefix}.{name}"] for name in ("matrix", "source_mean", "target_mean")}
     shapes = [parts[name].shape for name in parts]
     if shapes[0] != (*shapes[1], *shapes[2]):
-        raise InputError(f"map {prefix}: arrays of shapes {shapes} do not fit each other; fit the maps again", path=path)
+        raise InputError(
+            f"map {prefix}: arrays of shapes {shapes} do not fit each other; fit the maps again", path=path
+        )
     if wrong := [name for name, array in parts.items() if not np.isfinite(array).all()]:
         what = f"map {prefix}: {wrong[0]} has numbers that are not finite"
         raise InputError(f"{what}; copy the folder again, or fit the maps again", path=path)
