@@ -19,9 +19,16 @@ from calque.distributed.shards import has_shards
 from calque.encoders.batches import WordBatch, collate
 from calque.encoders.bert import bert_states, embedded, is_bert_like
 from calque.encoders.checkpoint import first_line, read_checkpoint, save_model, weights_digest
-from calque.encoders.folder import read_about, saving, write_about
+from calque.encoders.folder import ABOUT_FILE, read_about, saving, write_about
 from calque.encoders.layers import all_states, cut_above, examine, find_blocks, sharded_states
-from calque.encoders.numerics import check_finite, check_precision, forward_context, number_type, usable_device
+from calque.encoders.numerics import (
+    PRECISIONS,
+    check_finite,
+    check_precision,
+    forward_context,
+    number_type,
+    usable_device,
+)
 from calque.encoders.sentence_transformers import copy_modules, own_modules, write_layer, write_modules
 from calque.encoders.split import SplitSentences
 from calque.encoders.subwords import Subwords
@@ -270,7 +277,7 @@ class HuggingFaceEncoder(TrainableEncoder):
             )
         about = read_about(path) if about is None else about
         modules, named = own_modules(path, about)
-        recorded = {**named, **recorded_options(about)}
+        recorded = {**named, **recorded_options(about, path)}
         model, tokenizer = read_checkpoint(name, number, attention)
         model.to(usable_device(device))
         encoder = cls._of(
@@ -294,6 +301,16 @@ class HuggingFaceEncoder(TrainableEncoder):
             raise InputError(f"tokenizer and weights do not work together ({first_line(error)})", path=place) from error
 
 
-def recorded_options(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Of what `calque.json` says, the arguments of the encoder."""
+def recorded_options(about: Mapping[str, Any], folder: str | PathLike[str]) -> dict[str, Any]:
+    """Return the arguments of the encoder in what the `calque.json` of a folder says.
+
+    Raises:
+        InputError: a pooling or precision that there is not.
+    """
+    for key, names in (("pooling", POOLINGS), ("precision", PRECISIONS)):
+        if about.get(key, names[0]) not in names:
+            what = (
+                f"{key} {about[key]!r:.60}, expected one of {', '.join(names)}; correct it, or save the encoder again"
+            )
+            raise InputError(what, path=Path(folder) / ABOUT_FILE)
     return {key: about[key] for key in ("layer", "pooling", "max_length", "precision") if key in about}

@@ -16,7 +16,7 @@ from threading import Thread
 from typing import Any
 
 from calque.errors import SettingError
-from calque.linking import Say
+from calque.linking import Say, skipping_unusable, skips_unusable
 from calque.named import imported, trusting_code, trusts_code
 from calque.runs.steps import Step, Steps, unique
 from calque.runs.study.grid import Grid, label_of
@@ -112,7 +112,7 @@ class Workers:
         self._open.enter_context(locked(self.steps.folder))
         if self.workers > 1:
             cores = max(1, len(os.sched_getaffinity(0)) // self.workers)
-            how = {"initializer": _begin, "initargs": (cores, self.own, trusts_code())}
+            how = {"initializer": _begin, "initargs": (cores, self.own, trusts_code(), skips_unusable())}
             self._pool = ProcessPoolExecutor(self.workers, get_context("spawn"), **how)
         return self
 
@@ -138,11 +138,12 @@ def _tracked(steps: Steps, track: Sequence[str], folder: str, step: Step) -> Pat
         return steps.do(step)
 
 
-def _begin(cores: int, own: Sequence[str] = (), trust: bool = False) -> None:
+def _begin(cores: int, own: Sequence[str] = (), trust: bool = False, skip: bool = False) -> None:
     import torch
 
     torch.set_num_threads(cores)
-    trusting_code(trust).__enter__()  # as long as the process lives
+    for context in (trusting_code(trust), skipping_unusable(skip)):
+        context.__enter__()  # as long as the process lives
     for name in own:
         imported(name)
     Thread(target=_end_with_parent, daemon=True).start()
