@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -78,8 +79,12 @@ class MtebEncoder:
             inputs: batches, each with a list `text`.
             task_metadata, hf_split, hf_subset, prompt_type, options: of the task; calque has no prompts by task.
         """
-        texts = [text for batch in inputs for text in batch["text"]]
-        return sentence_vectors(self.encoder, Sentences.of([split_spaces(text) for text in texts]), self.pooling).data
+        is_text = (
+            isinstance(self.encoder, HuggingFaceEncoder) and self.pooling.unit == "subwords"
+        )  # joined again by spaces
+        split = partial(str.split, sep=" ") if is_text else split_spaces
+        words = [split(text) for batch in inputs for text in batch["text"]]
+        return sentence_vectors(self.encoder, Sentences.of(words), self.pooling).data
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:
         """Cosines of all with all, `[n, m]`."""
