@@ -61,7 +61,7 @@ def test_labels_of_the_saved_model(tiny_encoder, tmp_path):
 def test_what_transformers_has_no_model_for_is_refused_before_training(tiny_encoder, tmp_path):
     for encoder, options, message in (
         (tiny_encoder, {}, "head bilstm-crf has more"),
-        (Planted(), {"head": "linear"}, "Planted is not a plain transformers model"),
+        (Planted(), {"head": "linear"}, "--save-head: Planted is not a plain transformers model"),
     ):
         task = Tagging("pos", [tagged(9, "en")], [tagged(9, "de")], save_head=tmp_path / "head", **options)
         with pytest.raises(SettingError, match=message):

@@ -721,8 +721,8 @@ def test_short_names_tell_files_apart():
 
 
 def test_short_names_are_those_after_the_folder_was_renamed():
-    assert short_names([Path("/x/demo.part/r.jsonl"), Path("/x/demo.part/s.jsonl")]) == ["demo/r.jsonl", "demo/s.jsonl"]
-    assert short_names([Path("/x/demo/.part/r.jsonl")]) == ["demo/r.jsonl"]
+    assert short_names([Path("/x/.demo.calque-part/new/r.jsonl")]) == ["demo/r.jsonl"]
+    assert short_names([Path("/x/demo/.calque-part/.new.calque-saving/new/r.jsonl")]) == ["demo/r.jsonl"]
 
 
 # -- drawing -------------------------------------------------------------------------------------------------------------------

@@ -320,11 +320,16 @@ def evaluate(
     one language and tested in others.
     """
     row, named = TASKS[task], given(context)
+    if "on_error" not in row.takes:
+        named.pop("on_error", None)  # of parallel text, see `verbs`
     _refuse_unused(named, task, row, projected=bool(texts.project), realigned=bool(realigning.realign))
     if output.against is not None and not output.record:
         raise SettingError("--against is only for --record")
     if output.record and realigning.realign:
         raise SettingError("--record is for scores of ENCODER as it is, and --realign measures another one: use --out")
+    if output.record and not (Path(encoder) / "calque-run.json").is_file():
+        what = f"--record adds scores to the model card of a folder that calque wrote, and {encoder} has no calque-run.json"
+        raise SettingError(f"{what}: name such a folder, or keep the scores with --out FILE")
     base = None
     if output.against is not None:
         from calque.runs.compare import read_scores

@@ -35,7 +35,7 @@ def check_classifier(encoder: object, folder: str | PathLike[str]) -> None:
         raise SettingError(f"{folder} exists: choose a new folder for the head (--save-head)")
     if type(encoder) is not HuggingFaceEncoder:
         raise SettingError(
-            f"{type(encoder).__name__} is not a plain transformers model, which --save-head needs; adapters: run calque merge first"
+            f"--save-head: {type(encoder).__name__} is not a plain transformers model; run calque merge first if it has adapters"
         )
 
 

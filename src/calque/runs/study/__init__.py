@@ -16,12 +16,13 @@ from threading import Thread
 from typing import Any
 
 from calque.errors import SettingError
-from calque.linking import Say
-from calque.runs.steps import Step, Steps, unique
+from calque.linking import Say, skipping_unusable, skips_unusable
+from calque.named import imported, trusting_code, trusts_code
+from calque.runs.steps import SCORES, Step, Steps, unique
 from calque.runs.study.grid import Grid, label_of
 from calque.runs.study.plan import Study
 from calque.runs.study.reading import read_study, tested_on
-from calque.runs.study.work import SCORES, WORK
+from calque.runs.study.work import WORK
 from calque.storage import locked, write_text
 from calque.training.tracking import check_trackers, tracked
 
@@ -63,7 +64,10 @@ def study(
     folder = Path(plan.folder) / plan.out if out is None else Path(out)
     steps = Steps(folder / "steps", WORK)
     grid = Grid(plan, steps)
-    with Workers(steps, workers, say, track=track, track_folder=Path(track_folder).resolve()) as do:
+    own = plan.own_classes()
+    for name in own:  # so that folders of the study's steps, which name them, open
+        imported(name)
+    with Workers(steps, workers, say, own, track=track, track_folder=Path(track_folder).resolve()) as do:
         do("pretraining", grid.pretraining)
         do("joining encoders", grid.joining)
         do("preparing", grid.preparing)
@@ -87,6 +91,7 @@ class Workers:
         steps: the folder of steps.
         workers: number of processes.
         say: takes a line of news.
+        own: names of the user's own classes, which every process imports.
         track, track_folder: see `study`.
 
     Raises:
@@ -94,11 +99,12 @@ class Workers:
     """
 
     def __init__(
-        self, steps: Steps, workers: int, say: Say, *, track: Sequence[str] = (), track_folder: str | Path = "tracked"
-    ):
+        self, steps: Steps, workers: int, say: Say, own: Sequence[str] = (), *, track: Sequence[str] = (),
+        track_folder: str | Path = "tracked",
+    ):  # fmt: skip
         if workers < 1:
             raise SettingError(f"workers must be at least 1, got {workers}")
-        self.steps, self.workers, self.say = steps, workers, say
+        self.steps, self.workers, self.say, self.own = steps, workers, say, own
         self._do = partial(_tracked, steps, tuple(track), str(track_folder)) if track else steps.do
         self._pool: ProcessPoolExecutor | None = None
         self._open = ExitStack()
@@ -107,7 +113,8 @@ class Workers:
         self._open.enter_context(locked(self.steps.folder))
         if self.workers > 1:
             cores = max(1, len(os.sched_getaffinity(0)) // self.workers)
-            self._pool = ProcessPoolExecutor(self.workers, get_context("spawn"), initializer=_begin, initargs=(cores,))
+            how = {"initializer": _begin, "initargs": (cores, self.own, trusts_code(), skips_unusable())}
+            self._pool = ProcessPoolExecutor(self.workers, get_context("spawn"), **how)
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -132,10 +139,14 @@ def _tracked(steps: Steps, track: Sequence[str], folder: str, step: Step) -> Pat
         return steps.do(step)
 
 
-def _begin(cores: int) -> None:
+def _begin(cores: int, own: Sequence[str] = (), trust: bool = False, skip: bool = False) -> None:
     import torch
 
     torch.set_num_threads(cores)
+    for context in (trusting_code(trust), skipping_unusable(skip)):
+        context.__enter__()  # as long as the process lives
+    for name in own:
+        imported(name)
     Thread(target=_end_with_parent, daemon=True).start()
 
 

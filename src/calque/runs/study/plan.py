@@ -10,6 +10,7 @@ from typing import Any
 from calque.alignment import METHODS, learns_from, methods_for
 from calque.corpora.languages import language_of, name_and_path
 from calque.errors import SettingError
+from calque.named import is_path
 from calque.runs.dictionary import IDENTICAL, STARTS
 from calque.runs.pretrain import pair_of
 from calque.runs.study.options import of_anchors
@@ -79,6 +80,14 @@ class Study:
     def path(self, name: str) -> str:
         """A text or an encoder that the study names."""
         return os.path.join(self.folder, self.data, name)
+
+    def own_classes(self) -> list[str]:
+        """Return the names `package.module:Class` of encoders, methods and tasks."""
+        encoders = [part for given in self.encoders.values() for part in given.get("path", "").split(",")]
+        named = [name_and_path(part)[1] for part in encoders if not os.path.exists(self.path(part))]
+        named += [given["method"] for given in self.methods.values() if "method" in given]
+        named += [given["task"] for given in self.tasks.values() if "task" in given]
+        return [name for name in dict.fromkeys(named) if is_path(name)]
 
     def named(self, name: str) -> tuple[str, str]:
         """Language and path of a text, from `de=FILE` or from the file's name."""
