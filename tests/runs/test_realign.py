@@ -71,14 +71,14 @@ def test_before_is_to_align_and_then_to_train_bit_by_bit(linked, tags, tiny_fold
     pairs.save(tmp_path / "links.align")
     where = {"langs": [("en", "xx")], "links": [str(tmp_path / "links.align")]}
     options = {**SETTINGS, "learning_rate": 1e-3, **more}
-    align(
-        [str(tmp_path / "text.tsv")], encoder=str(tiny_folder), method="contrastive", towards="en",
-        out=tmp_path / "aligned", options=options, **where,
-    )  # fmt: skip
-    apart = Experiment(job(tags), load_encoder(tmp_path / "aligned"))
     realign = realign_on([str(tmp_path / "text.tsv")], options=options, **where)
     at_once = Experiment(job(tags, realign), load_encoder(tiny_folder))
-    for seed in (0, 1):
+    for seed in (0, 1):  # each run has an alignment of its own
+        align(
+            [str(tmp_path / "text.tsv")], encoder=str(tiny_folder), method="contrastive", towards="en",
+            out=tmp_path / f"aligned-{seed}", options={**options, "seed": SETTINGS["seed"] + seed}, **where,
+        )  # fmt: skip
+        apart = Experiment(job(tags), load_encoder(tmp_path / f"aligned-{seed}"))
         one, other = apart.learn(seed), at_once.learn(seed)
         theirs = dict(other.encoder.model.named_parameters())
         assert all(torch.equal(weight, theirs[name]) for name, weight in one.encoder.model.named_parameters())

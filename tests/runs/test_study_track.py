@@ -14,6 +14,7 @@ from command import fails, works
 
 PLAN = """
 seeds = 1
+runs = 1
 [encoders]
 tiny = "{encoder}"
 [methods.base]

@@ -122,7 +122,7 @@ _OPTIONS = {
         "spans); or the name of the labels in JSON lines.",
     },
     "How the task is learnt": {
-        "seeds": "Number of training runs, each with its own seed; default: 3.",
+        "seeds": "Number of training runs, each with its own seed; default: 5, with --tune 3.",
         "tune": "Fine-tune the encoder too, not only a head on frozen vectors.",
         "select": "Take the epoch that is best on source text (source, default), best on average over all of --dev, other "
         "languages included (target: a leak, which the table reports), or last.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
@@ -86,6 +86,11 @@ class TrainedTask(Task, Generic[D]):
     def settings_of(self, test: Dataset[D]) -> dict[str, Any]:
         """The same of one test set."""
         return {}
+
+    def groups(self, data: D) -> Sequence[Hashable]:
+        """Return what the texts have in common, `[S]`: texts of one group, such as questions on one passage, are resampled
+        together. Empty where each text is on its own."""
+        return ()
 
     @abstractmethod
     def sentences(self, data: D) -> Sentences:
@@ -192,7 +197,6 @@ class Experiment(Generic[D]):
         self.task, self.encoder, self.processes, self.progress = task, encoder, Processes(), progress
         if task.realign is not None:
             task.realign.prepare(encoder, task.sources)
-        self._aligned: TrainableEncoder | None = None
         self._known: dict[int, Any] = {}  # vectors or subwords, by the identity of the data that they are of
         answers_by_text = [task.answers(each) for each in task.train]
         self.answers = type(answers_by_text[0]).joined(answers_by_text)
@@ -248,8 +252,10 @@ class Experiment(Generic[D]):
         head = task.head(self.encoder.dim).to(device)
         supervised = Supervised(seed=seed, **task.training(self.encoder))
         encoder, realign, beside = self.encoder, task.realign, None
+        if realign is not None and realign.when == "before":  # with the seed of the run, as beside it and behind it
+            encoder = realign.align(encoder, seed=seed, progress=self.progress)  # type: ignore[arg-type]
         if task.tune:
-            encoder = float32_copy(self._start(), device)
+            encoder = float32_copy(encoder, device)
         metric, statistic = next(iter(task.statistics.items()))
         source = task.learning(encoder, self.text, self.processes) if task.tune else self.text
         if realign is not None and realign.when == "during":
@@ -270,14 +276,6 @@ class Experiment(Generic[D]):
         if realign is not None and realign.when == "after":  # the epoch is chosen by then, and the head stays as it is
             encoder = realign.align(encoder, seed=seed, progress=self.progress)  # type: ignore[arg-type]
         return Learnt(head, encoder, supervised.best_epoch, supervised.best)
-
-    def _start(self) -> TrainableEncoder:
-        """The encoder that training starts from: the same for every seed, aligned once where that comes first."""
-        if self._aligned is None:
-            self._aligned = self.encoder  # type: ignore[assignment]
-            if self.task.realign is not None and self.task.realign.when == "before":
-                self._aligned = self.task.realign.align(self.encoder, progress=self.progress)  # type: ignore[arg-type]
-        return self._aligned  # type: ignore[return-value]
 
     def test(self, learnt: Learnt) -> list[dict[str, np.ndarray]]:
         """Sums of every test set, by figure."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -22,12 +22,11 @@ from calque.runs.steps import SCORES, Step, Steps, unique
 from calque.runs.study.grid import Grid, label_of
 from calque.runs.study.plan import Study
 from calque.runs.study.reading import read_study, tested_on
-from calque.runs.study.tables import tables
 from calque.runs.study.work import WORK
 from calque.storage import locked, write_text
 from calque.training.tracking import check_trackers, tracked
 
-__all__ = ["Study", "read_study", "study", "tables"]
+__all__ = ["Study", "read_study", "study"]
 
 
 def study(
@@ -40,6 +39,7 @@ def study(
     track: Sequence[str] = (),
     track_folder: str | Path = "tracked",
     say: Say = lambda line: None,
+    then: Callable[[Path, list[dict[str, Any]]], object] = lambda folder, records: None,
 ) -> list[dict[str, Any]]:
     """Run a study, or the steps of it that are left.
 
@@ -51,6 +51,7 @@ def study(
         track: trackers, see `calque.training.tracking.Tracking`; every step that trains is a run.
         track_folder: for trackers that write files.
         say: takes a line of news.
+        then: adds to the folder, which it is given with the records.
 
     Returns:
         A record for each score: `encoder`, `layer`, `method`, `supervision`, `training_seed`, `task`, and what
@@ -79,7 +80,7 @@ def study(
                 score["settings"]["encoder"] = label_of(about)
             records.append({**score, **about})
     write_text(folder / "results.jsonl", "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in records))
-    write_text(folder / "results.md", tables(records) + "\n")
+    then(folder, records)
     return records
 
 

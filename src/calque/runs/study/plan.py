@@ -51,11 +51,12 @@ class Study:
         source: the language of the texts' first side.
         towards: the language that the others are aligned with; "target": the other language of each pair.
         together: one model for all languages of a supervision, not one for each.
-        seeds: training runs of every task that does not say its own, with the seeds 0, 1, ….
+        seeds: heads of every task that does not say its own, with the seeds 0, 1, …; default: 5, and 3 where the encoder
+            learns with them (`tune`).
         runs: training runs of every method that involves randomness (fine-tuning, contrastive training and unsupervised
             maps that start at random), with the method's `seed` and those after it; each is measured like a method of its own,
-            and the tables pool them. Other maps come out the same every time. Of an encoder with `runs` of its own, every
-            training gets one of each method.
+            and the tables pool them, since nothing can be claimed of fewer than three. Other maps come out the same every
+            time. Of an encoder with `runs` of its own, every training gets one of each method.
         words: aligner, symmetrisation and seed of the word links.
         data: folder of the texts.
         out: folder for the steps and the results.
@@ -68,8 +69,8 @@ class Study:
     source: str = "en"
     towards: str = "en"
     together: bool = True
-    seeds: int = 3
-    runs: int = 1
+    seeds: int | None = None
+    runs: int = 3
     words: dict[str, Any] = field(default_factory=dict)
     data: str = "."
     out: str = "study"
