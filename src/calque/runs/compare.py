@@ -8,17 +8,14 @@ A page makes many comparisons, so what it claims is corrected for their number (
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from calque.algebra import student
-from calque.errors import InputError
 
 LEVEL = 0.05  # how often a page may call anything different where nothing is
 FEWEST = 3  # training runs of which anything may be claimed: two have one degree of freedom
@@ -36,30 +33,6 @@ K = TypeVar("K", bound=Hashable)
 def lower_is_better(metric: str) -> bool:
     """Whether a small value of a metric is the good one."""
     return metric.partition(".")[0] in _LOWER
-
-
-def read_scores(path: str | Path) -> list[dict[str, Any]]:
-    """Scores of a JSON lines file.
-
-    Raises:
-        InputError: it cannot be read, or a line is no score.
-    """
-    try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read ({getattr(error, 'strerror', None) or error})", path=path) from error
-    needed, records = {"task", "metric", "data", "languages", "value", "low", "high"}, []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except ValueError as error:
-            raise InputError(f"is not JSON ({error})", path=path, line=number) from error
-        if not (isinstance(record, dict) and needed <= record.keys()):
-            raise InputError("is not a score, as `calque evaluate --out` writes it", path=path, line=number)
-        records.append(record)
-    return records
 
 
 # -- figures -------------------------------------------------------------------------------------------------------------
