@@ -357,7 +357,7 @@ def evaluate(
 
     scores = run(
         encoder, inputs, options=options, load=loading.arguments(), translations=translations or [],
-        progress=not output.quiet,
+        out=output.out, progress=not output.quiet,
     )  # fmt: skip
     if output.out is not None:
         append_lines(output.out, (score.to_json() + "\n" for score in scores))
