@@ -231,9 +231,9 @@ def test_several_texts_and_languages_in_one_evaluation(capsys, tmp_path, text, t
     assert "moses en-xx" in one
     assert "moses xx-en" in one
     line = fails(
-        capsys, "evaluate", tiny_folder, "retrieval", "--test", other, other, other, *EN_XX, "--langs", "en", "yy"
-    )
-    assert "2 × --langs for 3 tests" in line
+        capsys, "align", text / "train.tsv", other, *EN_XX, "--encoder", tiny_folder, "--towards", "en", "--out", tmp_path / "out"
+    )  # one pair would serve both texts, and the card would call the second en-xx
+    assert f"2 text(s) ({text / 'train.tsv'}, {other}) and 1 pair(s) of --langs (en-xx): give one pair for each text" in line
 
 
 def test_testing_on_the_training_text_is_said(capsys, tmp_path, text, tiny_folder):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,18 @@ from calque.tasks.table import TASKS
 if TYPE_CHECKING:
     from calque.tasks import Score
     from calque.tasks.inputs import Inputs
+
+
+def alignment_of(encoder: str) -> dict[str, Any] | None:
+    """Return what a folder's record says of the alignment that made the encoder, None for one that was not aligned: the method,
+    its seed (None for a method that is not random), and the encoder before it."""
+    path = Path(encoder, "calque-run.json")
+    record = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if not {"method", "encoder", "encoder_fingerprint"} <= record.keys():
+        return None
+    random = record.get("schedule") or record.get("settings") or {}
+    before = {"base": record["encoder"], "base_fingerprint": record["encoder_fingerprint"]}
+    return {"method": record["method"], "seed": random.get("seed"), **before}
 
 
 def evaluate(
@@ -65,9 +78,10 @@ def evaluate(
     else:
         loaded = load_encoder(encoder, **load)
     scores: list[Score] = []
+    aligned = alignment_of(encoder)
     with _resumable(tasks[0], out):
         for task in tasks:
-            of_task = [score.about(**task.notes) for score in task.evaluate(loaded, progress=progress)]
+            of_task = [score.about(**task.notes, aligned=aligned) for score in task.evaluate(loaded, progress=progress)]
             for line in task.news(of_task):
                 inputs.say(line)
             scores += of_task

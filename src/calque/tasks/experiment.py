@@ -272,7 +272,7 @@ class Experiment(Generic[D]):
         if realign is not None and realign.when == "before":  # with the seed of the run, as beside it and behind it
             encoder = realign.align(encoder, seed=seed, progress=self.progress)  # type: ignore[arg-type]
         if task.tune:
-            encoder = float32_copy(encoder, device)
+            encoder = float32_copy(encoder, device)  # type: ignore[arg-type]
         metric, statistic = next(iter(task.statistics.items()))
         source = task.learning(encoder, self.text, self.processes) if task.tune else self.text
         if realign is not None and realign.when == "during":

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -15,12 +16,13 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from calque.errors import SettingError
+from calque.errors import CalqueWarning, SettingError
 from calque.linking import Say, skipping_unusable, skips_unusable
 from calque.named import imported, trusting_code, trusts_code
+from calque.runs.compare import asked
 from calque.runs.steps import SCORES, Step, Steps, unique
 from calque.runs.study.grid import Grid, label_of
-from calque.runs.study.plan import Study
+from calque.runs.study.plan import BASE, Study
 from calque.runs.study.reading import read_study, tested_on
 from calque.runs.study.work import WORK
 from calque.storage import locked, write_text
@@ -79,9 +81,26 @@ def study(
             if "encoder" in score["settings"]:  # the task knows the encoder by the name of its folder
                 score["settings"]["encoder"] = label_of(about)
             records.append({**score, **about})
+    for name in unchanged(records):
+        message = f"every score of {name} equals that of {BASE} to the last bit: does the method change any vector?"
+        warnings.warn(CalqueWarning(message), stacklevel=2)
     write_text(folder / "results.jsonl", "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in records))
     then(folder, records)
     return records
+
+
+def unchanged(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the methods whose scores all equal the base's, resample by resample."""
+    found: dict[tuple[Any, ...], dict[str, list[Any]]] = {}
+    for record in records:
+        by_method = found.setdefault((record["encoder"], record["layer"], *asked(record)), {})
+        by_method.setdefault(record["method"], []).append([record["value"], record.get("resamples")])
+    differ: dict[str, bool] = {}
+    for by_method in found.values():
+        for name, values in by_method.items() if BASE in by_method else ():
+            if name != BASE:
+                differ[name] = differ.get(name, False) or any(value not in by_method[BASE] for value in values)
+    return [name for name, is_different in differ.items() if not is_different]
 
 
 class Workers:
