@@ -11,7 +11,7 @@ from calque.encoders.key_points import KeyPointEncoder
 from calque.pairs import WordPairs
 from command import fails, works
 
-SHORT = ["--option", "epochs=[4.0,0,0]", "--option", "head_epochs=2.0", "--model", "fast-align"]
+SHORT = ["--option", "epochs=[4.0,0,0]", "--option", "head_epochs=4.0", "--model", "fast-align"]
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +107,7 @@ def test_its_own_figures_are_in_the_record(trained):
     for score in scores.values():
         assert score["low"] <= score["value"] <= score["high"]
     assert record["pivots"]["bb"]["f1"] > 0.5
+    assert {"positive", "negative", "used", "with_rates", "without"} == record["flip_rates"]["bb"].keys()
     assert "relative, n = 10" in (trained / "README.md").read_text()
     assert (trained / "training" / "transform-bb" / "metrics.jsonl").is_file()
 
