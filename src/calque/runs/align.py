@@ -17,8 +17,8 @@ from calque.errors import SettingError
 from calque.linking import Say, Words, skipped
 from calque.pairs import WordPairs
 from calque.runs.card import add_scores, model_card
+from calque.runs.clcr import scores_of
 from calque.runs.folder import TRAINING, check, writing
-from calque.runs.judged import scores_of
 from calque.runs.links import links_of
 
 if TYPE_CHECKING:

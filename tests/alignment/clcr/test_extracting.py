@@ -23,12 +23,12 @@ def links_to(marked, offsets):
     return WordPairs.of([[(int(i), int(i)) for i in np.flatnonzero(words)] for words in sentences])
 
 
-def planted(n, positive, negative, seed=0, covered=None):
+def planted(n, positive, negative, seed=0, covered=None, dim=6, share=0.5):
     """Sentences whose words are of two kinds, told by their vectors, and labels of which some are flipped."""
     rng = np.random.default_rng(seed)
     offsets = offsets_of(rng.integers(3, 12, n))
-    clean = rng.random(offsets[-1]) < 0.5
-    data = rng.standard_normal((len(clean), 6)).astype(np.float32)
+    clean = rng.random(offsets[-1]) < share
+    data = rng.standard_normal((len(clean), dim)).astype(np.float32)
     data[:, 0] += np.where(clean, 2.0, -2.0)
     noisy = np.where(rng.random(len(clean)) < np.where(clean, positive, negative), ~clean, clean)
     mask = None if covered is None else rng.random(len(clean)) < covered
@@ -110,13 +110,9 @@ def test_labels_that_are_all_alike_are_taken_as_they_are():
 
 def test_where_every_word_has_a_partner_the_share_of_labels_is_no_flip_rate():
     """One word in ten is rare and labelled 85 times in 100, the others 99: no class is labelled by mistake."""
-    rng, (embeddings, clean, _) = np.random.default_rng(0), planted(500, 0, 0)
-    rare, data = rng.random(len(clean)) < 0.1, rng.standard_normal((len(clean), 24)).astype(np.float32)
-    data[:, 0] += np.where(rare, 1.5, -1.5)
-    labelled = rng.random(len(clean)) < np.where(rare, 0.85, 0.99)
-    text = Embeddings(data, embeddings.offsets), links_to(labelled, embeddings.offsets)
-    plain = Extracting(confident=False, **SETTINGS).train(*text)
-    mended = Extracting(**SETTINGS).train(*text)
+    embeddings, _, pivots = planted(500, positive=0.01, negative=0.85, share=0.9, dim=24)
+    plain = Extracting(confident=False, **SETTINGS).train(embeddings, pivots)
+    mended = Extracting(**SETTINGS).train(embeddings, pivots)
     assert mended.rates["negative"] > 0.8
     assert mended.rates["with_rates"] > 2 * mended.rates["without"]
     assert same(plain.head, mended.head)
@@ -124,15 +120,13 @@ def test_where_every_word_has_a_partner_the_share_of_labels_is_no_flip_rate():
 
 def test_flip_rates_are_of_words_that_the_classifier_has_not_learnt():
     """It learns three wrong labels in ten by heart: of its own text it says that none is wrong."""
-    rng, (embeddings, clean, _) = np.random.default_rng(0), planted(300, 0, 0)
-    data = rng.standard_normal((len(clean), 200)).astype(np.float32)
-    data[:, 0] += np.where(clean, 3.0, -3.0)
-    text = Embeddings(data, embeddings.offsets), links_to((rng.random(len(clean)) < 0.3) ^ clean, embeddings.offsets)
-    settings = {"hidden": 64, "dropout": 0.0, "training": HeadTraining(epochs=20, learning_rate=5e-3, batch=16)}
-    crossed, published = (Extracting(as_published=each, **settings).train(*text).rates for each in (False, True))
-    assert (crossed["positive"], crossed["negative"]) == pytest.approx((0.3, 0.3), abs=0.1)
-    assert (published["positive"], published["negative"]) == pytest.approx((0.0, 0.0), abs=0.01)
-    assert published["used"]
+    embeddings, _, pivots = planted(300, positive=0.3, negative=0.3, dim=200)
+    training = HeadTraining(epochs=20, learning_rate=5e-3, batch=16)
+    for published, flipped, within in ((False, 0.3, 0.1), (True, 0.0, 0.01)):
+        how = Extracting(as_published=published, hidden=64, dropout=0.0, training=training)
+        rates = how.train(embeddings, pivots).rates
+        assert (rates["positive"], rates["negative"]) == pytest.approx((flipped, flipped), abs=within)
+    assert rates["used"]
 
 
 def test_one_sentence_of_one_word_and_no_word_at_all():

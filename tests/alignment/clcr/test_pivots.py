@@ -149,17 +149,6 @@ def test_the_threshold_is_the_best_of_all(one_to_one):
         assert threshold >= min(t for t, score in scores.items() if score == max(scores.values())) - 1e-6
 
 
-def test_of_the_pieces_of_a_word_one_is_its_pivot():
-    """A word with three pieces is one group: any of them will do, and no second one."""
-    links = WordPairs(np.zeros(3, dtype=int), np.zeros(3, dtype=int), np.arange(3), n_sentences=1)
-    for piece in range(3):
-        pairs = WordPairs(np.array([0, 0]), np.array([0, 1]), np.array([piece, 3]), n_sentences=1)
-        assert choose_threshold(Pivots(pairs, np.array([0.1, 0.5], dtype=np.float32)), links, tolerance=0.0) == (
-            pytest.approx(0.3),
-            1.0,
-        )
-
-
 def test_the_threshold_lies_half_way_to_the_next():
     pivots = some_pivots()
     links = pivots.pairs.select(pivots.costs <= 0.3)

@@ -226,21 +226,16 @@ def test_distances_are_to_the_nearest_word_alone_and_soft_ones_at_a_temperature_
     """Table 1, one held-out sentence after the other."""
     planted = languages(200, scale=0.2)
     found = KeyPointAlignment(towards="bb", epochs=(2, 0, 0), refine=0).transform(planted.encoders, planted.corpus)
-    (text,) = found.texts
     judged = learn(found, pivot="bb", steps=("transform",), extract=Extracting(), reorder=Reordering()).judged
-    figures = {(each.langs, each.metric): each.statistic(each.counts.sum(axis=0)) for each in judged}
-    sides = [planted.encoders[lang].encode(side.take(text.held_out))
-             for lang, side in (("aa", text.corpus.source), ("bb", text.corpus.target))]  # fmt: skip
-    for langs, (x, y), transform in (
-        (("aa", "bb"), sides, found.to_pivot["aa"]),
-        (("bb", "aa"), sides[::-1], found.from_pivot["aa"]),
-    ):
-        pairs = [(transform(torch.from_numpy(x[k])).detach(), torch.from_numpy(y[k])) for k in range(len(x))]
-        nearest = [(keys - word).square().mean(1).min() for keys, queries in pairs for word in queries]
-        soft = [distance for pair in pairs for distance in literal(*pair, 1.0, "distance")]
-        assert figures[langs, "distance"] == pytest.approx(float(torch.stack(nearest).mean()), rel=1e-3)
-        assert figures[langs, "soft distance"] == pytest.approx(float(torch.stack(soft).mean()), rel=1e-4)
-        assert figures[langs, "soft distance"] > 1.1 * figures[langs, "distance"]
+    figures = {each.metric: each.statistic(each.counts.sum(axis=0)) for each in judged if each.langs == ("aa", "bb")}
+    (text,), transform = found.texts, found.to_pivot["aa"]
+    x, y = (vectors.take(text.held_out) for vectors in (text.vectors, text.pivot_vectors))
+    pairs = [(transform(torch.from_numpy(x[k])).detach(), torch.from_numpy(y[k])) for k in range(len(x))]
+    nearest = [(keys - word).square().mean(1).min() for keys, queries in pairs for word in queries]
+    soft = [distance for pair in pairs for distance in literal(*pair, 1.0, "distance")]
+    assert figures["distance"] == pytest.approx(float(torch.stack(nearest).mean()), rel=1e-3)
+    assert figures["soft distance"] == pytest.approx(float(torch.stack(soft).mean()), rel=1e-4)
+    assert figures["soft distance"] > 1.1 * figures["distance"]
 
 
 def test_as_published_nothing_is_refined_and_a_pivot_may_cost_what_has_the_highest_f1():
@@ -249,10 +244,8 @@ def test_as_published_nothing_is_refined_and_a_pivot_may_cost_what_has_the_highe
     first = KeyPointAlignment(refine=0, **settings).transform(planted.encoders, planted.corpus)
     sides = first.texts[0].vectors, first.texts[0].pivot_vectors
     every = find_pivots(*sides, first.to_pivot["aa"], first.from_pivot["aa"])
-    published, ours = (
-        KeyPointAlignment(**more, **settings).transform(planted.encoders, planted.corpus, every.pairs)
-        for more in ({"as_published": True}, {"refine": 0})
-    )
+    methods = KeyPointAlignment(as_published=True, **settings), KeyPointAlignment(refine=0, **settings)
+    published, ours = (each.transform(planted.encoders, planted.corpus, every.pairs) for each in methods)
     assert published.history.keys() == {"transform-aa"}
     dearest = every.costs[np.isin(every.pairs.sentence, published.texts[0].held_out)].max()
     assert (published.thresholds["aa"], published.f1["aa"]) == pytest.approx((dearest, 1.0))

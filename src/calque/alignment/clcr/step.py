@@ -315,7 +315,8 @@ def choose_threshold(
     order = np.argsort(pivots.costs, kind="stable")
     costs = pivots.costs[order].astype(np.float64)
     group, n_groups = _groups(pivots.pairs, links)
-    right = np.cumsum(_first_of_each(group[order]))
+    numbers, places = np.unique(group[order], return_index=True)
+    right = np.isin(np.arange(len(costs)), places[numbers >= 0]).cumsum()
     f1 = 2 * right / (np.arange(1, len(costs) + 1) + n_groups)
     f1[:-1][np.diff(costs) == 0] = -1.0  # no threshold lies between equal costs
     best = int(f1.argmax())
@@ -338,11 +339,3 @@ def _groups(pairs: WordPairs, links: WordPairs) -> tuple[np.ndarray, int]:
     linked, (i, j), n = ends[:, : len(links)], ends[:, len(links) :], int(ends.max()) + 1
     group = connected_components(coo_array((np.ones(len(links)), tuple(linked)), shape=(n, n)), directed=False)[1]
     return np.where(group[i] == group[j], group[i], -1), len(np.unique(group[linked[0]]))
-
-
-def _first_of_each(group: np.ndarray) -> np.ndarray:
-    """Return whether a pair is the first of its group, bool; one that is in no group is not."""
-    first = np.zeros(len(group), dtype=bool)
-    numbers, places = np.unique(group, return_index=True)
-    first[places[numbers >= 0]] = True
-    return first
