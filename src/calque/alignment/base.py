@@ -53,7 +53,7 @@ class Method(ABC):
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     def judged(self) -> Sequence[Any]:
-        """Figures of the last `align` on text that it held out, as `calque.runs.clcr` takes them; none by default."""
+        """Figures of the last `align` on text that it held out, as `calque.runs.judged` takes them; none by default."""
         return ()
 
     def record(self) -> dict[str, Any]:

@@ -59,8 +59,23 @@ _MOVED = {
         "most",
         "at-least",
     ),
-    "evaluate": ("restrict", "patience", "per-epoch"),
+    "evaluate": ("restrict", "patience", "per-epoch", "letters"),
 }
+
+
+def of_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Divide arguments into options of the program, which may stand behind the verb, and the others."""
+    ours, rest, left = [], [], list(arguments)
+    verb = next((word for word in left if not word.startswith("-")), "")
+    while left:
+        word = left.pop(0)
+        taken = [word, left.pop(0)] if word == "--on-error" and left else [word]
+        is_ours = word == "--trust-code" or len(taken) == 2
+        ours += taken if is_ours else []
+        rest += (
+            taken if not is_ours or (verb == "evaluate" and len(taken) == 2) else []
+        )  # it has readers of other files
+    return ours, rest
 
 
 def spread(arguments: Sequence[str]) -> list[str]:
@@ -148,7 +163,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         given = list(sys.argv[1:] if arguments is None else arguments)
         if given in ([], ["clcr"]):
             given = [*given, "--help"]
-        code = _parser(given[0])(args=spread(given), standalone_mode=False)
+        program, given = of_program(given)
+        code = _parser(given[0] if given else "")(args=[*program, *spread(given)], standalone_mode=False)
     except CalqueError as error:
         _fail(str(error))
     except KeyboardInterrupt:

@@ -220,5 +220,8 @@ def by_name(items: Sequence[str], known: Mapping[str, Any], option: str = "--opt
         name, equals, text = item.partition("=")
         if not equals or name not in known:
             raise SettingError(f"{option} {item}: expected NAME=VALUE, with one of {', '.join(known) or 'none'}")
-        options[name] = parsed(f"{option} {name}", text, known[name])
+        try:
+            options[name] = parsed(f"{option} {name}", text, known[name])
+        except SettingError as error:
+            raise SettingError(f"{error}; write {option} {name}=VALUE with one such value") from error
     return options

@@ -55,6 +55,8 @@ _MAIN = {
     "sentences": ("accuracy", "xsim++", "f1"),
 }  # fmt: skip
 
+_OF_TEXTS = ("unigram-perplexity",)  # what a text is like, whatever reads it
+
 
 # -- subjects: encoders, as they are or aligned ------------------------------------------------------------------------
 @dataclass(frozen=True)
@@ -112,6 +114,7 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
     experiments = list(dict.fromkeys(_folder(record) for record in named))
     encoders = {record.plain.get("encoder") for record in named} - {None, ""}
     supervisions = {record.plain.get("supervision") for record in named} - {None, ""}
+    layers = {record.plain.get("layer") for record in named} - {None}
     fingerprints: dict[str, set[str]] = {}
     for record in scores:
         if not record.plain.get("method"):
@@ -127,9 +130,11 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
         run = folder if len(experiments) > 1 and folder in experiments else ""
         if method:
             encoder = record.plain.get("encoder") or ""
-            parts = [run, encoder if len(encoders) > 1 else "", method]
+            layer = record.plain.get("layer")
+            parts = [run, encoder if len(encoders) > 1 else ""]
+            parts += [f"layer {layer}" if len(layers) > 1 and layer is not None else "", method]
             parts.append((record.plain.get("supervision") or "") if len(supervisions) > 1 else "")
-            group = (folder, encoder)
+            group = (folder, f"{encoder} {layer}")
         else:
             encoder = _encoder(record)
             method, parts = encoder, [run, encoder]
@@ -239,15 +244,16 @@ class Question:
     def is_main(self) -> bool:
         """Whether it is what the task is about, and not a figure behind that: a direction, a kind of span, recall."""
         stem, _, part = self.metric.partition(".")
-        return part in ("", "all", "unseen") and stem in _MAIN.get(self.task, (stem,))
+        return part in ("", "all", "unseen") and stem in _MAIN.get(self.task, (stem,)) and stem not in _OF_TEXTS
 
 
 def sort_questions(records: Iterable[Record], subjects: Subjects) -> tuple[list[Question], int]:
     """Scores as questions, in the order of the lines, and how many lines were superseded.
 
     Where several lines give one subject's answer to one question, they are averaged if they are of several models (seeds of
-    the training, or one for each language pair) or of several seeds. A line of the same model and seed takes the place of
-    an earlier one, if all that defines the question is equal (`DEFINE`).
+    the training, or one for each language pair) or of several seeds; lines of one training run are averaged before the runs
+    are compared. A line of the same model and seed takes the place of an earlier one, if all that defines the question is
+    equal (`DEFINE`).
     """
     superseded = 0
     records = [record for record in records if record.analysis is None]
@@ -276,9 +282,17 @@ def _question(
     langs = [column.lang for column in columns]
     columns = [Column(c.lang, c.data, c.is_source, langs.count(c.lang) > 1) for c in columns]
     columns.sort(key=lambda column: not column.is_source)
-    cells = {key: average([figure_of(record) for record in records.values()]) for key, records in lines.items()}
+    cells = {key: pooled(list(records.values())) for key, records in lines.items()}
     subjects = sorted({subject for subject, _ in lines}, key=lambda s: s.number)
     return Question(task, metric, variant, tuple(columns), tuple(subjects), cells)
+
+
+def pooled(lines: Sequence[Record]) -> Figure:
+    """Return the mean over the training runs of one method: a study numbers them, elsewhere each encoder is one."""
+    seeds = [line.plain.get("training_seed") for line in lines]
+    encoders = [line.settings.get("encoder_fingerprint") for line in lines]
+    runs = [encoder if seed is None else seed for encoder, seed in zip(encoders, seeds, strict=True)]
+    return average([figure_of(line) for line in lines], runs)
 
 
 def _variants(records: Sequence[Record]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What `calque clcr` does with an encoder of key points: pivots of parallel text, key points of a text, and scores."""
+"""What `calque clcr` does with an encoder of key points: pivots of parallel text, and key points of a text."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING, Any
 from calque.corpora.languages import name_and_path
 from calque.errors import SettingError
 from calque.storage import write_lines
-from calque.tasks.base import Score
-from calque.tasks.bootstrap import measure
 
 if TYPE_CHECKING:
-    from calque.alignment.clcr.learning import Judged
     from calque.encoders.key_points import KeyPointEncoder, PivotedEncoder
     from calque.linking import Words
     from calque.text import ParallelCorpus
@@ -152,19 +149,3 @@ def open_key_points(folder: str, **load: Any) -> KeyPointEncoder:
     if not isinstance(encoder, KeyPointEncoder):
         raise SettingError(f"{folder} has no key points: calque clcr train makes an encoder that has them")
     return encoder
-
-
-def scores_of(judged: Sequence[Judged], *, seed: int = 0) -> list[Score]:
-    """Return a score with its interval over sentences for each figure; those without any sentence are left out."""
-    found = []
-    for each in judged:
-        if not len(each.counts):
-            continue
-        measured = measure(each.counts, each.statistic)
-        found.append(
-            Score(
-                each.table, f"held out, {each.model}", each.langs, each.metric, *measured.ends, len(each.counts), seed,
-                {"model": each.model, "sentences": len(each.counts)}, percent=each.percent, **measured.kept,
-            )
-        )  # fmt: skip
-    return found

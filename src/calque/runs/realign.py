@@ -35,8 +35,8 @@ _OF_THE_TASK = ("learning_rate", "warmup", "decay", "betas", "epsilon", "clip", 
 class TextRealignment(Realignment):
     """Alignment by a method that trains the encoder.
 
-    Before the task's training or after it, the method has its own schedule, as in `calque align`. Before: one alignment,
-    from which all seeds start. After: one of each seed's encoder, with the head that was learnt before it. During: one
+    Before the task's training or after it, the method has its own schedule, as in `calque align`. Each seed has an alignment
+    of its own. Before: each seed starts from its own. After: the head is the one that was learnt before it. During: one
     Adam at the task's rate, and the parallel text once unless the method's `epochs` are given, spread evenly over the task's
     updates; if `patience` ends the training early, less of it.
 

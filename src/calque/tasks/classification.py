@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -119,6 +120,11 @@ class Classification(OneAnswer[LabelledText]):
     def settings(self) -> dict[str, Any]:
         return {"head": self.kind_of_head, "hidden": self.hidden, "dropout": self.dropout, "labels": list(self.labels)}
 
+    def groups(self, data: LabelledText) -> list[int]:
+        """Number the premises: lines that follow each other with one premise are a group, in every translation alike."""
+        premises = [premise.words for premise in data.texts[0]] if self.columns == 2 else []
+        return [number for number, (_, lines) in enumerate(groupby(premises)) for _ in lines]
+
     def sentences(self, data: LabelledText) -> Sentences:
         return side_by_side(data.texts)
 
@@ -152,6 +158,11 @@ class Classification(OneAnswer[LabelledText]):
             dim, len(self.labels), columns=self.columns, lstm=self.kind_of_head == "bilstm", hidden=self.hidden,
             dropout=self.dropout,
         )  # fmt: skip
+
+    def linear(self, head: nn.Module) -> tuple[nn.Linear, Sequence[str], bool]:
+        if not isinstance(head, FirstHead):
+            raise SettingError(f"--save-head needs one linear layer, and head {self.kind_of_head} has more: add --tune")
+        return head.out[1], self.labels, True  # type: ignore[return-value]
 
     def judged(self, predicted: np.ndarray, gold: np.ndarray) -> dict[str, np.ndarray]:
         counts, n = super().judged(predicted, gold), len(self.labels)

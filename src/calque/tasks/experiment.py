@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
@@ -14,6 +14,7 @@ import torch
 
 from calque.distributed import Processes
 from calque.encoders.base import require
+from calque.encoders.classifiers import check_classifier, save_classifier
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError
 from calque.offsets import offsets_of
@@ -32,6 +33,8 @@ from calque.training.sources import (
 from calque.training.supervised import Supervised, tuned_rate
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from torch import Tensor, nn
 
     from calque.encoders.base import Encoder
@@ -55,6 +58,8 @@ class TrainedTask(Task, Generic[D]):
         select: by what the epoch is chosen, see `ZeroShot`.
         options: settings of `Supervised`.
         realign: how the encoder is aligned in the same run; None for not at all.
+        save_head: a new folder that the best trained head is written to, with its encoder, see `write`.
+        best: the training run with the best held-out score, kept where `save_head` is set.
     """
 
     name: str
@@ -67,6 +72,8 @@ class TrainedTask(Task, Generic[D]):
     select: Select
     options: dict[str, Any]
     realign: Realignment | None = None
+    save_head: Path | None = None
+    best: Learnt | None = None
 
     @abstractmethod
     def defaults(self) -> dict[str, Any]:
@@ -79,6 +86,11 @@ class TrainedTask(Task, Generic[D]):
     def settings_of(self, test: Dataset[D]) -> dict[str, Any]:
         """The same of one test set."""
         return {}
+
+    def groups(self, data: D) -> Sequence[Hashable]:
+        """Return what the texts have in common, `[S]`: texts of one group, such as questions on one passage, are resampled
+        together. Empty where each text is on its own."""
+        return ()
 
     @abstractmethod
     def sentences(self, data: D) -> Sentences:
@@ -131,6 +143,22 @@ class TrainedTask(Task, Generic[D]):
         """The source over texts that an encoder reads as it is now; `numbers` are those for `take` to say."""
         return FrozenSource(vectors_of(encoder, split), device, numbers)
 
+    def linear(self, head: nn.Module) -> tuple[nn.Linear, Sequence[str], bool]:
+        """Return the linear layer that is all of a head, the names of its labels, and whether it reads whole texts.
+
+        Raises:
+            SettingError: a head that `transformers` has no model for.
+        """
+        raise SettingError(
+            f"--save-head: the head of {self.name} is no model of transformers; ner, pos, nli, … with --tune are"
+        )
+
+    def write(self) -> None:
+        """Write the best trained encoder and its head as a model of `transformers`, see `save_classifier`."""
+        if self.best is not None and self.save_head is not None:
+            head, labels, texts = self.linear(self.best.head)
+            save_classifier(self.best.encoder, self.save_head, labels, head, texts=texts)
+
     def chosen_on(self) -> list[str] | str:
         """By which texts the epoch is chosen."""
         if self.dev:
@@ -163,10 +191,12 @@ class Experiment(Generic[D]):
 
     def __init__(self, task: TrainedTask[D], encoder: Encoder, *, progress: bool = False):
         require(encoder, "measured", task.rows)
+        if task.save_head is not None:
+            check_classifier(encoder, task.save_head)
+            task.linear(task.head(encoder.dim))
         self.task, self.encoder, self.processes, self.progress = task, encoder, Processes(), progress
         if task.realign is not None:
             task.realign.prepare(encoder, task.sources)
-        self._aligned: TrainableEncoder | None = None
         self._known: dict[int, Any] = {}  # vectors or subwords, by the identity of the data that they are of
         answers_by_text = [task.answers(each) for each in task.train]
         self.answers = type(answers_by_text[0]).joined(answers_by_text)
@@ -222,8 +252,10 @@ class Experiment(Generic[D]):
         head = task.head(self.encoder.dim).to(device)
         supervised = Supervised(seed=seed, **task.training(self.encoder))
         encoder, realign, beside = self.encoder, task.realign, None
+        if realign is not None and realign.when == "before":  # with the seed of the run, as beside it and behind it
+            encoder = realign.align(encoder, seed=seed, progress=self.progress)  # type: ignore[arg-type]
         if task.tune:
-            encoder = float32_copy(self._start(), device)
+            encoder = float32_copy(encoder, device)
         metric, statistic = next(iter(task.statistics.items()))
         source = task.learning(encoder, self.text, self.processes) if task.tune else self.text
         if realign is not None and realign.when == "during":
@@ -244,14 +276,6 @@ class Experiment(Generic[D]):
         if realign is not None and realign.when == "after":  # the epoch is chosen by then, and the head stays as it is
             encoder = realign.align(encoder, seed=seed, progress=self.progress)  # type: ignore[arg-type]
         return Learnt(head, encoder, supervised.best_epoch, supervised.best)
-
-    def _start(self) -> TrainableEncoder:
-        """The encoder that training starts from: the same for every seed, aligned once where that comes first."""
-        if self._aligned is None:
-            self._aligned = self.encoder  # type: ignore[assignment]
-            if self.task.realign is not None and self.task.realign.when == "before":
-                self._aligned = self.task.realign.align(self.encoder, progress=self.progress)  # type: ignore[arg-type]
-        return self._aligned  # type: ignore[return-value]
 
     def test(self, learnt: Learnt) -> list[dict[str, np.ndarray]]:
         """Sums of every test set, by figure."""

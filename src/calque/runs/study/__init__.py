@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -16,17 +16,17 @@ from threading import Thread
 from typing import Any
 
 from calque.errors import SettingError
-from calque.linking import Say
-from calque.runs.steps import Step, Steps, unique
+from calque.linking import Say, skipping_unusable, skips_unusable
+from calque.named import imported, trusting_code, trusts_code
+from calque.runs.steps import SCORES, Step, Steps, unique
 from calque.runs.study.grid import Grid, label_of
 from calque.runs.study.plan import Study
 from calque.runs.study.reading import read_study, tested_on
-from calque.runs.study.tables import tables
-from calque.runs.study.work import SCORES, WORK
+from calque.runs.study.work import WORK
 from calque.storage import locked, write_text
 from calque.training.tracking import check_trackers, tracked
 
-__all__ = ["Study", "read_study", "study", "tables"]
+__all__ = ["Study", "read_study", "study"]
 
 
 def study(
@@ -39,6 +39,7 @@ def study(
     track: Sequence[str] = (),
     track_folder: str | Path = "tracked",
     say: Say = lambda line: None,
+    then: Callable[[Path, list[dict[str, Any]]], object] = lambda folder, records: None,
 ) -> list[dict[str, Any]]:
     """Run a study, or the steps of it that are left.
 
@@ -50,6 +51,7 @@ def study(
         track: trackers, see `calque.training.tracking.Tracking`; every step that trains is a run.
         track_folder: for trackers that write files.
         say: takes a line of news.
+        then: adds to the folder, which it is given with the records.
 
     Returns:
         A record for each score: `encoder`, `layer`, `method`, `supervision`, `training_seed`, `task`, and what
@@ -62,7 +64,10 @@ def study(
     folder = Path(plan.folder) / plan.out if out is None else Path(out)
     steps = Steps(folder / "steps", WORK)
     grid = Grid(plan, steps)
-    with Workers(steps, workers, say, track=track, track_folder=Path(track_folder).resolve()) as do:
+    own = plan.own_classes()
+    for name in own:  # so that folders of the study's steps, which name them, open
+        imported(name)
+    with Workers(steps, workers, say, own, track=track, track_folder=Path(track_folder).resolve()) as do:
         do("pretraining", grid.pretraining)
         do("joining encoders", grid.joining)
         do("preparing", grid.preparing)
@@ -75,7 +80,7 @@ def study(
                 score["settings"]["encoder"] = label_of(about)
             records.append({**score, **about})
     write_text(folder / "results.jsonl", "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in records))
-    write_text(folder / "results.md", tables(records) + "\n")
+    then(folder, records)
     return records
 
 
@@ -86,6 +91,7 @@ class Workers:
         steps: the folder of steps.
         workers: number of processes.
         say: takes a line of news.
+        own: names of the user's own classes, which every process imports.
         track, track_folder: see `study`.
 
     Raises:
@@ -93,11 +99,12 @@ class Workers:
     """
 
     def __init__(
-        self, steps: Steps, workers: int, say: Say, *, track: Sequence[str] = (), track_folder: str | Path = "tracked"
-    ):
+        self, steps: Steps, workers: int, say: Say, own: Sequence[str] = (), *, track: Sequence[str] = (),
+        track_folder: str | Path = "tracked",
+    ):  # fmt: skip
         if workers < 1:
             raise SettingError(f"workers must be at least 1, got {workers}")
-        self.steps, self.workers, self.say = steps, workers, say
+        self.steps, self.workers, self.say, self.own = steps, workers, say, own
         self._do = partial(_tracked, steps, tuple(track), str(track_folder)) if track else steps.do
         self._pool: ProcessPoolExecutor | None = None
         self._open = ExitStack()
@@ -106,7 +113,8 @@ class Workers:
         self._open.enter_context(locked(self.steps.folder))
         if self.workers > 1:
             cores = max(1, len(os.sched_getaffinity(0)) // self.workers)
-            self._pool = ProcessPoolExecutor(self.workers, get_context("spawn"), initializer=_begin, initargs=(cores,))
+            how = {"initializer": _begin, "initargs": (cores, self.own, trusts_code(), skips_unusable())}
+            self._pool = ProcessPoolExecutor(self.workers, get_context("spawn"), **how)
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -131,10 +139,14 @@ def _tracked(steps: Steps, track: Sequence[str], folder: str, step: Step) -> Pat
         return steps.do(step)
 
 
-def _begin(cores: int) -> None:
+def _begin(cores: int, own: Sequence[str] = (), trust: bool = False, skip: bool = False) -> None:
     import torch
 
     torch.set_num_threads(cores)
+    for context in (trusting_code(trust), skipping_unusable(skip)):
+        context.__enter__()  # as long as the process lives
+    for name in own:
+        imported(name)
     Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -288,7 +288,7 @@ class Grid:
             }
             about["translations"] = list(translations)
             files["translations"] = [plan.path(file) for two in translations.values() for file in two]
-        if "seeds" in task.options:
+        if "seeds" in task.options and given.get("seeds", plan.seeds) is not None:
             about["seeds"] = given.get("seeds", plan.seeds)
         after: dict[str, list[str]] = {}
         if "realign" in given:
