@@ -100,14 +100,6 @@ def test_words_without_a_vector_are_neither_learnt_nor_marked():
     assert same(trained.head, again.head)
 
 
-def test_labels_that_are_all_alike_are_taken_as_they_are():
-    embeddings, clean, _ = planted(20, 0, 0)
-    everything = links_to(np.ones_like(clean), embeddings.offsets)
-    trained = Extracting(**SETTINGS).train(embeddings, everything)
-    assert not trained.rates["used"]
-    assert figures(score_key_points(trained.head, embeddings, everything))["recall"] == 1
-
-
 def test_where_every_word_has_a_partner_the_share_of_labels_is_no_flip_rate():
     """One word in ten is rare and labelled 85 times in 100, the others 99: no class is labelled by mistake."""
     embeddings, _, pivots = planted(500, positive=0.01, negative=0.85, share=0.9, dim=24)
@@ -133,6 +125,7 @@ def test_one_sentence_of_one_word_and_no_word_at_all():
     one = Embeddings(np.ones((1, 6), dtype=np.float32), np.array([0, 0, 1]))
     trained = Extracting(**SETTINGS).train(one, WordPairs.of([[], [(0, 0)]]))
     assert trained.counts == {"words": 1, "labelled": 1, "without_vector": 0}
+    assert not trained.rates["used"]  # labels that are all alike
     nothing = Embeddings(np.zeros((0, 6), dtype=np.float32), np.array([0, 0]))
     with pytest.raises(SettingError, match="no sentence to learn from"):
         Extracting(**SETTINGS).train(nothing, WordPairs.of([[]]))
