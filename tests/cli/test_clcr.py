@@ -166,6 +166,11 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bits(capsys, world, trained, 
     assert np.isfinite(next(iter(sentence.values()))).all()
 
 
+def test_help_says_how_words_are_linked(capsys):
+    said, _ = works(capsys, "clcr", "train", "--help")
+    assert "[default:grow-diag-final-and]" in "".join(said.split())
+
+
 def test_what_cannot_be(capsys, world, tmp_path):
     given = train(world, tmp_path / "out", "--steps", "transform")
     without = [part for part in given if part != f"bb={world}/bb"]
