@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("faiss", reason="faiss-cpu is not installed: pip install 'calque[faiss]'")
+pytest.importorskip("faiss", reason="faiss-cpu is not installed: pip install 'calque-align[faiss]'")
 
 from calque.algebra import approximate
 from calque.algebra.approximate import Index, approximate_neighbours, recall

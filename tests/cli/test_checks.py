@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from calque.storage import part_of, temporary_folder
 from command import fails, run, works
 
 EN_XX = ("--langs", "en", "xx")
@@ -310,13 +311,14 @@ def test_a_damaged_checkpoint_is_one_line_without_advice_to_trust_it(capsys, tmp
 
     job = ("align", text / "train.tsv", *EN_XX, "--encoder", tiny_folder, "--towards", "en", "--epochs", "1", "--out")
     for number, content in enumerate((b"PK\x03\x04" + bytes(100), {"identity": "x"})):
-        place = tmp_path / f"{number}.part" / "training" / "checkpoint.pt"
+        out = tmp_path / str(number)
+        place = temporary_folder(part_of(out), out) / "training" / "checkpoint.pt"
         place.parent.mkdir(parents=True)
         if isinstance(content, bytes):
             place.write_bytes(content)
         else:
             torch.save(content, place)
-        line = fails(capsys, *job, tmp_path / str(number))
+        line = fails(capsys, *job, out)
         assert "checkpoint.pt: not a readable checkpoint" in line
         assert "weights_only" not in line
     code, _, err = run(capsys, *job, tmp_path / "fresh", "-q")

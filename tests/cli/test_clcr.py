@@ -157,7 +157,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bits(capsys, world, trained, 
         with pytest.raises(ZeroDivisionError):
             works(capsys, *train(world, tmp_path / "out", "-q"))
     assert not (tmp_path / "out").exists()
-    assert (tmp_path / "out.part" / "training").is_dir()
+    assert (tmp_path / ".out.calque-part" / "new" / "training").is_dir()
     works(capsys, *train(world, tmp_path / "out", "-q"))
     again, first = (load_encoder(folder) for folder in (tmp_path / "out", trained))
     assert again.fingerprint == first.fingerprint

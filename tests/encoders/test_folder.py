@@ -40,7 +40,7 @@ def check(encoder: Encoder, recorded: dict) -> None:
 def test_a_folder_of_format_1_opens_for_ever(name, tmp_path):
     assert json.loads((FOLDERS / name / ABOUT_FILE).read_text(encoding="utf-8")).get("format", 1) == 1
     if name == "adapters":
-        pytest.importorskip("peft", reason="PEFT is not installed: pip install 'calque[peft]'")
+        pytest.importorskip("peft", reason="PEFT is not installed: pip install 'calque-align[peft]'")
     encoder = load_encoder(FOLDERS / name, device="cpu")
     assert encoder.name == RECORDED[name]["name"]
     check(encoder, RECORDED[name])

@@ -40,7 +40,7 @@ def ours(folder, name="subwords"):
 
 def theirs(folder, texts=TEXTS):
     library = pytest.importorskip(
-        "sentence_transformers", reason="needs sentence-transformers: pip install 'calque[sentence-transformers]'"
+        "sentence_transformers", reason="needs sentence-transformers: pip install 'calque-align[sentence-transformers]'"
     )
     model = library.SentenceTransformer(str(folder), device="cpu")
     return model.encode(list(texts)), [type(module).__name__ for module in model]

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-spacy = pytest.importorskip("spacy", reason="spaCy is not installed: pip install 'calque[spacy]'")
+spacy = pytest.importorskip("spacy", reason="spaCy is not installed: pip install 'calque-align[spacy]'")
 
 import calque.integrations.spacy as ours  # noqa: E402
 from calque.encoders.sentence_vectors import SentencePooling  # noqa: E402

@@ -640,7 +640,7 @@ def test_a_plot_as_points(tmp_path):
 def test_without_the_package_for_points(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "resvg_py", None)
     path = write(tmp_path / "study" / "results.jsonl", study(("de", "es", "fr"), ("base", "finetune"), ("ner",)))
-    with pytest.raises(MissingExtraError, match=r"calque\[plots\]"):
+    with pytest.raises(MissingExtraError, match=r"calque-align\[plots\]"):
         report([path], out=tmp_path / "r.html", plots=tmp_path / "p", plot_form="png")
 
 
@@ -722,8 +722,8 @@ def test_short_names_tell_files_apart():
 
 
 def test_short_names_are_those_after_the_folder_was_renamed():
-    assert short_names([Path("/x/demo.part/r.jsonl"), Path("/x/demo.part/s.jsonl")]) == ["demo/r.jsonl", "demo/s.jsonl"]
-    assert short_names([Path("/x/demo/.part/r.jsonl")]) == ["demo/r.jsonl"]
+    assert short_names([Path("/x/.demo.calque-part/new/r.jsonl")]) == ["demo/r.jsonl"]
+    assert short_names([Path("/x/demo/.calque-part/.new.calque-saving/new/r.jsonl")]) == ["demo/r.jsonl"]
 
 
 # -- drawing -------------------------------------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ def weights(encoder):
 def test_before_is_to_align_and_then_to_train_bit_by_bit(linked, tags, tiny_folder, tmp_path, more):
     """With adapters, too: these are put into the weights, all of which then learn the task."""
     if more:
-        pytest.importorskip("peft", reason="peft is not installed: pip install 'calque[peft]'")
+        pytest.importorskip("peft", reason="peft is not installed: pip install 'calque-align[peft]'")
     (corpus,), (pairs,) = linked
     lines = [f"{' '.join(a.words)}\t{' '.join(b.words)}\n" for a, b in zip(corpus.source, corpus.target, strict=True)]
     (tmp_path / "text.tsv").write_text("".join(lines))
@@ -97,7 +97,7 @@ def test_after_the_head_stays_and_the_encoder_is_aligned(linked, tags, tiny_enco
 
 def test_after_with_adapters_the_trained_weights_need_not_be_on_disk(linked, tags, tiny_encoder):
     """They could not be loaded again; and what comes out is an encoder without adapters, whose other weights stayed."""
-    pytest.importorskip("peft", reason="peft is not installed: pip install 'calque[peft]'")
+    pytest.importorskip("peft", reason="peft is not installed: pip install 'calque-align[peft]'")
     plain = Experiment(job(tags), tiny_encoder).learn(1)
     found = Experiment(job(tags, realignment(linked, "after", options={"lora": 2})), tiny_encoder).learn(1)
     before, after = (dict(each.encoder.model.named_parameters()) for each in (plain, found))

@@ -61,7 +61,7 @@ def embeddings(sentences, rng, missing=0.1):
 
 @pytest.mark.parametrize("similarity", ["csls", "cosine"])
 def test_approximate_search_of_few_words_is_exact_and_says_so(similarity):
-    pytest.importorskip("faiss", reason="faiss-cpu is not installed: pip install 'calque[faiss]'")
+    pytest.importorskip("faiss", reason="faiss-cpu is not installed: pip install 'calque-align[faiss]'")
     corpus, pairs, source, target = toy(3)
     task = {approximate: WordRetrieval(corpus, pairs, similarity=similarity, approximate=approximate, bootstrap=20)
             for approximate in (False, True)}  # fmt: skip

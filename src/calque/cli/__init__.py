@@ -60,7 +60,7 @@ _MOVED = {
         "most",
         "at-least",
     ),
-    "evaluate": ("restrict", "patience", "per-epoch"),
+    "evaluate": ("restrict", "patience", "per-epoch", "letters"),
 }
 
 

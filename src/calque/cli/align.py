@@ -12,7 +12,14 @@ import typer
 
 from calque.alignment import METHODS, learns_from, methods_for, trained_with_dictionaries
 from calque.cli.checks import given, language, output_folder, refuse_unused
-from calque.cli.dictionary import Fitting, from_text, named_dictionaries, train_with_dictionaries, with_dictionaries
+from calque.cli.dictionary import (
+    Fitting,
+    from_text,
+    languages_of,
+    named_dictionaries,
+    train_with_dictionaries,
+    with_dictionaries,
+)
 from calque.cli.options import (
     Limit,
     Linking,
@@ -132,6 +139,8 @@ def align(
     place: dict[str, Any] = {
         "encoder": encoder, "towards": towards, "out": out, "load": loading.arguments(), "overwrite": overwrite
     }  # fmt: skip
+    if not langs and (dictionary or unsupervised):
+        langs = languages_of(dictionary, fitting)
     if train:
         from calque.runs.align import align as run
 

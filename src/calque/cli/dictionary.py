@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -49,6 +50,20 @@ def named_dictionaries(files: Sequence[str], langs: Sequence[str]) -> tuple[list
     if langs or len(pairs) < len(named):
         raise SettingError("name the languages of all dictionaries, either as in en-de=FILE or by --langs, not both")
     return [path for _, path in named], [lang for pair in pairs for lang in pair]
+
+
+def languages_of(dictionaries: Sequence[str], fitting: Fitting) -> list[str]:
+    """Return the two languages that the texts or anchors are in, in the order in which a dictionary's name has them, or
+    else in that of the texts; none where there are more or fewer."""
+    from calque.corpora.languages import language_and_path, name_and_path
+    from calque.runs.anchors import open_folder
+
+    named = [language_and_path(text)[0] for text in fitting.text or []]
+    for name, path in map(name_and_path, fitting.anchors or []):
+        named.append(name or next(iter(open_folder(path).values())).lang or language_and_path(path)[0])
+    if len(langs := list(dict.fromkeys(named))) != 2:
+        return []
+    return langs[::-1] if any("-".join(reversed(langs)) in Path(path).name for path in dictionaries) else langs
 
 
 def train_with_dictionaries(

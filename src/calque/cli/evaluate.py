@@ -108,7 +108,6 @@ _OPTIONS = {
         "approximate": "Search with an index, for millions of words; its recall is shown.",
         "by_origin": "Also show each origin of the pairs, named in the third column of --test.",
         "base": "The encoder before alignment, to compare similarities of words with.",
-        "letters": "Minimum number of letters of a word that is asked for; default: 4.",
         "method": "mutual (default), iterative, softmax or transport.",
         "lower": "Ignore case.",
     },
@@ -140,11 +139,13 @@ _OPTIONS = {
         "epochs": "Maximum number of epochs.",
         "batch": "Texts per update.",
         "learning_rate": "Peak learning rate.",
+        "save_head": "Write the best trained head, with its encoder, as a transformers model to this new folder; with --tune. "
+        "ner, slots without intents, pos, nli, sentiment.",
     },
 }
 _FLAGS = ("approximate", "by_origin", "lower", "tune")
 _SPELLED = {"contextual": " /--non-contextual", "method": "--extract"}
-_METAVARS = {"rename": "OLD=NEW...", "base": "ENCODER", "mix": "LAYERS"}
+_METAVARS = {"rename": "OLD=NEW...", "base": "ENCODER", "mix": "LAYERS", "save_head": "FOLDER"}
 
 
 def _option(name: str, help: str) -> tuple[str, Any, Any]:

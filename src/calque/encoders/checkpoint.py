@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from os import PathLike
 from pathlib import Path
@@ -97,6 +97,20 @@ def read_language_model(name: str) -> Any | None:
         return None
     model, report = loaded
     return None if report["missing_keys"] else model
+
+
+def read_classifier(folder: Path, labels: Sequence[str], *, texts: bool) -> Any | None:
+    """Return the model of sequence (`texts`) or token classification on an encoder's folder, with an untrained classifier; None
+    where `transformers` has none for its architecture."""
+    from transformers import AutoConfig, AutoModelForSequenceClassification, AutoModelForTokenClassification
+
+    kind = AutoModelForSequenceClassification if texts else AutoModelForTokenClassification
+    names = dict(enumerate(labels))
+    with _quiet(local=True):
+        config = AutoConfig.from_pretrained(folder, id2label=names, label2id={name: k for k, name in names.items()})
+        if type(config) not in kind._model_mapping:
+            return None
+        return kind.from_pretrained(folder, config=config, **weights_as("auto"))
 
 
 def _check_size(config: Any, name: str) -> None:

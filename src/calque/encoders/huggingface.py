@@ -15,12 +15,11 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from calque.distributed.shards import has_shards
 from calque.encoders.batches import WordBatch, collate
 from calque.encoders.bert import bert_states, embedded, is_bert_like
 from calque.encoders.checkpoint import first_line, read_checkpoint, save_model, weights_digest
 from calque.encoders.folder import ABOUT_FILE, read_about, saving, write_about
-from calque.encoders.layers import all_states, cut_above, examine, find_blocks, sharded_states
+from calque.encoders.layers import all_states, cut_above, examine, find_blocks
 from calque.encoders.numerics import (
     PRECISIONS,
     check_finite,
@@ -139,10 +138,7 @@ class HuggingFaceEncoder(TrainableEncoder):
     def _plain_forward(self, batches: Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
         """Return word vectors by the model's own forward pass, batch by batch."""
         numbers = {layer: self.layer_number(layer) for layer in layers}
-        if has_shards(self.model) and (blocks := self.blocks) is not None:
-            states = [sharded_states(self.model, blocks, batch) for batch in batches]
-        else:
-            states = [all_states(self.model, batch, unpadded=self._unpadded) for batch in batches]
+        states = [all_states(self.model, batch, unpadded=self._unpadded) for batch in batches]
         return {
             layer: torch.cat([self.pool(each[number], batch) for each, batch in zip(states, batches, strict=True)])
             for layer, number in numbers.items()
@@ -162,8 +158,7 @@ class HuggingFaceEncoder(TrainableEncoder):
     # -- the same without padding ----------------------------------------------------------------------------------
     def is_flat(self) -> bool:
         """Return whether `forward` takes the pass without padding (`calque.encoders.bert`) for this model, as it is now."""
-        plain = isinstance(self.model, PreTrainedModel) and not has_shards(self.model)
-        return self._flat and plain and is_bert_like(self.model)
+        return self._flat and isinstance(self.model, PreTrainedModel) and is_bert_like(self.model)
 
     @property
     def blocks(self) -> nn.ModuleList | None:

@@ -51,25 +51,6 @@ def _inputs(batch: WordBatch) -> dict[str, Tensor | None]:
     return inputs if batch.segments is None else {**inputs, "token_type_ids": batch.segments}
 
 
-def sharded_states(model: nn.Module, blocks: nn.ModuleList, batch: WordBatch) -> tuple[Tensor, ...]:
-    """Return the same of a model whose weights are cut among processes, which `transformers` gives no hidden states for.
-
-    Layer k is what enters block k, and layer L the model's own last state.
-    """
-    states: list[Tensor] = []
-
-    def keep(_, args: tuple[Tensor, ...], kwargs: dict[str, Tensor]) -> None:
-        states.append(args[0] if args else kwargs["hidden_states"])
-
-    handles = [block.register_forward_pre_hook(keep, with_kwargs=True) for block in blocks]
-    try:
-        last = model(**_inputs(batch))[0]
-        return *states, last
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
 def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
     """Choose how a model's hidden states are computed, and check the choice on one small batch with padding in it.
 

@@ -1,7 +1,7 @@
 """Any encoder of calque as a model of MTEB, whose bitext mining, STS and other tasks of sentences then run on it.
 
-Muennighoff et al. (2023), "MTEB: Massive Text Embedding Benchmark". `pip install 'calque[mteb]'`; without it nothing here is
-needed. MTEB encodes texts whose language it does not say, so an encoder whose maps or tables go by language is refused.
+Muennighoff et al. (2023), "MTEB: Massive Text Embedding Benchmark". Needs `pip install 'calque-align[mteb]'`.
+MTEB encodes texts whose language it does not say, so an encoder whose maps or tables go by language is refused.
 """
 
 from __future__ import annotations

@@ -43,6 +43,11 @@ def model_card(folder: Path, record: dict[str, Any]) -> None:
         lines += ["## Training", "", "```json", json.dumps(record["schedule"], indent=2, default=str), "```", "",
                   f"{record['updates']:,} updates; loss {record['first_loss']:.4g} at the first and "
                   f"{record['last_loss']:.4g} at the last.", ""]  # fmt: skip
+    if cost := record.get("sentence_cost"):
+        lines += ["## What alignment cost sentence vectors", "",
+                  f"Of {cost['sentences']:,} training sentences in {cost['lang']}, the cosines of all pairs correlate "
+                  f"{cost['correlation']:.2f} with those before alignment. Their mean, the cosine of unrelated sentences, is "
+                  f"{cost['unrelated_before']:.2f} before and {cost['unrelated_after']:.2f} after.", ""]  # fmt: skip
     lines += [
         "## Scores",
         "",

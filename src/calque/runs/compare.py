@@ -21,7 +21,10 @@ from calque.errors import InputError
 
 LEVEL = 0.05  # how often a page may call anything different where nothing is
 _NORMAL = 3.919927969080108  # width of a 95% interval in standard errors
-_LOWER = ("aer", "perplexity", "unigram-perplexity", "distance", "relative distance", "ambiguous", "xsim", "xsim++")
+_LOWER = (
+    "aer", "perplexity", "unigram-perplexity", "distance", "relative distance", "ambiguous", "xsim", "xsim++",
+    "eigenvalue-similarity", "skewness", "mean-cosine", "probe-accuracy",  # of analyses
+)  # fmt: skip
 
 Record = Mapping[str, Any]  # a line of a result file, as `Score.to_dict` gives it
 Outcome = Literal["better", "worse", "unclear"]

@@ -71,7 +71,7 @@ def demo(
         encoder: hub name, folder or `mini`.
         out: folder for the text (`text/XX.tsv`), the aligned encoders, one folder for each method, `results.jsonl`,
             `analyses.jsonl` and `calque-run.json`. It appears when all is done; a demo that was stopped goes on from what
-            it left in `OUT.part`.
+            it left in `.OUT.calque-part`.
         langs: languages beside English.
         seed: of everything random.
         overwrite: replace what is in `out`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from calque.encoders.key_points import PIVOTS
@@ -21,6 +21,7 @@ def evaluate(
     options: Mapping[str, Any] | None = None,
     load: Mapping[str, Any] | None = None,
     translations: Sequence[str] = (),
+    shown: Callable[[list[Score]], None] | None = None,
     progress: bool = False,
 ) -> list[Score]:
     """Scores of one encoder on one task, those of the first test first, and of each the main one.
@@ -33,6 +34,7 @@ def evaluate(
             translation.
         translations: for these, `de=FILE,FILE`: a test file in the pivot language and the one in de, line by line the same; or
             `de=FILE`, parallel text of the two.
+        shown: called with the scores before a trained head is written (option `save_head`).
         progress: show bars on standard error.
 
     Raises:
@@ -61,4 +63,8 @@ def evaluate(
         for line in task.news(of_task):
             inputs.say(line)
         scores += of_task
+    if shown is not None:
+        shown(scores)
+    for task in tasks:
+        task.write()
     return scores

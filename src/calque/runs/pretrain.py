@@ -39,7 +39,7 @@ def pretrain(
 
     Args:
         texts: languages and files, one sentence a line; several files of one language are read one after the other.
-        out: folder for the result, which appears when it is complete. Until then everything is in `OUT.part`; a run that
+        out: folder for the result, which appears when it is complete. Until then everything is in `.OUT.calque-part`; a run that
             was stopped goes on from what it finds there, the tokenizer included.
         model: "bert" or "elmo".
         preset: a name in `PRESETS`, for what neither `senses` nor `options` say.

@@ -44,7 +44,7 @@ def align_senses(
         langs: their languages, one pair for each file or one for all.
         encoder: hub name, folder or `mini`.
         towards: one of the languages.
-        out: folder for the result, which appears when it is complete. Until then everything is in `OUT.part`; a training
+        out: folder for the result, which appears when it is complete. Until then everything is in `.OUT.calque-part`; a training
             that was stopped goes on from what it finds there.
         texts: plain text, one sentence a line, in every language (`de=de.txt` where the name does not say it).
         method: one of `trained_with_dictionaries()`.

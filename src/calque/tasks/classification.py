@@ -153,6 +153,11 @@ class Classification(OneAnswer[LabelledText]):
             dropout=self.dropout,
         )  # fmt: skip
 
+    def linear(self, head: nn.Module) -> tuple[nn.Linear, Sequence[str], bool]:
+        if not isinstance(head, FirstHead):
+            raise SettingError(f"--save-head needs one linear layer, and head {self.kind_of_head} has more: add --tune")
+        return head.out[1], self.labels, True  # type: ignore[return-value]
+
     def judged(self, predicted: np.ndarray, gold: np.ndarray) -> dict[str, np.ndarray]:
         counts, n = super().judged(predicted, gold), len(self.labels)
         if "macro-f1" in self.statistics:

@@ -14,6 +14,7 @@ import torch
 
 from calque.distributed import Processes
 from calque.encoders.base import require
+from calque.encoders.classifiers import check_classifier, save_classifier
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError
 from calque.offsets import offsets_of
@@ -32,6 +33,8 @@ from calque.training.sources import (
 from calque.training.supervised import Supervised, tuned_rate
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from torch import Tensor, nn
 
     from calque.encoders.base import Encoder
@@ -55,6 +58,8 @@ class TrainedTask(Task, Generic[D]):
         select: by what the epoch is chosen, see `ZeroShot`.
         options: settings of `Supervised`.
         realign: how the encoder is aligned in the same run; None for not at all.
+        save_head: a new folder that the best trained head is written to, with its encoder, see `write`.
+        best: the training run with the best held-out score, kept where `save_head` is set.
     """
 
     name: str
@@ -67,6 +72,8 @@ class TrainedTask(Task, Generic[D]):
     select: Select
     options: dict[str, Any]
     realign: Realignment | None = None
+    save_head: Path | None = None
+    best: Learnt | None = None
 
     @abstractmethod
     def defaults(self) -> dict[str, Any]:
@@ -131,6 +138,22 @@ class TrainedTask(Task, Generic[D]):
         """The source over texts that an encoder reads as it is now; `numbers` are those for `take` to say."""
         return FrozenSource(vectors_of(encoder, split), device, numbers)
 
+    def linear(self, head: nn.Module) -> tuple[nn.Linear, Sequence[str], bool]:
+        """Return the linear layer that is all of a head, the names of its labels, and whether it reads whole texts.
+
+        Raises:
+            SettingError: a head that `transformers` has no model for.
+        """
+        raise SettingError(
+            f"--save-head: the head of {self.name} is no model of transformers; ner, pos, nli, … with --tune are"
+        )
+
+    def write(self) -> None:
+        """Write the best trained encoder and its head as a model of `transformers`, see `save_classifier`."""
+        if self.best is not None and self.save_head is not None:
+            head, labels, texts = self.linear(self.best.head)
+            save_classifier(self.best.encoder, self.save_head, labels, head, texts=texts)
+
     def chosen_on(self) -> list[str] | str:
         """By which texts the epoch is chosen."""
         if self.dev:
@@ -163,6 +186,9 @@ class Experiment(Generic[D]):
 
     def __init__(self, task: TrainedTask[D], encoder: Encoder, *, progress: bool = False):
         require(encoder, "measured", task.rows)
+        if task.save_head is not None:
+            check_classifier(encoder, task.save_head)
+            task.linear(task.head(encoder.dim))
         self.task, self.encoder, self.processes, self.progress = task, encoder, Processes(), progress
         if task.realign is not None:
             task.realign.prepare(encoder, task.sources)

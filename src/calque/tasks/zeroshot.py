@@ -6,6 +6,7 @@ import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
@@ -48,6 +49,7 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         tune: train the encoder as well.
         select: see above.
         realign: aligns the encoder before, beside or behind its training; needs `tune`.
+        save_head: a new folder for the head with the best held-out score and its encoder; `write` writes it.
         options: settings of `Supervised` (epochs, batch, learning_rate, patience, …) instead of the task's own. Without a
             learning rate a head with its encoder learns at one that follows from the encoder's width, `tuned_rate`.
         bootstrap: samples of the intervals.
@@ -69,13 +71,14 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         tune: bool = False,
         select: Select = "source",
         realign: Realignment | None = None,
+        save_head: str | Path | None = None,
         options: Mapping[str, Any] | None = None,
         bootstrap: int = 1000,
         seed: int = 0,
     ):
         if realign is not None and not tune:
             raise SettingError("an encoder is realigned in the run that trains it: add tune=True (--tune)")
-        self.realign = realign
+        self.realign, self.save_head = realign, None if save_head is None else Path(save_head)
         if not train or not tests or not seeds:
             raise SettingError("training text, test text and at least one seed are needed")
         if select not in ("source", "target", "last"):
@@ -115,6 +118,7 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         seeds: int = 3,
         tune: bool = False,
         select: Select = "source",
+        save_head: str | None = None,
         on_error: Literal["raise", "skip"] = "raise",
         epochs: float | None = None,
         batch: int | None = None,
@@ -133,15 +137,17 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         Args:
             inputs: files; the language of each is in its name or stands before it.
             seeds: training runs, with the seeds 0, 1, ….
-            tune, select: see the class.
+            tune, select, save_head: see the class.
             on_error: "raise", or "skip" to leave out what cannot be read.
             epochs, batch, learning_rate, patience, warmup, decay, clip, per_epoch: settings of `Supervised`.
             own: of `read`, and of the task itself.
         """
         if not inputs.train:
             raise SettingError(f"{inputs.task} needs training text: --train FILE")
-        for name in ("ceiling", "translated", "realign"):
-            if inputs.project and getattr(inputs, name):
+        given = [name for name in ("ceiling", "translated", "realign") if getattr(inputs, name)]
+        given += [] if save_head is None else ["save-head"]
+        for name in given:
+            if inputs.project:
                 raise SettingError(f"--{name} and --project cannot be combined: leave one out")
         options = {"epochs": epochs, "batch": batch, "learning_rate": learning_rate, "patience": patience, "warmup": warmup,
                    "decay": decay, "clip": clip, "per_epoch": per_epoch}  # fmt: skip
@@ -163,7 +169,7 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         )  # fmt: skip
         if inputs.project:
             return [cls.projected(inputs, make, train, tests)]
-        first = {} if inputs.realign is None else {"realign": inputs.realign}
+        first = {"realign": inputs.realign, "save_head": save_head}
         return [WithCeilings.of(make, train, tests, ceiling, dev, select, first) if ceiling
                 else make(train, tests, dev=dev, select=select, **first)]  # fmt: skip
 
@@ -187,6 +193,8 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         """
         experiment = Experiment(self, encoder, progress=progress)
         runs = [experiment.learn(seed) for seed in self.seeds]
+        if self.save_head is not None:
+            self.best = max(runs, key=lambda run: run.score)
         tested = [experiment.test(learnt) for learnt in runs]
         about = {
             "protocol": "zero-shot", "encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint,
@@ -282,6 +290,9 @@ class WithCeilings(Task):
             # Target development text of the zero-shot run is this run's own language.
             ceilings.append(make(**datasets, select="source" if select == "target" else select))
         return cls(task, ceilings)
+
+    def write(self) -> None:
+        self.task.write()
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
         """The zero-shot scores first."""

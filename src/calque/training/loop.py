@@ -14,7 +14,6 @@ import torch
 from torch import nn
 
 from calque.distributed import Processes
-from calque.distributed.shards import is_sharded, own_part, whole
 from calque.encoders.numerics import matmul_precision
 from calque.errors import InputError, SettingError, check_number
 from calque.progress import bar
@@ -145,11 +144,6 @@ class Loop:
         self.parameters = list(trained_parameters(objective.module).values())
         if not self.parameters:
             raise SettingError("every parameter is frozen: there is nothing to train")
-        if processes.sharded and not all(map(is_sharded, self.parameters)):
-            raise SettingError(
-                "FSDP is for alignment by finetune or contrastive, and this is another training: start it without FSDP "
-                "(ACCELERATE_USE_FSDP=false), each process with the whole model"
-            )
         self.optimiser = optimiser(self.parameters, schedule)
         self._identity = identity
         identity = {**identity, "schedule": asdict(schedule), "products": products}
@@ -237,7 +231,7 @@ class Loop:
         self.processes.sum_gradients(parameters)
         norm = {}
         if self.schedule.clip is not None:
-            norm["norm"] = float(whole(torch.nn.utils.clip_grad_norm_(self.parameters, self.schedule.clip)))
+            norm["norm"] = float(torch.nn.utils.clip_grad_norm_(self.parameters, self.schedule.clip))
         if not all(math.isfinite(value) for value in terms.values()):
             raise InputError(f"the loss is not finite at update {self.step + 1}: {terms}; lower the learning rate")
         for group in self.optimiser.param_groups:
@@ -274,18 +268,17 @@ class Loop:
             SettingError: some weights are not finite.
         """
         trained = trained_parameters(self.objective.module)
-        wrong = [name for name, p in trained.items() if not own_part(p).isfinite().all()]
-        count = self.processes.most(len(wrong)) if self.processes.sharded else len(wrong)
-        if count:
+        wrong = [name for name, p in trained.items() if not p.isfinite().all()]
+        if wrong:
             raise SettingError(
-                f"{count} of {len(self.parameters)} trained tensors ({(*wrong, 'of another process')[0]}, …) are not finite "
+                f"{len(wrong)} of {len(self.parameters)} trained tensors ({wrong[0]}, …) are not finite "
                 f"after update {self.step}: lower the learning rate"
             )
 
     def save(self) -> None:
         """Write a checkpoint: complete or not at all, whenever the process dies.
 
-        The first process alone writes, and nobody waits for it: all hold the same state, or bring their parts together.
+        The first process alone writes, and nobody waits for it: all hold the same state.
 
         Raises:
             SettingError: some weights are not finite.
@@ -308,7 +301,5 @@ class Loop:
             SettingError: it is of another run.
         """
         if self._checkpoint is not None and self._checkpoint.path.exists():
-            self.step, self.history = self._checkpoint.resume(
-                torch.device("cpu") if self.processes.sharded else self.processes.device
-            )
+            self.step, self.history = self._checkpoint.resume(self.processes.device)
             self._saved_step = self.step

@@ -293,9 +293,9 @@ def test_killed_in_each_phase_and_resumed_gives_the_same_bits(tiny_folder, tmp_p
 def test_a_checkpoint_of_another_run_is_refused(tiny_folder, tmp_path):
     clcr_job.run(str(tiny_folder), tmp_path, sizes=(12,), epochs=(1, 1, 0))
     clcr_job.run(str(tiny_folder), tmp_path, sizes=(12,), epochs=(1, 1, 0), threshold=0.5, delta=0.3)
-    with pytest.raises(SettingError, match="transform-xx.*: beta was 0.01, is 0.1"):
+    with pytest.raises(SettingError, match="transform-xx.*: beta: 0.01 → 0.1"):
         clcr_job.run(str(tiny_folder), tmp_path, sizes=(12,), epochs=(1, 1, 0), beta=(0.1, 0.01, 0.01))
-    with pytest.raises(SettingError, match="encoder-xx.*: schedule was"):
+    with pytest.raises(SettingError, match="encoder-xx.*: epochs: 1 → 2"):
         clcr_job.run(str(tiny_folder), tmp_path, sizes=(12,), epochs=(1, 2, 0))
 
 

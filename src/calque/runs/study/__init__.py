@@ -18,12 +18,12 @@ from typing import Any
 from calque.errors import SettingError
 from calque.linking import Say, skipping_unusable, skips_unusable
 from calque.named import imported, trusting_code, trusts_code
-from calque.runs.steps import Step, Steps, unique
+from calque.runs.steps import SCORES, Step, Steps, unique
 from calque.runs.study.grid import Grid, label_of
 from calque.runs.study.plan import Study
 from calque.runs.study.reading import read_study, tested_on
 from calque.runs.study.tables import tables
-from calque.runs.study.work import SCORES, WORK
+from calque.runs.study.work import WORK
 from calque.storage import locked, write_text
 from calque.training.tracking import check_trackers, tracked
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calque.errors import SettingError
-from calque.runs.steps import Step
+from calque.runs.steps import SCORES, Step
 from calque.runs.study.options import PARTS
 
 if TYPE_CHECKING:
     from calque.linking import Words
     from calque.runs.realign import TextRealignment
 
-LINKS, ENTRIES, SCORES = "links.align", "entries.tsv", "scores.json"
+LINKS, ENTRIES = "links.align", "entries.tsv"
 
 
 # -- encoders --------------------------------------------------------------------------------------------------------
