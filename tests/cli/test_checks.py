@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
+import re
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -192,6 +197,47 @@ def test_what_was_skipped_is_said_quietly_too(capsys, tmp_path, text):
     assert (tmp_path / "o").read_text().splitlines()[3] == ""  # the others keep their place
     _, err = works(capsys, "words", text / "train.tsv", *EN_XX, "--out", tmp_path / "o", "-q")
     assert err == ""
+
+
+@pytest.mark.parametrize("verb", ["words", "evaluate"])
+def test_a_text_of_which_a_tenth_cannot_be_read_is_refused(capsys, tmp_path, verb):
+    lines = [f"the cat sees {k} houses\tdie Katze sieht {k} Häuser\n" for k in range(6)]
+    plain = [line.replace("ä", "a") for line in lines] * 9
+    file = tmp_path / "t.tsv"
+    job = {"words": ("words", file, *EN_XX, "--out", tmp_path / "out", "-q"),
+           "evaluate": ("evaluate", "mini", "retrieval", "--test", file, *EN_XX, "-q")}[verb]  # fmt: skip
+    file.write_bytes("".join([*lines, *plain[:53]]).encode("latin-1"))
+    said = fails(capsys, *job)
+    assert re.search(r"t.tsv: 6 of 59 lines cannot be used \(6 × not UTF-8, first: .*t.tsv line 1\), expected at most a", said)
+    assert "iconv -f ISO-8859-1 -t UTF-8 FILE > NEW; or go on without these lines by --on-error skip" in said
+    assert "6 × not UTF-8" in works(capsys, *job, "--on-error", "skip")[1]
+    file.write_bytes("".join([*lines, *plain]).encode("latin-1"))
+    assert "6 × not UTF-8" in works(capsys, *job, *(["--overwrite"] if verb == "align" else []))[1]
+    assert "--on-error never, expected raise or skip" in fails(capsys, "words", "t", *EN_XX, "--on-error", "never")
+
+
+def test_a_mistake_says_what_to_do(capsys, monkeypatch, tmp_path, text, tiny_folder):
+    job = ("align", text / "train.tsv", *EN_XX, "--encoder", tiny_folder, "--towards", "en", "--out", tmp_path / "res")
+    assert "epochs = '1,1,1', expected a number not below 0; write --option epochs=VALUE with one such value" in fails(
+        capsys, *job, "--option", "epochs=1,1,1"
+    )
+    said = fails(capsys, "evaluate", "mini", "retrieval", "--test", text / "train.tsv", *EN_XX, "--record")
+    assert "and mini has no calque-run.json: name such a folder, or keep the scores with --out FILE" in said
+    assert "encode:" not in said
+    shutil.copytree(tiny_folder, tmp_path / "e")
+    for key, value in (("pooling", "nan"), ("precision", "low")):
+        (tmp_path / "e" / "calque.json").write_text(json.dumps({"kind": "huggingface", key: value}))
+        said = fails(capsys, "encode", tmp_path / "e", text / "en.txt", "--lang", "en", "--out", tmp_path / "v")
+        assert f"calque.json: {key} '{value}', expected one of" in said
+        assert "correct it, or save the encoder again" in said
+
+    def denied(self, *args, mkdir=Path.mkdir, **options):
+        if "res" in self.name:
+            raise PermissionError(errno.EACCES, "Permission denied", str(self))
+        mkdir(self, *args, **options)
+
+    monkeypatch.setattr(Path, "mkdir", denied)
+    assert fails(capsys, *job).endswith(f"{tmp_path}/res: Permission denied; choose another place, or change its permissions")
 
 
 def test_pairs_that_training_skips_are_said_on_the_terminal(capsys, tmp_path, text, tiny_folder):

@@ -13,11 +13,12 @@ import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NoReturn
 
 from calque import launched
 from calque.errors import CalqueError, CalqueWarning, SettingError, Stopped
-from calque.storage import failure, unwritten
+from calque.storage import failure, finished, unwritten
 
 # Options that take every value up to the next option, and how many there are at least after the command's name.
 _SEVERAL = {
@@ -204,7 +205,8 @@ def _of_the_disk(error: Exception) -> str | None:
     if (reason := unwritten(error)) is not None:
         return reason if named is None else str(failure(named, reason))
     if isinstance(error, OSError) and error.errno is not None:
-        return f"{error.strerror or error}" if named is None else f"{named}: {error.strerror}"
+        remedy = "; choose another place, or change its permissions" if isinstance(error, PermissionError) else ""
+        return f"{'' if named is None else f'{finished(Path(named))}: '}{error.strerror or error}{remedy}"
     return None
 
 
