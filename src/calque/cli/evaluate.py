@@ -345,7 +345,7 @@ def evaluate(
         inputs = replace(inputs, realign=_realignment(realigning, inputs, named, linking))
     every = [file for name in FILES if name in files for file in _listed(files[name])]
     every += realigning.realign or []
-    output_file("--out", output.out, [*every, encoder], langs or [])
+    output_file("--out", output.out, [*every, encoder], langs or [], adds=True)
     from calque.runs.evaluate import evaluate as run
     from calque.runs.shown import table
 
@@ -353,16 +353,19 @@ def evaluate(
         encoder, inputs, options=options, load=loading.arguments(), translations=translations or [],
         progress=not output.quiet,
     )  # fmt: skip
+    if output.as_json:
+        print(
+            json.dumps({**scores[0].to_dict(), "scores": [score.to_dict() for score in scores]}, default=str),
+            flush=True,
+        )
+    else:
+        print(table(scores), flush=True)
     if output.out is not None:
         append_lines(output.out, (score.to_json() + "\n" for score in scores))
     if output.record:
         from calque.runs.card import add_scores
 
         add_scores(Path(encoder), [score.to_dict() for score in scores], base)
-    if output.as_json:
-        print(json.dumps({**scores[0].to_dict(), "scores": [score.to_dict() for score in scores]}, default=str))
-    else:
-        print(table(scores))
 
 
 def _refuse_unused(named: Mapping[str, str], task: str, row: TaskRow, *, projected: bool, realigned: bool) -> None:

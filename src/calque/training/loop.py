@@ -268,13 +268,13 @@ class Loop:
         return due, ending
 
     def _check_weights(self) -> None:
-        """That there is something worth keeping.
+        """Check that there is something worth keeping: a weight whose square is infinite gives no finite vectors.
 
         Raises:
-            SettingError: some weights are not finite.
+            SettingError: some weights are not finite, or too large.
         """
         trained = trained_parameters(self.objective.module)
-        wrong = [name for name, p in trained.items() if not own_part(p).isfinite().all()]
+        wrong = [name for name, p in trained.items() if not own_part(p).square().isfinite().all()]
         count = self.processes.most(len(wrong)) if self.processes.sharded else len(wrong)
         if count:
             raise SettingError(

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from multiprocessing import get_context, parent_process
+from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from calque.errors import SettingError
+from calque.errors import InputError, SettingError
 from calque.linking import Say
+from calque.runs.compare import check_results
 from calque.runs.steps import SCORES, Step, Steps, unique
 from calque.runs.study.grid import Grid, label_of
 from calque.runs.study.plan import Study
@@ -26,6 +28,7 @@ from calque.runs.study.work import WORK
 from calque.storage import locked, write_text
 from calque.training.tracking import check_trackers, tracked
 
+RESULTS, TABLES = "results.jsonl", "results.md"
 __all__ = ["Study", "read_study", "study", "tables"]
 
 
@@ -60,6 +63,12 @@ def study(
     if data is not None:
         plan = replace(plan, data=str(Path(data).resolve()))
     folder = Path(plan.folder) / plan.out if out is None else Path(out)
+    if (folder / RESULTS).exists():
+        check_results(folder / RESULTS)
+    elif (folder / TABLES).exists():
+        raise InputError(
+            "calque did not write this file and leaves it alone: choose another place", path=folder / TABLES
+        )
     steps = Steps(folder / "steps", WORK)
     grid = Grid(plan, steps)
     with Workers(steps, workers, say, track=track, track_folder=Path(track_folder).resolve()) as do:
@@ -74,8 +83,8 @@ def study(
             if "encoder" in score["settings"]:  # the task knows the encoder by the name of its folder
                 score["settings"]["encoder"] = label_of(about)
             records.append({**score, **about})
-    write_text(folder / "results.jsonl", "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in records))
-    write_text(folder / "results.md", tables(records) + "\n")
+    write_text(folder / RESULTS, "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in records))
+    write_text(folder / TABLES, tables(records) + "\n")
     return records
 
 
@@ -106,11 +115,15 @@ class Workers:
         self._open.enter_context(locked(self.steps.folder))
         if self.workers > 1:
             cores = max(1, len(os.sched_getaffinity(0)) // self.workers)
+            self._others = active_children()
             self._pool = ProcessPoolExecutor(self.workers, get_context("spawn"), initializer=_begin, initargs=(cores,))
         return self
 
     def __exit__(self, *error: Any) -> None:
         if self._pool is not None:
+            for worker in active_children() if error[0] else ():
+                if worker not in self._others:
+                    worker.terminate()  # at once, or after the update that it is at
             self._pool.shutdown(cancel_futures=True)
         self._open.__exit__(*error)
 
@@ -119,7 +132,13 @@ class Workers:
         left = [step for step in steps if not self.steps.is_done(step)]
         if steps:
             self.say(f"{title}: {len(left)} of {len(steps)} steps to do")
-        done = map(self._do, left) if self._pool is None else self._pool.map(self._do, left)
+        before = signal.pthread_sigmask(
+            signal.SIG_BLOCK, {signal.SIGINT}
+        )  # workers begin here: they leave Ctrl-C to this process
+        try:
+            done = map(self._do, left) if self._pool is None else self._pool.map(self._do, left)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         for number, (_, step) in enumerate(zip(done, left, strict=True), 1):
             self.say(f"{title}: {number} of {len(left)} done ({step.label or step.kind})")
 
