@@ -5,7 +5,6 @@ Results go to standard output, progress and messages to standard error. A user's
 
 from __future__ import annotations
 
-import _thread
 import gc
 import io
 import os
@@ -196,7 +195,7 @@ def _is_interrupted(error: BaseException | None) -> bool:
 def _unraisable(lost: Any) -> None:
     """Have an interruption that came where nothing can be raised, as in `__del__`, come again a moment later."""
     if issubclass(lost.exc_type, KeyboardInterrupt):
-        threading.Timer(0.05, _thread.interrupt_main).start()
+        threading.Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
     else:
         sys.__unraisablehook__(lost)
 
