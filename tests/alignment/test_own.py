@@ -16,7 +16,9 @@ from calque.encoders import load_encoder
 from command import fails, works
 from documents import ROOT, blocks
 
-MODULE = next(text for _, name, text in blocks(ROOT / "docs" / "guides" / "own.md") if name == "shifting.py") + '''
+MODULE = (
+    next(text for _, name, text in blocks(ROOT / "docs" / "guides" / "own.md") if name == "shifting.py")
+    + """
 class Seeded(Shift):
     def __init__(self, *, towards, seed=0, strength: float = 1.0):
         super().__init__(towards=towards, strength=strength)
@@ -25,7 +27,8 @@ class Seeded(Shift):
 
 class Broken:
     pass
-'''
+"""
+)
 
 
 @pytest.fixture

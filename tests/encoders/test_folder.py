@@ -165,7 +165,9 @@ def test_a_folder_does_not_have_a_module_imported(text, tmp_path, monkeypatch, w
 
 
 def test_code_beside_a_model_of_transformers_is_not_run(tmp_path):
-    (tmp_path / "evil.py").write_text(f"from pathlib import Path\nPath({str(tmp_path / 'ran')!r}).touch()\nclass Evil: pass\n")
+    (tmp_path / "evil.py").write_text(
+        f"from pathlib import Path\nPath({str(tmp_path / 'ran')!r}).touch()\nclass Evil: pass\n"
+    )
     about = {"model_type": "evil", "auto_map": {"AutoConfig": "evil.Evil", "AutoModel": "evil.Evil"}}
     (tmp_path / "config.json").write_text(json.dumps(about))
     for trust in (False, True):

@@ -275,13 +275,13 @@ class Loop:
         return said > 0 or (self.checkpoint_every is not None and self.step % self.checkpoint_every == 0), ending
 
     def _check_weights(self) -> None:
-        """That there is something worth keeping.
+        """Check that there is something worth keeping: a weight whose square is infinite gives no finite vectors.
 
         Raises:
-            SettingError: some weights are not finite.
+            SettingError: some weights are not finite, or too large.
         """
         trained = trained_parameters(self.objective.module)
-        wrong = [name for name, p in trained.items() if not p.isfinite().all()]
+        wrong = [name for name, p in trained.items() if not p.square().isfinite().all()]
         if wrong:
             raise SettingError(
                 f"{len(wrong)} of {len(self.parameters)} trained tensors ({wrong[0]}, …) are not finite "
