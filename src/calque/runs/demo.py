@@ -119,7 +119,9 @@ def _demo(
                  "alignment": {lang: text.aligner for lang, text in texts.items()}})  # fmt: skip
     seeds = {method: seed for method in METHODS if ALL_METHODS[method].trains}
     lines = [
-        json.dumps({"method": row["method"], "training_seed": seeds.get(row["method"]), **score.to_dict()}, ensure_ascii=False)
+        json.dumps(
+            {"method": row["method"], "training_seed": seeds.get(row["method"]), **score.to_dict()}, ensure_ascii=False
+        )
         for row in rows
         for kind in _KINDS
         for score in row[kind].values()

@@ -162,7 +162,9 @@ class WordRetrieval(Task):
         if pairs is None:
             pairs = align_words(self.corpus, **options)
         if self.train is not None and train_pairs is None:
-            both = align_words(self.corpus + self.train, **options)  # the test text shows links of the training text, too
+            both = align_words(
+                self.corpus + self.train, **options
+            )  # the test text shows links of the training text, too
             train_pairs = both.slice(len(self.corpus), len(self.corpus) + len(self.train))
         return pairs.one_to_one(), train_pairs
 

@@ -17,8 +17,8 @@ from threading import Thread
 from typing import Any
 
 from calque.errors import CalqueWarning, SettingError
-from calque.linking import Say, skipping_unusable, skips_unusable
-from calque.named import imported, trusting_code, trusts_code
+from calque.linking import SKIP_UNUSABLE, Say
+from calque.named import TRUST_CODE, imported
 from calque.runs.compare import asked
 from calque.runs.steps import SCORES, Step, Steps, unique
 from calque.runs.study.grid import Grid, label_of
@@ -132,7 +132,7 @@ class Workers:
         self._open.enter_context(locked(self.steps.folder))
         if self.workers > 1:
             cores = max(1, len(os.sched_getaffinity(0)) // self.workers)
-            how = {"initializer": _begin, "initargs": (cores, self.own, trusts_code(), skips_unusable())}
+            how = {"initializer": _begin, "initargs": (cores, self.own, bool(TRUST_CODE), bool(SKIP_UNUSABLE))}
             self._pool = ProcessPoolExecutor(self.workers, get_context("spawn"), **how)
         return self
 
@@ -162,8 +162,8 @@ def _begin(cores: int, own: Sequence[str] = (), trust: bool = False, skip: bool 
     import torch
 
     torch.set_num_threads(cores)
-    for context in (trusting_code(trust), skipping_unusable(skip)):
-        context.__enter__()  # as long as the process lives
+    for permission in (TRUST_CODE.given(trust), SKIP_UNUSABLE.given(skip)):
+        permission.__enter__()  # as long as the process lives
     for name in own:
         imported(name)
     Thread(target=_end_with_parent, daemon=True).start()
