@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from calque.algebra import student
-from calque.report.content import judge
+from calque.report.claims import claim
+from calque.report.questions import find_subjects, sort_questions
 from calque.report.reading import Record, Results
 from calque.runs import compare
 from calque.tasks import Score
@@ -187,7 +188,9 @@ def said_of(rng, chance: np.ndarray, runs: tuple[int, int], up: float = 0.0) -> 
         for seed in range(number):
             shifted = chance + rng.normal(0, 0.03) + up * (name == "two")
             lines.append(record(trained(rng, shifted, 0.01)) | {"method": name, "training_seed": seed})
-    claims = judge(Results(tuple(Record(f"r:{k}", line) for k, line in enumerate(lines)), {})).claims
+    results = Results(tuple(Record(f"r:{k}", line) for k, line in enumerate(lines)), {})
+    subjects = find_subjects(results)
+    claims = claim(sort_questions(results.records, subjects)[0], subjects)
     return {outcome for (comparison,) in claims.comparisons.values() for outcome in comparison.judged.values()}
 
 

@@ -333,9 +333,9 @@ def evaluate(
         raise SettingError(f"{what}: name such a folder, or keep the scores with --out FILE")
     base = None
     if output.against is not None:
-        from calque.runs.compare import read_scores
+        from calque.report.reading import read_results
 
-        base = read_scores(output.against)
+        base = [record.plain for record in read_results([output.against]).records]
     files = {name: value for name, value in vars(texts).items() if value and name in FILES}
     inputs = Inputs(
         task,

@@ -30,10 +30,8 @@ def files(results: Results) -> tuple[tuple[str, int, str, str], ...]:
     )
 
 
-def reading(results: Results, claims: Claims) -> tuple[str, ...]:
+def reading(claims: Claims) -> tuple[str, ...]:
     """Say how the figures of the page are to be read."""
-    scores = [record for record in results.records if record.analysis is None]
-    older = sum("resamples" not in record.plain and record["low"] is not None for record in scores)
     paragraphs = [
         "Each figure has its 95% interval. Where there are several training runs the interval says what other runs and "
         "other texts of the same kind would have given (Student's t; the variances of both are added).",
@@ -50,11 +48,6 @@ def reading(results: Results, claims: Claims) -> tuple[str, ...]:
         )
     if claims.few == 1:
         paragraphs.insert(1, ONE_RUN)
-    if older:
-        paragraphs.append(
-            f"{older:,} figures come without resamples, as calque wrote them before: their interval holds texts only, and what "
-            "they are compared with counts as if it had been measured on other texts."
-        )
     return tuple(paragraphs)
 
 
