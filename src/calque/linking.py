@@ -19,6 +19,18 @@ from calque.text import ParallelCorpus, Sentences
 Say = Callable[[str], None]
 
 
+def check_pairs(texts: Sequence[str], langs: Sequence[tuple[str, str]]) -> None:
+    """Check that each text has its own pair of languages: one pair for all would label some texts wrongly.
+
+    Raises:
+        SettingError: with the texts and the languages.
+    """
+    if len(texts) != len(langs):
+        named, pairs = ", ".join(map(str, texts)), ", ".join("-".join(pair) for pair in langs)
+        fact = f"{len(texts)} text(s) ({named}) and {len(langs)} pair(s) of --langs ({pairs})"
+        raise SettingError(f"{fact}: give one pair for each text, as --langs en de --langs en fr")
+
+
 def skipped(message: str, counts: Mapping[str, int] | None = None, first: Mapping[str, str] | None = None) -> None:
     """Warn of what was left out: what a figure is not about must be known, also where news are not wanted."""
     warnings.warn(SkippedWarning(message, dict(counts or {}), dict(first or {})), stacklevel=3)
@@ -120,11 +132,8 @@ class Words:
         return corpus
 
     def read_all(self, paths: Sequence[str], langs: Sequence[tuple[str, str]]) -> list[ParallelCorpus]:
-        """Several texts, each with its languages; one pair of languages serves all texts."""
-        if len(langs) == 1:
-            langs = list(langs) * len(paths)
-        if len(paths) != len(langs):
-            raise SettingError(f"{len(paths)} texts but {len(langs)} pairs of --langs: give one pair per text")
+        """Read several texts, each with its own pair of languages."""
+        check_pairs(paths, langs)
         return [self.read(path, pair) for path, pair in zip(paths, langs, strict=True)]
 
     def link(self, corpus: ParallelCorpus, *, extra: ParallelCorpus | None = None, progress: bool = False) -> WordPairs:

@@ -57,7 +57,7 @@ def test_text_of_the_hub_is_named(tiny_folder, train, tmp_path, monkeypatch):
     rows = [line.split("\t") for line in train.read_text(encoding="utf-8").splitlines()]
     data = datasets.Dataset.from_list([{"en": a, "de": b} for a, b in rows])
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: {"train": data})
-    align(["hub:somebody/pairs:de-en:train", str(train)], langs=[("en", "de")], encoder=str(tiny_folder), method="rotation",
+    align(["hub:somebody/pairs:de-en:train", str(train)], langs=[("en", "de")] * 2, encoder=str(tiny_folder), method="rotation",
           towards="en", out=tmp_path / "out")  # fmt: skip
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "\ndatasets:\n- somebody/pairs\nbase_model:" in card

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import Annotated, Any
@@ -106,10 +107,13 @@ class Ended(Exception):
 
 
 def _passing(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the command with `Ended` in place of `Stopped`."""
+    """Return the command with `Ended` in place of `Stopped`; numbers that no library can count to are refused."""
 
     @functools.wraps(command)
     def passing(*args: Any, **options: Any) -> Any:
+        for name, value in options.items():
+            if isinstance(value, int) and abs(value) > sys.maxsize:
+                raise SettingError(f"--{name.replace('_', '-')} {value}: expected a number of at most {sys.maxsize}")
         try:
             return command(*args, **options)
         except Stopped as stopped:

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from calque.errors import CalqueError, InputError, SettingError
+from calque.named import trusts_code
 
 _SHARED = 64  # weights that one weight of a file may stand for, as where layers share them
 
@@ -36,7 +37,7 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
 
     try:
         with _quiet(local=os.path.isdir(name)):
-            where = {"local_files_only": not os.path.isdir(name) and unconnected()}
+            where = {"local_files_only": not os.path.isdir(name) and unconnected(), "trust_remote_code": trusts_code()}
             config = AutoConfig.from_pretrained(name, **where)
             _check_size(config, name)
             kind = AutoModel
@@ -88,7 +89,7 @@ def read_language_model(name: str) -> Any | None:
 
     try:
         with _quiet(local=os.path.isdir(name)):
-            where = {"local_files_only": not os.path.isdir(name) and unconnected()}
+            where = {"local_files_only": not os.path.isdir(name) and unconnected(), "trust_remote_code": trusts_code()}
             if type(AutoConfig.from_pretrained(name, **where)) not in AutoModelForMaskedLM._model_mapping:
                 return None
             how: dict[str, Any] = {**weights_as(torch.float32), "output_loading_info": True, **where}

@@ -127,6 +127,9 @@ def cut_above(model: PreTrainedModel, blocks: str | None, layer: int, batch: Wor
         return
     with torch.inference_mode():
         before = all_states(model, batch)[layer]
+    if not before.isfinite().all():
+        what = "lower the learning rate if it was trained, else its weights are damaged"
+        raise SettingError(f"{type(model).__name__} gives vectors that are not finite: {what}")
     parent, _, name = str(blocks).rpartition(".")
     owner = model.get_submodule(parent)
     # What lists a value for each layer (layer_types, …) has to become shorter too.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from calque.analyses.table import ANALYSES, axis_of
 from calque.report import provenance
 from calque.report.claims import Claims, claim
-from calque.report.document import Block, More, Points, Report, Section, Text
+from calque.report.document import Block, More, Name, Points, Report, Section, Text
 from calque.report.key_points import is_of_training, key_points
 from calque.report.questions import Question, Subjects, find_subjects, sort_questions
 from calque.report.reading import Record, Results
@@ -52,6 +52,10 @@ def judge(results: Results, base: str | None = None) -> Judged:
         firsts.setdefault(question.task, question)
     headlines, claims = list(firsts.values()), claim(main, subjects)
     verdict = summary(headlines, questions, claims) if answers else _TRAINED
+    verdict += tuple(
+        ("No result says which encoder is the base: ", Name(first.label, first.number), ", the first, was taken.")
+        for first in subjects.guessed
+    )
     return Judged(subjects, questions, headlines, claims, superseded, verdict)
 
 

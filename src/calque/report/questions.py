@@ -85,11 +85,13 @@ class Subjects:
     Attributes:
         of: the subject of each line, by source. Lines about several encoders at once have none.
         base: with what a subject is compared; not in it: the base itself, references, and what has nothing beside it.
+        guessed: bases that were taken because they are the first, as no line says which encoder is the base.
     """
 
     all: tuple[Subject, ...]
     of: Mapping[str, Subject]
     base: Mapping[Subject, Subject]
+    guessed: tuple[Subject, ...] = ()
 
     def __getitem__(self, record: Record) -> Subject:
         return self.of[record.source]
@@ -103,8 +105,9 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
 
     Args:
         results: what was read.
-        base: label of the subject that all others are compared with. Otherwise a method is compared with `base`, an encoder
-            named `X+…` with X, and every other one with the first.
+        base: label of the subject that all others are compared with. Otherwise an aligned encoder is compared with the one
+            that its lines name as the encoder before, a method with `base`, an encoder named `X+…` with X, and every other
+            one with the first.
 
     Raises:
         SettingError: nothing is called `base`.
@@ -122,6 +125,8 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
 
     labels: dict[str, tuple[str, tuple[str, str]]] = {}
     labels_by_source: dict[str, str] = {}
+    label_of: dict[str, str] = {}  # by fingerprint
+    before: dict[str, str] = {}  # fingerprint of the encoder that one was made of
     with_encoder: set[str] = set()
     for record in sorted(results.records, key=lambda record: record.analysis is not None):  # scores decide the order
         if record.analysis in _ABOUT_SEVERAL:
@@ -144,17 +149,18 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
         label = " · ".join(part for part in parts if part)
         labels.setdefault(label, (method, group))
         labels_by_source[record.source] = label
+        if not record.plain.get("method") and record.analysis is None:
+            label_of[str(record.settings.get("encoder_fingerprint"))] = label
+            before[label] = (record.settings.get("aligned") or {}).get("base_fingerprint", "")
         if record.settings.get("encoder") or record.analysis is not None:
             with_encoder.add(label)
     subjects = {
         label: Subject(label, method, group, number, bool(with_encoder) and label not in with_encoder)
         for number, (label, (method, group)) in enumerate(labels.items())
     }
-    return Subjects(
-        tuple(subjects.values()),
-        {source: subjects[label] for source, label in labels_by_source.items()},
-        _bases(list(subjects.values()), base),
-    )
+    of = {source: subjects[label] for source, label in labels_by_source.items()}
+    made_of = {subjects[label]: subjects[label_of[each]] for label, each in before.items() if each in label_of}
+    return Subjects(tuple(subjects.values()), of, *_bases(list(subjects.values()), base, made_of))
 
 
 def _folder(record: Record) -> str:
@@ -165,22 +171,27 @@ def _encoder(record: Record) -> str:
     return record.plain.get("encoder") or str(record.settings.get("encoder") or "no encoder")
 
 
-def _bases(subjects: Sequence[Subject], base: str | None) -> dict[Subject, Subject]:
+def _bases(
+    subjects: Sequence[Subject], base: str | None, made_of: Mapping[Subject, Subject]
+) -> tuple[dict[Subject, Subject], tuple[Subject, ...]]:
+    """Return the base of each subject that has one, and those that were guessed; `made_of`: bases that the lines name."""
     compared = [subject for subject in subjects if not subject.reference]
     if base is not None:
         chosen = next((subject for subject in compared if subject.label == base), None)
         if chosen is None:
             raise SettingError(f"no encoder or method is called {base!r}, only {', '.join(s.label for s in compared)}")
-        return {subject: chosen for subject in compared if subject != chosen}
-    bases = {}
+        return {subject: chosen for subject in compared if subject != chosen}, ()
+    bases, guessed = {}, {}
     for subject in compared:
         group = [other for other in compared if other.group == subject.group]
-        plain = [other for other in group if other.method == BASE]
+        named = [made_of[subject]] if subject in made_of else [other for other in group if other in made_of.values()]
+        plain = named or [other for other in group if other.method == BASE]
         shorter = [other for other in group if subject.method.startswith(f"{other.method}+")]
         chosen = plain[0] if plain else max(shorter or group[:1], key=lambda other: len(other.method))
-        if chosen != subject:
+        if chosen != subject and subject not in made_of.values():
             bases[subject] = chosen
-    return bases
+            guessed |= {} if plain or shorter else {chosen: None}
+    return bases, tuple(guessed)
 
 
 # -- questions: a task and figure, with subjects down and test sets across ---------------------------------------------

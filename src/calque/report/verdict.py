@@ -204,11 +204,11 @@ def sentences(question: Question, claims: Claims) -> tuple[Text, ...]:
 def _sentence(comparison: Comparison) -> Text:
     """Where a subject is better, worse, or neither, with the largest difference of each kind; then the averages."""
     if comparison.few:
-        shown = []
+        shown: list[Text] = []
         for column in _whole(comparison):
             one, other = comparison.pairs[column]
-            where = "on average " if column is None else f"in {column.label} "
-            shown.append((where, other, " → ", one, ", ", difference(one, other)))
+            place = "on average " if column is None else f"in {column.label} "
+            shown.append((place, other, " → ", one, ", ", difference(one, other)))
         return (_name(comparison.subject), ": ", *_joined(shown), f", which {cannot_be_shown(comparison.few)}.")
     total = len(comparison.outcomes)
     clauses: list[Text] = []

@@ -58,7 +58,7 @@ def align(
 
     Args:
         texts: parallel texts in any format that `read_parallel` knows.
-        langs: their languages, one pair for each text or one for all.
+        langs: their languages, one pair for each text.
         encoder: hub name, folder or `mini`.
         method: one of `METHODS` that learns from parallel text, or `package.module:Class`.
         towards: the language that the others move towards.

@@ -62,6 +62,19 @@ def read_scores(path: str | Path) -> list[dict[str, Any]]:
     return records
 
 
+def check_results(path: str | Path) -> None:
+    """Refuse to change a file of something else than scores.
+
+    Raises:
+        InputError: a line is no score.
+    """
+    try:
+        read_scores(path)
+    except InputError as error:
+        fact = f"{error.fact}: calque did not write this file and leaves it alone; choose another place"
+        raise InputError(fact, path=path, line=error.line) from error
+
+
 # -- figures -------------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
 class Estimate:

@@ -195,7 +195,7 @@ def realign_on(
 
     Args:
         texts: in any format that `read_parallel` knows.
-        langs: their languages, one pair for each text or one for all.
+        langs: their languages, one pair for each text.
         links: Pharaoh files with the word links, one for each text; without them the statistical aligner links the text.
         words: how words are found and linked.
         say: takes a line of news.

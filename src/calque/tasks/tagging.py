@@ -131,7 +131,7 @@ class Tagging(ZeroShot[TaggedText]):
     @classmethod
     def projected(cls, inputs: Inputs, make: Callable[..., Any], train: Any, tests: Any) -> Task:
         words = replace(inputs.words.unlimited, pretokenized=False)
-        corpora = words.read_all(inputs.project, inputs.pairs(len(inputs.project)))
+        corpora = words.read_all(inputs.project, inputs.langs)
         if inputs.links and len(inputs.links) != len(corpora):
             raise SettingError(f"{len(corpora)} texts to project over but {len(inputs.links)} files of links")
         pairs = [

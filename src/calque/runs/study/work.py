@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from calque.errors import SettingError
 from calque.runs.steps import SCORES, Step
 from calque.runs.study.options import PARTS
+from calque.storage import write_text
 
 if TYPE_CHECKING:
     from calque.linking import Words
@@ -185,7 +186,7 @@ def _realignment_of(step: Step, words: Words) -> TextRealignment:
 
 
 def _write_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
-    (folder / SCORES).write_text(json.dumps(scores, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    write_text(folder / SCORES, json.dumps(scores, ensure_ascii=False, indent=1) + "\n")
 
 
 def encoder_of(step: Step, role: str = "encoder") -> str:
