@@ -178,12 +178,12 @@ def remove(entry: Path) -> None:
 
 
 def write_text(path: str | PathLike[str], text: str) -> None:
-    """Write a text file in UTF-8 atomically; lines end as they do in `text`.
+    """Write a text file in UTF-8 atomically; lines end as they do in `text`, and bytes of a file name that are no text become ?.
 
     Raises:
         OutputError: see `whole`.
     """
-    write_bytes(path, text.encode("utf-8"))
+    write_bytes(path, text.encode("utf-8", "replace"))
 
 
 def write_bytes(path: str | PathLike[str], data: bytes) -> None:
@@ -198,7 +198,7 @@ def write_bytes(path: str | PathLike[str], data: bytes) -> None:
 
 def write_lines(path: str | PathLike[str], lines: Iterable[str]) -> None:
     """Write lines, each with its own end, atomically."""
-    with whole(path) as part, open(part, "w", encoding="utf-8", newline="\n") as file:
+    with whole(path) as part, open(part, "w", encoding="utf-8", errors="replace", newline="\n") as file:
         file.writelines(lines)
 
 
@@ -208,12 +208,14 @@ def append_lines(path: str | PathLike[str], lines: Iterable[str]) -> None:
     Raises:
         OutputError: there is no space, or the file cannot be written.
     """
-    data = "".join(lines).encode("utf-8")
+    data = "".join(lines).encode("utf-8", "replace")
     try:
         _make_folder(Path(path).parent)
-        with open(path, "ab", buffering=0) as file:
+        with open(path, "a+b", buffering=0) as file:
             lock(file)
             before = os.fstat(file.fileno()).st_size
+            if before and file.seek(before - 1) and file.read(1) != b"\n":
+                data = b"\n" + data
             try:
                 left = data
                 while left:
@@ -358,6 +360,8 @@ def unwritten(error: BaseException) -> str | None:
         number = cause.errno if isinstance(cause, OSError) else None
         if number is None and (match := _NUMBER.search(said)):
             number = int(match[1])
+        if isinstance(cause, RuntimeError):  # FAISS
+            number = next((each for each in _FULL if os.strerror(each) in said), number)
         if number in _FULL:
             return _FULL[number]
         if isinstance(cause, OSError) and _NUMPY.search(said):
@@ -365,6 +369,11 @@ def unwritten(error: BaseException) -> str | None:
         torn |= isinstance(cause, RuntimeError) and _TORCH.search(said) is not None
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return "only part of it could be written" if torn else None
+
+
+def is_text(path: Path) -> bool:
+    """Whether a name is UTF-8; libraries in Rust and C++ take no other."""
+    return fspath(path).encode("utf-8", "replace").decode() == fspath(path)
 
 
 def finished(path: str | PathLike[str]) -> Path:

@@ -89,6 +89,8 @@ class Embeddings:
         filled = lengths > 0  # reduceat would read the next sentence for an empty one
         if filled.any():
             sums[filled] = np.add.reduceat(self.data, self.offsets[:-1][filled], axis=0, dtype=np.float64)
+        if not np.isfinite(sums).all():
+            raise InputError("vectors of words that are not finite: encode the text again")
         return sums / np.maximum(counts, 1)[:, None]
 
     @classmethod

@@ -164,6 +164,18 @@ def test_a_folder_does_not_have_a_module_imported(text, tmp_path, monkeypatch, w
         assert load_encoder(name).dim == 8  # it is imported now
 
 
+def test_code_beside_a_model_of_transformers_is_not_run(tmp_path):
+    (tmp_path / "evil.py").write_text(
+        f"from pathlib import Path\nPath({str(tmp_path / 'ran')!r}).touch()\nclass Evil: pass\n"
+    )
+    about = {"model_type": "evil", "auto_map": {"AutoConfig": "evil.Evil", "AutoModel": "evil.Evil"}}
+    (tmp_path / "config.json").write_text(json.dumps(about))
+    for trust in (False, True):
+        with pytest.raises(InputError, match="not an encoder that transformers can load"):
+            load_encoder(tmp_path, trust_code=trust)
+        assert (tmp_path / "ran").exists() == trust
+
+
 @pytest.mark.parametrize("target", ["calque.storage:os.system", "calque.encoders.base:Encoder", "calque.__main__:main"])
 def test_a_name_inside_calque_is_one_of_the_table(tmp_path, target):
     (tmp_path / ABOUT_FILE).write_text(json.dumps({"kind": target}))

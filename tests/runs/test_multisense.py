@@ -86,6 +86,11 @@ def data(tmp_path):
     return tmp_path
 
 
+def test_no_task_of_the_recipe_is_chosen_on_its_own_test():
+    tasks = tomllib.loads(RECIPE.read_text(encoding="utf-8"))["tasks"]
+    assert not [name for name, task in tasks.items() if {*task["train"], *task.get("dev", ())} & set(task["test"])]
+
+
 def test_the_recipe_gives_every_row_of_every_table(data):
     pytest.importorskip("h5py")
     plan = data / "small.toml"

@@ -6,6 +6,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -488,6 +490,23 @@ def test_two_studies_do_not_share_a_folder(tmp_path):
         Workers(steps, 1, print).__enter__()
     with Workers(steps, 1, print):  # the first has ended
         pass
+
+
+@pytest.mark.parametrize("group", [False, True], ids=["its parent alone", "its group"])
+def test_an_interrupted_study_ends_with_its_workers(plan, tmp_path, group):
+    """While the workers import, which takes seconds."""
+    command = [sys.executable, "-m", "calque", "study", str(plan), "--workers", "2", "-q"]
+    paths = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    study = subprocess.Popen(command, env=paths, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    workers: list[str] = []
+    while study.poll() is None and len(workers) < 2:
+        time.sleep(0.01)
+        children = Path(f"/proc/{study.pid}/task/{study.pid}/children").read_text().split()
+        workers = [child for child in children if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text()]
+    (os.killpg if group else os.kill)(study.pid, signal.SIGINT)
+    assert study.communicate(timeout=30)[1] == "calque: interrupted\n"
+    assert study.returncode == 130
+    assert not any(Path("/proc", worker).exists() for worker in workers)
 
 
 def test_a_killed_study_takes_its_workers_with_it(tmp_path):

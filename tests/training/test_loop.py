@@ -152,7 +152,7 @@ def test_training_ends_where_the_objective_says_so():
 
         def after_epoch(self):
             self.epochs += 1
-            return self.epochs == 2
+            self.ended = self.epochs == 2
 
     loop: Loop = line_loop(Enough(), schedule=Schedule(learning_rate=1e-2, epochs=3.0))
     assert len(loop.run(Steps())) == 10

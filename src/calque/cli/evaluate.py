@@ -20,6 +20,7 @@ from calque.tasks.inputs import FILES, REALIGN, Inputs
 from calque.tasks.table import TASKS, TaskRow, users
 
 if TYPE_CHECKING:
+    from calque.tasks.base import Score
     from calque.training.realignment import Realignment
 
 #: what a task that is learnt from labels has only for parallel text
@@ -351,24 +352,28 @@ def evaluate(
         inputs = replace(inputs, realign=_realignment(realigning, inputs, named, linking))
     every = [file for name in FILES if name in files for file in _listed(files[name])]
     every += realigning.realign or []
-    output_file("--out", output.out, [*every, encoder], langs or [])
+    output_file("--out", output.out, [*every, encoder], langs or [], adds=True)
     from calque.runs.evaluate import evaluate as run
     from calque.runs.shown import table
 
+    def show(scores: Sequence[Score]) -> None:
+        """Print scores first, as a file may turn out not to be writable."""
+        if output.as_json:
+            every = {**scores[0].to_dict(), "scores": [score.to_dict() for score in scores]}
+            print(json.dumps(every, default=str), flush=True)
+        else:
+            print(table(scores), flush=True)
+        if output.out is not None:
+            append_lines(output.out, (score.to_json() + "\n" for score in scores))
+
     scores = run(
         encoder, inputs, options=options, load=loading.arguments(), translations=translations or [],
-        progress=not output.quiet,
+        out=output.out, shown=show, progress=not output.quiet,
     )  # fmt: skip
-    if output.out is not None:
-        append_lines(output.out, (score.to_json() + "\n" for score in scores))
     if output.record:
         from calque.runs.card import add_scores
 
         add_scores(Path(encoder), [score.to_dict() for score in scores], base)
-    if output.as_json:
-        print(json.dumps({**scores[0].to_dict(), "scores": [score.to_dict() for score in scores]}, default=str))
-    else:
-        print(table(scores))
 
 
 def _refuse_unused(named: Mapping[str, str], task: str, row: TaskRow, *, projected: bool, realigned: bool) -> None:

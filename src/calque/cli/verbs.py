@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import Annotated, Any
@@ -11,7 +12,7 @@ import typer
 
 from calque import __version__
 from calque.errors import SettingError, Stopped
-from calque.named import trusting_code
+from calque.named import TRUST_CODE
 
 #: functions of the modules of the same name, or of the one behind the colon
 VERBS = (
@@ -91,11 +92,11 @@ def _root(
 ) -> None:
     if on_error not in ("raise", "skip"):
         raise SettingError(f"--on-error {on_error}, expected raise or skip")
-    context.with_resource(trusting_code(trust_code))
+    context.with_resource(TRUST_CODE.given(trust_code))
     if on_error == "skip":
-        from calque.linking import skipping_unusable
+        from calque.linking import SKIP_UNUSABLE
 
-        context.with_resource(skipping_unusable())
+        context.with_resource(SKIP_UNUSABLE.given())
 
 
 class Ended(Exception):
@@ -106,10 +107,13 @@ class Ended(Exception):
 
 
 def _passing(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the command with `Ended` in place of `Stopped`."""
+    """Return the command with `Ended` in place of `Stopped`; numbers that no library can count to are refused."""
 
     @functools.wraps(command)
     def passing(*args: Any, **options: Any) -> Any:
+        for name, value in options.items():
+            if isinstance(value, int) and abs(value) > sys.maxsize:
+                raise SettingError(f"--{name.replace('_', '-')} {value}: expected a number of at most {sys.maxsize}")
         try:
             return command(*args, **options)
         except Stopped as stopped:

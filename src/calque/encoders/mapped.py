@@ -225,6 +225,8 @@ class MappedEncoder(Encoder):
         vectors[...] = unmapped.data
         for lang, which in rows.items():
             vectors[which] = self.maps[lang][layer].transform(vectors[which])
+        if not np.isfinite(vectors).all():
+            raise InputError(f"{self.name}: layer {layer} gives vectors that are not finite; fit the maps again")
         if unmapped.covered is not None:
             vectors[~unmapped.covered] = 0.0  # a word without a vector has none after a translation either
         return Embeddings(vectors, unmapped.offsets, unmapped.covered)

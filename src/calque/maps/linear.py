@@ -177,7 +177,7 @@ def open_map(
         raise InputError(
             f"map {prefix}: arrays of shapes {shapes} do not fit each other; fit the maps again", path=path
         )
-    if wrong := [name for name, array in parts.items() if not np.isfinite(array).all()]:
+    if wrong := [name for name, array in parts.items() if not (np.abs(array) < np.finfo(np.float32).max).all()]:
         what = f"map {prefix}: {wrong[0]} has numbers that are not finite"
         raise InputError(f"{what}; copy the folder again, or fit the maps again", path=path)
     return cls.from_arrays(parts, about["pairs"])

@@ -8,20 +8,23 @@ A page makes many comparisons, so what it claims is corrected for their number (
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from calque.algebra import student
+from calque.errors import InputError
 
 LEVEL = 0.05  # how often a page may call anything different where nothing is
 FEWEST = 3  # training runs of which anything may be claimed: two have one degree of freedom
 _NORMAL = 3.919927969080108  # width of a 95% interval in standard errors
 _LOWER = (
-    "aer", "perplexity", "unigram-perplexity", "distance", "relative distance", "ambiguous", "xsim", "xsim++",
+    "aer", "perplexity", "unigram-perplexity", "distance", "relative distance", "soft distance", "ambiguous", "xsim", "xsim++",
     "eigenvalue-similarity", "skewness", "mean-cosine", "probe-accuracy",  # of analyses
 )  # fmt: skip
 
@@ -33,6 +36,22 @@ K = TypeVar("K", bound=Hashable)
 def lower_is_better(metric: str) -> bool:
     """Whether a small value of a metric is the good one."""
     return metric.partition(".")[0] in _LOWER
+
+
+def check_results(path: str | Path) -> None:
+    """Refuse to change a file that holds something else than scores.
+
+    Raises:
+        InputError: it cannot be read, or a line is no score.
+    """
+    needed = {"task", "metric", "data", "languages", "value", "low", "high"}
+    try:
+        for number, line in enumerate(Path(path).read_text(encoding="utf-8").split("\n"), 1):
+            if line.strip() and not needed <= json.loads(line).keys():
+                raise ValueError(f"line {number} is no score")
+    except (OSError, ValueError, AttributeError) as error:
+        fact = f"calque did not write this file ({error}) and leaves it alone; choose another place"
+        raise InputError(fact, path=path) from error
 
 
 # -- figures -------------------------------------------------------------------------------------------------------------

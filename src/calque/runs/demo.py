@@ -13,6 +13,7 @@ import numpy as np
 
 from calque.alignment import METHODS as ALL_METHODS
 from calque.corpora.sample import LANGUAGES, sample_links, sample_text
+from calque.encoders.folder import RUN_FILE
 from calque.errors import SettingError
 from calque.linking import Say
 from calque.progress import bar
@@ -20,6 +21,7 @@ from calque.runs.align import make_method
 from calque.runs.compare import mean_of
 from calque.runs.environment import environment
 from calque.runs.folder import TRAINING, check, writing
+from calque.storage import write_text
 
 if TYPE_CHECKING:
     from calque.analyses.questions import Finding, View
@@ -126,9 +128,9 @@ def _demo(
         for kind in _KINDS
         for score in row[kind].values()
     ]
-    (folder / "results.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_text(folder / "results.jsonl", "\n".join(lines) + "\n")
     lines = [finding.to_json() + "\n" for each in asked.values() for finding in each.findings(seed)]
-    (folder / "analyses.jsonl").write_text("".join(lines), encoding="utf-8")
+    write_text(folder / "analyses.jsonl", "".join(lines))
     chosen = "" if tuple(langs) == LANGUAGES else f" --languages {','.join(langs)}"
     record = {
         **environment(), "command": f"calque demo --encoder {encoder}{chosen} --seed {seed}",
@@ -139,7 +141,7 @@ def _demo(
         "methods": METHODS,
         "seconds": {**seconds, "all": round(time.perf_counter() - began, 1)},
     }  # fmt: skip
-    (folder / "calque-run.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    write_text(folder / RUN_FILE, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
     return rows
 
 

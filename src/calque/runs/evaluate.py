@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from calque.distributed import is_first
 from calque.encoders.key_points import PIVOTS
 from calque.errors import SettingError
+from calque.storage import part_of, remove_temporary, temporary_folder
 from calque.tasks.table import TASKS
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ def evaluate(
     options: Mapping[str, Any] | None = None,
     load: Mapping[str, Any] | None = None,
     translations: Sequence[str] = (),
+    out: Path | None = None,
     shown: Callable[[list[Score]], None] | None = None,
     progress: bool = False,
 ) -> list[Score]:
@@ -48,6 +52,8 @@ def evaluate(
             translation.
         translations: for these, `de=FILE,FILE`: a test file in the pivot language and the one in de, line by line the same; or
             `de=FILE`, parallel text of the two.
+        out: the file that the scores are for; checkpoints of trained heads lie beside it until all are trained, so that the same
+            command goes on where it was stopped. None for no checkpoints.
         shown: called with the scores before a trained head is written (option `save_head`).
         progress: show bars on standard error.
 
@@ -73,13 +79,32 @@ def evaluate(
         loaded = load_encoder(encoder, **load)
     scores: list[Score] = []
     aligned = alignment_of(encoder)
-    for task in tasks:
-        of_task = [score.about(**task.notes, aligned=aligned) for score in task.evaluate(loaded, progress=progress)]
-        for line in task.news(of_task):
-            inputs.say(line)
-        scores += of_task
+    with _resumable(tasks[0], out):
+        for task in tasks:
+            of_task = [score.about(**task.notes, aligned=aligned) for score in task.evaluate(loaded, progress=progress)]
+            for line in task.news(of_task):
+                inputs.say(line)
+            scores += of_task
     if shown is not None:
         shown(scores)
     for task in tasks:
         task.write()
     return scores
+
+
+@contextmanager
+def _resumable(task: Any, out: Path | None) -> Iterator[None]:
+    """Keep checkpoints of trained heads beside `out` until the scores are there, or until nothing is worth keeping."""
+    trained = getattr(task, "task", task)
+    if out is None or not hasattr(trained, "checkpoints") or not is_first():
+        yield
+        return
+    place = part_of(Path(out), "training")
+    trained.checkpoints = temporary_folder(place, Path(out))
+    try:
+        yield
+    except BaseException:
+        if not any(place.rglob("checkpoint.pt")):
+            remove_temporary(place)
+        raise
+    remove_temporary(place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from pathlib import Path
@@ -15,7 +15,7 @@ from calque import storage
 from calque.distributed import is_first, meet
 from calque.encoders.folder import ABOUT_FILE, MARKS, RUN_FILE, move_into
 from calque.errors import CalqueError, InputError, SettingError
-from calque.storage import NEW, locked, remove, remove_temporary, write_text
+from calque.storage import NEW, is_text, locked, remove, remove_temporary, write_text
 
 #: what a run keeps to go on from: checkpoints, metrics, and whatever took time to prepare
 TRAINING = "training"
@@ -94,6 +94,8 @@ def check(out: str | Path, *, overwrite: bool = False, holds: str = "an encoder"
         InputError: it is a file, or a folder with files that calque did not write.
     """
     out = Path(out)
+    if not is_text(out.absolute()):
+        raise InputError("is not a name in UTF-8, which libraries that write weights need: choose another", path=out)
     if out.exists() and not out.is_dir():
         raise InputError("is a file, expected the name of a folder", path=out)
     if not out.is_dir() or not (found := sorted(_contents(out))):
@@ -108,6 +110,19 @@ def check(out: str | Path, *, overwrite: bool = False, holds: str = "an encoder"
         with suppress(CalqueError), locked(out):
             remove_temporary(place)
     raise SettingError(f"{out} already holds {holds}: choose another folder, or add --overwrite to replace it")
+
+
+def check_files(folder: Path, names: Iterable[str], ours: Callable[[], bool]) -> None:
+    """Refuse to replace files of certain names in a folder where nothing shows that calque wrote them.
+
+    Raises:
+        InputError: there are such files, and `ours` says no.
+    """
+    found = [name for name in names if (folder / name).exists()]
+    if found and not ours():
+        raise InputError(
+            f"has files that calque did not write ({', '.join(found)}): choose another folder", path=folder
+        )
 
 
 def _temporary(out: Path) -> Path:
@@ -185,7 +200,9 @@ def _publish(part: Path, out: Path) -> None:
     files = [file.relative_to(part).as_posix() for file in sorted(part.rglob("*")) if file.is_file()]
     about = part / (ABOUT_FILE if ABOUT_FILE in files and RUN_FILE not in files else RUN_FILE)
     record = json.loads(about.read_text(encoding="utf-8")) if about.is_file() else {}
-    write_text(about, json.dumps({**record, "files": sorted({*files, about.name})}, indent=2) + "\n")
+    write_text(
+        about, json.dumps({**record, "files": sorted({*files, about.name})}, indent=2, ensure_ascii=False) + "\n"
+    )
     _sync(part)
     if out not in part.parents:
         storage.replace_folder(part, out)

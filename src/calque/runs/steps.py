@@ -126,7 +126,11 @@ def digest(path: str) -> str:
         for file in _files(root):
             about = file.stat()
             state = (about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino)
-            hashed.update(f"{os.path.relpath(file, root)}\0{_content(str(file.absolute()), state)}".encode())
+            hashed.update(
+                f"{os.path.relpath(file, root)}\0{_content(str(file.absolute()), state)}".encode(
+                    "utf-8", "surrogateescape"
+                )
+            )
     except OSError as error:
         raise InputError(f"cannot be read ({error.strerror or error})", path=path) from error
     return hashed.hexdigest()

@@ -38,7 +38,7 @@ class Classification(OneAnswer[LabelledText]):
     """Labels texts, or pairs of them, and is judged by accuracy; sentiment also by the mean of the labels' F1 (`macro-f1`),
     the figure of the tweets' own benchmark (Barbieri et al. 2022).
 
-    Heads on word vectors: "mean" puts two dense layers on the mean vector (Multi-sense, §5.2); "bilstm" puts them on the
+    Heads on word vectors: "mean" puts two dense layers on the mean vector (Multi-sense, §4.2); "bilstm" puts them on the
     maxima over the states of a bidirectional LSTM (Conneau et al. 2017; the NLI baseline of Multi-sense). Of a pair with
     vectors u and v the layers see [u; v; |u − v|; u·v]. Head "esim", for pairs alone, aligns the words of the two texts
     with each other before it reads them as a whole (Chen et al. 2017; `calque.nn.esim`); it is the one that makes most of

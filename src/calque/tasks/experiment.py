@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
 import warnings
 from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -60,6 +62,7 @@ class TrainedTask(Task, Generic[D]):
         realign: how the encoder is aligned in the same run; None for not at all.
         save_head: a new folder that the best trained head is written to, with its encoder, see `write`.
         best: the training run with the best held-out score, kept where `save_head` is set.
+        checkpoints: a folder for the checkpoints of the trainings; None for none.
     """
 
     name: str
@@ -74,6 +77,7 @@ class TrainedTask(Task, Generic[D]):
     realign: Realignment | None = None
     save_head: Path | None = None
     best: Learnt | None = None
+    checkpoints: Path | None = None
 
     @abstractmethod
     def defaults(self) -> dict[str, Any]:
@@ -245,8 +249,21 @@ class Experiment(Generic[D]):
             warnings.warn(message, stacklevel=2)
         return split
 
-    def learn(self, seed: int) -> Learnt:
-        """Train a new head, and a copy of the encoder if it learns too."""
+    def _key(self, seed: int) -> str:
+        """Return a hash over all that a training depends on: settings, encoder, texts and their gold answers."""
+        task, digest = self.task, hashlib.blake2b(digest_size=16)
+        for each in (*task.train, *task.dev):
+            digest.update(repr([sentence.words for sentence in task.sentences(each.data)]).encode("utf-8", "replace"))
+            gold = task.answers(each)
+            for name, values in {**gold.words, **gold.texts}.items():
+                digest.update(repr((name, np.asarray(values).tolist())).encode("utf-8", "replace"))
+        about = [task.name, seed, self.encoder.fingerprint, task.select, task.settings(), task.training(self.encoder)]
+        about += [] if task.realign is None else [task.realign.settings()]
+        digest.update(json.dumps(about, sort_keys=True, default=str).encode())
+        return digest.hexdigest()
+
+    def learn(self, seed: int, *, runs: int = 1) -> Learnt:
+        """Train a new head, and a copy of the encoder if it learns too; `runs` is the number of trainings still to come."""
         task, device = self.task, self.processes.device
         torch.manual_seed(seed)
         head = task.head(self.encoder.dim).to(device)
@@ -270,6 +287,7 @@ class Experiment(Generic[D]):
         supervised.fit(
             head, SubsetSource(source, self.kept), lambda given: task.losses(head, given, self.answers), groups=self.groups,
             processes=self.processes, select=select if self.dev or self.held_out else None, beside=beside,
+            folder=None if task.checkpoints is None else task.checkpoints / self._key(seed), runs=runs,
             progress=self.progress, title=f"{task.name} {seed}",
         )  # fmt: skip
         head.eval()

@@ -40,7 +40,7 @@ class Tagging(ZeroShot[TaggedText]):
     """Tags every word. Entities and slots are judged by the F1 of whole spans as CoNLL counts them, together (`f1`) and of
     each kind (`f1.PER`), parts of speech by accuracy, the intents of `slots` by accuracy as well.
 
-    The head "bilstm-crf" is that of Kulshreshtha et al. (2020, §3.3) and of the Multi-sense paper (§5.2): two layers of
+    The head "bilstm-crf" is that of Kulshreshtha et al. (2020, §3.3) and of the Multi-sense paper (§4.2): two layers of
     a bidirectional LSTM and a linear-chain conditional random field on frozen features. "linear" and "linear-crf" are
     for an encoder that is trained along.
 

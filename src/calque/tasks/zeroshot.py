@@ -193,7 +193,7 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         first test set in a source language is better, where there is one.
         """
         experiment = Experiment(self, encoder, progress=progress)
-        runs = [experiment.learn(seed) for seed in self.seeds]
+        runs = [experiment.learn(seed, runs=len(self.seeds) - k) for k, seed in enumerate(self.seeds)]
         if self.save_head is not None:
             self.best = max(runs, key=lambda run: run.score)
         tested = [experiment.test(learnt) for learnt in runs]

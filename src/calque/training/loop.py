@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -26,6 +27,7 @@ from calque.training.tracking import Log, begin
 
 _SECONDS = 60.0  # between checkpoints, whatever the number of updates
 _SHARE = 0.05  # of the time that checkpoints may take
+_TIMED, _LONG = 20, 120.0  # updates that are timed; seconds from which on the time of several trainings is estimated
 _APART = 0x9E3779B97F4A7C15  # between the random states of the turns of an update
 
 
@@ -115,11 +117,13 @@ class Loop:
         identity: everything that the result depends on; a checkpoint of another identity is refused.
         folder: where checkpoints and `metrics.jsonl` go; None keeps neither.
         checkpoint_every: updates between checkpoints; 0 for none. There is also one every minute, one when SIGINT or
-            SIGTERM arrives, and one at the end, which stays: whoever calls removes it once the result is saved.
+            SIGTERM arrives, and one at the end, which stays: whoever calls removes it once the result is saved. None for
+            those by the clock and by signals alone; a training that is over before the first minute leaves none then.
         progress: show a bar on standard error.
         products: precision of float32 matrix products, as `torch.set_float32_matmul_precision` names it; part of the
             identity.
         title: of the bar.
+        runs: number of trainings like this that follow, this one included; their time is estimated where it is long.
         optimiser: makes the optimiser of these parameters, whose rate is set before each update.
     """
 
@@ -131,13 +135,14 @@ class Loop:
         processes: Processes,
         identity: dict[str, Any],
         folder: Path | None = None,
-        checkpoint_every: int = 200,
+        checkpoint_every: int | None = 200,
         progress: bool = False,
         products: str = "highest",
         title: str = "align",
+        runs: int = 1,
         optimiser: Callable[[list[torch.nn.Parameter], Schedule], torch.optim.Optimizer] = adam,
     ):
-        self.title = title
+        self.title, self.runs = title, runs
         self.products = products
         self.objective, self.schedule, self.processes = objective, schedule, processes
         self.folder, self.checkpoint_every, self.progress = folder, checkpoint_every, progress
@@ -173,7 +178,7 @@ class Loop:
             self._steps(plan, total, interruption, track)
         self._check_weights()
         self._write_metrics()
-        if self.checkpoint_every:
+        if self.checkpoint_every or self._saved_step >= 0:
             self.save()
         return self.history
 
@@ -185,7 +190,8 @@ class Loop:
         show = self.progress and self.processes.is_first
         shown = bar(total, unit="update", title=self.title, show=show, initial=self.step)
         updates, loaded = [], -1
-        while self.step < total:
+        first, started = self.step, time.monotonic()
+        while self.step < total and not self.objective.ended:
             number, position = divmod(self.step, plan.steps_per_epoch)
             if number != loaded:
                 updates, loaded = plan.epoch(number), number
@@ -202,6 +208,14 @@ class Loop:
                 self._write_metrics()
             shown.set_postfix({name: f"{value:.3g}" for name, value in terms.items() if name != "norm"}, refresh=False)
             shown.update()
+            if show and self.runs > 1 and self.step == first + _TIMED:
+                left = (time.monotonic() - started) / _TIMED * (total * self.runs - self.step)
+                if left > _LONG:
+                    shown.write(f"{self.title}: about {left / 60:.0f} min for {self.runs} trainings", file=sys.stderr)
+            if self.step % plan.steps_per_epoch == 0 or self.step == total:
+                self.objective.after_epoch()
+                if found := self.objective.scores():
+                    track(found, self.step)
             due, ending = self._agreed(interruption)
             if due:
                 self.save()
@@ -210,14 +224,12 @@ class Loop:
                 self.processes.meet()  # the first one has written; the end of another would have it killed on the way
                 interruption.stop(
                     f"training was stopped after update {self.step:,} of {total:,}"
-                    + ("; the same command resumes it" if self.folder is not None and self.checkpoint_every else "")
+                    + (
+                        "; the same command resumes it"
+                        if self.folder is not None and self.checkpoint_every != 0
+                        else ""
+                    )
                 )
-            if self.step % plan.steps_per_epoch == 0 or self.step == total:
-                ends = self.objective.after_epoch()
-                if found := self.objective.scores():
-                    track(found, self.step)
-                if ends:
-                    break
         shown.close()
 
     def _turn(self, turn: int, part: Any, module: nn.Module, rate: float) -> dict[str, float]:
@@ -258,17 +270,18 @@ class Loop:
         late = time.monotonic() - self._saved_at > self._pause
         said = self.processes.most(2 * bool(interruption.received) + (late and self.processes.is_first))
         ending = said >= 2
-        due = self.step % self.checkpoint_every == 0 or said > 0 if self.checkpoint_every else False
-        return due, ending
+        if self.checkpoint_every == 0:
+            return False, ending
+        return said > 0 or (self.checkpoint_every is not None and self.step % self.checkpoint_every == 0), ending
 
     def _check_weights(self) -> None:
-        """That there is something worth keeping.
+        """Check that there is something worth keeping: a weight whose square is infinite gives no finite vectors.
 
         Raises:
-            SettingError: some weights are not finite.
+            SettingError: some weights are not finite, or too large.
         """
         trained = trained_parameters(self.objective.module)
-        wrong = [name for name, p in trained.items() if not p.isfinite().all()]
+        wrong = [name for name, p in trained.items() if not p.square().isfinite().all()]
         if wrong:
             raise SettingError(
                 f"{len(wrong)} of {len(self.parameters)} trained tensors ({wrong[0]}, …) are not finite "

@@ -5,21 +5,22 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from multiprocessing import get_context, parent_process
+from multiprocessing import active_children, get_context, parent_process, resource_tracker
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from calque.errors import CalqueWarning, SettingError
-from calque.linking import Say, skipping_unusable, skips_unusable
-from calque.named import imported, trusting_code, trusts_code
-from calque.runs.compare import asked
+from calque.errors import CalqueWarning, InputError, SettingError
+from calque.linking import SKIP_UNUSABLE, Say
+from calque.named import TRUST_CODE, imported
+from calque.runs.compare import asked, check_results
 from calque.runs.steps import SCORES, Step, Steps, unique
 from calque.runs.study.grid import Grid, label_of
 from calque.runs.study.plan import BASE, Study
@@ -28,6 +29,7 @@ from calque.runs.study.work import WORK
 from calque.storage import locked, write_text
 from calque.training.tracking import check_trackers, tracked
 
+RESULTS, TABLES = "results.jsonl", "results.md"
 __all__ = ["Study", "read_study", "study"]
 
 
@@ -64,6 +66,12 @@ def study(
     if data is not None:
         plan = replace(plan, data=str(Path(data).resolve()))
     folder = Path(plan.folder) / plan.out if out is None else Path(out)
+    if (folder / RESULTS).exists():
+        check_results(folder / RESULTS)
+    elif (folder / TABLES).exists():
+        raise InputError(
+            "calque did not write this file and leaves it alone: choose another place", path=folder / TABLES
+        )
     steps = Steps(folder / "steps", WORK)
     grid = Grid(plan, steps)
     own = plan.own_classes()
@@ -84,7 +92,7 @@ def study(
     for name in unchanged(records):
         message = f"every score of {name} equals that of {BASE} to the last bit: does the method change any vector?"
         warnings.warn(CalqueWarning(message), stacklevel=2)
-    write_text(folder / "results.jsonl", "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in records))
+    write_text(folder / RESULTS, "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in records))
     then(folder, records)
     return records
 
@@ -127,12 +135,18 @@ class Workers:
         self._open.enter_context(locked(self.steps.folder))
         if self.workers > 1:
             cores = max(1, len(os.sched_getaffinity(0)) // self.workers)
-            how = {"initializer": _begin, "initargs": (cores, self.own, trusts_code(), skips_unusable())}
+            self._others = active_children()
+            with _without_warnings("resource_tracker"):  # which tells of the locks of workers that are ended
+                resource_tracker.ensure_running()
+            how = {"initializer": _begin, "initargs": (cores, self.own, bool(TRUST_CODE), bool(SKIP_UNUSABLE))}
             self._pool = ProcessPoolExecutor(self.workers, get_context("spawn"), **how)
         return self
 
     def __exit__(self, *error: Any) -> None:
         if self._pool is not None:
+            for worker in active_children() if error[0] else ():
+                if worker not in self._others:
+                    worker.terminate()  # at once, or after the update that it is at
             self._pool.shutdown(cancel_futures=True)
         self._open.__exit__(*error)
 
@@ -141,9 +155,27 @@ class Workers:
         left = [step for step in steps if not self.steps.is_done(step)]
         if steps:
             self.say(f"{title}: {len(left)} of {len(steps)} steps to do")
-        done = map(self._do, left) if self._pool is None else self._pool.map(self._do, left)
+        before = signal.pthread_sigmask(
+            signal.SIG_BLOCK, {signal.SIGINT}
+        )  # workers begin here: they leave Ctrl-C to this process
+        try:
+            done = map(self._do, left) if self._pool is None else self._pool.map(self._do, left)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         for number, (_, step) in enumerate(zip(done, left, strict=True), 1):
             self.say(f"{title}: {number} of {len(left)} done ({step.label or step.kind})")
+
+
+@contextmanager
+def _without_warnings(begin: str) -> Iterator[None]:
+    """Have processes that start in the block ignore warnings that begin like this."""
+    before = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = ",".join(filter(None, (before, f"ignore:{begin}")))
+    try:
+        yield
+    finally:
+        del os.environ["PYTHONWARNINGS"]
+        os.environ.update({} if before is None else {"PYTHONWARNINGS": before})
 
 
 def _tracked(steps: Steps, track: Sequence[str], folder: str, step: Step) -> Path:
@@ -157,8 +189,8 @@ def _begin(cores: int, own: Sequence[str] = (), trust: bool = False, skip: bool 
     import torch
 
     torch.set_num_threads(cores)
-    for context in (trusting_code(trust), skipping_unusable(skip)):
-        context.__enter__()  # as long as the process lives
+    for permission in (TRUST_CODE.given(trust), SKIP_UNUSABLE.given(skip)):
+        permission.__enter__()  # as long as the process lives
     for name in own:
         imported(name)
     Thread(target=_end_with_parent, daemon=True).start()
