@@ -49,7 +49,7 @@ SIGNALS = ("SIGINT", "GROUP", "SIGTERM")
 COLUMNS = ("half results", "tracebacks", "foreign files", "refused", "unequal", "no answer")
 LIBRARIES = (
     "torch", "transformers.modeling_utils", "transformers.models.auto.modeling_auto", "transformers.models.bert.modeling_bert",
-    "accelerate", "numba", "pyarrow.compute", "faiss", "calque.cli.verbs", "calque.runs.align", "calque.runs.evaluate",
+    "accelerate", "numba", "pyarrow.compute", "calque.cli.verbs", "calque.runs.align", "calque.runs.evaluate",
     "calque.runs.analyze", "calque.runs.study", "calque.runs.demo", "calque.runs.pretrain", "calque.encoders.huggingface",
 )  # fmt: skip
 
