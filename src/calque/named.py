@@ -1,6 +1,7 @@
 """What can be named: by a row of a table here, or as `package.module:Class` by anybody else.
 
-A table says what there is without loading it, so that help and error messages come at once.
+A table says what there is without loading it, so that help and error messages come at once. A name that the user typed is
+imported. A name that stands in a file, which may be a stranger's, is not (`class_in_file`).
 """
 
 from __future__ import annotations
@@ -8,12 +9,14 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from importlib.util import find_spec
+from os import PathLike
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from calque.errors import SettingError
+from calque.errors import InputError, SettingError
 
 
 class Row(Protocol):
@@ -85,6 +88,72 @@ def file_of(target: str) -> Path:
     raise SettingError(f"{target}: there is no module {module}; is it installed, or its folder on PYTHONPATH?")
 
 
+# -- names in files ----------------------------------------------------------------------------------------------------
+class Permission:
+    """Something that is forbidden except within a block: `with TRUST_CODE.given(): …`; it is true there."""
+
+    def __init__(self, name: str):
+        self._is_given: ContextVar[bool] = ContextVar(name, default=False)
+
+    def __bool__(self) -> bool:
+        return self._is_given.get()
+
+    @contextmanager
+    def given(self, given: bool = True) -> Iterator[None]:
+        """Within the block, permit it; `given=False` changes nothing."""
+        token = self._is_given.set(given or bool(self))
+        try:
+            yield
+        finally:
+            self._is_given.reset(token)
+
+
+#: to import classes outside calque that files name
+TRUST_CODE = Permission("calque_trusts_code")
+
+
+def class_in_file(target: str, base: type[Any], path: str | PathLike[str]) -> type[Any]:
+    """Return the class outside calque, `package.module:Class`, that a file names.
+
+    Importing a module runs it, so a file alone does not bring that about: the program has imported or defined the class
+    already, as a subclass of `base`, or code is trusted (`TRUST_CODE`).
+
+    Args:
+        target: name of the class.
+        base: class of which it must be a subclass.
+        path: the file's folder, for the message.
+
+    Raises:
+        InputError: neither holds, or the class is of another kind.
+    """
+    kinds = [base]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    known = {f"{kind.__module__}:{kind.__qualname__}": kind for kind in kinds}
+    if target.partition(":")[0].partition(".")[0] == "calque":
+        raise InputError(f"names {target}, which is no {base.__name__} that calque saves", path=path)
+    if target in known:
+        return known[target]
+    if not TRUST_CODE:
+        raise InputError(
+            f"names the class {target}, which is not part of calque and was not imported: if you trust this code, import its "
+            "module before you open the folder, or say trust_code=True (--trust-code on the command line)",
+            path=path,
+        )
+    try:
+        return _subclass(target, base, base.__name__)
+    except SettingError as error:
+        raise InputError(str(error), path=path) from error
+
+
+def _subclass(target: str, base: type[Any], what: str) -> type[Any]:
+    """Import a class, and check that it is a subclass of `base`; `what` is the word for that."""
+    kind = imported(target)
+    if not (isinstance(kind, type) and issubclass(kind, base)):
+        raise SettingError(f"{target} is no {what}: expected a subclass of {base.__module__}:{base.__qualname__}")
+    return kind
+
+
 class Table(Mapping[str, R], Generic[R]):
     """Rows by name. The name of a class from elsewhere, `package.module:Class`, has a row as well, which is not listed.
 
@@ -132,8 +201,14 @@ class Table(Mapping[str, R], Generic[R]):
         """
         return self._checked(self.rows[name].target if name in self.rows else self[name].target)
 
+    def load_from_file(self, name: str, path: str | PathLike[str]) -> type[Any]:
+        """Return the class of a name that stands in a file: that of a row, or see `class_in_file`.
+
+        Raises:
+            InputError: there is none, or it is outside calque and not trusted.
+        """
+        known = {row.target: row for row in self.rows.values()} | self.rows
+        return self._checked(known[name].target) if name in known else class_in_file(name, imported(self._base), path)
+
     def _checked(self, target: str) -> type[Any]:
-        kind, base = imported(target), imported(self._base)
-        if not (isinstance(kind, type) and issubclass(kind, base)):
-            raise SettingError(f"{target} is no {self.what}: expected a subclass of {self._base}")
-        return kind
+        return _subclass(target, imported(self._base), self.what)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -201,6 +204,51 @@ def test_what_was_skipped_is_said_quietly_too(capsys, tmp_path, text):
     assert err == ""
 
 
+@pytest.mark.parametrize("verb", ["words", "evaluate"])
+def test_a_text_of_which_a_tenth_cannot_be_read_is_refused(capsys, tmp_path, verb):
+    lines = [f"the cat sees {k} houses\tdie Katze sieht {k} Häuser\n" for k in range(6)]
+    plain = [line.replace("ä", "a") for line in lines] * 9
+    file = tmp_path / "t.tsv"
+    job = {"words": ("words", file, *EN_XX, "--out", tmp_path / "out", "-q"),
+           "evaluate": ("evaluate", "mini", "retrieval", "--test", file, *EN_XX, "-q")}[verb]  # fmt: skip
+    file.write_bytes("".join([*lines, *plain[:53]]).encode("latin-1"))
+    said = fails(capsys, *job)
+    assert re.search(
+        r"t.tsv: 6 of 59 lines cannot be used \(6 × not UTF-8, first: .*t.tsv line 1\), expected at most a", said
+    )
+    assert "iconv -f ISO-8859-1 -t UTF-8 FILE > NEW; or go on without these lines by --on-error skip" in said
+    assert "6 × not UTF-8" in works(capsys, *job, "--on-error", "skip")[1]
+    file.write_bytes("".join([*lines, *plain]).encode("latin-1"))
+    assert "6 × not UTF-8" in works(capsys, *job, *(["--overwrite"] if verb == "align" else []))[1]
+    assert "--on-error never, expected raise or skip" in fails(capsys, "words", "t", *EN_XX, "--on-error", "never")
+
+
+def test_a_mistake_says_what_to_do(capsys, monkeypatch, tmp_path, text, tiny_folder):
+    job = ("align", text / "train.tsv", *EN_XX, "--encoder", tiny_folder, "--towards", "en", "--out", tmp_path / "res")
+    assert "epochs = '1,1,1', expected a number not below 0; write --option epochs=VALUE with one such value" in fails(
+        capsys, *job, "--option", "epochs=1,1,1"
+    )
+    said = fails(capsys, "evaluate", "mini", "retrieval", "--test", text / "train.tsv", *EN_XX, "--record")
+    assert "and mini has no calque-run.json: name such a folder, or keep the scores with --out FILE" in said
+    assert "encode:" not in said
+    shutil.copytree(tiny_folder, tmp_path / "e")
+    for key, value in (("pooling", "nan"), ("precision", "low")):
+        (tmp_path / "e" / "calque.json").write_text(json.dumps({"kind": "huggingface", key: value}))
+        said = fails(capsys, "encode", tmp_path / "e", text / "en.txt", "--lang", "en", "--out", tmp_path / "v")
+        assert f"calque.json: {key} '{value}', expected one of" in said
+        assert "correct it, or save the encoder again" in said
+
+    def denied(self, *args, mkdir=Path.mkdir, **options):
+        if "res" in self.name:
+            raise PermissionError(errno.EACCES, "Permission denied", str(self))
+        mkdir(self, *args, **options)
+
+    monkeypatch.setattr(Path, "mkdir", denied)
+    assert fails(capsys, *job).endswith(
+        f"{tmp_path}/res: Permission denied; choose another place, or change its permissions"
+    )
+
+
 def test_pairs_that_training_skips_are_said_on_the_terminal(capsys, tmp_path, text, tiny_folder):
     lines = (text / "train.tsv").read_text(encoding="utf-8").splitlines(keepends=True)
     long = " ".join(["water"] * 65)
@@ -238,9 +286,22 @@ def test_several_texts_and_languages_in_one_evaluation(capsys, tmp_path, text, t
     assert "moses en-xx" in one
     assert "moses xx-en" in one
     line = fails(
-        capsys, "evaluate", tiny_folder, "retrieval", "--test", other, other, other, *EN_XX, "--langs", "en", "yy"
+        capsys,
+        "align",
+        text / "train.tsv",
+        other,
+        *EN_XX,
+        "--encoder",
+        tiny_folder,
+        "--towards",
+        "en",
+        "--out",
+        tmp_path / "out",
+    )  # one pair would serve both texts, and the card would call the second en-xx
+    assert (
+        f"2 text(s) ({text / 'train.tsv'}, {other}) and 1 pair(s) of --langs (en-xx): give one pair for each text"
+        in line
     )
-    assert "2 × --langs for 3 tests" in line
 
 
 def test_testing_on_the_training_text_is_said(capsys, tmp_path, text, tiny_folder):

@@ -15,6 +15,7 @@ import threading
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NoReturn
 
 from calque import launched
@@ -60,8 +61,23 @@ _MOVED = {
         "most",
         "at-least",
     ),
-    "evaluate": ("restrict", "patience", "per-epoch"),
+    "evaluate": ("restrict", "patience", "per-epoch", "letters"),
 }
+
+
+def of_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Divide arguments into options of the program, which may stand behind the verb, and the others."""
+    ours, rest, left = [], [], list(arguments)
+    verb = next((word for word in left if not word.startswith("-")), "")
+    while left:
+        word = left.pop(0)
+        taken = [word, left.pop(0)] if word == "--on-error" and left else [word]
+        is_ours = word == "--trust-code" or len(taken) == 2
+        ours += taken if is_ours else []
+        rest += (
+            taken if not is_ours or (verb == "evaluate" and len(taken) == 2) else []
+        )  # it has readers of other files
+    return ours, rest
 
 
 def spread(arguments: Sequence[str]) -> list[str]:
@@ -153,7 +169,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         given = list(sys.argv[1:] if arguments is None else arguments)
         if given in ([], ["clcr"]):
             given = [*given, "--help"]
-        code = _parser(given[0])(args=spread(given), standalone_mode=False)
+        program, given = of_program(given)
+        code = _parser(given[0] if given else "")(args=[*program, *spread(given)], standalone_mode=False)
     except CalqueError as error:
         _fail(str(error))
     except KeyboardInterrupt:
@@ -202,7 +219,7 @@ def _unraisable(lost: Any) -> None:
 
 def _of_the_disk(error: Exception) -> str | None:
     """The line for what the system refused, where nobody has made one yet."""
-    from calque.storage import failure, unwritten
+    from calque.storage import failure, finished, unwritten
 
     named = None
     if isinstance(error, OSError):
@@ -210,7 +227,8 @@ def _of_the_disk(error: Exception) -> str | None:
     if (reason := unwritten(error)) is not None:
         return reason if named is None else str(failure(named, reason))
     if isinstance(error, OSError) and error.errno is not None:
-        return f"{error.strerror or error}" if named is None else f"{named}: {error.strerror}"
+        remedy = "; choose another place, or change its permissions" if isinstance(error, PermissionError) else ""
+        return f"{'' if named is None else f'{finished(Path(named))}: '}{error.strerror or error}{remedy}"
     return None
 
 

@@ -12,6 +12,7 @@ import typer
 
 from calque import __version__
 from calque.errors import SettingError, Stopped
+from calque.named import TRUST_CODE
 
 #: functions of the modules of the same name, or of the one behind the colon
 VERBS = (
@@ -73,11 +74,29 @@ def _version(value: bool) -> None:
 
 
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    trust_code: Annotated[
+        bool,
+        typer.Option("--trust-code", help="With any command: import the classes that the folder of an encoder names."),
+    ] = False,
+    on_error: Annotated[
+        str,
+        typer.Option(
+            metavar="raise|skip",
+            help="With any command: skip goes on where more than a tenth of the lines of a parallel text cannot be used.",
+        ),
+    ] = "raise",
 ) -> None:
-    pass
+    if on_error not in ("raise", "skip"):
+        raise SettingError(f"--on-error {on_error}, expected raise or skip")
+    context.with_resource(TRUST_CODE.given(trust_code))
+    if on_error == "skip":
+        from calque.linking import SKIP_UNUSABLE
+
+        context.with_resource(SKIP_UNUSABLE.given())
 
 
 class Ended(Exception):

@@ -19,7 +19,7 @@ from calque.encoders.checkpoint import weights_digest
 from calque.encoders.elmo_files import file_pair, read_network, write_network
 from calque.encoders.extraction import Plan, extract, stored_type
 from calque.encoders.folder import read_about, saving, write_about
-from calque.encoders.numerics import check_precision, matmul_precision, usable_device
+from calque.encoders.numerics import check_finite, check_precision, matmul_precision, usable_device
 from calque.encoders.split import SplitSentences, number_words
 from calque.errors import InputError, SettingError
 from calque.nn.elmo import (
@@ -134,7 +134,7 @@ class ElmoEncoder(Encoder):
         outputs = dict(enumerate(self.network(x, ragged, depth=depth)))
         if _MIXED in layers:
             outputs[_MIXED] = scalar_mix(list(outputs.values()), torch.tensor(self.mix, device=x.device), self.scale)
-        return {layer: outputs[layer][batch.packed] for layer in layers}
+        return check_finite({layer: outputs[layer][batch.packed] for layer in layers}, self.name)
 
     # -- identity and disk -----------------------------------------------------------------------------------------
     @property

@@ -54,6 +54,7 @@ ENCODERS: Table[Kind] = Table(
         "elmo": Kind("calque.encoders.elmo:ElmoEncoder", "an ELMo"),
         "per-language": Kind("calque.encoders.per_language:PerLanguage", "an encoder for each language"),
         "key-points": Kind("calque.encoders.key_points:KeyPointEncoder", "an encoder whose rows are key points"),
+        "random": Kind("calque.encoders.random_vectors:RandomVectors", "a random vector for each word form"),
     },
     base="calque.encoders.base:Encoder",
     row_of=lambda name, _: Kind(name),
@@ -76,7 +77,7 @@ def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: An
         options: those arguments of `load_encoder` that were given.
 
     Raises:
-        InputError: nothing can be loaded from there.
+        InputError: nothing can be loaded from there, or it names a class outside calque, see `calque.named.class_in_file`.
         SettingError: an option that this encoder does not have.
     """
     path = Path(place)
@@ -93,7 +94,7 @@ def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: An
         if name in options and kind in ENCODERS and kind != "key-points":
             raise SettingError(f"{name} does not apply to {place}: it is for key points, calque clcr train makes them")
     own = {"alike": False} if kind == "per-language" and not alike else {}
-    return ENCODERS.load(kind).open(place, about=about, **options, **own)
+    return ENCODERS.load_from_file(kind, place).open(place, about=about, **options, **own)
 
 
 def holds_encoder(folder: Path) -> bool:

@@ -37,8 +37,8 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
     for question in main:
         firsts.setdefault(question.task, question)
     headlines = list(firsts.values())
-    by_analysis, replaced = _latest(results.records)
     claims = claim(main, subjects)
+    by_analysis, replaced = _latest(results.records)
     sections = [_task(task, questions, headlines, claims) for task in dict.fromkeys(q.task for q in questions)]
     of_shape = [record for name in _SHAPE for record in by_analysis.get(name, ())]
     sections += [
@@ -56,13 +56,13 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
     ]
     return Report(
         title,
-        summary(headlines, questions, claims) if answers else _TRAINED,
+        summary(headlines, questions, claims, subjects.guessed) if answers else _TRAINED,
         glance(headlines, claims),
         tuple(section for section in sections if section is not None),
         provenance.files(results),
         provenance.facts(results, subjects),
         provenance.notes(results, superseded + replaced),
-        provenance.reading(results, claims.number),
+        provenance.reading(claims),
         [subject.label for subject in subjects.all],
     )
 

@@ -42,6 +42,11 @@ def model_card(folder: Path, record: dict[str, Any]) -> None:
         lines += ["## Training", "", "```json", json.dumps(record["schedule"], indent=2, default=str), "```", "",
                   f"{record['updates']:,} updates; loss {record['first_loss']:.4g} at the first and "
                   f"{record['last_loss']:.4g} at the last.", ""]  # fmt: skip
+    if cost := record.get("sentence_cost"):
+        lines += ["## What alignment cost sentence vectors", "",
+                  f"Of {cost['sentences']:,} training sentences in {cost['lang']}, the cosines of all pairs correlate "
+                  f"{cost['correlation']:.2f} with those before alignment. Their mean, the cosine of unrelated sentences, is "
+                  f"{cost['unrelated_before']:.2f} before and {cost['unrelated_after']:.2f} after.", ""]  # fmt: skip
     lines += [
         "## Scores",
         "",
@@ -152,8 +157,6 @@ def _done(record: dict[str, Any], others: list[str]) -> str:
         what = f"Sentences in {', '.join([towards, *others])} were trained to have the sentence vectors of *{record['teacher']}*"
         if record["settings"].get("words"):
             what += ", and words and their translations its vectors of the words in their sentences"
-    elif method == "senses":
-        what = f"Hidden words of {langs} and {towards} were trained to predict their senses and those of their translations"
     else:
         what = f"The word vectors of {langs} were moved towards those of {towards}"
     means = f" Then each language's mean was moved onto that of {towards}." if record["settings"].get("centre") else ""

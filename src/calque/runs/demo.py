@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from calque.alignment import METHODS as ALL_METHODS
 from calque.corpora.sample import LANGUAGES, sample_links, sample_text
 from calque.encoders.folder import RUN_FILE
 from calque.errors import SettingError
@@ -118,8 +119,11 @@ def _demo(
         say(f"{method}: {seconds[method]:.0f} s")
     rows.append({"method": "statistical aligner", **{kind: {} for kind in _KINDS}, "folder": None,
                  "alignment": {lang: text.aligner for lang, text in texts.items()}})  # fmt: skip
+    seeds = {method: seed for method in METHODS if ALL_METHODS[method].trains}
     lines = [
-        json.dumps({"method": row["method"], **score.to_dict()}, ensure_ascii=False)
+        json.dumps(
+            {"method": row["method"], "training_seed": seeds.get(row["method"]), **score.to_dict()}, ensure_ascii=False
+        )
         for row in rows
         for kind in _KINDS
         for score in row[kind].values()

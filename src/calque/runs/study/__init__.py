@@ -6,7 +6,8 @@ import json
 import os
 import re
 import signal
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -16,20 +17,20 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from calque.errors import InputError, SettingError
-from calque.linking import Say
-from calque.runs.compare import check_results
+from calque.errors import CalqueWarning, InputError, SettingError
+from calque.linking import SKIP_UNUSABLE, Say
+from calque.named import TRUST_CODE, imported
+from calque.runs.compare import asked, check_results
 from calque.runs.steps import SCORES, Step, Steps, unique
 from calque.runs.study.grid import Grid, label_of
-from calque.runs.study.plan import Study
+from calque.runs.study.plan import BASE, Study
 from calque.runs.study.reading import read_study, tested_on
-from calque.runs.study.tables import tables
 from calque.runs.study.work import WORK
 from calque.storage import locked, write_text
 from calque.training.tracking import check_trackers, tracked
 
 RESULTS, TABLES = "results.jsonl", "results.md"
-__all__ = ["Study", "read_study", "study", "tables"]
+__all__ = ["Study", "read_study", "study"]
 
 
 def study(
@@ -42,6 +43,7 @@ def study(
     track: Sequence[str] = (),
     track_folder: str | Path = "tracked",
     say: Say = lambda line: None,
+    then: Callable[[Path, list[dict[str, Any]]], object] = lambda folder, records: None,
 ) -> list[dict[str, Any]]:
     """Run a study, or the steps of it that are left.
 
@@ -53,6 +55,7 @@ def study(
         track: trackers, see `calque.training.tracking.Tracking`; every step that trains is a run.
         track_folder: for trackers that write files.
         say: takes a line of news.
+        then: adds to the folder, which it is given with the records.
 
     Returns:
         A record for each score: `encoder`, `layer`, `method`, `supervision`, `training_seed`, `task`, and what
@@ -71,7 +74,10 @@ def study(
         )
     steps = Steps(folder / "steps", WORK)
     grid = Grid(plan, steps)
-    with Workers(steps, workers, say, track=track, track_folder=Path(track_folder).resolve()) as do:
+    own = plan.own_classes()
+    for name in own:  # so that folders of the study's steps, which name them, open
+        imported(name)
+    with Workers(steps, workers, say, own, track=track, track_folder=Path(track_folder).resolve()) as do:
         do("pretraining", grid.pretraining)
         do("joining encoders", grid.joining)
         do("preparing", grid.preparing)
@@ -83,9 +89,21 @@ def study(
             if "encoder" in score["settings"]:  # the task knows the encoder by the name of its folder
                 score["settings"]["encoder"] = label_of(about)
             records.append({**score, **about})
+    for name in unchanged(records):
+        message = f"every score of {name} equals that of {BASE} to the last bit: does the method change any vector?"
+        warnings.warn(CalqueWarning(message), stacklevel=2)
     write_text(folder / RESULTS, "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in records))
-    write_text(folder / TABLES, tables(records) + "\n")
+    then(folder, records)
     return records
+
+
+def unchanged(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the methods whose scores are all among the base's, resample by resample."""
+    found: dict[str, set[str]] = {BASE: set()}
+    for record in records:
+        score = [record["encoder"], record["layer"], *asked(record), record["value"], record.get("resamples")]
+        found.setdefault(record["method"], set()).add(json.dumps(score))
+    return [name for name, scores in found.items() if name != BASE and scores <= found[BASE]]
 
 
 class Workers:
@@ -95,6 +113,7 @@ class Workers:
         steps: the folder of steps.
         workers: number of processes.
         say: takes a line of news.
+        own: names of the user's own classes, which every process imports.
         track, track_folder: see `study`.
 
     Raises:
@@ -102,11 +121,12 @@ class Workers:
     """
 
     def __init__(
-        self, steps: Steps, workers: int, say: Say, *, track: Sequence[str] = (), track_folder: str | Path = "tracked"
-    ):
+        self, steps: Steps, workers: int, say: Say, own: Sequence[str] = (), *, track: Sequence[str] = (),
+        track_folder: str | Path = "tracked",
+    ):  # fmt: skip
         if workers < 1:
             raise SettingError(f"workers must be at least 1, got {workers}")
-        self.steps, self.workers, self.say = steps, workers, say
+        self.steps, self.workers, self.say, self.own = steps, workers, say, own
         self._do = partial(_tracked, steps, tuple(track), str(track_folder)) if track else steps.do
         self._pool: ProcessPoolExecutor | None = None
         self._open = ExitStack()
@@ -118,7 +138,8 @@ class Workers:
             self._others = active_children()
             with _without_warnings("resource_tracker"):  # which tells of the locks of workers that are ended
                 resource_tracker.ensure_running()
-            self._pool = ProcessPoolExecutor(self.workers, get_context("spawn"), initializer=_begin, initargs=(cores,))
+            how = {"initializer": _begin, "initargs": (cores, self.own, bool(TRUST_CODE), bool(SKIP_UNUSABLE))}
+            self._pool = ProcessPoolExecutor(self.workers, get_context("spawn"), **how)
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -164,10 +185,14 @@ def _tracked(steps: Steps, track: Sequence[str], folder: str, step: Step) -> Pat
         return steps.do(step)
 
 
-def _begin(cores: int) -> None:
+def _begin(cores: int, own: Sequence[str] = (), trust: bool = False, skip: bool = False) -> None:
     import torch
 
     torch.set_num_threads(cores)
+    for permission in (TRUST_CODE.given(trust), SKIP_UNUSABLE.given(skip)):
+        permission.__enter__()  # as long as the process lives
+    for name in own:
+        imported(name)
     Thread(target=_end_with_parent, daemon=True).start()
 
 
