@@ -75,12 +75,12 @@ def test_directions_that_were_trained_together_share_their_senses(elmo, tmp_path
 
 def hidden_state(reader, model, words, place: int) -> torch.Tensor:
     """The state of one word of a sentence alone, with every so many-th word that has several senses hidden with it."""
-    split = reader.encoder.split([words])
+    split = reader.contexts.encoder.split([words])
     ids = split.ids.copy()
     for k in range(place % EVERY, len(words), EVERY):
         (known,) = reader.numbers([words[k]])
         if known >= 0 and reader.inventory.n_senses[known] > 1 and split.word_lengths[k]:
-            ids[split.word_starts[k]] = reader.encoder.tokenizer.mask_token_id
+            ids[split.word_starts[k]] = reader.contexts.encoder.tokenizer.mask_token_id
     with torch.inference_mode():
         states = model.bert(input_ids=torch.from_numpy(ids.astype(np.int64))[None]).last_hidden_state[0]
         return model.cls.predictions.transform(states[split.word_starts[place]])
@@ -94,10 +94,10 @@ def test_a_bert_selects_by_the_mask_in_the_place_of_a_word(bert):
     model, (table,) = BertForMaskedLM.from_pretrained(bert).eval(), open_senses(bert).tables
     place, several = 0, 0
     for sentence in text:
-        split = reader.encoder.split([sentence.words])
+        split = reader.contexts.encoder.split([sentence.words])
         for k, word in enumerate(sentence.words):
-            ids = reader.encoder.tokenizer(word, add_special_tokens=False)["input_ids"]
-            unknown = ids == [reader.encoder.tokenizer.unk_token_id]
+            ids = reader.contexts.encoder.tokenizer(word, add_special_tokens=False)["input_ids"]
+            unknown = ids == [reader.contexts.encoder.tokenizer.unk_token_id]
             if len(ids) != 1 or unknown or not split.word_lengths[k]:
                 assert got[place] == 0
             else:

@@ -12,7 +12,7 @@ from scipy.special import expit
 from calque.algebra.normalize import unit_rows
 
 ENOUGH = 20  # vectors of a word below which nothing can be said of its senses
-FEWEST_WORDS = 20  # words below which the decision cannot be learnt
+FEWEST_WORDS = 12  # words below which the decision cannot be learnt
 # Chosen with pseudo-words in English text, and measured with others in German: docs/methods/senses.md.
 _AXES = 24
 _CLEAR = 0.3  # log-odds from which a word has several senses
@@ -22,7 +22,7 @@ _SHARE = 0.1  # fraction of a word's vectors that each of two clusters needs
 _STARTS = 8  # of k-means
 
 
-def split_words(vectors: Sequence[np.ndarray], *, most: int = 5, seed: int = 0) -> list[np.ndarray]:
+def split_words(vectors: Sequence[np.ndarray], *, most: int | np.ndarray = 5, seed: int = 0) -> list[np.ndarray]:
     """Divide the vectors of each word into its senses, and leave words of one sense whole.
 
     The vectors must not depend on the form of the word, only on its context: hidden states that predict the word. Then the
@@ -35,13 +35,13 @@ def split_words(vectors: Sequence[np.ndarray], *, most: int = 5, seed: int = 0) 
 
     Args:
         vectors: `[n_i, dim]` for each of at least `FEWEST_WORDS` words.
-        most: senses of a word at most.
+        most: senses of a word at most; or int `[n_words]`, of each.
         seed: of the pools and of k-means.
 
     Returns:
         for each word int64 `[n_i]`, the sense of each vector, larger senses first.
     """
-    sizes = np.array([len(x) for x in vectors])
+    sizes, limits = np.array([len(x) for x in vectors]), np.broadcast_to(most, len(vectors))
     mean, axes = word_space(vectors)
     words = [unit_rows((x - mean) @ axes).astype(np.float64) for x in vectors]
     centres = unit_rows(np.stack([x.mean(0) for x in words])).astype(np.float64)
@@ -64,7 +64,7 @@ def split_words(vectors: Sequence[np.ndarray], *, most: int = 5, seed: int = 0) 
         others, parts, done = np.delete(centres, k, axis=0), [np.arange(len(x))], 0
         while done < len(parts):
             rows = parts[done]
-            halves = bisect(x[rows], rng) if len(parts) < most and len(rows) >= ENOUGH else None
+            halves = bisect(x[rows], rng) if len(parts) < limits[k] and len(rows) >= ENOUGH else None
             found = None if halves is None else properties(x[rows], halves, others)
             if found is None or found @ weights + bias <= _CLEAR:
                 done += 1
@@ -163,7 +163,8 @@ def balanced_logistic(x: np.ndarray, y: np.ndarray, *, ridge: float = 1.0) -> tu
     Returns:
         coefficients `[k]` and bias, for `x` as it is given.
     """
-    mean, deviation = x.mean(0), np.maximum(x.std(0), 1e-12)
+    mean, deviation = x.mean(0), x.std(0)
+    deviation[deviation < 1e-9] = 1.0  # a constant column
     z, weight = (x - mean) / deviation, len(y) / (2.0 * np.where(y, y.sum(), (~y).sum()))
 
     def loss(given: np.ndarray) -> tuple[float, np.ndarray]:

@@ -117,7 +117,9 @@ class Inventory:
 
 
 class SenseInventory(Inventory):
-    """The senses in use that a model was trained with. A sense is a class of one table; or, of an ELMo read in both directions, the same class of each.
+    """The senses in use that a model was trained with.
+
+    A sense is a class of one table; or, of an ELMo read in both directions, the same class of each.
 
     A word's senses are numbered from 1, those selected most often in training first, of equally frequent ones that of the
     lower class. So the numbers belong to the model, whatever text is looked at.

@@ -47,10 +47,10 @@ def senses(
         progress: show a bar on standard error.
 
     Returns:
-        `word`, `model`, `trained`, and `senses`, the most frequent first:
-        `number`, `share` of the uses of the word in the texts, or in training, and `nearest`: senses with `word`, `number`, `cosine`
-        and `lang`, None where it is not known. With texts also `occurrences` of the word, and for each sense `chosen`, how
-        many of them are of it, and `sentences`: `words`, `place` of the word, and `lang`.
+        `word`, `model`, `trained`, and `senses`, the most frequent first: `number`, `share` of the uses of the word in the
+        texts, or in training, and `nearest`: senses with `word`, `number`, `cosine` and `lang`, None where it is not known.
+        With texts also `occurrences` of the word, and for each sense `chosen`, how many of them are of it, and `sentences`:
+        `words`, `place` of the word, and `lang`.
 
     Raises:
         InputError: no model in the folder, or none with senses; or a text that cannot be read.
