@@ -55,8 +55,14 @@ def test_axes_are_those_of_a_linear_discriminant_analysis():
     x = [of_word[:30] for of_word in x]  # all words count alike
     centre, axes = discriminant_axes(x, 3, ridge=0.0)
     np.testing.assert_allclose(centre, np.mean([of_word.mean(0) for of_word in x], axis=0), rtol=1e-5)
-    reference = LinearDiscriminantAnalysis(solver="eigen").fit(np.concatenate(x), np.repeat(np.arange(12), 30)).scalings_
-    cosines = np.abs((axes * reference[:, :3]).sum(0)) / np.linalg.norm(axes, axis=0) / np.linalg.norm(reference[:, :3], axis=0)
+    reference = (
+        LinearDiscriminantAnalysis(solver="eigen").fit(np.concatenate(x), np.repeat(np.arange(12), 30)).scalings_
+    )
+    cosines = (
+        np.abs((axes * reference[:, :3]).sum(0))
+        / np.linalg.norm(axes, axis=0)
+        / np.linalg.norm(reference[:, :3], axis=0)
+    )
     np.testing.assert_allclose(cosines, 1, atol=1e-4)
     within = np.mean([np.cov(((of_word - centre) @ axes).T, bias=True) for of_word in x], axis=0)
     np.testing.assert_allclose(within, np.eye(3), atol=1e-4)
@@ -64,7 +70,9 @@ def test_axes_are_those_of_a_linear_discriminant_analysis():
 
 def test_properties_against_their_definitions():
     rng = np.random.default_rng(0)
-    x, others = (a / np.linalg.norm(a, axis=1, keepdims=True) for a in (rng.normal(size=(25, 5)), rng.normal(size=(30, 5))))
+    x, others = (
+        a / np.linalg.norm(a, axis=1, keepdims=True) for a in (rng.normal(size=(25, 5)), rng.normal(size=(30, 5)))
+    )
     halves = bisect(x, rng)
     found = properties(x, halves, others)
 
@@ -77,7 +85,13 @@ def test_properties_against_their_definitions():
     first, second, whole = x[halves == 0].mean(0), x[halves == 1].mean(0), x.mean(0)
     inside = sum(float(((row - (second if half else first)) ** 2).sum()) for row, half in zip(x, halves, strict=True))
     everything = sum(float(((row - whole) ** 2).sum()) for row in x)
-    expected = [cosine(first, second), (density(first) + density(second)) / 2, density(whole), inside / everything, math.log(25)]
+    expected = [
+        cosine(first, second),
+        (density(first) + density(second)) / 2,
+        density(whole),
+        inside / everything,
+        math.log(25),
+    ]
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     assert properties(x, np.arange(25) < 2, others) is None  # fewer than a tenth of them
 
@@ -102,5 +116,7 @@ def test_the_regression_is_the_usual_one(constant):
     y = rng.random(300) < 0.2 / (1 + np.exp(5 - x[:, 0]))
     weights, bias = balanced_logistic(x, y)
     deviation = np.where(x.std(0) < 1e-9, 1, x.std(0))
-    reference = LogisticRegression(class_weight="balanced", tol=1e-10, max_iter=1000).fit((x - x.mean(0)) / deviation, y)
+    reference = LogisticRegression(class_weight="balanced", tol=1e-10, max_iter=1000).fit(
+        (x - x.mean(0)) / deviation, y
+    )
     np.testing.assert_allclose(x @ weights + bias, reference.decision_function((x - x.mean(0)) / deviation), atol=1e-3)
