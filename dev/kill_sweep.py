@@ -1,14 +1,17 @@
-"""Kills long commands at random moments, gives them again, and compares every byte with an undisturbed run.
+"""Kills and interrupts commands at random moments, gives them again, and compares every byte with an undisturbed run.
 
-    python dev/kill_sweep.py --kills 120
+    python dev/kill_sweep.py --kills 1000
     python dev/kill_sweep.py --verbs "align rotation" --at step:17        # one kill again
     sudo .venv/bin/python dev/kill_sweep.py --full-disk                    # disks that are too small instead of kills
 
-Each verb first runs twice undisturbed: the results must be equal but for times. Then it begins in an empty folder and is killed
-up to four times, at a `moment` of its usual duration, or at a `step`: right before the k-th operation of Python on a file of the
-run (create, rename, remove). Verbs that train also get SIGINT and SIGTERM, answered by one line at most. After each kill, what
-has the final name must be absent or complete; when the command is given once more, the folder must equal the undisturbed one.
+Each verb first runs twice undisturbed: the results must be equal but for times. Then it begins among files of the user's, perhaps
+over an older result (`--overwrite`), and is ended up to four times, at a `moment` of its usual duration or at a `step`: right
+before the k-th operation of Python on a file of the run (create, rename, remove). SIGINT goes to the command alone or (`GROUP`)
+to its process group, SIGTERM to the command; they must be answered at once, by one line at most. Afterwards nothing of the
+user's may differ, and what has the final name must be absent, the older result or the new one; when the command is given once
+more, the folder must equal the undisturbed one. An `--overwrite` over a foreign file must be refused.
 
+Commands are forks of this process, which has imported the libraries; some (`--fresh`) start an interpreter of their own.
 With --full-disk (needs the right to mount), each verb runs on disks of parts of what it uses at most: it must end with one line
 and exit code 2, and leave nothing under the final name.
 """
@@ -16,15 +19,19 @@ and exit code 2, and leave nothing under the final name.
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import random
 import re
+import runpy
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import traceback
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
@@ -34,9 +41,17 @@ SOURCE = Path(__file__).resolve().parents[1] / "src"
 TIMES = re.compile(  # in JSON, and on a page
     rb'"seconds": (\{[^}]*\}|[\d.e-]+)|<dt>seconds</dt><dd>[^<]*|&#34;seconds&#34;: \{[^}]*|\d{4}-\d\d-\d\d \d\d:\d\d UTC'
 )
-# What may lie about after a kill that came later than the last rename: what a run goes on from, and a lock nobody holds.
-LEFT = ("result/training/*", ".*.lock")
-PATIENCE = 900  # seconds: a command that takes longer hangs
+LEFT = ".*.calque-*"  # names of what may lie about after a kill: what a run goes on from, and a lock nobody holds
+FOREIGN = ("thesis.tex", "result.old/thesis.tex", "result.part/src/a.py", "result.partial", "result.journal", ".result.lock",
+           ".result.saving/x", "tables.part")  # fmt: skip
+PATIENCE, ANSWER = 900, 60  # seconds: a command that takes longer hangs; an answer to a signal
+SIGNALS = ("SIGINT", "GROUP", "SIGTERM")
+COLUMNS = ("half results", "tracebacks", "foreign files", "refused", "unequal", "no answer")
+LIBRARIES = (
+    "torch", "transformers.modeling_utils", "transformers.models.auto.modeling_auto", "transformers.models.bert.modeling_bert",
+    "accelerate", "numba", "pyarrow.compute", "faiss", "calque.cli.verbs", "calque.runs.align", "calque.runs.evaluate",
+    "calque.runs.analyze", "calque.runs.study", "calque.runs.demo", "calque.runs.pretrain", "calque.encoders.huggingface",
+)  # fmt: skip
 
 # Runs in every process of a command: counts its operations on files of the run, and kills its group before the k-th.
 _HOOK = """
@@ -75,39 +90,51 @@ class Verb:
     Attributes:
         line: its arguments; `{name}` is a file of `make_inputs`.
         units: final names (patterns), each of which is absent or complete at any moment.
-        trains: is also sent SIGINT and SIGTERM.
         once: a finished result is refused; otherwise the command may be given again at any time.
         adds: the result is added to a file, so that a finished command is not given again.
+        over: the command that makes an older result, which this one replaces.
+        inside: a foreign file that may lie in the result.
     """
 
     line: str
     units: tuple[str, ...] = ("result",)
-    trains: bool = False
     once: bool = False
     adds: bool = False
+    over: str = ""
+    inside: str = ""
 
 
 _ALIGN = "align {train} --langs en de --encoder mini --towards en --out result --method"
 _PRETRAIN = (
-    "pretrain en={english} de={german} --vocabulary 400 --batch 8 --out result --checkpoint-every 5 --updates 40"
+    "pretrain en={english} de={german} --vocabulary 400 --batch 8 --out result --checkpoint-every 5 --updates 20"
 )
-_ELMO = f"{_PRETRAIN} --model elmo --dim 8 --length 16"
+_BERT, _ELMO = f"{_PRETRAIN} --layers 2 --dim 32 --length 32", f"{_PRETRAIN} --model elmo --dim 8 --length 16"
+_STUDY_UNITS = ("result/results*", "result/steps/*")
 VERBS = {
-    "words --tables": Verb("words {repeated} --langs en de --out result --tables tables", units=("result", "tables")),
+    "words --tables": Verb("words {train} --langs en de --out result --tables tables", units=("result", "tables")),
     "encode huggingface": Verb("encode mini {long} --lang en --out result"),
     "encode static": Verb("encode {vectors} {long} --lang en --out result"),
-    "anchors": Verb("anchors {long} --lang en --encoder mini --out result", units=("result/anchors*",)),
+    "anchors": Verb("anchors {english} --lang en --encoder mini --out result", ("result/anchors*",), inside="result/notes"),
+    "index": Verb("index {english} --lang en --encoder mini --out result", ("result/index.json",), inside="result/notes"),
     "align rotation": Verb(f"{_ALIGN} rotation", once=True),
-    "align finetune": Verb(f"{_ALIGN} finetune --epochs 1 --checkpoint-every 5", once=True, trains=True),
-    "align contrastive": Verb(f"{_ALIGN} contrastive --epochs 1 --checkpoint-every 3", once=True, trains=True),
-    "pretrain bert": Verb(f"{_PRETRAIN} --layers 2 --dim 32 --length 32", once=True, trains=True),
-    "pretrain elmo": Verb(_ELMO, once=True, trains=True),
-    "clcr train": Verb(
-        "clcr train en=mini de=mini {train} --langs en de --pivot en --out result --option epochs=[2.0,1.0,1.0] --option "
-        "refine=1.0 --option head_epochs=1.0 --checkpoint-every 3", once=True, trains=True,
+    "align rotation --overwrite": Verb(f"{_ALIGN} rotation --overwrite", over=f"{_ALIGN} means"),
+    "align finetune": Verb(f"{_ALIGN} finetune --epochs 1 --checkpoint-every 5", once=True),
+    "align contrastive --overwrite": Verb(
+        f"{_ALIGN} contrastive --epochs 1 --checkpoint-every 3 --overwrite", over=f"{_ALIGN} rotation"
     ),
-    "demo": Verb("demo --languages de --out result", once=True, trains=True),
-    "study": Verb("study {study} --out result", units=("result/results*", "result/steps/*")),
+    "pretrain bert": Verb(_BERT, once=True),
+    "pretrain bert --overwrite": Verb(f"{_BERT} --seed 1 --overwrite", over=_BERT),
+    "pretrain elmo": Verb(_ELMO, once=True),
+    "distil": Verb(
+        "distil {train} --langs en de --teacher mini --teacher-pooling words --student mini --epochs 1 --out result", once=True
+    ),
+    "clcr train": Verb(
+        "clcr train en=mini de=mini {train} --langs en de --pivot en --out result --option epochs=[0.5,0.2,0.2] --option "
+        "refine=0.2 --option head_epochs=0.2 --checkpoint-every 3", once=True,
+    ),
+    "demo": Verb("demo --languages de --out result", once=True),
+    "study": Verb("study {study} --out result", _STUDY_UNITS, inside="result/thesis.tex"),
+    "study --workers 2": Verb("study {study} --out result --workers 2", _STUDY_UNITS),
     "analyze": Verb("analyze mini --test {test} --langs en de --only rank,length --out result", adds=True),
     "evaluate": Verb("evaluate mini retrieval --test {test} --langs en de --out result", adds=True),
 }  # fmt: skip
@@ -157,119 +184,219 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): TIMES.sub(b"", path.read_bytes()) for path in files}
 
 
+def is_left(name: str) -> bool:
+    return any(fnmatch(part, LEFT) for part in name.split("/"))
+
+
 def units(found: dict[str, bytes], verb: Verb) -> dict[str, dict[str, bytes]]:
     """Return the files under each final name that is there."""
     several: dict[str, dict[str, bytes]] = {}
     for name, data in found.items():
         for pattern in verb.units:
             unit = "/".join(name.split("/")[: pattern.count("/") + 1])
-            if fnmatch(unit, pattern) and not re.search(r"\.(part|tmp|lock)", unit):
+            if fnmatch(unit, pattern) and not is_left(name) and ".part" not in unit:
                 several.setdefault(unit, {})[name] = data
     return several
 
 
 def difference(found: dict[str, bytes], expected: dict[str, bytes]) -> str:
     """Return in which files two folders differ; empty where they are equal."""
-    more = [name for name in found if name not in expected and not any(fnmatch(name, pattern) for pattern in LEFT)]
     said = [f"{name} is missing" for name in expected if name not in found]
-    said += [f"{name} should not be there" for name in more]
+    said += [f"{name} should not be there" for name in found if name not in expected and not is_left(name)]
     said += [f"{name} differs" for name in found if name in expected and found[name] != expected[name]]
     return "; ".join(said[:5])
 
 
+def members(group: int) -> list[int]:
+    """Return the processes of a group that are alive."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, of = path.read_text().rpartition(")")[2].split()[:3]
+            found += [int(path.parent.name)] if int(of) == group and state not in "ZX" else []
+    return found
+
+
 # -- running and killing ---------------------------------------------------------------------------------------------
+def _forked(arguments: list[str], folder: Path, environment: dict[str, str], err: int) -> int:
+    """Run calque in a fork of this process; return its number."""
+    if number := os.fork():
+        return number
+    code = 1
+    try:
+        os.setsid()
+        os.chdir(folder)
+        os.environ.update(environment)
+        null = os.open(os.devnull, os.O_RDWR)
+        for stream, where in ((0, null), (1, null), (2, err)):
+            os.dup2(where, stream)
+        sys.argv = ["calque", *arguments]
+        exec(compile(_HOOK, "hook", "exec"), {})
+        runpy.run_module("calque", run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
 @dataclass
 class Sweep:
     """The kills of one verb, which runs again and again in one folder, so that every path is the same each time."""
 
     name: str
     folder: Path
-    arguments: list[str]
-    kills: int = 0
+    inputs: dict[str, str]
+    fresh: float = 0.0
     most: int = 0  # bytes on the disk at any time
-    failures: list[str] = field(default_factory=list)
+    seconds: float = 1.0
+    steps: int = 1
+    expected: dict[str, bytes] = field(default_factory=dict)
+    older: dict[str, bytes] = field(default_factory=dict)
+    hits: Counter[str] = field(default_factory=Counter)
+    failures: list[tuple[str, str]] = field(default_factory=list)
 
-    def give(self, aim: tuple[str, float] | None = None) -> tuple[int, float, bool, str]:
-        """Run the command, and kill it where `aim` says: exit code, seconds, whether it was killed, standard error."""
-        run, hooks = self.folder / "run", self.folder / "hooks"
-        for each in (run, hooks):
-            each.mkdir(parents=True, exist_ok=True)
-        (hooks / "sitecustomize.py").write_text(_HOOK)
-        (self.folder / "steps").unlink(missing_ok=True)
-        kind, value = aim or ("", 0.0)
-        environment = {
-            **os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "SWEEP_ROOT": str(run),
-            "PYTHONPATH": f"{hooks}{os.pathsep}{SOURCE}", "SWEEP_LOG": str(self.folder / "steps"),
-            "SWEEP_STEP": str(int(value)) if kind == "step" else "0",
-        }  # fmt: skip
+    def give(
+        self, aim: tuple[str, float] = ("", 0.0), *, line: str = "", fresh: bool = False
+    ) -> tuple[int, float, bool, str]:
+        """Run the command, and kill it where `aim` says: exit code, seconds, whether it was ended, standard error."""
+        run, log, (kind, value) = self.folder / "run", self.folder / "steps", aim
+        log.unlink(missing_ok=True)
+        arguments = [*(word.format(**self.inputs) for word in (line or VERBS[self.name].line).split()), "--quiet"]
+        more = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "SWEEP_ROOT": str(run), "SWEEP_LOG": str(log),
+                "PYTHONPATH": f"{self.folder / 'hooks'}{os.pathsep}{SOURCE}",
+                "SWEEP_STEP": str(int(value)) if kind == "step" else "0"}  # fmt: skip
         with open(self.folder / "stderr", "w+b") as err:
-            began = time.perf_counter()
-            process = subprocess.Popen(
-                [sys.executable, "-m", "calque", *self.arguments, "--quiet"], cwd=run, env=environment, stderr=err,
-                stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
-            sent = False
-            while process.poll() is None:
+            began, sent, code, process = time.perf_counter(), 0.0, None, None
+            if fresh:
+                process = subprocess.Popen([sys.executable, "-m", "calque", *arguments], cwd=run, env={**os.environ, **more},
+                                           stderr=err, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+                                           start_new_session=True)  # fmt: skip
+            number = process.pid if process else _forked(arguments, run, more, err.fileno())
+            while code is None:
                 elapsed = time.perf_counter() - began
-                if elapsed > PATIENCE:
-                    os.killpg(process.pid, signal.SIGKILL)
-                    raise TimeoutError(f"{' '.join(self.arguments)} did not end in {PATIENCE} seconds")
-                if kind == "moment" and not sent and elapsed >= value:
-                    os.killpg(process.pid, signal.SIGKILL)
-                    sent = True
-                elif kind.startswith("SIG") and not sent and elapsed >= value and any(run.glob("**/training/*")):
-                    os.kill(process.pid, signal.Signals[kind])
-                    sent = True
+                if elapsed > PATIENCE or (sent and elapsed - sent > ANSWER):
+                    self.fail("no answer", f"{kind}:{value:g}: no end after {elapsed:.0f} s")
+                    os.killpg(number, signal.SIGKILL)
+                    sent = elapsed
+                elif not sent and elapsed >= value and log.exists() and (kind == "moment" or kind in SIGNALS):
+                    send = os.kill if kind in ("SIGINT", "SIGTERM") else os.killpg
+                    send(number, {"moment": signal.SIGKILL, "SIGTERM": signal.SIGTERM}.get(kind, signal.SIGINT))
+                    sent = elapsed
                 with suppress(FileNotFoundError):  # renamed meanwhile
-                    self.most = max(self.most, sum(path.stat().st_size for path in run.rglob("*")))
-                time.sleep(0.001)
+                    self.most = (
+                        max(self.most, sum(path.stat().st_size for path in run.rglob("*"))) if not kind else self.most
+                    )
+                time.sleep(0.002)
+                ended, status = os.waitpid(number, os.WNOHANG)
+                code = os.waitstatus_to_exitcode(status) if ended else None
+            if process:
+                process.returncode = code
+            seconds = time.perf_counter() - began
             err.seek(0)
             said = err.read().decode(errors="replace").strip()
-        code = process.wait()
-        return code, time.perf_counter() - began, code == -signal.SIGKILL or (sent and code != 0), said
+        for _ in range(300):
+            if not members(number):
+                break
+            time.sleep(0.02)
+        else:
+            self.fail("no answer", f"{kind}:{value:g}: processes outlive the command")
+            os.killpg(number, signal.SIGKILL)
+        if "Traceback" in said:
+            self.fail("tracebacks", f"{kind}:{value:g}: {said[-600:]}")
+        return code, seconds, code == -signal.SIGKILL or (bool(sent) and code != 0), said
 
-    def usual(self) -> tuple[dict[str, bytes], float, int] | None:
-        """Run twice undisturbed: the files, the seconds, and the number of steps."""
-        results = []
-        for _ in range(2):
-            shutil.rmtree(self.folder / "run", ignore_errors=True)
-            code, seconds, _, said = self.give()
-            if code != 0:
-                return self.fail(f"the undisturbed command ended with {code}: {said[-300:]}")
-            results.append(contents(self.folder / "run"))
-        if said := difference(results[1], results[0]):
-            return self.fail(f"two undisturbed runs differ: {said}")
-        return results[1], seconds, (self.folder / "steps").stat().st_size
-
-    def round(self, aims: list[tuple[str, float]], expected: dict[str, bytes]) -> None:
-        """Begin in an empty folder, kill as often as there are aims, let the command end, compare."""
-        verb, run = VERBS[self.name], self.folder / "run"
+    def begin(self) -> None:
+        """Empty the folder but for the user's files and the older result."""
+        run = self.folder / "run"
         shutil.rmtree(run, ignore_errors=True)
-        given, complete = " then ".join(f"{kind}:{value:g}" for kind, value in aims), False
+        shutil.copytree(self.folder / "older", run) if VERBS[self.name].over else run.mkdir(parents=True)
+        for name in self.foreign():
+            (run / name).parent.mkdir(parents=True, exist_ok=True)
+            (run / name).write_text(f"mine: {name}")
+
+    def foreign(self) -> list[str]:
+        return [*FOREIGN, *filter(None, [VERBS[self.name].inside])]
+
+    def found(self, when: str) -> dict[str, bytes]:
+        """Return what is in the folder beside the user's files, none of which may differ."""
+        found = contents(self.folder / "run")
+        touched = [name for name in self.foreign() if found.pop(name, b"") != f"mine: {name}".encode()]
+        if touched:
+            self.fail("foreign files", f"{when}: {touched}")
+        return found
+
+    def usual(self) -> bool:
+        """Run twice undisturbed, the first time in an interpreter of its own; return whether the results are equal."""
+        (self.folder / "hooks").mkdir(parents=True, exist_ok=True)
+        (self.folder / "hooks" / "sitecustomize.py").write_text(_HOOK)
+        verb, results = VERBS[self.name], []
+        if verb.over:
+            (self.folder / "run").mkdir(exist_ok=True)
+            shutil.rmtree(self.folder / "older", ignore_errors=True)
+            self.give(line=verb.over)
+            self.older = contents(self.folder / "run")
+            os.rename(self.folder / "run", self.folder / "older")
+        for fresh in (True, self.fresh == 1):
+            self.begin()
+            code, self.seconds, _, said = self.give(fresh=fresh)
+            if code != 0:
+                return self.fail("unequal", f"the undisturbed command ended with {code}: {said[-300:]}")
+            results.append(self.found("undisturbed"))
+        if said := difference(results[1], results[0]):
+            return self.fail("unequal", f"two undisturbed runs differ: {said}")
+        self.expected, self.steps = results[1], (self.folder / "steps").stat().st_size
+        if verb.over:
+            (self.folder / "run" / "result" / "thesis.tex").write_text("mine")
+            before = contents(self.folder / "run")
+            code, _, _, said = self.give()
+            if code != 2 or "thesis.tex" not in said or contents(self.folder / "run") != before:
+                self.fail("foreign files", f"--overwrite over a foreign file ended with {code}: {said[-300:]}")
+        return True
+
+    def round(self, aims: list[tuple[str, float]], rng: random.Random) -> None:
+        """Begin, end the command as often as there are aims, let it end by itself, compare."""
+        verb, finished, complete = VERBS[self.name], units(self.expected, VERBS[self.name]), False
+        self.begin()
+        given = " then ".join(f"{kind}:{value:g}" for kind, value in aims)
         for kind, value in aims:
-            code, _, killed, said = self.give((kind, value))
+            code, _, killed, said = self.give((kind, value), fresh=rng.random() < self.fresh)
             if not killed:
                 complete = code == 0
                 if code:
-                    return self.fail(f"{given}: ended with {code} before the kill: {said[-300:]}")
+                    return self.fail("refused", f"{given}: ended with {code} before the kill: {said[-300:]}")
                 break
-            self.kills += 1
-            if kind.startswith("SIG") and len(said.splitlines()) > 1:
-                self.fail(f"{given}: {kind}:{value:g} is answered by more than a line: {said[-300:]!r}")
-            there, finished = units(contents(run), verb), units(expected, verb)
+            log = self.folder / "steps"
+            done = log.stat().st_size / max(1, self.steps) if log.exists() else 0
+            self.hits.update(
+                ["signals" if kind in SIGNALS else "kills", "end" if done > 0.9 else "work" if done else "start"]
+            )
+            if kind in SIGNALS and (
+                len(said.splitlines()) > 1 or code not in (130, 143, -signal.SIGINT, -signal.SIGTERM)
+            ):
+                self.fail(
+                    "tracebacks",
+                    f"{given}: {kind}:{value:g} is answered by {code} and more than a line: {said[-300:]!r}",
+                )
+            there, older = units(self.found(given), verb), units(self.older, verb)
             for unit, files in there.items():
-                if wrong := difference(files, finished.get(unit, {})):
-                    self.fail(f"{given}: killed, {unit} is neither absent nor complete: {wrong}")
-            if complete := there.keys() >= finished.keys():
+                wrong = difference(files, finished.get(unit, {}))
+                if wrong and (unit not in older or difference(files, older[unit])):
+                    self.fail("half results", f"{given}: killed, {unit} is neither absent nor complete: {wrong}")
+            if complete := all(
+                unit in there and not difference(there[unit], files) for unit, files in finished.items()
+            ):
                 break
         if not (complete and verb.adds):
             code, _, _, said = self.give()
             if code != 0 and not (complete and verb.once):
-                return self.fail(f"{given}: the same command ended with {code}: {said[-300:]}")
-        if wrong := difference(contents(run), expected):
-            self.fail(f"{given}: {wrong}")
+                return self.fail("refused", f"{given}: the same command ended with {code}: {said[-300:]}")
+        if wrong := difference(self.found(given), self.expected):
+            self.fail("unequal", f"{given}: {wrong}")
 
-    def on_a_full_disk(self, part: float, expected: dict[str, bytes]) -> None:
+    def on_a_full_disk(self, part: float) -> None:
         """Run on a disk of a part of what the command uses at most."""
         run, verb = self.folder / "run", VERBS[self.name]
         shutil.rmtree(run, ignore_errors=True)
@@ -279,69 +406,84 @@ class Sweep:
         try:
             code, _, _, said = self.give()
             one_line = said.count("calque: error: ") == 1 and "Traceback" not in said
-            there, finished = units(contents(run), verb), units(expected, verb)
+            there, finished = units(contents(run), verb), units(self.expected, verb)
             half = [unit for unit, files in there.items() if difference(files, finished.get(unit, {}))]
             if half or (code != 0 and not (code == 2 and one_line and len(there) < len(finished))):
-                self.fail(f"a disk of {size:,} bytes: exit code {code}, half {half}: {said[-300:]}")
+                self.fail("half results", f"a disk of {size:,} bytes: exit code {code}, half {half}: {said[-300:]}")
         finally:
             subprocess.run(["umount", run], check=True)
 
-    def fail(self, said: str) -> None:
+    def fail(self, kind: str, said: str) -> bool:
         """Keep the folder for whoever wants to look."""
-        self.failures.append(f"{self.name}: {said}")
+        self.failures.append((kind, said))
         kept = self.folder / f"failure-{len(self.failures)}"
         shutil.copytree(self.folder / "run", kept, symlinks=True, dirs_exist_ok=True)
-        print(f"FAILED {self.failures[-1]} (kept in {kept})", flush=True)
+        print(f"FAILED {self.name}: {kind}: {said} (kept in {kept})", flush=True)
+        return False
+
+    @property
+    def count(self) -> int:
+        return self.hits["kills"] + self.hits["signals"]
+
+
+def table(sweeps: list[Sweep]) -> str:
+    """Return what was done to each verb and what was found, in columns."""
+    rows = [("verb", "kills", "signals", "start/work/end", *COLUMNS)]
+    for sweep in sweeps:
+        found, hits = Counter(kind for kind, _ in sweep.failures), sweep.hits
+        phases = "/".join(str(hits[phase]) for phase in ("start", "work", "end"))
+        rows.append(
+            (sweep.name, str(hits["kills"]), str(hits["signals"]), phases, *(str(found[each]) for each in COLUMNS))
+        )
+    return "\n".join("  ".join(cell.ljust(31 if not n else 14) for n, cell in enumerate(row)) for row in rows)
 
 
 def _aim(text: str) -> tuple[str, float]:
     kind, _, value = text.partition(":")
-    if kind not in ("moment", "step", "SIGINT", "SIGTERM"):
-        raise argparse.ArgumentTypeError(
-            f"{text}: expected moment:SECONDS, step:COUNT, SIGINT:SECONDS or SIGTERM:SECONDS"
-        )
+    if kind not in ("moment", "step", *SIGNALS):
+        raise argparse.ArgumentTypeError(f"{text}: expected step:COUNT, or moment, {', '.join(SIGNALS)} with :SECONDS")
     return kind, float(value)
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--verbs", default="", help=f"some of {', '.join(VERBS)}, with commas; default: all")
-    parser.add_argument("--kills", type=int, default=100, help="kills in all")
+    parser.add_argument("--kills", type=int, default=100, help="kills and signals in all")
     parser.add_argument("--seed", type=int, default=0, help="of where they hit")
-    parser.add_argument("--at", type=_aim, action="append", help="kill just here, e.g. step:17; repeat for a round")
+    parser.add_argument(
+        "--fresh", type=float, default=0.05, help="share of commands that start an interpreter of their own"
+    )
+    parser.add_argument("--at", type=_aim, action="append", help="end it just here, e.g. step:17; repeat for a round")
     parser.add_argument(
         "--full-disk", action="store_true", help="small disks instead of kills; needs the right to mount"
     )
     parser.add_argument("--folder", type=Path, help="for the runs; default: a temporary one, kept after a failure")
     options = parser.parse_args(arguments)
-    names = [name.strip() for name in options.verbs.split(",") if name.strip()] or list(VERBS)
     folder = (options.folder or Path(tempfile.mkdtemp(prefix="calque-kills-"))).resolve()
-    inputs, sweeps = make_inputs(folder / "inputs"), []
-    for name in names:
-        line = [word.format(**inputs) for word in VERBS[name].line.split()]
-        sweeps.append(sweep := Sweep(name, folder / name.replace(" ", "-"), line))
-        if (usual := sweep.usual()) is None:
-            continue
-        files, seconds, steps = usual
+    names = [name.strip() for name in options.verbs.split(",") if name.strip()] or list(VERBS)
+    os.environ.update(OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false")
+    sys.path.insert(0, str(SOURCE))
+    for library in LIBRARIES if options.fresh < 1 else ():
+        importlib.import_module(library)
+    inputs = make_inputs(folder / "inputs")
+    sweeps = [Sweep(name, folder / name.replace(" ", "-"), inputs, options.fresh) for name in names]
+    ready = [sweep for sweep in sweeps if sweep.usual()]
+    for sweep in ready:
+        print(f"{sweep.name}: {sweep.seconds:.1f} s, {sweep.steps} steps", flush=True)
         for part in (0.02, 0.3, 0.6, 0.9) if options.full_disk else ():
-            sweep.on_a_full_disk(part, files)
-        rng = random.Random(f"{options.seed}/{name}")
-        kinds = ["moment", "step", *(["SIGINT", "SIGTERM"] if VERBS[name].trains else [])]
-        rounds = 0
-        while (
-            not options.full_disk
-            and sweep.kills < max(1, options.kills // len(names))
-            and rounds < (1 if options.at else 4 * options.kills)
-        ):
-            chosen = rng.choices(kinds, k=rng.randint(1, 4))
-            aims = [
-                (kind, rng.randint(1, steps) if kind == "step" else seconds * rng.uniform(0, 1.02)) for kind in chosen
-            ]
-            sweep.round(options.at or aims, files)
-            rounds += 1
-        print(f"{name}: {seconds:.1f} s, {sweep.kills} kills, {len(sweep.failures)} failures", flush=True)
-    failures = [failure for sweep in sweeps for failure in sweep.failures]
-    print(f"{sum(sweep.kills for sweep in sweeps)} kills, {len(failures)} failures")
+            sweep.on_a_full_disk(part)
+    rng, kinds = random.Random(options.seed), ["moment", "step", *SIGNALS]
+    while ready and not options.full_disk and sum(sweep.count for sweep in ready) < options.kills:
+        sweep = min(ready, key=lambda each: each.count * each.seconds**0.5)  # the quick ones more often
+        chosen, most = rng.choices(kinds, k=rng.randint(1, 4)), 1.02 * sweep.seconds
+        aims = [(kind, rng.randint(1, sweep.steps) if kind == "step" else rng.uniform(0, most)) for kind in chosen]
+        sweep.round(options.at or aims, rng)
+        if options.at:
+            break
+        if sum(each.count for each in ready) % 20 == 0:
+            print(table(sweeps), flush=True)
+    failures = sum(len(sweep.failures) for sweep in sweeps)
+    print(f"{table(sweeps)}\n{sum(sweep.count for sweep in sweeps)} kills and signals, {failures} failures")
     if not failures and options.folder is None:
         shutil.rmtree(folder)
     return 1 if failures else 0

@@ -111,6 +111,9 @@ def commands() -> str:
         "Results go to standard output, news and progress to standard error. The exit code is 0, or 2 for a mistake in what "
         "was asked for, which is told in one line. Options that take several values (`--langs en de`, `--test a.tsv b.tsv`) "
         "take all words up to the next option.", "",
+        "Every command also takes:", "",
+        *(f"- `{param.opts[0]}`: {param.help.removeprefix('With any command: ')}" for param in root.params
+          if (getattr(param, "help", None) or "").startswith("With any command")), "",
         "| command | what it does |", "|---|---|",
     ]  # fmt: skip
     names = [function.__name__.replace("_", "-") for function in COMMANDS]

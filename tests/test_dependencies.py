@@ -60,7 +60,7 @@ def wrong(root: Path, project: dict) -> list[str]:
             if not bring:
                 found.append(f"{where}, which no installation brings")
             elif at_once and not {path.relative_to(root).parts[0], *_integration(path.relative_to(root))} & set(bring):
-                found.append(f"{where} for everyone, which only calque[{bring[0]}] brings")
+                found.append(f"{where} for everyone, which only calque-align[{bring[0]}] brings")
     return found
 
 
@@ -87,6 +87,6 @@ def test_what_is_missing_is_said(tmp_path):
     (tmp_path / "integrations" / "other.py").write_text("import starlette\n")
     assert wrong(tmp_path, project) == [
         "a.py:1 imports scipy, which no installation brings",
-        "b.py:1 imports starlette for everyone, which only calque[explore] brings",
-        "integrations/other.py:1 imports starlette for everyone, which only calque[explore] brings",
+        "b.py:1 imports starlette for everyone, which only calque-align[explore] brings",
+        "integrations/other.py:1 imports starlette for everyone, which only calque-align[explore] brings",
     ]

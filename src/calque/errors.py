@@ -109,7 +109,7 @@ class MissingExtraError(CalqueError):
     """An optional part of calque needs a package that is not installed."""
 
     def __init__(self, package: str, extra: str, purpose: str):
-        super().__init__(f"{purpose} needs the package {package}: pip install 'calque[{extra}]'")
+        super().__init__(f"{purpose} needs the package {package}: pip install 'calque-align[{extra}]'")
 
 
 class Stopped(KeyboardInterrupt):

@@ -21,7 +21,7 @@ def wants_cpu() -> bool:
 
 
 def wants_shards() -> bool:
-    """Whether accelerate is configured for FSDP: each process is to keep a part of every weight that is trained."""
+    """Return whether accelerate is configured for FSDP."""
     return count() > 1 and _yes("ACCELERATE_USE_FSDP")
 
 

@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from os import PathLike
 
+from calque.corpora.lines import BLANK, Flaw, read_lines
 from calque.corpora.parallel import read_parallel
 from calque.errors import InputError, SettingError, SkippedWarning
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentences
 
 Say = Callable[[str], None]
+
+
+def check_pairs(texts: Sequence[str], langs: Sequence[tuple[str, str]]) -> None:
+    """Check that each text has its own pair of languages: one pair for all would label some texts wrongly.
+
+    Raises:
+        SettingError: with the texts and the languages.
+    """
+    if len(texts) != len(langs):
+        named, pairs = ", ".join(map(str, texts)), ", ".join("-".join(pair) for pair in langs)
+        fact = f"{len(texts)} text(s) ({named}) and {len(langs)} pair(s) of --langs ({pairs})"
+        raise SettingError(f"{fact}: give one pair for each text, as --langs en de --langs en fr")
 
 
 def skipped(message: str, counts: Mapping[str, int] | None = None, first: Mapping[str, str] | None = None) -> None:
@@ -27,6 +42,56 @@ def skipped_lines(counts: Mapping[str, int], first: Mapping[str, str]) -> str:
         f"{count:,} × {reason}{f', first: {first[reason]}' if reason in first else ''}"
         for reason, count in counts.items()
     )
+
+
+#: reasons that a whole text has, too; lines skipped for any other cannot be used
+_USUAL = (
+    BLANK,
+    "empty source",
+    "empty target",
+    "obsolete",
+    "fuzzy",
+    "plural",
+    "untranslated",
+    "language missing",
+    "no label",
+)
+_SKIPS: ContextVar[bool] = ContextVar("calque_skips_unusable", default=False)
+
+
+@contextmanager
+def skipping_unusable(skip: bool = True) -> Iterator[None]:
+    """Within the block, read texts of which more than a tenth cannot be used; `skip=False` changes nothing."""
+    token = _SKIPS.set(skip or _SKIPS.get())
+    try:
+        yield
+    finally:
+        _SKIPS.reset(token)
+
+
+def skips_unusable() -> bool:
+    """Return whether texts are read now of which more than a tenth cannot be used."""
+    return _SKIPS.get()
+
+
+def tell_skipped(corpus: ParallelCorpus, path: str | PathLike[str]) -> None:
+    """Warn of lines of a text that were skipped.
+
+    Raises:
+        InputError: more than a tenth of the lines cannot be used, and that is not wanted (`skipping_unusable`).
+    """
+    reasons = skipped_lines(corpus.skipped, corpus.first_skipped)
+    unusable = sum(count for reason, count in corpus.skipped.items() if reason not in _USUAL)
+    if 10 * unusable > len(corpus) and not _SKIPS.get():
+        what = f"{unusable:,} of {len(corpus):,} lines cannot be used ({reasons}), expected at most a tenth"
+        remedy = "correct the file"
+        if coded := corpus.first_skipped.get("not UTF-8"):
+            flaws = (line for line in read_lines(coded.rpartition(" line ")[0]) if isinstance(line, Flaw))
+            remedy = next((flaw.fact for flaw in flaws if flaw.reason == "not UTF-8"), remedy)
+        raise InputError(f"{what}: {remedy}; or go on without these lines by --on-error skip", path=path)
+    if corpus.skipped:
+        lost = sum(corpus.skipped.values())
+        skipped(f"{path}: {lost:,} unusable lines skipped ({reasons})", corpus.skipped, corpus.first_skipped)
 
 
 @dataclass(frozen=True)
@@ -57,24 +122,18 @@ class Words:
         counts them.
 
         Raises:
-            InputError: there is no usable line.
+            InputError: there is no usable line, or see `tell_skipped`.
         """
         corpus = read_parallel(path, langs=langs, pretokenized=self.pretokenized, on_error="blank", limit=self.limit)
-        reasons = skipped_lines(corpus.skipped, corpus.first_skipped)
         if not corpus.source.lengths().any():
-            fact = f"no usable sentence pair in {len(corpus):,} lines: {reasons or 'all are empty'}"
-            raise InputError(fact, path=path)
-        if corpus.skipped:
-            lost = sum(corpus.skipped.values())
-            skipped(f"{path}: {lost:,} unusable lines skipped ({reasons})", corpus.skipped, corpus.first_skipped)
+            reasons = skipped_lines(corpus.skipped, corpus.first_skipped) or "all are empty"
+            raise InputError(f"no usable sentence pair in {len(corpus):,} lines: {reasons}", path=path)
+        tell_skipped(corpus, path)
         return corpus
 
     def read_all(self, paths: Sequence[str], langs: Sequence[tuple[str, str]]) -> list[ParallelCorpus]:
-        """Several texts, each with its languages; one pair of languages serves all texts."""
-        if len(langs) == 1:
-            langs = list(langs) * len(paths)
-        if len(paths) != len(langs):
-            raise SettingError(f"{len(paths)} texts but {len(langs)} pairs of --langs: give one pair per text")
+        """Read several texts, each with its own pair of languages."""
+        check_pairs(paths, langs)
         return [self.read(path, pair) for path, pair in zip(paths, langs, strict=True)]
 
     def link(self, corpus: ParallelCorpus, *, extra: ParallelCorpus | None = None, progress: bool = False) -> WordPairs:

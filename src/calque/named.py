@@ -1,6 +1,7 @@
 """What can be named: by a row of a table here, or as `package.module:Class` by anybody else.
 
-A table says what there is without loading it, so that help and error messages come at once.
+A table says what there is without loading it, so that help and error messages come at once. A name that the user typed is
+imported. A name that stands in a file, which may be a stranger's, is not (`class_in_file`).
 """
 
 from __future__ import annotations
@@ -8,12 +9,14 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from importlib.util import find_spec
+from os import PathLike
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from calque.errors import SettingError
+from calque.errors import InputError, SettingError
 
 
 class Row(Protocol):
@@ -24,6 +27,7 @@ class Row(Protocol):
 
 
 R = TypeVar("R", bound=Row)
+_TRUSTED: ContextVar[bool] = ContextVar("calque_trusts_code", default=False)
 
 
 def is_path(name: str) -> bool:
@@ -85,6 +89,59 @@ def file_of(target: str) -> Path:
     raise SettingError(f"{target}: there is no module {module}; is it installed, or its folder on PYTHONPATH?")
 
 
+# -- names in files ----------------------------------------------------------------------------------------------------
+@contextmanager
+def trusting_code(trust: bool = True) -> Iterator[None]:
+    """Within the block, import the classes outside calque that files name; `trust=False` changes nothing."""
+    token = _TRUSTED.set(trust or _TRUSTED.get())
+    try:
+        yield
+    finally:
+        _TRUSTED.reset(token)
+
+
+def trusts_code() -> bool:
+    """Return whether classes outside calque that files name are imported now."""
+    return _TRUSTED.get()
+
+
+def class_in_file(target: str, base: type[Any], path: str | PathLike[str]) -> type[Any]:
+    """Return the class outside calque, `package.module:Class`, that a file names.
+
+    Importing a module runs it, so a file alone does not bring that about: the program has imported or defined the class
+    already, as a subclass of `base`, or code is trusted (`trusting_code`).
+
+    Args:
+        target: name of the class.
+        base: class of which it must be a subclass.
+        path: the file's folder, for the message.
+
+    Raises:
+        InputError: neither holds, or the class is of another kind.
+    """
+    kinds = [base]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    known = {f"{kind.__module__}:{kind.__qualname__}": kind for kind in kinds}
+    if target.partition(":")[0].partition(".")[0] == "calque":
+        raise InputError(f"names {target}, which is no {base.__name__} that calque saves", path=path)
+    if target in known:
+        return known[target]
+    if not _TRUSTED.get():
+        raise InputError(
+            f"names the class {target}, which is not part of calque and was not imported: if you trust this code, import its "
+            "module before you open the folder, or say trust_code=True (--trust-code on the command line)",
+            path=path,
+        )
+    try:
+        found = imported(target)
+    except SettingError as error:
+        raise InputError(str(error), path=path) from error
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise InputError(f"names {target}, expected a subclass of {base.__module__}:{base.__name__}", path=path)
+    return found
+
+
 class Table(Mapping[str, R], Generic[R]):
     """Rows by name. The name of a class from elsewhere, `package.module:Class`, has a row as well, which is not listed.
 
@@ -131,6 +188,15 @@ class Table(Mapping[str, R], Generic[R]):
             SettingError: there is none, or it is of another kind.
         """
         return self._checked(self.rows[name].target if name in self.rows else self[name].target)
+
+    def load_from_file(self, name: str, path: str | PathLike[str]) -> type[Any]:
+        """Return the class of a name that stands in a file: that of a row, or see `class_in_file`.
+
+        Raises:
+            InputError: there is none, or it is outside calque and not trusted.
+        """
+        known = {row.target: row for row in self.rows.values()} | self.rows
+        return self._checked(known[name].target) if name in known else class_in_file(name, imported(self._base), path)
 
     def _checked(self, target: str) -> type[Any]:
         kind, base = imported(target), imported(self._base)

@@ -6,6 +6,8 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,7 +22,8 @@ import pyarrow as pa
 from calque.errors import OutputError, SettingError
 from calque.offsets import offsets_of
 
-PART, PARTIAL = ".part", ".partial"  # ends of the temporary names: of what is written again, and of what a run resumes
+NEW, _OLD, _MARK = "new", "old", "made-by-calque"  # in a temporary folder
+_TEMPORARY = re.compile(rf"(.*/)?\.?([^/]*)\.calque-[a-z]+(/{NEW}(?=/|$))?")  # names of `part_of`
 _FULL = {
     errno.ENOSPC: "no space left on the disk",
     errno.EDQUOT: "the disk quota is used up",
@@ -46,7 +49,7 @@ class InUseError(SettingError):
 # -- files -------------------------------------------------------------------------------------------------------------
 @contextmanager
 def whole(path: str | PathLike[str]) -> Iterator[Path]:
-    """Write `NAME.part`, which becomes the file `NAME` when the block ends, and is removed if the block fails.
+    """Write a temporary file, which becomes the file `NAME` when the block ends, and is removed if the block fails.
 
     An older file stays what it is until then. A device or a pipe is written directly.
 
@@ -65,6 +68,8 @@ def whole(path: str | PathLike[str]) -> Iterator[Path]:
     plain = name.is_file() or not name.exists()
     where = Path(os.path.realpath(name)) if plain and name.is_symlink() else name  # a link stays one
     part = part_of(where) if plain else where
+    if plain:
+        check_free(part)
     try:
         if plain:
             _make_folder(where.parent)
@@ -87,18 +92,98 @@ def whole(path: str | PathLike[str]) -> Iterator[Path]:
         raise failure(name, reason) from error
 
 
-def part_of(path: Path) -> Path:
-    """Return the temporary name of a file or folder until it is complete."""
-    return path.with_name(path.name + PART)
+def part_of(path: Path, kind: str = "part", *, inside: bool = False) -> Path:
+    """Return a temporary name beside a file or folder, or in it: hidden, and none that anybody else gives.
+
+    Args:
+        path: the file or folder.
+        kind: what is kept there: the part that is done, an encoder that is being saved, a journal, a lock.
+        inside: whether it is in the folder.
+    """
+    return path / f".calque-{kind}" if inside else path.with_name(f".{path.name}.calque-{kind}")
+
+
+def check_free(part: Path) -> None:
+    """Refuse to write a temporary file where something else than a file has its name.
+
+    Raises:
+        OutputError: a folder, a link or a device is there.
+    """
+    with suppress(OSError):  # there is nothing
+        if stat.S_ISREG(os.lstat(part).st_mode):
+            return
+        raise OutputError(f"{part}: is not a temporary file of calque, which needs this name: rename it")
+
+
+def temporary_folder(place: Path, out: Path) -> Path:
+    """Make a temporary folder, or take over what a killed process left in it.
+
+    Args:
+        place: its name, of `part_of`; a file in it marks it as calque's.
+        out: the final name; an older folder, which `replace_folder` had moved away when it was killed, gets it back.
+
+    Returns:
+        the folder in it that is to be filled.
+
+    Raises:
+        OutputError: something else has this name.
+    """
+    _check_mark(place)
+    place.mkdir(parents=True, exist_ok=True)
+    (place / _MARK).touch()
+    old, new = place / _OLD, place / NEW
+    if old.is_dir() and not out.exists():
+        os.rename(old, out)
+    remove(old)
+    new.mkdir(exist_ok=True)
+    return new
+
+
+def replace_folder(new: Path, out: Path) -> None:
+    """Give the folder that `temporary_folder` made its final name; an older one is moved into the temporary folder."""
+    if out.exists():
+        os.rename(out, new.with_name(_OLD))
+    os.rename(new, out)
+    sync(out.parent)
+
+
+def remove_temporary(place: Path) -> None:
+    """Remove a temporary folder, if it is there; its mark goes last.
+
+    Raises:
+        OutputError: something else has this name.
+    """
+    _check_mark(place)
+    if place.is_dir():
+        for entry in place.iterdir():
+            if entry.name != _MARK:
+                remove(entry)
+        (place / _MARK).unlink(missing_ok=True)
+        place.rmdir()
+
+
+def _check_mark(place: Path) -> None:
+    if os.path.lexists(place) and not (
+        place.is_dir() and not place.is_symlink() and ((place / _MARK).is_file() or not any(place.iterdir()))
+    ):
+        raise OutputError(f"{place}: is not a temporary folder of calque, which needs this name: rename it")
+
+
+def remove(entry: Path) -> None:
+    """Remove a file, a link or a folder with all that is in it, if it is there."""
+    if entry.is_dir() and not entry.is_symlink():
+        shutil.rmtree(entry)
+    else:
+        entry.unlink(missing_ok=True)
 
 
 def write_text(path: str | PathLike[str], text: str) -> None:
-    """Write a text file in UTF-8 atomically; lines end as they do in `text`.
+    """Write a text file in UTF-8 atomically; lines end as they do in `text`, and bytes of a file name that are no text become ?.
 
     Raises:
         OutputError: see `whole`.
     """
-    write_bytes(path, text.encode("utf-8"))
+    write_bytes(path, text.encode("utf-8", "replace"))
 
 
 def write_bytes(path: str | PathLike[str], data: bytes) -> None:
@@ -113,7 +198,7 @@ def write_bytes(path: str | PathLike[str], data: bytes) -> None:
 
 def write_lines(path: str | PathLike[str], lines: Iterable[str]) -> None:
     """Write lines, each with its own end, atomically."""
-    with whole(path) as part, open(part, "w", encoding="utf-8", newline="\n") as file:
+    with whole(path) as part, open(part, "w", encoding="utf-8", errors="replace", newline="\n") as file:
         file.writelines(lines)
 
 
@@ -123,12 +208,14 @@ def append_lines(path: str | PathLike[str], lines: Iterable[str]) -> None:
     Raises:
         OutputError: there is no space, or the file cannot be written.
     """
-    data = "".join(lines).encode("utf-8")
+    data = "".join(lines).encode("utf-8", "replace")
     try:
         _make_folder(Path(path).parent)
-        with open(path, "ab", buffering=0) as file:
+        with open(path, "a+b", buffering=0) as file:
             lock(file)
             before = os.fstat(file.fileno()).st_size
+            if before and file.seek(before - 1) and file.read(1) != b"\n":
+                data = b"\n" + data
             try:
                 left = data
                 while left:
@@ -147,8 +234,8 @@ def append_lines(path: str | PathLike[str], lines: Iterable[str]) -> None:
 def locked(out: str | PathLike[str], *, when: bool = True, wait: bool = False) -> Iterator[None]:
     """Keep other processes from writing `out` while the block runs.
 
-    The lock is a file `.NAME.lock` beside the output, which may itself be replaced meanwhile. The kernel releases it when the
-    process ends, however it ends. It is not reentrant: the function that writes takes the lock, not its caller as well.
+    The lock is a file `.NAME.calque-lock` beside the output, which may itself be replaced meanwhile. The kernel releases it
+    when the process ends, however it ends. It is not reentrant: the function that writes takes the lock, not its caller as well.
 
     Args:
         out: the file or folder to be written; it need not exist. Missing folders above it are made, and removed again if
@@ -168,7 +255,7 @@ def locked(out: str | PathLike[str], *, when: bool = True, wait: bool = False) -
             yield
         return
     where = name.resolve()
-    path = where.with_name(f".{where.name}.lock")
+    check_free(path := part_of(where, "lock"))
     missing = [folder for folder in path.parents if not folder.exists()]  # the innermost first
     file = FileLock(path, timeout=_PATIENCE if wait else 0)
     try:
@@ -273,6 +360,8 @@ def unwritten(error: BaseException) -> str | None:
         number = cause.errno if isinstance(cause, OSError) else None
         if number is None and (match := _NUMBER.search(said)):
             number = int(match[1])
+        if isinstance(cause, RuntimeError):  # FAISS
+            number = next((each for each in _FULL if os.strerror(each) in said), number)
         if number in _FULL:
             return _FULL[number]
         if isinstance(cause, OSError) and _NUMPY.search(said):
@@ -282,15 +371,22 @@ def unwritten(error: BaseException) -> str | None:
     return "only part of it could be written" if torn else None
 
 
-def finished(path: Path) -> Path:
-    """Return the name that a file has once the folder that is being written is complete."""
-    parts = (part.removesuffix(PART).removesuffix(PARTIAL) for part in path.parts)
-    return Path(*(part for part in parts if part))
+def is_text(path: Path) -> bool:
+    """Whether a name is UTF-8; libraries in Rust and C++ take no other."""
+    return fspath(path).encode("utf-8", "replace").decode() == fspath(path)
+
+
+def finished(path: str | PathLike[str]) -> Path:
+    """Return the name that a file has once everything temporary is complete."""
+    name = fspath(path)
+    while match := _TEMPORARY.match(name):  # the innermost first
+        name = f"{match[1] or ''}{match[2]}{name[match.end() :]}"
+    return Path(name)
 
 
 def failure(path: str | PathLike[str], reason: str) -> OutputError:
     """Return the error of an output that was not written."""
-    return OutputError(f"{fspath(path).removesuffix(PART).removesuffix(PARTIAL)}: {reason}")
+    return OutputError(f"{finished(path)}: {reason}")
 
 
 def _make_folder(path: Path) -> None:

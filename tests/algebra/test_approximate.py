@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("faiss", reason="faiss-cpu is not installed: pip install 'calque[faiss]'")
+pytest.importorskip("faiss", reason="faiss-cpu is not installed: pip install 'calque-align[faiss]'")
 
 from calque.algebra import approximate
 from calque.algebra.approximate import Index, approximate_neighbours, recall
@@ -20,13 +20,13 @@ def sides():
     return source, np.concatenate([source + 0.4 * rng.standard_normal(source.shape), np.zeros((1, 32))])
 
 
-@pytest.mark.parametrize("k", [0, 10])
-def test_few_vectors_are_compared_with_all(sides, k):
+@pytest.mark.parametrize(("k", "n"), [(0, 3), (10, 3), (150, 3)])
+def test_few_vectors_are_compared_with_all(sides, k, n):
     source, target = (side[:400] for side in sides)
     queries = np.array([7, 3, 399])
-    found = approximate_neighbours(UnitRows(source), UnitRows(target), k=k, n_best=3, source_queries=queries)
+    found = approximate_neighbours(UnitRows(source), UnitRows(target), k=k, n_best=n, source_queries=queries)
     search, options = (csls_neighbours, {"k": k}) if k else (cosine_neighbours, {})
-    exact = search(unit_rows(source), unit_rows(target), n_best=3, source_queries=queries, **options)
+    exact = search(unit_rows(source), unit_rows(target), n_best=n, source_queries=queries, **options)
     assert (found.kind, found.recall) == ("Flat", 1.0)
     np.testing.assert_array_equal(found.neighbours.targets, exact.targets)
     np.testing.assert_array_equal(found.neighbours.sources, exact.sources)
@@ -58,5 +58,5 @@ def test_recall_counts_the_exact_nearest_that_are_candidates(sides, monkeypatch)
     source, target = map(UnitRows, sides)
     index = Index.of(target)
     assert recall(source, target, index) == 1
-    monkeypatch.setattr(Index, "candidates", lambda self, queries: np.zeros((len(queries), 1), dtype=np.int64))
+    monkeypatch.setattr(Index, "candidates", lambda self, queries, _: np.zeros((len(queries), 1), dtype=np.int64))
     assert recall(source, target, index) < 0.1

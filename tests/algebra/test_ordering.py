@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calque.algebra.ordering import absolute_order, inverse, relative_order
+from calque.algebra.ordering import absolute_order, relative_order
 from calque.errors import SettingError
 
 
@@ -135,10 +135,6 @@ def test_long_sentences_and_empty_ones(kind):
     assert order[0] == 0
     assert order[1:].tolist() == wanted.tolist()
     assert cost[[0, 1, 3]].tolist() == [0, 0, 0]
-
-
-def test_the_inverse_says_where_each_word_stands():
-    assert inverse(np.array([2, 0, 1, 0, 1, 0]), np.array([3, 0, 1, 2])).tolist() == [1, 2, 0, 0, 1, 0]
 
 
 def test_scores_that_do_not_fit_are_refused():

@@ -6,40 +6,29 @@ import importlib.util
 import json
 import re
 
+import numpy as np
 import pytest
 
 import forked
+from calque import read_parallel
 from calque.alignment import METHODS, MethodRow
 from calque.encoders import load_encoder
 from command import fails, works
-from documents import ROOT
+from documents import ROOT, blocks
 
-MODULE = '''
-import numpy as np
-
-from calque.alignment.base import Method
-from calque.encoders.mapped import MappedEncoder
-from calque.maps import LinearMap
-
-
-class Shift(Method):
-    """moves each language by the mean difference of linked words"""
-
+MODULE = (
+    next(text for _, name, text in blocks(ROOT / "docs" / "guides" / "own.md") if name == "shifting.py")
+    + """
+class Seeded(Shift):
     def __init__(self, *, towards, seed=0, strength: float = 1.0):
-        self.towards, self.seed, self.strength = towards, seed, strength
-
-    def align(self, encoder, corpus, pairs, *, folder=None, checkpoint_every=200, progress=False):
-        fitted = MappedEncoder.fit(encoder, corpus, pairs, make=LinearMap, towards=self.towards)
-        for of in fitted.maps.values():
-            for one in of.values():
-                one.target_mean = one.source_mean + self.strength * (one.target_mean - one.source_mean)
-                one.matrix = np.eye(encoder.dim)
-        return fitted
+        super().__init__(towards=towards, strength=strength)
+        self.seed = seed
 
 
 class Broken:
     pass
-'''
+"""
+)
 
 
 @pytest.fixture
@@ -66,16 +55,21 @@ def align(own, tiny_folder, *more):
 
 def test_on_the_command_line(capsys, own, tiny_folder):
     works(capsys, *align(own, tiny_folder, "--method", "shifting:Shift"))
-    encoder = load_encoder(own / "out")
+    encoder, base = load_encoder(own / "out"), load_encoder(tiny_folder)
     assert list(encoder.maps) == ["de"]
+    text = read_parallel(own / "train.tsv", langs=("en", "de"))
+    english, german = (base.encode(side).data.mean(axis=0) for side in (text.source, text.target))
+    moved = encoder.encode(text.target).data - base.encode(text.target).data
+    np.testing.assert_allclose(moved, np.broadcast_to(moved[0], moved.shape), atol=1e-5)
+    assert np.linalg.norm(german + moved[0] - english) < 0.5 * np.linalg.norm(german - english)
     record = json.loads((own / "out" / "calque-run.json").read_text())
     assert record["method"] == "shifting:Shift"
-    assert record["settings"] == {"towards": "en", "seed": 0, "strength": 1.0}
+    assert record["settings"] == {"towards": "en", "strength": 1.0}
     works(capsys, "evaluate", own / "out", "retrieval", "--test", own / "test.tsv", "--langs", "en", "de", "-q")
 
 
 def test_its_own_options(capsys, own, tiny_folder):
-    works(capsys, *align(own, tiny_folder, "--method", "shifting:Shift", "--option", "strength=0.5", "--seed", 3))
+    works(capsys, *align(own, tiny_folder, "--method", "shifting:Seeded", "--option", "strength=0.5", "--seed", 3))
     record = json.loads((own / "out" / "calque-run.json").read_text())
     assert record["settings"] == {"towards": "en", "seed": 3, "strength": 0.5}
     # and those of calque's own methods that have no name on the command line

@@ -515,7 +515,7 @@ def test_tsne_by_name_needs_the_extra(monkeypatch):
 
     monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
     x = np.random.default_rng(0).standard_normal((10, 3))
-    with pytest.raises(MissingExtraError, match=r"calque\[plots\]"):
+    with pytest.raises(MissingExtraError, match=r"calque-align\[plots\]"):
         project(x, "tsne")
     assert project(x, "auto")[1] == "pca"
     with pytest.raises(SettingError, match="auto, pca, tsne"):

@@ -144,8 +144,8 @@ def agreement(encoder, data, lang):
 @pytest.mark.parametrize("method", ["rotation", "linear", "rcsls"])
 def test_a_dictionary_brings_languages_together(capsys, data, tiny_folder, tiny_encoder, tmp_path, method):
     _, err = works(
-        capsys, "align", "--encoder", tiny_folder, "--towards", "en", "--out", tmp_path / "m", "--langs", "en", "de",
-        "--dictionary", data / "en-de.txt", "--text", data / "en.txt", f"de={data / 'de.txt'}", "--method", method,
+        capsys, "align", "--encoder", tiny_folder, "--towards", "en", "--out", tmp_path / "m",
+        "--dictionary", data / "en-de.txt", "--text", f"de={data / 'de.txt'}", data / "en.txt", "--method", method,
         "--layers", "2,3", "--option", "refine=0", *(["--option", "identical=true"] if method == "linear" else []),
     )  # fmt: skip
     assert "de, layer 3: " in err
@@ -200,6 +200,13 @@ def test_many_languages_together_from_anchors(capsys, data, tiny_folder, tiny_en
     assert "anchors are in 'en', expected 'fr'" in fails(
         capsys, *job[:-1], f"fr={tmp_path / 'en'}", "--out", tmp_path / "x"
     )
+    (tmp_path / "en").rename(tmp_path / "first")
+    (tmp_path / "de").rename(tmp_path / "second")  # the anchors know their language
+    works(
+        capsys, *job[:7], *job[14:18], "--anchors", tmp_path / "first", tmp_path / "second", "--out", tmp_path / "alone"
+    )
+    alone = load_encoder(tmp_path / "alone")
+    np.testing.assert_array_equal(alone.maps["de"][3].matrix, made[0].maps["de"][3].matrix)
 
 
 @pytest.mark.filterwarnings("default::UserWarning")
@@ -299,7 +306,7 @@ def test_released_maps_and_an_encoder_for_each_language(capsys, tiny_folder, tin
 
 # -- index -----------------------------------------------------------------------------------------------------------
 def test_the_words_of_an_index_are_those_of_the_text(capsys, data, tiny_folder, tmp_path):
-    pytest.importorskip("faiss", reason="faiss-cpu is not installed: pip install 'calque[faiss]'")
+    pytest.importorskip("faiss", reason="faiss-cpu is not installed: pip install 'calque-align[faiss]'")
     job = ("--encoder", tiny_folder)
     _, err = works(capsys, "index", data / "de.txt", *job, "--lang", "de", "--out", tmp_path / "index")
     assert "hold 100.0% of the ten nearest words" in err

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
+from calque.errors import OutputError
+from calque.storage import part_of, temporary_folder
 from command import fails, run, works
 
 EN_XX = ("--langs", "en", "xx")
@@ -193,6 +204,51 @@ def test_what_was_skipped_is_said_quietly_too(capsys, tmp_path, text):
     assert err == ""
 
 
+@pytest.mark.parametrize("verb", ["words", "evaluate"])
+def test_a_text_of_which_a_tenth_cannot_be_read_is_refused(capsys, tmp_path, verb):
+    lines = [f"the cat sees {k} houses\tdie Katze sieht {k} Häuser\n" for k in range(6)]
+    plain = [line.replace("ä", "a") for line in lines] * 9
+    file = tmp_path / "t.tsv"
+    job = {"words": ("words", file, *EN_XX, "--out", tmp_path / "out", "-q"),
+           "evaluate": ("evaluate", "mini", "retrieval", "--test", file, *EN_XX, "-q")}[verb]  # fmt: skip
+    file.write_bytes("".join([*lines, *plain[:53]]).encode("latin-1"))
+    said = fails(capsys, *job)
+    assert re.search(
+        r"t.tsv: 6 of 59 lines cannot be used \(6 × not UTF-8, first: .*t.tsv line 1\), expected at most a", said
+    )
+    assert "iconv -f ISO-8859-1 -t UTF-8 FILE > NEW; or go on without these lines by --on-error skip" in said
+    assert "6 × not UTF-8" in works(capsys, *job, "--on-error", "skip")[1]
+    file.write_bytes("".join([*lines, *plain]).encode("latin-1"))
+    assert "6 × not UTF-8" in works(capsys, *job, *(["--overwrite"] if verb == "align" else []))[1]
+    assert "--on-error never, expected raise or skip" in fails(capsys, "words", "t", *EN_XX, "--on-error", "never")
+
+
+def test_a_mistake_says_what_to_do(capsys, monkeypatch, tmp_path, text, tiny_folder):
+    job = ("align", text / "train.tsv", *EN_XX, "--encoder", tiny_folder, "--towards", "en", "--out", tmp_path / "res")
+    assert "epochs = '1,1,1', expected a number not below 0; write --option epochs=VALUE with one such value" in fails(
+        capsys, *job, "--option", "epochs=1,1,1"
+    )
+    said = fails(capsys, "evaluate", "mini", "retrieval", "--test", text / "train.tsv", *EN_XX, "--record")
+    assert "and mini has no calque-run.json: name such a folder, or keep the scores with --out FILE" in said
+    assert "encode:" not in said
+    shutil.copytree(tiny_folder, tmp_path / "e")
+    for key, value in (("pooling", "nan"), ("precision", "low")):
+        (tmp_path / "e" / "calque.json").write_text(json.dumps({"kind": "huggingface", key: value}))
+        said = fails(capsys, "encode", tmp_path / "e", text / "en.txt", "--lang", "en", "--out", tmp_path / "v")
+        assert f"calque.json: {key} '{value}', expected one of" in said
+        assert "correct it, or save the encoder again" in said
+
+    def denied(self, *args, mkdir=Path.mkdir, **options):
+        if "res" in self.name:
+            raise PermissionError(errno.EACCES, "Permission denied", str(self))
+        mkdir(self, *args, **options)
+
+    monkeypatch.setattr(Path, "mkdir", denied)
+    assert fails(capsys, *job).endswith(
+        f"{tmp_path}/res: Permission denied; choose another place, or change its permissions"
+    )
+
+
 def test_pairs_that_training_skips_are_said_on_the_terminal(capsys, tmp_path, text, tiny_folder):
     lines = (text / "train.tsv").read_text(encoding="utf-8").splitlines(keepends=True)
     long = " ".join(["water"] * 65)
@@ -230,9 +286,22 @@ def test_several_texts_and_languages_in_one_evaluation(capsys, tmp_path, text, t
     assert "moses en-xx" in one
     assert "moses xx-en" in one
     line = fails(
-        capsys, "evaluate", tiny_folder, "retrieval", "--test", other, other, other, *EN_XX, "--langs", "en", "yy"
+        capsys,
+        "align",
+        text / "train.tsv",
+        other,
+        *EN_XX,
+        "--encoder",
+        tiny_folder,
+        "--towards",
+        "en",
+        "--out",
+        tmp_path / "out",
+    )  # one pair would serve both texts, and the card would call the second en-xx
+    assert (
+        f"2 text(s) ({text / 'train.tsv'}, {other}) and 1 pair(s) of --langs (en-xx): give one pair for each text"
+        in line
     )
-    assert "2 × --langs for 3 tests" in line
 
 
 def test_testing_on_the_training_text_is_said(capsys, tmp_path, text, tiny_folder):
@@ -264,14 +333,160 @@ def test_a_damaged_checkpoint_is_one_line_without_advice_to_trust_it(capsys, tmp
 
     job = ("align", text / "train.tsv", *EN_XX, "--encoder", tiny_folder, "--towards", "en", "--epochs", "1", "--out")
     for number, content in enumerate((b"PK\x03\x04" + bytes(100), {"identity": "x"})):
-        place = tmp_path / f"{number}.part" / "training" / "checkpoint.pt"
+        out = tmp_path / str(number)
+        place = temporary_folder(part_of(out), out) / "training" / "checkpoint.pt"
         place.parent.mkdir(parents=True)
         if isinstance(content, bytes):
             place.write_bytes(content)
         else:
             torch.save(content, place)
-        line = fails(capsys, *job, tmp_path / str(number))
+        line = fails(capsys, *job, out)
         assert "checkpoint.pt: not a readable checkpoint" in line
         assert "weights_only" not in line
     code, _, err = run(capsys, *job, tmp_path / "fresh", "-q")
     assert code == 0, err
+
+
+# -- results and what stands in their way --------------------------------------------------------------------------------
+@pytest.mark.parametrize("verb", ["evaluate", "analyze"])
+def test_scores_are_printed_before_they_are_written(capsys, monkeypatch, tmp_path, text, tiny_folder, verb):
+    def full(path, lines):
+        raise OutputError(f"{path}: no space left on the disk")
+
+    monkeypatch.setattr(f"calque.cli.{verb}.append_lines", full)
+    job = (verb, tiny_folder, *["retrieval"][: verb == "evaluate"], "--test", text / "train.tsv", *EN_XX)
+    only = ("--only", "rank") if verb == "analyze" else ()
+    code, out, err = run(capsys, *job, *only, "--out", tmp_path / "results", "-q")
+    assert (code, "accuracy" in out) == (2, True)
+    assert err.endswith("results: no space left on the disk\n")
+    line = fails(capsys, verb, "no-such-encoder", *job[2:], *only, "--out", "/proc/results")
+    assert "--out '/proc/results': no file can be written there" in line  # before the encoder is looked for
+
+
+@pytest.mark.parametrize("content", ["Es war einmal\n", "{}\n", '{"task": "half', ""])
+def test_scores_are_added_to_scores_alone(capsys, tmp_path, text, tiny_folder, content):
+    out = tmp_path / "en.txt"
+    out.write_text(content)
+    job = ("evaluate", tiny_folder, "retrieval", "--test", text / "train.tsv", *EN_XX, "--out", out, "-q")
+    if content:
+        assert "calque did not write this file and leaves it alone" in fails(capsys, *job)
+        assert out.read_text() == content
+        return
+    works(capsys, *job)
+    out.write_text(out.read_text().rstrip("\n"))  # as an editor may leave it
+    works(capsys, *job)
+    assert (
+        len({json.loads(line)["metric"] for line in out.read_text().splitlines()})
+        == len(out.read_text().splitlines()) / 2
+    )
+
+
+def test_folders_of_other_programs_are_left_alone(capsys, tmp_path, text, tiny_folder):
+    study = text / "study.toml"
+    study.write_text('encoders = ["mini"]\n[methods.base]\n[tasks.retrieval]\ntest = { de = "train.tsv" }\n')
+    index = ("index", text / "en.txt", "--lang", "en", "--encoder", tiny_folder, "-q")
+    anchors = ("anchors", text / "en.txt", "--lang", "en", "--encoder", tiny_folder, "-q")
+    for job, names in (
+        (("study", study), ["results.jsonl"]),
+        (("study", study), ["results.md"]),
+        (index, ["index.json", "vectors.safetensors"]),
+        (anchors, ["anchors.safetensors"]),
+    ):
+        out = tmp_path / f"{job[0]}-{names[0]}"
+        out.mkdir()
+        for name in names:
+            (out / name).write_text("[1]\n")
+        assert "calque did not write" in fails(capsys, *job, "--out", out)
+        assert {path.name: path.read_text() for path in out.iterdir()} == dict.fromkeys(names, "[1]\n")
+    works(capsys, *anchors, "--out", tmp_path / "new")
+    works(capsys, *anchors, "--out", tmp_path / "new")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file names are UTF-8 there")
+def test_a_file_name_that_is_not_text_ends_no_run(capsys, tmp_path, text, tiny_folder):
+    place = tmp_path / os.fsdecode(b"t\xe9st")
+    place.mkdir()
+    train = shutil.copy(text / "train.tsv", tmp_path / os.fsdecode(b"t\xe9st.tsv"))
+    shutil.copy(text / "en.txt", place)
+    scores, findings, aligned = (place / name for name in ("scores", "findings", "links"))
+    works(capsys, "evaluate", tiny_folder, "retrieval", "--test", train, *EN_XX, "--out", scores)
+    works(capsys, "evaluate", tiny_folder, "retrieval", "--test", train, *EN_XX, "--json")
+    works(capsys, "analyze", tiny_folder, "--test", train, *EN_XX, "--only", "rank", "--out", findings)
+    works(capsys, "words", train, *EN_XX, "--out", aligned, "--tables", place / "tables")
+    works(capsys, "encode", tiny_folder, place / "en.txt", "--lang", "en", "--out", place / "vectors")
+    job = (
+        "align",
+        train,
+        *EN_XX,
+        "--encoder",
+        tiny_folder,
+        "--towards",
+        "en",
+        "--method",
+        "rotation",
+        "--links",
+        aligned,
+    )
+    works(capsys, *job, "--out", tmp_path / "out")
+    works(capsys, "evaluate", tmp_path / "out", "retrieval", "--test", train, *EN_XX, "--record")
+    assert "t?st.tsv" in (tmp_path / "out" / "README.md").read_text()
+    works(capsys, "report", scores, findings, tmp_path / "out", "--out", place / "page.html")
+    assert "expected a name in UTF-8" in fails(capsys, *job, "--out", place / "out")
+
+
+# -- Ctrl-C ----------------------------------------------------------------------------------------------------------------
+class Loses:
+    """Gets Ctrl-C where Python cannot raise an exception."""
+
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_an_interruption_is_never_lost_nor_told_at_length(capsys, monkeypatch):
+    def job(**named):
+        Loses()
+        time.sleep(20)
+
+    def wrapped(**named):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt as error:
+            raise RuntimeError("of a library") from error
+
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    for broken in (job, wrapped):
+        before, began = signal.getsignal(signal.SIGINT), time.monotonic()
+        monkeypatch.setattr("calque.cli.app", broken)
+        ended = run(capsys, "words")
+        signal.signal(signal.SIGINT, before)
+        assert ended == (130, "", "calque: interrupted\n")
+        assert time.monotonic() - began < 10
+
+
+def test_an_interruption_of_the_imports_is_one_line(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nclass Stop:\n    def find_spec(self, name, *_):\n        if name == 'calque.cli':\n"
+        "            raise KeyboardInterrupt\nsys.meta_path.insert(0, Stop())\n"
+    )
+    paths = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    ended = subprocess.run(
+        [sys.executable, "-m", "calque"],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "calque: interrupted\n")
+
+
+def test_numbers_out_of_all_bounds_are_one_line(capsys, tmp_path, text, tiny_folder):
+    line = fails(
+        capsys, "encode", tiny_folder, text / "en.txt", "--lang", "en", "--out", tmp_path / "x", "--limit", "9" * 20
+    )
+    assert f"--limit {'9' * 20}: expected a number of at most" in line
+    job = ("align", text / "train.tsv", *EN_XX, "--encoder", tiny_folder, "--towards", "en", "--epochs", "0.01", "-q")
+    for rate in ("1e15", "1e30", "1e38"):
+        line = fails(capsys, *job, "--layer", "1", "--learning-rate", rate, "--out", tmp_path / rate)
+        assert "not finite" in line
+        assert "lower the learning rate" in line
+        assert not (tmp_path / rate).exists()

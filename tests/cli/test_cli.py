@@ -103,8 +103,8 @@ def test_the_folder_is_a_transformers_model(capsys, texts, tiny_folder, tmp_path
 
 
 def test_adapters_are_saved_alone_tracked_and_merged_afterwards(capsys, texts, tiny_folder, tmp_path):
-    pytest.importorskip("peft", reason="PEFT is not installed: pip install 'calque[peft]'")
-    pytest.importorskip("tensorboard", reason="TensorBoard is not installed: pip install 'calque[tensorboard]'")
+    pytest.importorskip("peft", reason="PEFT is not installed: pip install 'calque-align[peft]'")
+    pytest.importorskip("tensorboard", reason="TensorBoard is not installed: pip install 'calque-align[tensorboard]'")
     job = ("align", texts / "en-xx.tsv", "--langs", "en", "xx", "--encoder", tiny_folder, "--method", "contrastive",
            "--towards", "en", "--model", "fast-align", "--epochs", "0.5", "-q")  # fmt: skip
     tracked = ("--track", "tensorboard", "--track-folder", tmp_path / "tracked")

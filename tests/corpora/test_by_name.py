@@ -19,7 +19,7 @@ from calque.corpora.languages import language_and_path
 from calque.errors import InputError
 from command import works
 
-datasets = pytest.importorskip("datasets", reason="datasets is not installed: pip install 'calque[hub]'")
+datasets = pytest.importorskip("datasets", reason="datasets is not installed: pip install 'calque-align[hub]'")
 
 
 def tagged(column, names):

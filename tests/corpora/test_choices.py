@@ -12,7 +12,7 @@ from calque.corpora.choices import ChoiceText
 from calque.errors import InputError
 from calque.text import Sentences
 
-pytest.importorskip("datasets", reason="datasets is not installed: pip install 'calque[hub]'")
+pytest.importorskip("datasets", reason="datasets is not installed: pip install 'calque-align[hub]'")
 
 
 def belebele(right="3", **other):

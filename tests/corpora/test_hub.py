@@ -138,5 +138,5 @@ def test_empty_folder_and_a_name_without_network(tmp_path):
 
 def test_without_the_library(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "datasets", None)
-    with pytest.raises(MissingExtraError, match=r"calque\[hub\]"):
+    with pytest.raises(MissingExtraError, match=r"calque-align\[hub\]"):
         read_parallel(tmp_path, langs=LANGS)

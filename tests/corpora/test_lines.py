@@ -155,6 +155,28 @@ def test_carriage_returns_end_lines_and_nothing_else(tmp_path):
     assert corpus.metadata("column_3") == ["x", "y\rz"]
 
 
+@pytest.mark.parametrize("suffix", PACK)
+def test_lines_that_end_by_carriage_returns_alone(tmp_path, suffix):
+    path = tmp_path / f"f.tsv{suffix}"
+    path.write_bytes(PACK[suffix](b"\xef\xbb\xbfa\tb\rc\td\r\re\tf\r"))
+    corpus = read(path, on_error="skip")
+    assert words(corpus) == [(["a"], ["b"]), (["c"], ["d"]), (["e"], ["f"])]
+    assert corpus.lines.tolist() == [1, 2, 4]
+    path.write_bytes(PACK[suffix](b"a\tb\r" * 600_000 + b"c\td\n"))
+    with pytest.raises(InputError, match="lines end by CR and by LF, expected one of them|more than 100 columns"):
+        read(path)
+
+
+@pytest.mark.parametrize(("text", "encoding"), [
+    ("vier Bücher", "ISO-8859-1"), ("zwei – drei “Bücher”", "WINDOWS-1252"), ("четыре книги", "WINDOWS-1251"), ("我们有书", "GB18030"),
+])  # fmt: skip
+def test_a_line_in_another_encoding_says_which_it_looks_like(tmp_path, text, encoding):
+    path = tmp_path / "f.tsv"
+    path.write_bytes(f"a\t{text}\n".encode(encoding))
+    with pytest.raises(InputError, match=rf"line 1: .* is not UTF-8; convert the file; .*iconv -f {encoding} -t UTF-8"):
+        read(path)
+
+
 def test_a_line_with_more_columns_than_any_before(tmp_path, monkeypatch):
     monkeypatch.setattr("calque.corpora.store._ROWS", 4)
     path = tmp_path / "f.tsv"

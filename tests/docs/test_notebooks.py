@@ -22,7 +22,7 @@ def printed(cell: dict) -> list[str]:
 @pytest.fixture
 def folder(tmp_path, monkeypatch, tiny_folder):
     """A teacher of sentence-transformers where a notebook names one on the hub."""
-    pytest.importorskip("sentence_transformers", reason="pip install 'calque[sentence-transformers]'")
+    pytest.importorskip("sentence_transformers", reason="pip install 'calque-align[sentence-transformers]'")
     load_encoder(tiny_folder).save(tmp_path / "sentence-transformers" / "all-MiniLM-L6-v2")
     about = tmp_path / "sentence-transformers" / "all-MiniLM-L6-v2" / "calque.json"
     about.unlink()  # theirs, not ours

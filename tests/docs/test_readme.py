@@ -76,3 +76,10 @@ def test_the_picture_and_what_the_first_lines_link_to_are_there():
     linked = re.findall(r"\]\(([^)#:]+)\)", beginning)
     assert "docs/images/before-after.png" in linked
     assert [link for link in linked if not (ROOT / link).exists()] == []
+
+
+def test_no_document_installs_the_other_program_called_calque():
+    files = [README, *(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.ipynb"), *(ROOT / "src").rglob("*.py")]
+    for path in files:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            assert not re.search(r"pip install '?calque(?!-align)", line) or "another program" in line, (path, line)

@@ -22,7 +22,7 @@ from calque.errors import InputError, MissingExtraError, SettingError
 from calque.text import Sentence
 from linked_text import make_text
 
-peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install 'calque[peft]'")
+peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install 'calque-align[peft]'")
 WORDS = [["the", "a", "in"], ["a", "the"]]
 
 
@@ -152,7 +152,7 @@ def test_damaged_files_are_told(tiny_encoder, tmp_path):
 def test_without_peft_one_line_says_what_to_install(tiny_encoder, tmp_path, monkeypatch):
     adapted(tiny_encoder).save(tmp_path / "a")
     monkeypatch.setitem(__import__("sys").modules, "peft", None)
-    with pytest.raises(MissingExtraError, match=r"needs the package peft: pip install 'calque\[peft\]'"):
+    with pytest.raises(MissingExtraError, match=r"needs the package peft: pip install 'calque-align\[peft\]'"):
         load_encoder(tmp_path / "a")
 
 

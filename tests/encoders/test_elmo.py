@@ -380,7 +380,7 @@ def test_files_that_are_something_else(folder, tmp_path, monkeypatch):
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(MissingExtraError, match=r"calque\[elmo\]"):
+    with pytest.raises(MissingExtraError, match=r"calque-align\[elmo\]"):
         load_encoder(folder, device="cpu")
 
 

@@ -175,12 +175,12 @@ def test_killed_and_continued(encoder, tiny_folder, tmp_path, monkeypatch):
     expected = encoder.encode(make_sentences())
     out = tmp_path / "vectors"
     begun = run_and_kill(tiny_folder, out, threads=2, after=25)
-    assert leftovers(tmp_path) == ["vectors.journal", "vectors.partial"]
-    done = sum(len(line.split()) - 1 for line in (tmp_path / "vectors.journal").read_text().splitlines()[1:])
+    assert leftovers(tmp_path) == [".vectors.calque-journal", ".vectors.calque-part"]
+    done = sum(len(line.split()) - 1 for line in (tmp_path / ".vectors.calque-journal").read_text().splitlines()[1:])
     assert 10 <= done <= begun
-    partial = map_arrays(tmp_path / "vectors.partial")[0]["data"]
+    partial = map_arrays(tmp_path / ".vectors.calque-part")[0]["data"]
     assert not partial.any(axis=1)[: len(expected.covered)][expected.covered].all()
-    with open(tmp_path / "vectors.journal", "a") as file:
+    with open(tmp_path / ".vectors.calque-journal", "a") as file:
         file.write("0 7")  # a line that the kill cut short
     real, calls = encoder.model.embeddings.forward, []
     monkeypatch.setattr(encoder.model.embeddings, "forward", lambda *a, **k: calls.append(1) or real(*a, **k))
@@ -210,7 +210,7 @@ def stopped(encoder, sentences, out, monkeypatch, after: int = 5):
 def test_leftovers_of_another_job_are_not_continued(encoder, tmp_path, monkeypatch):
     out = tmp_path / "vectors"
     stopped(encoder, make_sentences(), out, monkeypatch)
-    assert leftovers(tmp_path) == ["vectors.journal", "vectors.partial"]
+    assert leftovers(tmp_path) == [".vectors.calque-journal", ".vectors.calque-part"]
     other = make_sentences(1)
     assert same(encoder.encode(other, out=out), encoder.encode(other))
     assert leftovers(tmp_path) == ["vectors"]
@@ -221,13 +221,13 @@ def test_damaged_leftovers_mean_a_new_start(encoder, tmp_path, monkeypatch, dama
     out = tmp_path / "vectors"
     stopped(encoder, make_sentences(), out, monkeypatch)
     if damage == "journal":
-        (tmp_path / "vectors.journal").write_text("nonsense\n")
+        (tmp_path / ".vectors.calque-journal").write_text("nonsense\n")
     elif damage == "empty journal":
-        (tmp_path / "vectors.journal").write_text("")
+        (tmp_path / ".vectors.calque-journal").write_text("")
     elif damage == "partial":
-        (tmp_path / "vectors.partial").write_bytes(b"\x00" * 50)
+        (tmp_path / ".vectors.calque-part").write_bytes(b"\x00" * 50)
     else:
-        (tmp_path / "vectors.partial").unlink()
+        (tmp_path / ".vectors.calque-part").unlink()
     assert same(encoder.encode(make_sentences(), out=out), encoder.encode(make_sentences()))
     assert leftovers(tmp_path) == ["vectors"]
 

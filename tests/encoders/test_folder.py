@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from calque import MappedEncoder, Rotation
-from calque.encoders import load_encoder
+from calque.encoders import load_encoder, loading
 from calque.encoders.base import Encoder
 from calque.encoders.folder import ABOUT_FILE, ENCODERS, FORMAT, encoder_kind, read_about, write_about
+from calque.encoders.random_vectors import RandomVectors
 from calque.errors import InputError, SettingError
 from calque.maps import LinearMap
 from calque.text import ParallelCorpus, Sentence
@@ -39,7 +40,7 @@ def check(encoder: Encoder, recorded: dict) -> None:
 def test_a_folder_of_format_1_opens_for_ever(name, tmp_path):
     assert json.loads((FOLDERS / name / ABOUT_FILE).read_text(encoding="utf-8")).get("format", 1) == 1
     if name == "adapters":
-        pytest.importorskip("peft", reason="PEFT is not installed: pip install 'calque[peft]'")
+        pytest.importorskip("peft", reason="PEFT is not installed: pip install 'calque-align[peft]'")
     encoder = load_encoder(FOLDERS / name, device="cpu")
     assert encoder.name == RECORDED[name]["name"]
     check(encoder, RECORDED[name])
@@ -120,8 +121,69 @@ def test_an_encoder_of_ones_own_is_opened_by_its_class(tmp_path):
     again = load_encoder(tmp_path / "own")
     assert (type(again), again.fingerprint) == (Own, "own 3")
     (tmp_path / "own" / ABOUT_FILE).write_text(json.dumps({"kind": "nowhere.at:All"}))
-    with pytest.raises(SettingError, match="nowhere.at:All: nowhere.at cannot be imported"):
-        load_encoder(tmp_path / "own")
+    with pytest.raises(InputError, match="own: nowhere.at:All: nowhere.at cannot be imported"):
+        load_encoder(tmp_path / "own", trust_code=True)
+
+
+HOSTILE = """
+from pathlib import Path
+Path("ran").touch()
+from calque.encoders.random_vectors import RandomVectors
+from calque.maps import Rotation
+class Foreign(RandomVectors): pass
+class Turned(Rotation): pass
+"""
+
+
+@pytest.mark.parametrize("where", ["kind", "base", "maps", "hub", "unittest"])
+def test_a_folder_does_not_have_a_module_imported(text, tmp_path, monkeypatch, where):
+    (folder := tmp_path / "hostile").mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
+    (folder / f"evil_{where}.py").write_text(HOSTILE)
+    (folder / "test_evil.py").write_text(HOSTILE)
+    target = "unittest.__main__:X" if where == "unittest" else f"evil_{where}:Foreign"
+    if where in ("base", "maps"):
+        MappedEncoder.fit(RandomVectors(8), *text, make=Rotation, towards="en").save(folder)
+        about = read_about(folder)
+        about["base"] = about["base"] if where == "maps" else target
+        about["maps"]["de"]["0"]["kind"] = f"evil_{where}:Turned" if where == "maps" else "rotation"
+    else:
+        about = {"kind": target, "dim": 8, "seed": 0}
+    (folder / ABOUT_FILE).write_text(json.dumps(about))
+    name = "user/hostile" if where == "hub" else "."
+    monkeypatch.setattr(loading, "fetched_folder", lambda given: folder if given == "user/hostile" else None)
+    said = rf"names the class {target.partition(':')[0]}:\w+, .* was not imported: .* trust_code=True \(--trust-code"
+    with pytest.raises(InputError, match=said) as caught:
+        load_encoder(name)
+    assert str(caught.value).startswith(str(folder) if where == "hub" else ".: ")
+    assert not (folder / "ran").exists()
+    if where != "unittest":
+        assert load_encoder(name, trust_code=True).dim == 8
+        assert (folder / "ran").exists()
+        assert load_encoder(name).dim == 8  # it is imported now
+
+
+def test_code_beside_a_model_of_transformers_is_not_run(tmp_path):
+    (tmp_path / "evil.py").write_text(
+        f"from pathlib import Path\nPath({str(tmp_path / 'ran')!r}).touch()\nclass Evil: pass\n"
+    )
+    about = {"model_type": "evil", "auto_map": {"AutoConfig": "evil.Evil", "AutoModel": "evil.Evil"}}
+    (tmp_path / "config.json").write_text(json.dumps(about))
+    for trust in (False, True):
+        with pytest.raises(InputError, match="not an encoder that transformers can load"):
+            load_encoder(tmp_path, trust_code=trust)
+        assert (tmp_path / "ran").exists() == trust
+
+
+@pytest.mark.parametrize("target", ["calque.storage:os.system", "calque.encoders.base:Encoder", "calque.__main__:main"])
+def test_a_name_inside_calque_is_one_of_the_table(tmp_path, target):
+    (tmp_path / ABOUT_FILE).write_text(json.dumps({"kind": target}))
+    with pytest.raises(InputError, match=f"names {target}, which is no Encoder that calque saves"):
+        load_encoder(tmp_path, trust_code=True)
+    former = {"kind": "calque.encoders.random_vectors:RandomVectors", "dim": 8, "seed": 5}
+    (tmp_path / ABOUT_FILE).write_text(json.dumps(former))
+    check(load_encoder(tmp_path), RECORDED["random"])
 
 
 def test_maps_of_ones_own_over_an_encoder_of_ones_own(text, tmp_path):

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModel, AutoTokenizer, BertConfig, BertForMaskedLM
+from transformers import AutoModel, AutoTokenizer, BertConfig, BertForMaskedLM, ConvBertConfig, ConvBertModel
 
 from calque.encoders import HuggingFaceEncoder, checkpoint, collate, load_encoder, loading
 from calque.encoders.bert import bert_states, embedded, is_bert_like
@@ -245,6 +245,33 @@ def test_no_flat_pass_where_it_would_not_be_the_model(tiny_folder, texts, load):
     eager = load(tiny_folder, attention="eager")
     assert not eager._flat
     assert close(eager.encode(texts[:3]).data, expected)
+
+
+def test_padding_does_not_change_what_a_convolution_gives(tiny_folder, multilingual_words):
+    """ConvBERT's convolutions read the padding behind a sentence."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 64}
+    model = ConvBertModel(ConvBertConfig(vocab_size=400, **sizes))
+    encoder = HuggingFaceEncoder(model, AutoTokenizer.from_pretrained(tiny_folder), precision="highest")
+    batch = collate(encoder.split(multilingual_words), np.arange(6))
+    found, starts = encoder.forward(batch, [1, 3]), np.cumsum([0, *map(len, multilingual_words[:6])])
+    assert not close(encoder.pool(all_states(model, batch)[3], batch).detach().numpy(), found[3].detach().numpy())
+    for i, words in enumerate(multilingual_words[:6]):
+        for layer in (1, 3):
+            vectors = found[layer][starts[i] : starts[i + 1]].detach().numpy()
+            assert close(vectors, slow_vectors(encoder, words, "last")[layer])
+    found[3].sum().backward()
+    assert all(weight.grad is not None for weight in model.encoder.parameters())
+
+
+@pytest.mark.parametrize("rows", [slice(None), slice(200, 201)])
+def test_weights_that_are_not_finite_name_the_folder(tiny_folder, tmp_path, rows):
+    encoder = load_encoder(tiny_folder)
+    encoder.model.get_input_embeddings().weight.data[rows] = torch.nan
+    word = encoder.tokenizer.convert_ids_to_tokens(200).removeprefix("##")
+    encoder.save(tmp_path / "damaged")
+    with pytest.raises(InputError, match=r"damaged: .*not finite: its weights are damaged"):
+        load_encoder(tmp_path / "damaged").encode([[word, "a" + word, "e" + word]])
 
 
 def test_a_model_that_breaks_the_rule_gets_no_short_cut(tiny_folder, texts):

@@ -10,12 +10,13 @@ import torch
 
 from calque import load_encoder
 from calque.encoders.base import Encoder
-from calque.encoders.key_points import PARTS_FILE, KeyPointEncoder, Parts
+from calque.encoders.key_points import PARTS_FILE, KeyPointEncoder, Parts, PivotedEncoder
+from calque.encoders.random_vectors import RandomVectors
 from calque.errors import InputError, SettingError
 from calque.nn.key_points import AbsoluteOrder, KeyPointHead, RelativeOrder
 from calque.nn.transform import Transform
 from calque.offsets import offsets_of
-from calque.text import Sentence, Sentences
+from calque.text import ParallelCorpus, Sentence, Sentences
 from calque.vectors import Embeddings
 
 TEXT = ["the red house", "", "unknown", "we see a very small tree behind it", "unknown yes", "one"]
@@ -103,6 +104,20 @@ def test_a_sentence_without_a_key_point_keeps_its_most_probable_word():
     model = encoder().with_steps(("transform", "extract"), threshold=0.999999)
     counts = np.diff(model.key_points(text("de")).offsets)
     assert counts.tolist() == [1, 0, 0, 1, 1, 1]  # no word, and no word with a vector, are nothing to keep
+
+
+def test_pivots_put_rows_into_the_order_of_the_translation():
+    """T+pGA of Table 4: words that the translation does not have are left out, the others stand as they do there."""
+    same, words = Transform(6), RandomVectors(6)
+    torch.nn.init.eye_(same.linear.weight)
+    parts = {"en": Parts(), "de": Parts(same, same)}
+    base = KeyPointEncoder({"en": words, "de": words}, parts, pivot="en", steps=["transform"], costs={"de": 0.1})
+    english = [["one", "red", "house", "see"], ["tree", "small", "we"]]
+    german = [["house", "extra", "one", "see", "red"], ["small", "we", "tree"]]
+    model = PivotedEncoder(base, [ParallelCorpus.of(english, german, ("en", "de"))])
+    found = model.key_points(Sentences.of(german, "de"))
+    assert [found[k].tolist() for k in range(2)] == [[2, 4, 0, 3], [2, 0, 1]]
+    np.testing.assert_array_equal(model.encode(Sentences.of(german, "de")).data, words.encode(english).data)
 
 
 def test_languages_in_one_list_are_read_as_each_by_itself():

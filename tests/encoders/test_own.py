@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
+from functools import partial
 
 import pytest
 
@@ -68,6 +72,10 @@ def test_on_the_command_line(capsys, own):
     assert mapped.base.name == "trigrams"
     assert json.loads((own / "out" / "calque.json").read_text())["base"] == "letters:Trigrams"
     works(capsys, "evaluate", own / "out", "retrieval", "--test", own / "test.tsv", *TEXT)
+    (own / "foreign").mkdir()
+    (own / "foreign" / "calque.json").write_text('{"kind": "unread:Any"}')
+    said = fails(capsys, "encode", own / "foreign", own / "test.tsv", "--lang", "en", "--out", own / "v")
+    assert f"{own / 'foreign'}: names the class unread:Any, which is not part of calque" in said
     works(
         capsys, "analyze", "letters:Trigrams", own / "out", "--test", own / "test.tsv", *TEXT, "--out", own / "a.jsonl"
     )
@@ -84,6 +92,15 @@ def test_on_the_command_line(capsys, own):
 )  # fmt: skip
 def test_what_is_wrong_with_it(capsys, own, name, message):
     assert re.search(message, fails(capsys, "evaluate", name, "retrieval", "--test", own / "test.tsv", *TEXT))
+
+
+def test_a_module_of_the_working_directory_is_found_only_where_code_is_trusted(own):
+    command = [sys.executable, "-m", "calque", "encode", "letters:Trigrams", "test.tsv", "--lang", "en", "--out", "v"]
+    place = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path and path != str(own))}
+    run = partial(subprocess.run, cwd=own, capture_output=True, text=True, env=os.environ | place)
+    assert "letters cannot be imported" in run(command).stderr
+    trusted = run([*command, "--trust-code"])
+    assert (trusted.returncode, (own / "v").is_file()) == (0, True), trusted.stderr
 
 
 def test_in_a_study(capsys, own):

@@ -1,5 +1,6 @@
 """Vectors of sentences are those of the formulas on what tokenizer and model themselves give for a text as it stands."""
 
+import copy
 import json
 import shutil
 
@@ -152,7 +153,6 @@ def test_a_name_of_the_hub_has_its_own_pooling(tiny_folder, tmp_path, monkeypatc
     ("pooling", "after", "files", "said"),
     [
         ({"pooling_mode": "median"}, [], {}, "pooling mode 'median', expected one of cls, max"),
-        ({}, [("../2_Dense", "Dense")], {}, "the module '../2_Dense' is none of this folder's"),
         ({}, [], {"sentence_bert_config": {"max_seq_length": "long"}}, "max_seq_length 'long', expected a number"),
         ({}, [], {"config_sentence_transformers": {"prompts": ["q: "]}}, "its prompts are no texts by name"),
         ({}, [("2_LSTM", "LSTM")], {}, "its module LSTM is none that calque knows"),
@@ -168,6 +168,28 @@ def test_what_calque_cannot_pool_is_said(pooling, after, files, said, tiny_folde
     folder = sentence_folder(tiny_folder, tmp_path / "st", pooling, after, **files)
     with pytest.raises((SettingError, InputError), match=said):
         SentencePooling.of(load_encoder(folder))
+
+
+@pytest.mark.parametrize("path", ["..", "../2_Dense", "2_Dense/../..", "", "ABSOLUTE", "LINK", "1_Pooling/LINK"])
+def test_a_module_does_not_lead_out_of_the_folder(path, tiny_folder, tmp_path):
+    folder, outside = tmp_path / "st", tmp_path / "outside"
+    (outside / "2_Dense").mkdir(parents=True)
+    (outside / "2_Dense" / "secret").write_text("secret")
+    (tmp_path / "2_Dense").symlink_to(outside)
+    name = str(outside) if path == "ABSOLUTE" else path.replace("LINK", "link")
+    sentence_folder(tiny_folder, folder, {}, [] if path == "1_Pooling/LINK" else [(name, "Dense")])
+    if "LINK" in path:
+        (folder / name).symlink_to(outside / "2_Dense" / "secret" if "/" in path else outside)
+    if path != "1_Pooling/LINK":
+        for use in (load_encoder, read_recipe):
+            with pytest.raises(InputError, match=r"modules.json: the module .* leads out of this folder"):
+                use(folder)
+    encoder = load_encoder(tiny_folder)
+    encoder = copy.copy(encoder)
+    encoder.modules = folder
+    with pytest.raises(InputError, match="leads out of this folder"):
+        encoder.save(tmp_path / "kept" / "out")
+    assert not list((tmp_path / "kept").rglob("*"))
 
 
 def test_poolings_that_an_encoder_does_not_have_are_refused(tiny_encoder, family_folders):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from transformers import AutoTokenizer, BertTokenizerFast, PreTrainedTokenizer
@@ -152,6 +155,26 @@ def test_the_table_starts_anew_when_it_is_full(tiny_folder, multilingual_words):
         assert np.array_equal(small.split([words]).ids, large.split([words]).ids)
         assert small._types <= 3 + len(set(words))
     assert large._types > 100
+
+
+def test_threads_share_a_table_and_a_tokenizer(tiny_folder, multilingual_words):
+    tokenizer = load(tiny_folder)
+    shared, alone = Subwords(tokenizer, cache_size=3), Subwords(load(tiny_folder))
+    texts = [" ".join(words) for words in multilingual_words]
+    expected = [(alone.split([w]).ids, alone.bare([w])[0], alone.split_texts([t]).ids) for w, t in
+                zip(multilingual_words, texts, strict=True)]  # fmt: skip
+
+    def read(number):
+        words, text = multilingual_words[number % len(texts)], texts[number % len(texts)]
+        found = shared.split([words]).ids, shared.bare([words])[0], shared.split_texts([text]).ids
+        return all(map(np.array_equal, found, expected[number % len(texts)]))
+
+    before, _ = sys.getswitchinterval(), sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            assert all(threads.map(read, range(1500)))
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_the_tokenizers_own_truncation_and_padding_do_not_matter(tiny_folder, multilingual_words):

@@ -508,7 +508,7 @@ def test_it_serves_until_it_is_interrupted(explorer, monkeypatch):
 
 def test_a_missing_package_is_told(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'calque\[explore\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'calque-align\[explore\]'"):
         require()
 
 

@@ -16,7 +16,7 @@ GERMAN = ["die Katze sieht ein Haus", "Wasser", "drei Bücher über Vögel", "di
 
 
 def installed():
-    return pytest.importorskip("mteb", reason="needs mteb: pip install 'calque[mteb]'")
+    return pytest.importorskip("mteb", reason="needs mteb: pip install 'calque-align[mteb]'")
 
 
 def task(base, name, rows, **more):
@@ -90,5 +90,5 @@ def test_words_where_there_are_no_subwords_and_languages_are_refused(tiny_encode
 
 def test_without_mteb_a_line_says_how_to_install_it(tiny_encoder, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "mteb.models", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'calque\[mteb\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'calque-align\[mteb\]'"):
         MtebEncoder(tiny_encoder)

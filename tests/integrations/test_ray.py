@@ -14,7 +14,7 @@ from calque.text import Sentences
 from command import fails, works
 from shard_text import lines, vectors_of, write_jsonl, write_parquet
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install 'calque[ray]'")
+pytest.importorskip("ray", reason="Ray is not installed: pip install 'calque-align[ray]'")
 PARTS = 4
 HELPERS = str(Path(__file__).parents[1] / "helpers")
 

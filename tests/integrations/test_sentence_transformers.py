@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import copy
 import json
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from transformers import AutoTokenizer
 
 from calque import MappedEncoder, Rotation
 from calque.encoders import load_encoder
 from calque.encoders.sentence_transformers import UnitLength, named_layer, write_layer
 from calque.encoders.sentence_vectors import SentencePooling, sentence_vectors
+from calque.encoders.subword_vectors import SubwordVectors
+from calque.encoders.subwords import Subwords
 from calque.errors import InputError, SettingError
+from calque.segment import split_spaces
 from calque.text import Sentences
 
 TEXTS = (
@@ -23,6 +28,7 @@ TEXTS = (
     "Wir haben drei Bücher.",
     "老船长早上七点离开了港口",
     "a b " * 60 + "c",
+    " a  cat\tsees [SEP] </s> <s>it [MASK] ",
 )
 
 
@@ -32,12 +38,12 @@ def ours(folder, name="subwords"):
     return sentence_vectors(encoder, text, SentencePooling.of(encoder, name)).data
 
 
-def theirs(folder):
+def theirs(folder, texts=TEXTS):
     library = pytest.importorskip(
-        "sentence_transformers", reason="needs sentence-transformers: pip install 'calque[sentence-transformers]'"
+        "sentence_transformers", reason="needs sentence-transformers: pip install 'calque-align[sentence-transformers]'"
     )
     model = library.SentenceTransformer(str(folder), device="cpu")
-    return model.encode(list(TEXTS)), [type(module).__name__ for module in model]
+    return model.encode(list(texts)), [type(module).__name__ for module in model]
 
 
 def check(folder, name="subwords"):
@@ -94,6 +100,20 @@ def test_a_trained_pooling_is_the_folder_s_own(tiny_folder, tmp_path):
     # The modules go with the encoder when it is saved again.
     load_encoder(tmp_path / "out").save(tmp_path / "again")
     np.testing.assert_allclose(ours(tmp_path / "again", "own"), ours(tmp_path / "out", "own"), atol=1e-6)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "gpt2", "modernbert", "xlm-roberta"])
+def test_static_vectors_of_any_tokenizer(family, family_folders, tmp_path):
+    tokenizer: Any = AutoTokenizer.from_pretrained(family_folders(family))
+    before = SubwordVectors(tokenizer, torch.randn(len(tokenizer), 16))
+    before.save(tmp_path / "out")
+    encoder = load_encoder(tmp_path / "out")
+    texts = [text.partition("[SEP]")[0] for text in TEXTS]
+    found = sentence_vectors(encoder, Sentences.of(list(map(split_spaces, texts))), SentencePooling.of(encoder)).data
+    np.testing.assert_allclose(found, theirs(tmp_path / "out", texts)[0], atol=1e-6)
+    assert encoder.fingerprint == before.fingerprint
+    again = load_encoder(tmp_path / "out").subwords.split([["the", "cat"]])
+    np.testing.assert_array_equal(Subwords(tokenizer).split([["the", "cat"]]).ids, again.ids)
 
 
 def test_what_theirs_cannot_be_is_said(tiny_encoder, tmp_path):

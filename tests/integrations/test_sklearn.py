@@ -8,7 +8,7 @@ from unittest import SkipTest
 import numpy as np
 import pytest
 
-sklearn = pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'calque[sklearn]'")
+sklearn = pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install 'calque-align[sklearn]'")
 
 from sklearn.model_selection import GridSearchCV  # noqa: E402
 from sklearn.neighbors import KNeighborsClassifier  # noqa: E402

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-spacy = pytest.importorskip("spacy", reason="spaCy is not installed: pip install 'calque[spacy]'")
+spacy = pytest.importorskip("spacy", reason="spaCy is not installed: pip install 'calque-align[spacy]'")
 
 import calque.integrations.spacy as ours  # noqa: E402
+from calque.encoders.sentence_vectors import SentencePooling  # noqa: E402
 from calque.errors import SettingError  # noqa: E402
 from calque.linker import Linker  # noqa: E402
 
@@ -88,6 +89,7 @@ def test_links_of_two_docs_are_a_linkers(make, tiny_encoder, options):
 
 def test_a_saved_pipeline_needs_no_other_folder(make, tiny_folder, tmp_path):
     shutil.copytree(tiny_folder, tmp_path / "base")
+    SentencePooling("own", "subwords", ("cls",)).write_modules(tmp_path / "base", 32)
     nlp = make(encoder=str(tmp_path / "base"), layer=2)
     vectors = nlp(TEXT)._.calque_vectors
     assert not np.allclose(vectors, make()(TEXT)._.calque_vectors)
@@ -100,6 +102,8 @@ def test_a_saved_pipeline_needs_no_other_folder(make, tiny_folder, tmp_path):
     again.add_pipe("calque")
     again.from_bytes(data)
     np.testing.assert_allclose(again(TEXT)._.calque_vectors, vectors, atol=1e-6)
+    for pipeline in (opened, again):
+        assert SentencePooling.of(pipeline.get_pipe("calque").encoder).modes == ("cls",)
 
 
 def test_a_saved_doc_keeps_its_vectors(make):

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save
 from scipy.linalg import orthogonal_procrustes
 
 from calque.algebra.procrustes import Moments
+from calque.encoders import load_encoder
 from calque.encoders.mapped import MappedEncoder
 from calque.errors import InputError, SettingError
 from calque.maps import LinearMap, NormalizedRotation, Rotation
@@ -155,8 +157,6 @@ def test_a_sentence_without_language_is_refused_where_there_are_maps(tiny_encode
 def test_a_bfloat16_base_is_loaded_as_the_maps_knew_it(tiny_folder, text, tmp_path):
     import torch
 
-    from calque.encoders import load_encoder
-
     base = load_encoder(tiny_folder, dtype="bfloat16")
     mapped = MappedEncoder.fit(base, *text, make=Rotation, towards="en")
     mapped.save(tmp_path / "out")
@@ -185,8 +185,6 @@ def test_sentence_rotation_uses_sentence_means(tiny_encoder, text):
 def test_saved_maps_come_back_and_the_folder_is_a_transformers_model(tiny_encoder, text, tmp_path):
     from transformers import AutoModel, AutoTokenizer
 
-    from calque.encoders import load_encoder
-
     corpus, pairs = text
     mapped = MappedEncoder.fit(
         tiny_encoder, corpus, pairs, make=NormalizedRotation, towards="en", layers=(0, -1), combine="sum"
@@ -202,6 +200,31 @@ def test_saved_maps_come_back_and_the_folder_is_a_transformers_model(tiny_encode
     (tmp_path / "out" / "maps.safetensors").write_bytes(b"not tensors")
     with pytest.raises(InputError, match="not a safetensors file"):
         load_encoder(tmp_path / "out")
+
+
+def test_damaged_maps_name_the_file_and_a_remedy(tiny_encoder, text, tmp_path):
+    MappedEncoder.fit(tiny_encoder, *text, make=Rotation, towards="en").save(tmp_path / "out")
+    file = tmp_path / "out" / "maps.safetensors"
+    whole, arrays = file.read_bytes(), load_file(file)
+    name = next(name for name in arrays if name.endswith("matrix"))
+    nan = arrays[name].copy()
+    nan[3, 3] = np.nan
+    for damaged, said in (
+        (whole + b"garbage" * 10, r"maps.safetensors: not a safetensors file .*; copy it again, or make it anew"),
+        (whole[:-500] + b"abc" + whole[-500:], "maps.safetensors: not a safetensors file"),
+        (
+            arrays | {name: nan},
+            r"out: map xx.3: matrix has numbers that are not finite; copy .*, or fit the maps again",
+        ),
+        (arrays | {name: nan[:3]}, "out: map xx.3: arrays of shapes .* do not fit each other; fit the maps again"),
+        (
+            {key: array[..., :3] for key, array in arrays.items()} | {name: np.eye(3)},
+            r"out: .*a map of \(3, 3\) for vectors",
+        ),
+    ):
+        file.write_bytes(damaged if isinstance(damaged, bytes) else save(damaged))
+        with pytest.raises(InputError, match=said):
+            load_encoder(tmp_path / "out")
 
 
 def test_a_word_without_a_vector_stays_zero(tiny_encoder, text):

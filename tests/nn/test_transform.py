@@ -81,15 +81,6 @@ def test_what_cannot_be_matched_is_refused():
         attention_distance(torch.zeros(2, 4), torch.zeros(3, 4), sentences, score="cosine")  # type: ignore[arg-type]
 
 
-def test_no_sentence_has_no_distance():
-    empty = torch.zeros(0, 4, requires_grad=True)
-    found = attention_distance(empty, empty, MatchedSentences([], []))
-    assert found.shape == (0,)
-    found.sum().backward()
-    assert empty.grad is not None
-    assert empty.grad.shape == (0, 4)
-
-
 # -- the transform ---------------------------------------------------------------------------------------------------
 def filled(module: nn.Module) -> nn.Module:
     with torch.no_grad():

@@ -267,7 +267,7 @@ def test_a_stopped_run_is_continued_bit_by_bit(tmp_path, monkeypatch, optimiser)
     with pytest.raises(Stopped):
         part.train({"en": EN, "de": DE}, folder=tmp_path / "part", checkpoint_every=3)
     monkeypatch.setattr(WordPrediction, "backward", backward)
-    with pytest.raises(SettingError, match="other settings or data: negatives was 3, is 4"):
+    with pytest.raises(SettingError, match="other settings or data: negatives: 3 → 4"):
         small(**options | {"negatives": 4}).train({"en": EN, "de": DE}, folder=tmp_path / "part")
     continued = part.train({"en": EN, "de": DE}, folder=tmp_path / "part", checkpoint_every=3)
     assert part.history == whole.history

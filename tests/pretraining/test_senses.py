@@ -316,7 +316,7 @@ def test_a_run_that_is_stopped_again_and_again_goes_on_to_the_same_bits(alone, k
         for name in one:
             assert torch.equal(one[name], other[name]), name
     shorter = replace(DICTIONARY, source=DICTIONARY.source[:-1], target=DICTIONARY.target[:-1])
-    with pytest.raises(SettingError, match="other settings or data: translations was"):
+    with pytest.raises(SettingError, match="other settings or data: translations: "):
         train(model(kind), dictionaries=[shorter], folder=tmp_path / "run")
 
 

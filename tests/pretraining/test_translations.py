@@ -57,6 +57,7 @@ def test_capitals():
     assert of(found, "de", "Haus") == [["home"]]  # which has an entry of its own
     assert of(found, "de", "HAUS") == [["house", "home"]]
     assert of(found, "de", "Bank") == [["bank"]]
+    assert of(found, "en", "bank") == [["Bank"]]  # the same in both languages
     assert of(found, "en", "Bank") == [["bank"]]  # `bank` is in the vocabulary, so it is meant as it is written
 
 

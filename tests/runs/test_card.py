@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -53,7 +57,7 @@ def test_text_of_the_hub_is_named(tiny_folder, train, tmp_path, monkeypatch):
     rows = [line.split("\t") for line in train.read_text(encoding="utf-8").splitlines()]
     data = datasets.Dataset.from_list([{"en": a, "de": b} for a, b in rows])
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: {"train": data})
-    align(["hub:somebody/pairs:de-en:train", str(train)], langs=[("en", "de")], encoder=str(tiny_folder), method="rotation",
+    align(["hub:somebody/pairs:de-en:train", str(train)], langs=[("en", "de")] * 2, encoder=str(tiny_folder), method="rotation",
           towards="en", out=tmp_path / "out")  # fmt: skip
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "\ndatasets:\n- somebody/pairs\nbase_model:" in card
@@ -74,3 +78,32 @@ def test_what_was_left_out_and_what_was_done(tiny_folder, train, tmp_path):
     card = aligned(train, tiny_folder, tmp_path / "two", "rotation")
     assert "The word vectors of de were moved towards those of en" in card
     assert run_code(card, tmp_path / "two")["vectors"].shape[0] == 3
+
+
+def test_what_alignment_cost_a_sentence_encoder(tiny_folder, train, tmp_path):
+    shutil.copytree(tiny_folder, tmp_path / "st")
+    (tmp_path / "st" / "modules.json").write_text(json.dumps([
+        {"idx": k, "name": str(k), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for k, (path, kind) in enumerate([("", "Transformer"), ("1_Pooling", "Pooling")])
+    ]))  # fmt: skip
+    (tmp_path / "st" / "1_Pooling").mkdir()
+    (tmp_path / "st" / "1_Pooling" / "config.json").write_text(
+        '{"word_embedding_dimension": 32, "pooling_mode": "mean"}'
+    )
+    card = aligned(train, tmp_path / "st", tmp_path / "out")
+    lines = sorted({line.split("\t")[0] for line in train.read_text(encoding="utf-8").splitlines()})
+    cosines = []
+    for folder in ("st", "out"):
+        encoder = load_encoder(tmp_path / folder)
+        vectors = []
+        for line in lines:
+            inputs = encoder.tokenizer(line, return_tensors="pt")
+            with torch.no_grad():
+                vectors.append(encoder.model(**inputs).last_hidden_state[0].mean(0).numpy())
+        cosines.append([a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in combinations(vectors, 2)])
+    cost = json.loads((tmp_path / "out" / "calque-run.json").read_text())["sentence_cost"]
+    assert cost["sentences"] == len(lines)
+    assert cost["correlation"] == pytest.approx(np.corrcoef(*cosines)[0, 1], abs=2e-3)
+    assert [cost["unrelated_before"], cost["unrelated_after"]] == pytest.approx(np.mean(cosines, axis=1), abs=2e-3)
+    assert f"correlate {cost['correlation']:.2f} with those before alignment" in card
+    assert "What alignment cost" not in aligned(train, tiny_folder, tmp_path / "plain")

@@ -6,8 +6,10 @@ import hashlib
 import importlib
 import json
 import os
+import re
 import shutil
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,10 +20,11 @@ from calque.alignment.update import Alignment
 from calque.corpora.sample import sample_text
 from calque.encoders import load_encoder
 from calque.encoders.folder import saving
-from calque.errors import InputError, SettingError
-from calque.runs.folder import writing
+from calque.errors import InputError, OutputError, SettingError
+from calque.runs.folder import check, writing
+from calque.storage import write_text
 from calque.text import Sentence
-from command import run, works
+from command import fails, run, works
 
 # Where a run can be stopped while its result is written.
 MOMENTS = [
@@ -31,7 +34,8 @@ MOMENTS = [
     ("calque.encoders.folder", "move_into"),
     ("calque.runs.align", "model_card"),
     ("calque.runs.folder", "_sync"),
-    ("calque.runs.folder", "_tidy"),
+    ("calque.runs.folder", "_publish"),
+    ("calque.runs.folder", "remove_temporary"),
     ("os", "replace"),
     ("os", "rename"),
 ]
@@ -120,7 +124,9 @@ def test_killed_at_any_moment_of_saving(method, capsys, monkeypatch, train, tiny
         trained.clear()
         if (desk / "out").exists():
             kept = contents(desk / "out")
-            assert {name: kept.get(name) for name in expected} == expected, moment
+            assert kept == expected, moment
+            assert "already holds an encoder" in fails(capsys, *arguments)
+            assert {path.name for path in desk.iterdir()} <= {"out", ".out.calque-lock"}, moment
             continue
         _, err = works(capsys, *arguments)
         assert contents(desk / "out") == expected, moment
@@ -151,7 +157,7 @@ def test_stopped_by_a_signal(name, capsys, monkeypatch, train, tiny_folder, tmp_
     last = "calque: training was stopped after update 3 of 6; the same command resumes it"
     assert err.strip().splitlines()[-1] == last
     assert signal.getsignal(number) is before
-    kept = torch.load(tmp_path / "out.part" / "training" / "checkpoint.pt", weights_only=True)
+    kept = torch.load(tmp_path / ".out.calque-part" / "new" / "training" / "checkpoint.pt", weights_only=True)
     assert kept["step"] == 3
     calls.clear()
     monkeypatch.setattr(Alignment, "backward", lambda self, chosen: (calls.append(1), backward(self, chosen))[1])
@@ -193,38 +199,176 @@ def test_everybody_may_read_what_everybody_may_read(tiny_encoder, train, tiny_fo
     assert {path.name: path.stat().st_mode for path in files} == {path.name: usual for path in files}
 
 
-def test_a_folder_with_other_files_is_left_alone(tmp_path):
-    out = tmp_path / "thesis"
+def filled(out: Path, *names: str, text: str = "{}", **how: object) -> None:
+    with writing(out, **how) as part:
+        for name in names:
+            (part / name).parent.mkdir(parents=True, exist_ok=True)
+            (part / name).write_text(text)
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    ("ours", "others", "named"),
+    [
+        ([], ["chapter1.tex"], "(chapter1.tex)"),
+        ([], ["config.json", "src/a.py"], "(config.json, src/)"),  # of no program that is known
+        (["calque.json"], ["thesis.tex", ".git/HEAD", ".git/refs/x", "src/"], "(.git/, src/, thesis.tex)"),
+        (["calque.json", "training/metrics.jsonl"], ["training/notes"], "(training/notes)"),
+        (["calque-run.json"], [f"{n}.txt" for n in range(7)], "(0.txt, 1.txt, 2.txt, 3.txt, 4.txt and 2 more)"),
+    ],
+)
+@pytest.mark.parametrize("place", [".", "out"])
+def test_nothing_is_replaced_beside_what_calque_did_not_write(ours, others, named, place, monkeypatch, tmp_path):
+    out = tmp_path / "out"
     out.mkdir()
-    (out / "chapter1.tex").write_text("It was")
-    with pytest.raises(InputError, match="has other files"), writing(out, overwrite=True):
+    monkeypatch.chdir(out if place == "." else tmp_path)
+    if ours:
+        filled(place, *ours)
+    for name in others:
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (out / name).mkdir() if name.endswith("/") else (out / name).write_text("mine")
+    before = names_in(tmp_path)
+    for overwrite in (True, False):
+        with pytest.raises(InputError, match=re.escape(f"has files that calque did not write {named}")):
+            filled(place, "new", overwrite=overwrite)
+    assert names_in(tmp_path) == before
+    assert (out / "src").exists() == any(name.startswith("src/") for name in others)
+
+
+def test_a_file_that_comes_while_a_result_is_made_stays(tmp_path):
+    filled(tmp_path / "out", "calque.json")
+    with pytest.raises(InputError, match="thesis.tex"), writing(tmp_path / "out", overwrite=True) as part:  # noqa: PT012
+        (part / "calque.json").write_text("{}")
+        (tmp_path / "out" / "thesis.tex").write_text("mine")
+    assert names_in(tmp_path) == ["out/calque.json", "out/thesis.tex"]
+    with pytest.raises(InputError, match="is a file"):
+        check(tmp_path / "out" / "thesis.tex")
+
+
+@pytest.mark.parametrize("place", [".", "out"])
+def test_a_folder_of_the_last_release_is_replaced_if_its_names_are_those(place, monkeypatch, tmp_path):
+    out = tmp_path / "out"
+    demo = [
+        "results.jsonl",
+        "text/de.train.tsv",
+        "rotation/1_Pooling/config.json",
+        "training/contrastive/metrics.jsonl",
+    ]
+    for names, other in (
+        (["config.json", "model.safetensors", "encoder-0/words.json"], "results.jsonl"),
+        (demo, "README.md"),
+    ):
+        shutil.rmtree(out, ignore_errors=True)
+        out.mkdir()
+        monkeypatch.chdir(out if place == "." else tmp_path)
+        for name in (*names, other):
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            (out / name).write_text("former")
+        (out / "calque-run.json").write_text(
+            '{"calque": "0.1", "methods": {}}' if names is demo else '{"calque": "0.1"}'
+        )
+        with pytest.raises(InputError, match=re.escape(f"({other})")):
+            filled(place, "calque.json", overwrite=True)
+        (out / other).unlink()
+        filled(place, "calque.json", "maps.safetensors", overwrite=True)
+        assert names_in(out) == ["calque.json", "maps.safetensors"]
+
+
+@pytest.mark.parametrize("foreign", ["a folder", "a file", "a link"])
+def test_neighbours_and_foreign_files_of_temporary_names_are_not_touched(foreign, tmp_path, monkeypatch):
+    others = [
+        "out.old",
+        "out.part",
+        "out.partial",
+        "out.lock",
+        "links.part",
+        "links.partial",
+        "links.journal",
+        ".out.saving",
+    ]
+    for name in others:
+        (tmp_path / name).write_text("mine")
+    filled(tmp_path / "out", "calque.json")
+    filled(tmp_path / "out", "calque.json", overwrite=True)
+    write_text(tmp_path / "links", "0-0\n")
+    with saving(tmp_path / "encoder") as part:
+        (part / "config.json").touch()
+    assert names_in(tmp_path) == sorted([*others, "out/calque.json", "links", "encoder/config.json"])
+    assert {(tmp_path / name).read_text() for name in others} == {"mine"}
+    (tmp_path / "mine").write_text("mine")
+    for name in (".out.calque-part", ".encoder.calque-saving", ".links.calque-part"):
+        if foreign == "a folder" or (foreign == "a file" and "links" in name):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "thesis.tex").write_text("mine")
+        elif foreign == "a file":
+            (tmp_path / name).write_text("mine")
+        else:
+            (tmp_path / name).symlink_to(tmp_path / "mine")
+    before = {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
+    for write in (
+        lambda: filled(tmp_path / "out", "calque.json", overwrite=True),
+        lambda: saving(tmp_path / "encoder").__enter__(),
+        lambda: write_text(tmp_path / "links", "1-1\n"),
+    ):
+        with pytest.raises(OutputError, match="which needs this name: rename it"):
+            write()
+    assert {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("place", [".", "out"])
+@pytest.mark.parametrize("moment", [*range(8), None])
+def test_a_replacement_that_is_killed_ends_with_the_old_or_the_new(moment, place, monkeypatch, tmp_path):
+    """Whichever renaming or removal is the last: the same command then replaces the old result with a new one."""
+    out = tmp_path / "out"
+    out.mkdir()
+    monkeypatch.chdir(out if place == "." else tmp_path)
+    filled(place, "calque-run.json", "a/old", text='{"is": "old"}')
+    calls = []
+
+    class Killed(BaseException):
         pass
-    assert (out / "chapter1.tex").read_text() == "It was"
-    (tmp_path / "file").write_text("text")
-    with pytest.raises(InputError, match="is a file"), writing(tmp_path / "file"):
-        pass
+
+    def mortal(original):
+        def wrapped(*args, **how):
+            calls.append(1)
+            if moment is not None and len(calls) > moment:  # whatever else a dying process would do fails, too
+                raise Killed
+            return original(*args, **how)
+
+        return wrapped
+
+    with monkeypatch.context() as patch, suppress(Killed):
+        for name in ("rename", "replace", "unlink", "rmdir"):
+            patch.setattr(os, name, mortal(getattr(os, name)))
+        filled(place, "calque-run.json", "b/new", "training/checkpoint.pt", text='{"is": "new"}', overwrite=True)
+    found = names_in(out)
+    if (out / "calque-run.json").exists() and place == "out":
+        assert found in (["a/old", "calque-run.json"], ["b/new", "calque-run.json"])
+    filled(place, "calque-run.json", "b/new", text='{"is": "new"}', overwrite=True)
+    assert names_in(tmp_path) == ["out/b/new", "out/calque-run.json"]
 
 
 def test_a_result_is_replaced_whole_and_only_when_asked(tmp_path):
     out = tmp_path / "out"
-    with writing(out) as part:
-        (part / "calque.json").write_text("old")
-        (part / "maps.safetensors").write_text("old")
-    with pytest.raises(SettingError, match="already holds an encoder"), writing(out):
-        pass
+    filled(out, "calque.json", "maps.safetensors", text='{"is": "old"}')
+    with pytest.raises(SettingError, match="already holds an encoder"):
+        filled(out)
 
     class Broken(Exception):
         pass
 
     with pytest.raises(Broken), writing(out, overwrite=True) as part:  # noqa: PT012
-        (part / "calque.json").write_text("new")
+        (part / "calque.json").write_text("{}")
         raise Broken
-    assert {path.name: path.read_text() for path in out.iterdir()} == {"calque.json": "old", "maps.safetensors": "old"}
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+    assert names_in(tmp_path) == ["out/calque.json", "out/maps.safetensors"]
+    assert json.loads((out / "calque.json").read_text()) == {"is": "old", "files": ["calque.json", "maps.safetensors"]}
     with writing(out, overwrite=True) as part:
         assert not any(part.iterdir())
-        (part / "calque.json").write_text("new")
-    assert {path.name: path.read_text() for path in out.iterdir()} == {"calque.json": "new"}
+        (part / "calque.json").write_text('{"is": "new"}')
+    assert names_in(tmp_path) == ["out/calque.json"]
 
 
 def test_the_current_folder_stays_where_it_is(tmp_path, monkeypatch):
@@ -291,14 +435,12 @@ def test_modules_of_sentence_transformers_are_kept(tiny_folder, tmp_path):
     (base / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
     modules = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
                {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
-               {"idx": 2, "name": "2", "path": "../secret", "type": "sentence_transformers.models.Normalize"}]  # fmt: skip
+               {"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}]  # fmt: skip
     (base / "modules.json").write_text(json.dumps(modules))
     (base / "sentence_bert_config.json").write_text('{"max_seq_length": 128}')
-    (tmp_path / "secret").mkdir()
     load_encoder(base, layer=1).save(tmp_path / "saved")
     for name in ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json"):
         assert (tmp_path / "saved" / name).read_bytes() == (base / name).read_bytes()
-    assert not (tmp_path / "saved" / "secret").exists()
     load_encoder(tiny_folder).save(tmp_path / "plain")  # which has none: the mean over subwords is declared
     assert len(json.loads((tmp_path / "plain" / "modules.json").read_text())) == 2
     assert json.loads((tmp_path / "plain" / "1_Pooling" / "config.json").read_text())["pooling_mode_mean_tokens"]

@@ -75,7 +75,7 @@ def test_a_killed_process_locks_nothing(tmp_path, holder):
     out = tmp_path / "runs" / "ft"
     holder.send_signal(signal.SIGKILL)
     holder.wait()
-    assert [p.name for p in out.parent.iterdir()] == [".ft.lock"]
+    assert [p.name for p in out.parent.iterdir()] == [".ft.calque-lock"]
     with locked(out):
         out.write_text("x")
     assert [p.name for p in out.parent.iterdir()] == ["ft"]

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from calque.report.study_tables import tables
 from calque.runs.study import study
 from planted import labelled, tagged, words, write_tags
 from toml_text import toml_file
@@ -85,6 +86,11 @@ def data(tmp_path):
     return tmp_path
 
 
+def test_no_task_of_the_recipe_is_chosen_on_its_own_test():
+    tasks = tomllib.loads(RECIPE.read_text(encoding="utf-8"))["tasks"]
+    assert not [name for name, task in tasks.items() if {*task["train"], *task.get("dev", ())} & set(task["test"])]
+
+
 def test_the_recipe_gives_every_row_of_every_table(data):
     pytest.importorskip("h5py")
     plan = data / "small.toml"
@@ -116,14 +122,14 @@ def test_the_recipe_gives_every_row_of_every_table(data):
     }
     assert len(pairs) == len(set(pairs.values())) == 4  # each language from the encoder that learnt it
     assert {name for name, *_ in rows["language-model"]} == {*four, "English-ELMo", *BILINGUAL}
-    tables = (data / "out" / "results.md").read_text(encoding="utf-8")
-    assert "| Bi-SaELMo | Proj |" in tables
-    masked = tables.partition("## language-model, masked words, perplexity, lower is better")[2].partition("##")[0]
+    shown = tables(records)
+    assert "| Bi-SaELMo | Proj |" in shown
+    masked = shown.partition("## language-model, masked words, perplexity, lower is better")[2].partition("##")[0]
     assert [line.split("|")[1].strip() for line in masked.strip().splitlines()[2:]] == ["BERT", "SaBERT"]
-    by_frequency = tables.partition("## language-model, unigram-perplexity")[2].partition("##")[0]
+    by_frequency = shown.partition("## language-model, unigram-perplexity")[2].partition("##")[0]
     assert "| Joint-ELMo |" in by_frequency
     assert "**" not in by_frequency  # nothing is better there
-    assert "Most frequent sense" in tables
+    assert "Most frequent sense" in shown
     # A map takes words of both languages in; German has "same", "word" and the stop in common with English.
     fits = sorted((data / "out" / "steps").glob("fit-*/calque-run.json"))
     assert len(fits) == 5

@@ -169,7 +169,7 @@ def test_a_run_that_dies_while_it_writes_is_gone_on_with(model, texts, tmp_path,
         code, _, _ = run(capsys, *command(texts, out, model, *with_dictionary(texts), "--checkpoint-every", 2))
     assert code == 130
     assert not out.exists()
-    assert (tmp_path / "out.part" / "training").is_dir()
+    assert (tmp_path / ".out.calque-part" / "new" / "training").is_dir()
     works(capsys, *command(texts, out, model, *with_dictionary(texts)))
     assert (out / SENSES_FILE).read_bytes() == (tmp_path / "whole" / SENSES_FILE).read_bytes()
     assert load_encoder(out, device="cpu").fingerprint == load_encoder(tmp_path / "whole", device="cpu").fingerprint

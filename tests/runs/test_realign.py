@@ -64,21 +64,21 @@ def weights(encoder):
 def test_before_is_to_align_and_then_to_train_bit_by_bit(linked, tags, tiny_folder, tmp_path, more):
     """With adapters, too: these are put into the weights, all of which then learn the task."""
     if more:
-        pytest.importorskip("peft", reason="peft is not installed: pip install 'calque[peft]'")
+        pytest.importorskip("peft", reason="peft is not installed: pip install 'calque-align[peft]'")
     (corpus,), (pairs,) = linked
     lines = [f"{' '.join(a.words)}\t{' '.join(b.words)}\n" for a, b in zip(corpus.source, corpus.target, strict=True)]
     (tmp_path / "text.tsv").write_text("".join(lines))
     pairs.save(tmp_path / "links.align")
     where = {"langs": [("en", "xx")], "links": [str(tmp_path / "links.align")]}
     options = {**SETTINGS, "learning_rate": 1e-3, **more}
-    align(
-        [str(tmp_path / "text.tsv")], encoder=str(tiny_folder), method="contrastive", towards="en",
-        out=tmp_path / "aligned", options=options, **where,
-    )  # fmt: skip
-    apart = Experiment(job(tags), load_encoder(tmp_path / "aligned"))
     realign = realign_on([str(tmp_path / "text.tsv")], options=options, **where)
     at_once = Experiment(job(tags, realign), load_encoder(tiny_folder))
-    for seed in (0, 1):
+    for seed in (0, 1):  # each run has an alignment of its own
+        align(
+            [str(tmp_path / "text.tsv")], encoder=str(tiny_folder), method="contrastive", towards="en",
+            out=tmp_path / f"aligned-{seed}", options={**options, "seed": SETTINGS["seed"] + seed}, **where,
+        )  # fmt: skip
+        apart = Experiment(job(tags), load_encoder(tmp_path / f"aligned-{seed}"))
         one, other = apart.learn(seed), at_once.learn(seed)
         theirs = dict(other.encoder.model.named_parameters())
         assert all(torch.equal(weight, theirs[name]) for name, weight in one.encoder.model.named_parameters())
@@ -97,7 +97,7 @@ def test_after_the_head_stays_and_the_encoder_is_aligned(linked, tags, tiny_enco
 
 def test_after_with_adapters_the_trained_weights_need_not_be_on_disk(linked, tags, tiny_encoder):
     """They could not be loaded again; and what comes out is an encoder without adapters, whose other weights stayed."""
-    pytest.importorskip("peft", reason="peft is not installed: pip install 'calque[peft]'")
+    pytest.importorskip("peft", reason="peft is not installed: pip install 'calque-align[peft]'")
     plain = Experiment(job(tags), tiny_encoder).learn(1)
     found = Experiment(job(tags, realignment(linked, "after", options={"lora": 2})), tiny_encoder).learn(1)
     before, after = (dict(each.encoder.model.named_parameters()) for each in (plain, found))

@@ -6,6 +6,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -16,9 +18,13 @@ import forked
 from calque.encoders import load_encoder
 from calque.encoders.mapped import MappedEncoder
 from calque.errors import InputError, SettingError
-from calque.runs.compare import ONE_RUN, mean_of
+from calque.report.content import compose
+from calque.report.formats import bullets
+from calque.report.reading import read_results
+from calque.report.study_tables import tables
+from calque.runs.compare import mean_of
 from calque.runs.steps import Step, Steps, digest
-from calque.runs.study import Workers, read_study, study, tables
+from calque.runs.study import Workers, read_study, study
 from calque.runs.study.grid import Grid
 from calque.runs.study.work import WORK, encoder_of
 from command import run
@@ -29,6 +35,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::calque.tasks.overlap.OverlapWar
 
 PLAN = """
 seeds = 1
+runs = 1
 [encoders]
 tiny = "{encoder}"
 
@@ -89,7 +96,7 @@ def test_a_study_does_every_step_once(plan):
         f"{title}: 0 of {n} steps to do" for title, n in (("preparing", 1), ("aligning", 2), ("evaluating", 6))
     ]
     assert (folder / "results.jsonl").read_text() == first
-    table = (folder / "results.md").read_text()
+    table = tables(records)
     assert "## ner, f1" in table
     assert "| tiny | quick |" in table
     # A setting of one method changes its steps and no others; a folder that was moved stays what it is.
@@ -117,7 +124,7 @@ def test_a_study_knows_the_encoder_before_alignment(plan):
     assert found["left", "similarities"]["value"] < 1
     base = found["base", "same-form"]["settings"]["encoder_fingerprint"]
     assert found["left", "similarities"]["settings"]["base_fingerprint"] == base
-    shown = (plan.parent / "study" / "results.md").read_text()
+    shown = tables(list(found.values()))
     assert "## consistency, same word nearest\n" in shown
     assert "## consistency, similarities as before\n" in shown
 
@@ -147,9 +154,7 @@ def test_the_command_and_two_workers(plan, capsys, monkeypatch):
 
 def test_what_is_trained_is_trained_several_times(plan):
     """Maps and the base come out the same every time; each run of a trained method has its seed, and its own scores."""
-    plan.write_text(
-        plan.read_text().replace("seeds = 1", "seeds = 1\nruns = 2").replace("batch = 4", "batch = 4\nseed = 5")
-    )
+    plan.write_text(plan.read_text().replace("runs = 1", "runs = 2").replace("batch = 4", "batch = 4\nseed = 5"))
     plan.write_text(
         plan.read_text()[: plan.read_text().index("[tasks.ner]")] + '[tasks.retrieval]\ntest = {de = "train.tsv"}'
     )
@@ -161,7 +166,7 @@ def test_what_is_trained_is_trained_several_times(plan):
     assert len(set(seeds.values())) == 4
     made = [json.loads(p.read_text()) for p in (plan.parent / "study" / "steps").glob("align-*/calque-run.json")]
     assert {record["schedule"]["seed"] for record in made if "schedule" in record} == {5, 6}
-    table = (plan.parent / "study" / "results.md").read_text()
+    table = tables(records)
     assert table.count("| tiny | quick |") == table.count("## retrieval, ") == 2  # one row by occurrence, one by form
     assert "aligning: 3 of 3 done (tiny, quick, seed 6)" in said
     assert {r["settings"]["encoder"] for r in records} == {
@@ -170,7 +175,7 @@ def test_what_is_trained_is_trained_several_times(plan):
 
 
 def test_starts_at_random_are_runs_too_and_keep_apart(own):
-    own.write_text(own.read_text().replace("seeds = 1", "seeds = 1\nruns = 2").replace("restarts = 1", "restarts = 4"))
+    own.write_text(own.read_text().replace("runs = 1", "runs = 2").replace("restarts = 1", "restarts = 4"))
     plan = read_study(own)
     assert plan.training_seeds(plan.methods["distributions"]) == [0, 4]
     assert plan.training_seeds(plan.methods["rotation"]) == [None]
@@ -239,6 +244,7 @@ def test_methods_without_translations_take_text_or_the_sides_of_parallel_text(pl
 # -- an encoder of the study's own, dictionaries, and tasks of meaning -----------------------------------------------
 OWN = """
 seeds = 1
+runs = 1
 [encoders.elmo]
 layers = [0, 1, 2]
 [encoders.elmo.pretrain]
@@ -357,7 +363,7 @@ def test_elmos_of_the_study_and_maps_from_dictionaries(own):
         text = Sentences.of([["e1", "d1"]], lang)
         base, mapped = (load_encoder(where, layer=1).encode(text).data for where in (place, fits[None]))
         assert np.array_equal(base, mapped) != moved
-    table = (own.parent / "study" / "results.md").read_text()
+    table = tables(records)
     assert "| elmo, layer 1 | rotation (dictionary) |" in table
     assert "## language-model, unigram-perplexity" in table
     # Right senses count though no setting names their file; what was learnt before them stays.
@@ -508,6 +514,23 @@ def test_two_studies_do_not_share_a_folder(tmp_path):
         pass
 
 
+@pytest.mark.parametrize("group", [False, True], ids=["its parent alone", "its group"])
+def test_an_interrupted_study_ends_with_its_workers(plan, tmp_path, group):
+    """While the workers import, which takes seconds."""
+    command = [sys.executable, "-m", "calque", "study", str(plan), "--workers", "2", "-q"]
+    paths = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    study = subprocess.Popen(command, env=paths, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    workers: list[str] = []
+    while study.poll() is None and len(workers) < 2:
+        time.sleep(0.01)
+        children = Path(f"/proc/{study.pid}/task/{study.pid}/children").read_text().split()
+        workers = [child for child in children if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text()]
+    (os.killpg if group else os.kill)(study.pid, signal.SIGINT)
+    assert study.communicate(timeout=30)[1] == "calque: interrupted\n"
+    assert study.returncode == 130
+    assert not any(Path("/proc", worker).exists() for worker in workers)
+
+
 def test_a_killed_study_takes_its_workers_with_it(tmp_path):
     program = (
         "import os, time\n"
@@ -548,7 +571,7 @@ def record(method, value, half=0.05, **more):
 
 
 def test_what_a_table_shows():
-    lm = {"task": "lm", "metric": "perplexity", "percent": False, "runs": [], "half": 2}
+    lm = {"task": "lm", "metric": "perplexity", "percent": False, "runs": [], "half": 2, "training_seed": None}
     shown = tables([
         record("a", 0.5), record("a", 0.5, runs=[], settings={"protocol": "ceiling"}, languages=["de", "de"]),
         record("a", 0.5, metric="f1.PER"),
@@ -590,8 +613,32 @@ def test_training_runs_of_a_method_are_one_row_whose_interval_holds_them():
     other = record("b", 0.7, 0.001, training_seed=None)
     rows = [line.rsplit(" | ", 1)[0] for line in tables([*trained, other]).splitlines()[4:6]]
     assert rows == ["| e | a | 60.0 ± 5.0", "| e | b | 70.0 ± 1.0"]
-    assert "**70.0 ± 1.0**" in tables([trained[1], other])
-    assert ONE_RUN not in tables([*trained, other])
-    assert ONE_RUN not in tables([{**each, "runs": []} for each in trained])  # by a task that trains nothing
-    assert ONE_RUN in tables([record("a", 0.5, training_seed=0, runs=[])])
-    assert ONE_RUN not in tables([record("base", 0.5, training_seed=None, runs=[])])
+    assert not re.search(r"\*\*\d", tables([*trained, other]))
+
+
+@pytest.mark.parametrize(("runs", "words"), [(1, "one training run"), (2, "two training runs"), (5, "")])
+def test_the_terminal_shows_what_the_page_shows(runs, words, tmp_path):
+    """With one run or two nothing is claimed, and large gains are listed; with five runs the same gain is clear."""
+    values = {"de": (0.08, 0.336), "es": (0.2, 0.34)}
+    records = [
+        record("base", base, 0.02, languages=["en", lang], training_seed=None) for lang, (base, _) in values.items()
+    ]
+    records += [
+        record("new", new + 0.001 * seed, 0.02, languages=["en", lang], training_seed=seed)
+        for seed in range(runs)
+        for lang, (_, new) in values.items()
+    ]
+    (tmp_path / "results.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    shown, page = tables(records), compose(read_results([tmp_path]), title="x")
+    assert bullets(page.summary) in shown
+    (count,) = {re.search(r"\d+ comparisons? (is|are) made", text)[0] for text in (shown, " ".join(page.reading))}
+    gain = 19.8 + 0.05 * (runs - 1)
+    if words:
+        assert count == "0 comparisons are made"
+        assert f"**new**: a difference from **base** cannot be shown with {words}; take five." in shown
+        assert f"**new**, better without being clearly so: {gain:.1f} on average at named entities." in shown
+        assert not re.search(r"\*\*\d", shown)
+    else:
+        assert count == "3 comparisons are made"
+        assert f"**new** raises named entities by {gain:.1f} on average (clearly in 2 of 2 languages)" in shown
+        assert shown.count("| **") == 3

@@ -14,6 +14,7 @@ from command import fails, works
 
 PLAN = """
 seeds = 1
+runs = 1
 [encoders]
 tiny = "{encoder}"
 [methods.base]
@@ -97,7 +98,7 @@ def test_a_tracker_that_cannot_be_is_told_before_anything_is_done(plan, tmp_path
 
 
 def test_adapters_are_an_option_of_a_method(plan, tmp_path):
-    pytest.importorskip("peft", reason="peft is not installed: pip install 'calque[peft]'")
+    pytest.importorskip("peft", reason="peft is not installed: pip install 'calque-align[peft]'")
     records = study(plan("lora = 2"))
     assert {record["method"] for record in records} == {"base", "adapters"}
     (folder,) = (tmp_path / "study" / "steps").glob("align-*")
@@ -111,6 +112,6 @@ def test_adapters_are_an_option_of_a_method(plan, tmp_path):
 
 def test_adapters_without_their_library_are_told_before_anything_is_done(plan, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "peft", None)
-    with pytest.raises(Exception, match=r"pip install 'calque\[peft\]'"):
+    with pytest.raises(Exception, match=r"pip install 'calque-align\[peft\]'"):
         study(plan("lora = 2"))
     assert not (tmp_path / "study" / "steps").exists()

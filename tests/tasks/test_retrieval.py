@@ -61,7 +61,7 @@ def embeddings(sentences, rng, missing=0.1):
 
 @pytest.mark.parametrize("similarity", ["csls", "cosine"])
 def test_approximate_search_of_few_words_is_exact_and_says_so(similarity):
-    pytest.importorskip("faiss", reason="faiss-cpu is not installed: pip install 'calque[faiss]'")
+    pytest.importorskip("faiss", reason="faiss-cpu is not installed: pip install 'calque-align[faiss]'")
     corpus, pairs, source, target = toy(3)
     task = {approximate: WordRetrieval(corpus, pairs, similarity=similarity, approximate=approximate, bootstrap=20)
             for approximate in (False, True)}  # fmt: skip
@@ -268,7 +268,8 @@ def test_no_unseen_pair_is_said_as_none_and_no_link_at_all_is_an_error():
         WordRetrieval(corpus, pairs).evaluate(Fixed(en=one, de=blind))
 
 
-def test_links_come_from_the_aligner_with_the_training_text(monkeypatch):
+def test_links_of_the_test_do_not_depend_on_the_training_text(monkeypatch):
+    """They are made from the test text alone, and the record says so; which are seen, from both texts together."""
     import calque.wordalign
 
     corpus = ParallelCorpus.of([["a", "b"]], [["c", "d"]], ("en", "de"))
@@ -277,15 +278,20 @@ def test_links_come_from_the_aligner_with_the_training_text(monkeypatch):
 
     def align_words(text, **options):
         asked.append((len(text), options))
-        return WordPairs([0, 0, 1, 2], [0, 1, 0, 0], [0, 1, 0, 0], n_sentences=3)
+        if len(text) == 1:
+            return WordPairs([0, 0], [0, 1], [0, 1], n_sentences=1)
+        return WordPairs([0, 1, 2], [0, 0, 0], [1, 0, 0], n_sentences=3)
 
     monkeypatch.setattr(calque.wordalign, "align_words", align_words, raising=False)
     task = WordRetrieval(corpus, train=train, model="hmm", seed=3)
     eye = Embeddings(np.eye(2, dtype=np.float32), np.array([0, 2]))
     scores = task.evaluate(Fixed(en=eye, de=eye))
-    assert asked == [(3, {"model": "hmm", "symmetrize": "one-to-one", "seed": 3})]
+    options = {"model": "hmm", "symmetrize": "one-to-one", "seed": 3}
+    assert asked == [(1, options), (3, options)]
     assert [score.n for score in scores] == [1, 1, 1, 2, 2, 2] * 2  # a-c is linked in training, b-d is not
-    assert scores[0].settings["links"] == "hmm"
+    assert WordRetrieval(corpus, model="hmm", seed=3).links[0] == task.links[0]
+    assert scores[0].settings["links"] == "hmm, from the test text"
+    assert list(task.news(scores)) == [": word links by the statistical aligner (hmm, from the test text)"]
     assert scores[0].settings["symmetrize"] == "one-to-one"
 
 

@@ -100,10 +100,10 @@ def test_a_class_from_elsewhere_is_a_task(own, capsys, tiny_folder):
     job = ("evaluate", tiny_folder, "elsewhere:Sentences", "--test", "test.tsv", "--langs", "en", "de")
     plain = json.loads(works(capsys, *job, "--json", "-q")[0])
     assert (plain["task"], plain["data"], plain["n"]) == ("sentences", "test.tsv", 5)
-    assert plain["settings"] == {"centred": False, "nearest": 1}
+    assert plain["settings"] == {"aligned": None, "centred": False, "nearest": 1}
     options = ("--option", "centred=true", "--option", "nearest=5")
     found = json.loads(works(capsys, *job, *options, "--json", "-q")[0])
-    assert found["settings"] == {"centred": True, "nearest": 5}
+    assert found["settings"] == {"aligned": None, "centred": True, "nearest": 5}
     assert found["value"] == 1.0
     shown, _ = works(capsys, "evaluate", tiny_folder, "elsewhere:Sentences", "--help")
     assert "Is the nearest sentence of the other language the translation?" in " ".join(shown.split())

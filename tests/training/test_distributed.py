@@ -15,51 +15,39 @@ import forked
 import tuner_cases
 from calque.distributed import Processes, own_device, same_device
 from calque.encoders import load_encoder, numerics
+from calque.errors import SettingError
 from linked_text import make_text
 from tuner_cases import CASES
 from two_processes import free_port, run_group
 
 JOB = str(tuner_cases.__file__)
 HELPERS = os.pathsep.join([str(Path(JOB).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
-FSDP = {"ACCELERATE_USE_FSDP": "true"}
 #: cases for four processes, of which some have no pair in the last update of an epoch, and of the small texts always
-OF_FOUR = ("contrastive-each", "senses", "distilled")
+OF_FOUR = ("contrastive-each", "distilled")
 OF_TWO = tuple(case for case in CASES if case not in OF_FOUR)
-#: cases for two processes of which each has half of every weight
-IN_PARTS = ("contrastive-one", *(case for case in CASES if case == "contrastive-lora"))
-#: of each training that was stopped: the case, who stopped it, and who went on
-RESUMED = {
-    "two-one": ("contrastive-each", 2, {}, 1, {}),
-    "whole-parts": ("contrastive-negative", 1, {}, 2, FSDP),
-    "parts-whole": ("finetune", 2, FSDP, 1, {}),
-}
+#: of each training that was stopped: the case, the number of processes before, and after
+RESUMED = {"two-one": ("contrastive-each", 2, 1), "one-two": ("contrastive-negative", 1, 2)}
 
 
 @pytest.fixture(scope="module")
 def outcomes(tiny_folder, tmp_path_factory) -> Path:
-    """What groups of processes have made of the same: folders `1`, `2`, `4`, `parts` (FSDP), and those of `RESUMED`."""
+    """What groups of processes have made of the same: folders `1`, `2`, `4`, and those of `RESUMED`."""
     out = tmp_path_factory.mktemp("outcomes")
 
-    def run(world: int, environment: dict[str, str], *jobs: tuple[str, str, int | None]) -> None:
+    def run(world: int, *jobs: tuple[str, str, int | None]) -> None:
         listed = json.dumps([(str(out / place), case, stop) for place, case, stop in jobs])
-        for ended in run_group(world, JOB, str(tiny_folder), listed, **environment):
+        for ended in run_group(world, JOB, str(tiny_folder), listed):
             assert ended.returncode == 0, ended.stderr[-3000:]
 
-    stopped = [(world, environment, (place, case, 6)) for place, (case, world, environment, _, _) in RESUMED.items()]
-    going_on = [
-        (world, environment, (place, case, None)) for place, (case, _, _, world, environment) in RESUMED.items()
-    ]
+    stopped = [(world, (place, case, 6)) for place, (case, world, _) in RESUMED.items()]
+    going_on = [(world, (place, case, None)) for place, (case, _, world) in RESUMED.items()]
     plain = [
-        (world, {}, (str(world), case, None))
-        for world, cases in ((1, CASES), (2, OF_TWO), (4, OF_FOUR))
-        for case in cases
+        (world, (str(world), case, None)) for world, cases in ((1, CASES), (2, OF_TWO), (4, OF_FOUR)) for case in cases
     ]
-    parts = [(2, FSDP, ("parts", case, None)) for case in IN_PARTS]
-    for turn in ([*plain, *parts, *stopped], going_on):  # a group for each number of processes, with FSDP and without
-        for world, environment in ((1, {}), (2, {}), (4, {}), (2, FSDP)):
-            jobs = [job for n, e, job in turn if (n, e) == (world, environment)]
-            if jobs:
-                run(world, environment, *jobs)
+    for turn in ([*plain, *stopped], going_on):  # a group for each number of processes
+        for world in (1, 2, 4):
+            if jobs := [job for n, job in turn if n == world]:
+                run(world, *jobs)
     return out
 
 
@@ -92,11 +80,6 @@ def test_the_trainings_move_the_weights(outcomes, tiny_encoder):
         prefix = "en." if case == "clcr" else ""
         moved = max(float((end[prefix + name] - value).abs().max()) for name, value in start.items())
         assert moved > 2e-4, case
-
-
-@pytest.mark.parametrize("case", IN_PARTS)
-def test_two_processes_with_half_of_every_weight_equal_one(outcomes, case):
-    assert_equal(outcomes, "parts", case)
 
 
 @pytest.mark.parametrize("place", RESUMED)
@@ -132,7 +115,7 @@ def test_one_process_says_why_a_run_ends(tiny_folder, tmp_path, how, said, updat
     written = "\n".join(each.stderr for each in ended)
     assert re.findall("calque: .*", written) == [said]
     assert "Traceback" not in written
-    checkpoint = tmp_path / "out.part" / "training" / "checkpoint.pt"
+    checkpoint = tmp_path / ".out.calque-part" / "new" / "training" / "checkpoint.pt"
     assert torch.load(checkpoint, weights_only=True)["step"] == update
 
 
@@ -211,10 +194,6 @@ def test_each_process_has_a_card_of_its_own(monkeypatch):
     assert asked
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
     assert own_device() == torch.device("cpu")
-    monkeypatch.delenv("ACCELERATE_USE_CPU")
-    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert own_device() == torch.device("cpu")  # from where it is cut in parts
 
 
 def test_a_card_has_two_names(monkeypatch):
@@ -226,18 +205,17 @@ def test_a_card_has_two_names(monkeypatch):
     assert same_device(cpu, cpu)
 
 
-def test_a_training_without_parts_is_refused_under_fsdp(tiny_folder, tmp_path, monkeypatch):
-    processes = Processes()
-    processes.sharded = True
-    monkeypatch.setattr("calque.alignment.senses.Processes", lambda precision: processes)
-    with pytest.raises(Exception, match="FSDP is for alignment by finetune or contrastive"):
-        tuner_cases.run(str(tiny_folder), str(tmp_path), "senses")
+def test_fsdp_is_refused(monkeypatch):
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(SettingError, match="FSDP is not supported"):
+        Processes()
 
 
 def test_one_process_is_the_plain_case():
     processes = Processes()
     rows = torch.ones(3, 2, requires_grad=True)
-    assert (processes.rank, processes.world, processes.is_first, processes.sharded) == (0, 1, True, False)
+    assert (processes.rank, processes.world, processes.is_first) == (0, 1, True)
     assert processes.gather_rows(rows, [3]) is rows
     assert processes.sum_numbers(rows) is rows
     assert processes.most(3) == 3

@@ -142,7 +142,7 @@ def test_an_old_checkpoint_from_which_something_is_missing_is_refused(make, tmp_
 def test_the_precision_is_part_of_what_a_checkpoint_belongs_to(tmp_path):
     line_loop(FittedLine(), tmp_path, products="highest").save()
     line_loop(FittedLine(), tmp_path, products="highest").resume()
-    with pytest.raises(SettingError, match="products was 'highest', is 'medium'"):
+    with pytest.raises(SettingError, match="products: 'highest' → 'medium'"):
         line_loop(FittedLine(), tmp_path, products="medium").resume()
 
 
@@ -152,7 +152,7 @@ def test_training_ends_where_the_objective_says_so():
 
         def after_epoch(self):
             self.epochs += 1
-            return self.epochs == 2
+            self.ended = self.epochs == 2
 
     loop: Loop = line_loop(Enough(), schedule=Schedule(learning_rate=1e-2, epochs=3.0))
     assert len(loop.run(Steps())) == 10

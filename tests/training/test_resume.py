@@ -77,8 +77,10 @@ def test_a_checkpoint_of_another_run_is_refused(tiny_encoder, tmp_path):
     with pytest.raises(Stop):
         dying(towards="en", batch=4).tune(tiny_encoder, corpus, pairs, folder=tmp_path, checkpoint_every=1)
     assert (tmp_path / "checkpoint.pt").exists()
-    with pytest.raises(SettingError, match="temperature was 0.05, is 0.2"):
-        Contrastive(towards="en", batch=4, temperature=0.2).tune(tiny_encoder, corpus, pairs, folder=tmp_path)
+    with pytest.raises(
+        SettingError, match="data: .*, epochs: 2 → 1, temperature: 0.05 → 0.2; remove"
+    ):  # of the schedule, too
+        Contrastive(towards="en", batch=4, temperature=0.2, epochs=1).tune(tiny_encoder, corpus, pairs, folder=tmp_path)
     (tmp_path / "checkpoint.pt").write_bytes(b"half a file")
     with pytest.raises(InputError, match="not a readable checkpoint"):
         Contrastive(towards="en", batch=4).tune(tiny_encoder, corpus, pairs, folder=tmp_path)

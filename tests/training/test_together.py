@@ -39,7 +39,6 @@ class Fit(Objective[int]):
 
     def after_epoch(self):
         self.epochs += 1
-        return False
 
 
 def objectives():

@@ -119,14 +119,14 @@ def test_a_tracker_that_cannot_be_is_one_line(monkeypatch):
     with pytest.raises(SettingError, match="is no tracker"), tracked(["calque.errors:CalqueError"], run="mine"):
         pass
     monkeypatch.setattr("accelerate.tracking.get_available_trackers", lambda: [])
-    for name, package in (("tensorboard", r"'calque\[tensorboard\]'"), ("comet_ml", "comet-ml")):
+    for name, package in (("tensorboard", r"'calque-align\[tensorboard\]'"), ("comet_ml", "comet-ml")):
         missing = pytest.raises(CalqueError, match=f"{name} is not installed: pip install {package}")
         with missing, tracked([name], run="mine"):
             pass
 
 
 def test_tensorboard_shows_a_run_that_was_stopped_once(tmp_path):
-    pytest.importorskip("tensorboard", reason="TensorBoard is not installed: pip install 'calque[tensorboard]'")
+    pytest.importorskip("tensorboard", reason="TensorBoard is not installed: pip install 'calque-align[tensorboard]'")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     class Stops(Distance):

@@ -17,7 +17,7 @@ from calque.algebra.rows import Rows
 from calque.algebra.similarity import Neighbours, dots, largest_products
 from calque.errors import InputError, MissingExtraError
 
-CANDIDATES = 100  # that are compared exactly
+CANDIDATES = 100  # that are compared exactly, or as many neighbours as are asked for
 PROBES = 32  # lists of the inverted file that a query looks into
 _SMALL = 10_000  # vectors; an index of fewer compares with all
 _BLOCK = 16_384  # rows that are added or asked for together
@@ -122,13 +122,16 @@ def approximate_neighbours(
     """
     indexes = Index.of(source, seed=seed), Index.of(target, seed=seed)
     sides = (source, target, indexes[1]), (target, source, indexes[0])
-    hubness = [_hubness(*side, k) for side in sides]
-    queries = source_queries, target_queries
-    found = [_ranked(*side, hubness[1 - way], hubness[way], n_best, queries[way]) for way, side in enumerate(sides)]
+    count = max(CANDIDATES, k, n_best)
+    hubness = [_hubness(*side, k, count) for side in sides]
+    chosen = source_queries, target_queries
+    found = [
+        _ranked(*side, hubness[1 - way], hubness[way], n_best, chosen[way], count) for way, side in enumerate(sides)
+    ]
     recalls = [recall(*side, k or 10, seed) for side in sides]
     (targets, target_scores), (sources, source_scores) = found
     of_source, of_target = hubness if k else (None, None)
-    searched = CANDIDATES * (len(source) + len(target)) / (len(source) * len(target))
+    searched = count * (len(source) + len(target)) / (len(source) * len(target))
     neighbours = Neighbours(targets, target_scores, sources, source_scores, of_source, of_target, min(1.0, searched))
     return Approximate(neighbours, float(np.mean(recalls)), indexes[1].kind)
 
@@ -138,7 +141,7 @@ def recall(queries: Rows, rows: Rows, index: Index, k: int = 10, seed: int = 0) 
     sample = np.sort(np.random.default_rng(seed).choice(len(queries), min(_SAMPLE, len(queries)), replace=False))
     asked = queries.take(sample)
     exact = largest_products(asked, rows, k)[1]
-    near = index.candidates(asked.numpy())
+    near = index.candidates(asked.numpy(), max(CANDIDATES, k))
     return float(np.mean([np.isin(right, found).mean() for right, found in zip(exact, near, strict=True)]))
 
 
@@ -150,27 +153,27 @@ def exact_cosines(queries: Rows, rows: Rows, asked: np.ndarray, names: np.ndarra
     return cosines
 
 
-def _hubness(queries: Rows, rows: Rows, index: Index, k: int) -> np.ndarray:
+def _hubness(queries: Rows, rows: Rows, index: Index, k: int, count: int) -> np.ndarray:
     """Mean cosine of each vector with the k nearest that the index finds, float64 `[n]`; 0 for k = 0."""
     hubness = np.zeros(len(queries))
     for start in range(0, len(queries) if k else 0, _BLOCK):
         asked = np.arange(start, min(start + _BLOCK, len(queries)))
-        names = index.candidates(queries.block(start, start + _BLOCK).numpy())
+        names = index.candidates(queries.block(start, start + _BLOCK).numpy(), count)
         best = np.sort(exact_cosines(queries, rows, asked, names), axis=1)[:, -k:]
         known = np.isfinite(best)
         hubness[asked] = np.where(known, best, 0.0).sum(axis=1) / np.maximum(1, known.sum(axis=1))
     return hubness
 
 
-def _ranked(queries, rows, index, hubness, own, n_best, chosen) -> tuple[np.ndarray, np.ndarray]:
+def _ranked(queries, rows, index, hubness, own, n_best, chosen, count) -> tuple[np.ndarray, np.ndarray]:
     """The best of each query by 2·cos − r − r (by cosine where all r are 0), and their scores."""
     chosen = np.arange(len(queries)) if chosen is None else np.asarray(chosen, dtype=np.int64)
-    n_best = min(n_best, len(rows), CANDIDATES)
+    n_best = min(n_best, len(rows))
     best, values = np.full((len(chosen), n_best), -1, dtype=np.int64), np.full((len(chosen), n_best), -np.inf)
     plain = not hubness.any() and not own.any()
     for start in range(0, len(chosen), _BLOCK):
         asked = chosen[start : start + _BLOCK]
-        names = index.candidates(queries.take(asked).numpy())
+        names = index.candidates(queries.take(asked).numpy(), count)
         cosines = exact_cosines(queries, rows, asked, names)
         scores = cosines if plain else 2 * cosines - hubness[names] - own[asked][:, None]
         order = np.lexsort((names, -scores), axis=1)[:, :n_best]

@@ -152,7 +152,8 @@ class Distillation:
         processes = Processes(self.precision)
         ours = [corpus if corpus.langs[0] == self.towards else corpus.swapped() for corpus in corpora]
         read = Sentences.joined([*(corpus.source for corpus in ours), *texts])
-        share = {"rank": processes.rank, "world": processes.world, "meet": processes.meet}
+        share: dict[str, Any] = {"rank": processes.rank, "world": processes.world, "meet": processes.meet}
+        share["counts"] = None if folder is None else Path(folder) / "counts.json"
         self.computed = teacher.fill(read, progress=progress, **share)
         text = DistilledText(student, pooling, teacher, ours, texts)
         tuned: Any = float32_copy(cast(HuggingFaceEncoder, student), processes.device)

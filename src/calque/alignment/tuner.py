@@ -17,7 +17,6 @@ from calque.alignment.base import Method
 from calque.alignment.text_maps import centred
 from calque.alignment.update import Alignment, GroupVectors, Reference
 from calque.distributed import Processes
-from calque.distributed.shards import take_whole
 from calque.encoders.base import require
 from calque.encoders.lora import LowRank, library
 from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
@@ -27,7 +26,7 @@ from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
 from calque.training.loop import Loop, Schedule
 from calque.training.plan import BatchPlan
-from calque.training.sources import float32_copy, freeze_below, sharded_copy, sharded_in_place
+from calque.training.sources import float32_copy, freeze_below
 
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
@@ -184,7 +183,7 @@ class Tuner(Method):
             rate = self.default_rate(encoder.dim) * (1 if self.lora is None else LORA_RATE)
             schedule = replace(schedule, learning_rate=rate)
         plan = self.plan(text, schedule.seed)
-        tuned = self._copy(encoder, processes, kept=kept)
+        tuned = self._copy(encoder, processes.device, kept=kept)
         tuned.model.train()
         loop = Loop(
             self.objective(tuned, encoder, text, processes),
@@ -197,36 +196,27 @@ class Tuner(Method):
             products=TRAINING_PRECISIONS[self.precision],
         )
         self.history = loop.run(plan)
-        if processes.sharded:
-            cut, tuned = tuned, self._copy(encoder, processes, whole=True, kept=kept)
-            take_whole(tuned.model, cut.model)
         self.counts, self.used = text.counts, schedule
         tuned.model.eval()
         if self.lora is None:
             tuned.model.requires_grad_(True)
         return tuned
 
-    def _copy(
-        self, encoder: TrainableEncoder, processes: Processes, *, whole: bool = False, kept: bool = True
-    ) -> TrainableEncoder:
+    def _copy(self, encoder: TrainableEncoder, device: torch.device, *, kept: bool = True) -> TrainableEncoder:
         """The encoder that learns; of its weights, only those need a gradient that are trained.
 
         Args:
-            whole: all of it, on the processor, where each of the processes trains a part.
             kept: adapters are to be saved, without the encoder that they are for.
         """
-        sharded = processes.sharded and not whole
-        device = torch.device("cpu") if processes.sharded else processes.device
         if self.lora is None:
-            tuned = sharded_copy(encoder, processes.device) if sharded else float32_copy(encoder, device)
+            tuned = float32_copy(encoder, device)
             freeze_below(tuned.model, self.freeze)
             return tuned
         from calque.encoders.adapted import with_adapters
 
         layers = range(self.freeze or 0, max(encoder.layer_numbers(self.layers)))
         how = LowRank(self.lora, self.lora_alpha, self.lora_targets)
-        adapted = with_adapters(encoder, how, layers=layers, device=device, seed=self.seed, kept=kept)
-        return sharded_in_place(adapted, processes.device) if sharded else adapted
+        return with_adapters(encoder, how, layers=layers, device=device, seed=self.seed, kept=kept)
 
     def align(
         self,

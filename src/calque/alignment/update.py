@@ -26,7 +26,7 @@ from calque.offsets import offsets_of, ranges
 from calque.storage import vectors_room
 from calque.training.objective import Objective
 from calque.training.passes import Pass
-from calque.training.sources import float32_copy, sharded_copy
+from calque.training.sources import float32_copy
 
 
 @dataclass
@@ -86,9 +86,7 @@ class Reference:
         processes: Processes,
     ):
         weights = next(encoder.model.parameters())
-        if processes.sharded:
-            encoder = sharded_copy(encoder, processes.device)
-        elif weights.dtype != torch.float32 or not same_device(weights.device, processes.device):
+        if weights.dtype != torch.float32 or not same_device(weights.device, processes.device):
             encoder = float32_copy(encoder, processes.device)
         self._encoder, self._text, self._layers, self._budget = encoder, text, layers, budget
         self._processes = processes
@@ -137,16 +135,7 @@ class Reference:
                 rows = torch.from_numpy(ranges(place[piece], text.word_counts[piece])).to(device)
                 for layer, states in vectors.items():
                     by_layer[layer][rows] = states.float()
-            for piece in along(pieces, self._processes):
-                encoder.forward(collate(text.table, piece).to(device), self._layers)
         return by_layer
-
-
-def along(batches: Sequence[np.ndarray], processes: Processes) -> list[np.ndarray]:
-    """Batches of one sentence that nobody needs the vectors of, as many as others have more than this process: where each
-    has a part of the weights, a pass gathers them from all, and so all have to make it."""
-    missing = processes.most(len(batches)) - len(batches) if processes.sharded else 0
-    return [np.zeros(1, dtype=np.int64)] * missing
 
 
 class Alignment(Objective[Sequence[np.ndarray]]):
@@ -198,9 +187,6 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         torch.stack(list(terms.values())).sum().backward()
         for i, part in enumerate(parts):
             done = passes[i] if undivided else self._pass(part, seed + 7919 * i)
-            if processes.sharded:  # those that have nothing to learn go along
-                for rows in leaves[i].values():
-                    rows.grad = torch.zeros_like(rows) if rows.grad is None else rows.grad
             done.backward({layer: rows.grad for layer, rows in leaves[i].items() if rows.grad is not None})
         # A term over vectors of all processes is the same on each of them, the others are shares of a sum.
         shown = torch.stack(
@@ -212,9 +198,7 @@ class Alignment(Objective[Sequence[np.ndarray]]):
     def _pass(self, part: Update, seed: int, *, gradient: bool = True) -> Pass:
         """Return all word vectors of a part."""
         torch.manual_seed(seed)  # the same dropout both times that a part is gone through
-        # Under FSDP the words that are added come last, where nothing refers to them.
-        batches = [*part.batches, *along(part.batches, self.processes)]
-        collated = [collate(self.text.table, batch).to(self.processes.device) for batch in batches]
+        collated = [collate(self.text.table, batch).to(self.processes.device) for batch in part.batches]
         return Pass(self.encoder, collated, self.layers, context=self.processes.autocast, gradient=gradient)
 
     def _groups(self, parts: list[Update], leaves: list[dict[int, Tensor]], layer: int) -> list[GroupVectors]:

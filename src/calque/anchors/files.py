@@ -62,6 +62,8 @@ def open_anchors(path: str | PathLike[str]) -> dict[int, Anchors]:
             parts = [arrays[f"{layer}.vectors"], *(arrays.get(f"{layer}.{name}") for name in ("variances", "norms"))]
             if any(part is not None and len(part) != len(words) for part in (counts, *parts)):
                 raise ValueError(f"layer {layer} does not have as many anchors as there are words")
+            if not all(np.isfinite(part).all() for part in parts if part is not None):
+                raise ValueError(f"layer {layer} has numbers that are not finite: copy the file again")
             anchors[int(layer)] = Anchors(words, parts[0], counts, about["lang"], parts[1], parts[2])
     except (KeyError, ValueError, TypeError, IndexError, OverflowError, RecursionError) as error:
         raise InputError(f"not anchors saved by calque ({type(error).__name__}: {error})", path=where) from error

@@ -6,18 +6,20 @@ Results go to standard output, progress and messages to standard error. A user's
 from __future__ import annotations
 
 import gc
+import io
 import os
 import re
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NoReturn
 
 from calque import launched
 from calque.errors import CalqueError, CalqueWarning, SettingError, Stopped
-from calque.storage import failure, unwritten
 
 # Options that take every value up to the next option, and how many there are at least after the command's name.
 _SEVERAL = {
@@ -59,8 +61,23 @@ _MOVED = {
         "most",
         "at-least",
     ),
-    "evaluate": ("restrict", "patience", "per-epoch"),
+    "evaluate": ("restrict", "patience", "per-epoch", "letters"),
 }
+
+
+def of_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Divide arguments into options of the program, which may stand behind the verb, and the others."""
+    ours, rest, left = [], [], list(arguments)
+    verb = next((word for word in left if not word.startswith("-")), "")
+    while left:
+        word = left.pop(0)
+        taken = [word, left.pop(0)] if word == "--on-error" and left else [word]
+        is_ours = word == "--trust-code" or len(taken) == 2
+        ours += taken if is_ours else []
+        rest += (
+            taken if not is_ours or (verb == "evaluate" and len(taken) == 2) else []
+        )  # it has readers of other files
+    return ours, rest
 
 
 def spread(arguments: Sequence[str]) -> list[str]:
@@ -143,12 +160,17 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     warnings.showwarning = lambda message, *_, **__: _say(f"calque: {message}")
     if launched.number():  # of several processes, the first shows results and news
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    sys.unraisablehook = _unraisable
+    for stream in (sys.stdout, sys.stderr):  # a file name may have bytes that are no text
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     code: Any = 0
     try:
         given = list(sys.argv[1:] if arguments is None else arguments)
         if given in ([], ["clcr"]):
             given = [*given, "--help"]
-        code = _parser(given[0])(args=spread(given), standalone_mode=False)
+        program, given = of_program(given)
+        code = _parser(given[0] if given else "")(args=[*program, *spread(given)], standalone_mode=False)
     except CalqueError as error:
         _fail(str(error))
     except KeyboardInterrupt:
@@ -163,7 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         said = getattr(error, "format_message", None)
         if said is not None:  # the parser's own complaints: a missing option, a value of the wrong type
             _fail(said() or "no command given; calque --help lists them")
-        if type(error).__name__ == "Abort":  # what the parser makes of an interruption
+        if type(error).__name__ == "Abort" or _is_interrupted(error):  # Abort: what the parser makes of an interruption
             _stopped("interrupted")
         _flush()
         if (said := _of_the_disk(error)) is not None:
@@ -180,15 +202,33 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def _is_interrupted(error: BaseException | None) -> bool:
+    """Whether a library made another error of an interruption."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+def _unraisable(lost: Any) -> None:
+    """Have an interruption that came where nothing can be raised, as in `__del__`, come again a moment later."""
+    if issubclass(lost.exc_type, KeyboardInterrupt):
+        threading.Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
+    else:
+        sys.__unraisablehook__(lost)
+
+
 def _of_the_disk(error: Exception) -> str | None:
     """The line for what the system refused, where nobody has made one yet."""
+    from calque.storage import failure, finished, unwritten
+
     named = None
     if isinstance(error, OSError):
         named = error.filename2 or error.filename  # of a copy, where it goes to
     if (reason := unwritten(error)) is not None:
         return reason if named is None else str(failure(named, reason))
     if isinstance(error, OSError) and error.errno is not None:
-        return f"{error.strerror or error}" if named is None else f"{named}: {error.strerror}"
+        remedy = "; choose another place, or change its permissions" if isinstance(error, PermissionError) else ""
+        return f"{'' if named is None else f'{finished(Path(named))}: '}{error.strerror or error}{remedy}"
     return None
 
 
@@ -205,6 +245,8 @@ def _flush() -> None:
         _close_stdout()
         sys.exit(1)
     except OSError as error:
+        from calque.storage import unwritten
+
         _close_stdout()
         _fail(f"standard output: {unwritten(error) or error.strerror}")
 
@@ -215,7 +257,9 @@ def _close_stdout() -> None:
 
 
 def _stopped(message: str, number: int = signal.SIGINT) -> NoReturn:
-    """Nothing is wrong, but it is not done either."""
+    """Nothing is wrong, but it is not done either; another Ctrl-C ends what the system still cleans up."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     _say(f"calque: {message}")
     sys.exit(128 + number)
 

@@ -72,7 +72,7 @@ def analyze(
 
     chosen = None if only is None else [name.strip() for name in only.split(",") if name.strip()]
     _check(context, chosen, test=test, train=train)
-    output_file("--out", out, [test, train, links, train_links, *(upos or [])], langs or [])
+    output_file("--out", out, [test, train, links, train_links, *(upos or [])], langs or [], adds=True)
     inputs = Inputs(
         "analyze", _one(test), pairs_of(langs, 1) if langs else (), _one(train), links=_one(links),
         train_links=_one(train_links), words=linking.words(pretokenized, limit), say=news(quiet),
@@ -82,9 +82,9 @@ def analyze(
         load=loading.arguments(), contextual=not non_contextual, forms=forms, pairs=pairs, projection=projection,
         bootstrap=bootstrap, progress=not quiet,
     )  # fmt: skip
+    print(table(findings), flush=True)
     if out is not None:
         append_lines(out, (finding.to_json() + "\n" for finding in findings))
-    print(table(findings))
 
 
 def _one(file: str | None) -> list[str]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import typer
 
 from calque.errors import SettingError
+from calque.storage import is_text
 
 
 def finite(parameter: typer.CallbackParam, value: float | None) -> float | None:
@@ -45,48 +48,68 @@ def is_language(name: str) -> bool:
 
 
 def output_file(
-    option: str, path: Path | None, inputs: Iterable[str | Path | None] = (), langs: Iterable[str] = ()
+    option: str,
+    path: Path | None,
+    inputs: Iterable[str | Path | None] = (),
+    langs: Iterable[str] = (),
+    *,
+    adds: bool = False,
 ) -> None:
-    """Refuse to write where something stands that is no file, and over what is read.
+    """Refuse to write where no file can be written, and over what is read.
 
     Args:
         option: for the message.
         path: where to write; None is fine.
         inputs: files that are read, as the user named them: `de=FILE` and the prefix of two files (Moses), too.
         langs: how the names of the latter end.
+        adds: scores are added to those that are in the file; anything else in it is refused.
 
     Raises:
-        SettingError: it is a folder or a device, cannot be in such a place, or is among the inputs.
+        SettingError: it is a folder or a device, cannot be written, or is among the inputs.
+        InputError: a file that scores cannot be added to.
     """
     if path is None:
         return
-    if not str(path).strip():
-        raise SettingError(f"{option} is empty: expected a file to write")
-    try:
+    with _possible(option, path, "file"):
         if path.is_dir():
             raise SettingError(f"{option} {path}: this is a folder, expected a file to write")
         if path.exists() and not path.is_file():
             raise SettingError(f"{option} {path}: this is a device or a pipe, expected a file to write")
         _not_below_a_file(option, path)
         _not_an_input(option, path, inputs, langs)
-    except (OSError, ValueError) as error:  # a name that is too long, a NUL
-        raise SettingError(f"{option} {str(path)!r:.200}: no file can be written there ({error})") from error
+        if adds and path.exists():
+            from calque.runs.compare import check_results
+
+            check_results(path)
+            with open(path, "ab"):
+                return
+        with TemporaryFile(dir=next(parent for parent in path.parents if parent.exists())) as probe:
+            probe.write(b" ")
 
 
 def output_folder(option: str, path: Path | None, inputs: Iterable[str | Path | None] = ()) -> None:
-    """The same of a folder."""
+    """Refuse to write where no folder can be, and over what is read; see `output_file`."""
     if path is None:
         return
-    if not str(path).strip():
-        raise SettingError(f"{option} is empty: expected a folder to write to")
-    try:
+    with _possible(option, path, "folder"):
+        if not is_text(path.absolute()):
+            raise SettingError(f"{option} {path}: expected a name in UTF-8, which libraries that write weights need")
         if path.exists() and not path.is_dir():
             what = "a file" if path.is_file() else "a device or a pipe"
             raise SettingError(f"{option} {path}: this is {what}, expected a folder to write to")
         _not_below_a_file(option, path)
         _not_an_input(option, path, inputs, ())
-    except (OSError, ValueError) as error:
-        raise SettingError(f"{option} {str(path)!r:.200}: no folder can be made there ({error})") from error
+
+
+@contextmanager
+def _possible(option: str, path: Path, kind: str) -> Iterator[None]:
+    if not str(path).strip():
+        raise SettingError(f"{option} is empty: expected a {kind} to write")
+    try:
+        yield
+    except (OSError, ValueError) as error:  # no permission, a name that is too long, a NUL
+        reason = getattr(error, "strerror", None) or error
+        raise SettingError(f"{option} {str(path)!r:.200}: no {kind} can be written there ({reason})") from error
 
 
 def _not_below_a_file(option: str, path: Path) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from calque.alignment import METHODS
-from calque.cli.checks import given, is_language, language, output_file, output_folder
+from calque.cli.checks import is_language, language, output_file, output_folder
 from calque.cli.options import (
     Delta,
     Langs,
@@ -19,6 +19,7 @@ from calque.cli.options import (
     Pretokenized,
     Quiet,
     Steps,
+    Symmetrize,
     by_name,
     grouped,
     news,
@@ -30,9 +31,15 @@ from calque.errors import SettingError
 _METHOD = "clcr"
 
 
+@dataclass(frozen=True)
+class _Linking(Linking):
+    """Word links."""
+
+    symmetrize: Symmetrize = METHODS[_METHOD].symmetrize
+
+
 @grouped
 def train(
-    context: typer.Context,
     sources: Annotated[
         list[str],
         typer.Argument(
@@ -43,7 +50,7 @@ def train(
     pivot: Annotated[str, typer.Option(callback=language, help="The language whose space and order the others take.")],
     out: Annotated[Path, typer.Option(help="Folder for the encoder of key points.")],
     loading: Loading,
-    linking: Linking,
+    linking: _Linking,
     tracking: Tracking,
     langs: Annotated[
         list[str] | None,
@@ -70,8 +77,7 @@ def train(
     """Make an encoder of key points from an encoder of each language and parallel text.
 
     Transform brings the languages into the space of the pivot, extract finds the words that have a translation of their
-    own, and reorder puts them in the pivot's order. If a run is stopped, the same command resumes it. Without --symmetrize,
-    words are linked with grow-diag-final-and here: a word and all pieces that translate it.
+    own, and reorder puts them in the pivot's order. If a run is stopped, the same command resumes it.
     """
     from calque.runs.align import align
     from calque.runs.study.options import options_of_method
@@ -83,8 +89,6 @@ def train(
     options = by_name(option or [], known)
     load = loading.arguments()
     options |= {name: load.pop(name) for name in ("steps", "delta") if name in load} | {"seed": linking.seed}
-    if "symmetrize" not in given(context):
-        linking = replace(linking, symmetrize=METHODS[_METHOD].symmetrize)
     say = news(quiet)
     output_folder("--out", out, [*encoders.values(), *texts, *(links or [])])
     result = align(

@@ -8,7 +8,7 @@ from calque.corpora.by_name import NAMED
 def data() -> None:
     """List the test sets that have short names.
 
-    Each is read from the Hugging Face hub (pip install 'calque[hub]') where a file could stand, in the languages listed.
+    Each is read from the Hugging Face hub (pip install 'calque-align[hub]') where a file could stand, in the languages listed.
     """
     rows = [("name", "task", "write", "splits", "licence", "languages")]
     rows += [

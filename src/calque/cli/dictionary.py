@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -51,28 +52,18 @@ def named_dictionaries(files: Sequence[str], langs: Sequence[str]) -> tuple[list
     return [path for _, path in named], [lang for pair in pairs for lang in pair]
 
 
-def train_with_dictionaries(
-    dictionaries: Sequence[str], langs: Sequence[str], texts: Sequence[str], method: str, options: Mapping[str, Any],
-    **place: Any,
-) -> None:  # fmt: skip
-    """Train the encoder on text of each language, with dictionaries.
+def languages_of(dictionaries: Sequence[str], fitting: Fitting) -> list[str]:
+    """Return the two languages that the texts or anchors are in, in the order in which a dictionary's name has them, or
+    else in that of the texts; none where there are more or fewer."""
+    from calque.corpora.languages import language_and_path, name_and_path
+    from calque.runs.anchors import open_folder
 
-    Args:
-        dictionaries: files.
-        langs: the flat list of `--langs`.
-        texts: of each language.
-        method: that learns from them.
-        options: of the method.
-        place: other arguments of the run.
-    """
-    from calque.runs.dictionary import IDENTICAL
-    from calque.runs.sense_alignment import align_senses
-
-    if IDENTICAL in dictionaries:
-        raise SettingError(f"--method {method} learns translations: --dictionary {IDENTICAL} has none")
-    pairs = pairs_of(langs, len(dictionaries))
-    result = align_senses(dictionaries, langs=pairs, texts=texts, method=method, options=options, **place)
-    place["say"](f"saved to {result.folder} ({method} {result.record['seconds']['method']:.0f} s)")
+    named = [language_and_path(text)[0] for text in fitting.text or []]
+    for name, path in map(name_and_path, fitting.anchors or []):
+        named.append(name or next(iter(open_folder(path).values())).lang or language_and_path(path)[0])
+    if len(langs := list(dict.fromkeys(named))) != 2:
+        return []
+    return langs[::-1] if any("-".join(reversed(langs)) in Path(path).name for path in dictionaries) else langs
 
 
 def from_text(texts: Sequence[str], method: str, options: Mapping[str, Any], **place: Any) -> None:

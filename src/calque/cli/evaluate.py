@@ -20,6 +20,7 @@ from calque.tasks.inputs import FILES, REALIGN, Inputs
 from calque.tasks.table import TASKS, TaskRow, users
 
 if TYPE_CHECKING:
+    from calque.tasks.base import Score
     from calque.training.realignment import Realignment
 
 #: what a task that is learnt from labels has only for parallel text
@@ -108,7 +109,6 @@ _OPTIONS = {
         "approximate": "Search with an index, for millions of words; its recall is shown.",
         "by_origin": "Also show each origin of the pairs, named in the third column of --test.",
         "base": "The encoder before alignment, to compare similarities of words with.",
-        "letters": "Minimum number of letters of a word that is asked for; default: 4.",
         "method": "mutual (default), iterative, softmax or transport.",
         "lower": "Ignore case.",
     },
@@ -123,7 +123,7 @@ _OPTIONS = {
         "spans); or the name of the labels in JSON lines.",
     },
     "How the task is learnt": {
-        "seeds": "Number of training runs, each with its own seed; default: 3.",
+        "seeds": "Number of training runs, each with its own seed; default: 5, with --tune 3.",
         "tune": "Fine-tune the encoder too, not only a head on frozen vectors.",
         "select": "Take the epoch that is best on source text (source, default), best on average over all of --dev, other "
         "languages included (target: a leak, which the table reports), or last.",
@@ -140,11 +140,13 @@ _OPTIONS = {
         "epochs": "Maximum number of epochs.",
         "batch": "Texts per update.",
         "learning_rate": "Peak learning rate.",
+        "save_head": "Write the best trained head, with its encoder, as a transformers model to this new folder; with --tune. "
+        "ner, slots without intents, pos, nli, sentiment.",
     },
 }
 _FLAGS = ("approximate", "by_origin", "lower", "tune")
 _SPELLED = {"contextual": " /--non-contextual", "method": "--extract"}
-_METAVARS = {"rename": "OLD=NEW...", "base": "ENCODER", "mix": "LAYERS"}
+_METAVARS = {"rename": "OLD=NEW...", "base": "ENCODER", "mix": "LAYERS", "save_head": "FOLDER"}
 
 
 def _option(name: str, help: str) -> tuple[str, Any, Any]:
@@ -319,11 +321,16 @@ def evaluate(
     one language and tested in others.
     """
     row, named = TASKS[task], given(context)
+    if "on_error" not in row.takes:
+        named.pop("on_error", None)  # of parallel text, see `verbs`
     _refuse_unused(named, task, row, projected=bool(texts.project), realigned=bool(realigning.realign))
     if output.against is not None and not output.record:
         raise SettingError("--against is only for --record")
     if output.record and realigning.realign:
         raise SettingError("--record is for scores of ENCODER as it is, and --realign measures another one: use --out")
+    if output.record and not (Path(encoder) / "calque-run.json").is_file():
+        what = f"--record adds scores to the model card of a folder that calque wrote, and {encoder} has no calque-run.json"
+        raise SettingError(f"{what}: name such a folder, or keep the scores with --out FILE")
     base = None
     if output.against is not None:
         from calque.runs.compare import read_scores
@@ -345,24 +352,28 @@ def evaluate(
         inputs = replace(inputs, realign=_realignment(realigning, inputs, named, linking))
     every = [file for name in FILES if name in files for file in _listed(files[name])]
     every += realigning.realign or []
-    output_file("--out", output.out, [*every, encoder], langs or [])
+    output_file("--out", output.out, [*every, encoder], langs or [], adds=True)
     from calque.runs.evaluate import evaluate as run
     from calque.runs.shown import table
 
+    def show(scores: Sequence[Score]) -> None:
+        """Print scores first, as a file may turn out not to be writable."""
+        if output.as_json:
+            every = {**scores[0].to_dict(), "scores": [score.to_dict() for score in scores]}
+            print(json.dumps(every, default=str), flush=True)
+        else:
+            print(table(scores), flush=True)
+        if output.out is not None:
+            append_lines(output.out, (score.to_json() + "\n" for score in scores))
+
     scores = run(
         encoder, inputs, options=options, load=loading.arguments(), translations=translations or [],
-        progress=not output.quiet,
+        out=output.out, shown=show, progress=not output.quiet,
     )  # fmt: skip
-    if output.out is not None:
-        append_lines(output.out, (score.to_json() + "\n" for score in scores))
     if output.record:
         from calque.runs.card import add_scores
 
         add_scores(Path(encoder), [score.to_dict() for score in scores], base)
-    if output.as_json:
-        print(json.dumps({**scores[0].to_dict(), "scores": [score.to_dict() for score in scores]}, default=str))
-    else:
-        print(table(scores))
 
 
 def _refuse_unused(named: Mapping[str, str], task: str, row: TaskRow, *, projected: bool, realigned: bool) -> None:

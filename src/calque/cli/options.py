@@ -162,12 +162,10 @@ class Linking:
 
 # -- what words on the command line mean -------------------------------------------------------------------------------
 def pairs_of(langs: Sequence[str], n: int) -> list[tuple[str, str]]:
-    """The flat list that `spread` makes of every `--langs A B`, in twos; one pair for each of `n` texts, or one for all."""
+    """The flat list that `spread` makes of every `--langs A B`, in twos; a single pair, or one for each of `n` texts."""
     pairs = language_pairs(langs)
     if len(pairs) not in (1, n):
-        raise SettingError(
-            f"{len(pairs)} pairs of --langs for {n} text(s): give one pair for each text, or one for all"
-        )
+        raise SettingError(f"{len(pairs)} pairs of --langs for {n} text(s): give one pair for each text")
     return pairs
 
 
@@ -220,5 +218,8 @@ def by_name(items: Sequence[str], known: Mapping[str, Any], option: str = "--opt
         name, equals, text = item.partition("=")
         if not equals or name not in known:
             raise SettingError(f"{option} {item}: expected NAME=VALUE, with one of {', '.join(known) or 'none'}")
-        options[name] = parsed(f"{option} {name}", text, known[name])
+        try:
+            options[name] = parsed(f"{option} {name}", text, known[name])
+        except SettingError as error:
+            raise SettingError(f"{error}; write {option} {name}=VALUE with one such value") from error
     return options

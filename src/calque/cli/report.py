@@ -26,7 +26,8 @@ def report(
     ] = None,
     title: Annotated[str | None, typer.Option(help="Title of the report; default: the names of the folders.")] = None,
     base: Annotated[
-        str | None, typer.Option(help="What to compare everything with; default: base, or the first encoder.")
+        str | None,
+        typer.Option(help="What to compare everything with; default: the encoder before alignment, or base."),
     ] = None,
     plots: Annotated[Path | None, typer.Option(help="Also save each plot to this folder, e.g. for a paper.")] = None,
     plot_format: Annotated[str, typer.Option(help="Format of --plots: svg or png.")] = "svg",

@@ -58,7 +58,7 @@ def senses(
         "trained": trained, "pretokenized": pretokenized, "limit": limit, "progress": not quiet,
     }  # fmt: skip
     if word is not None:
-        output_file("--out", out, [folder, *(text or [])])
+        output_file("--out", out, [folder, *(text or [])], adds=True)
         found = of_word(folder, word, text or [], k=k, examples=examples, out=out, **how)
         print(json.dumps(found, ensure_ascii=False) if as_json else table(found))
         return

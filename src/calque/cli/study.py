@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -34,12 +34,17 @@ def study(
 
     Every step is done once; an interrupted study resumes.
     """
+    from calque.report.study_tables import tables
     from calque.runs.study import study as run
-    from calque.runs.study import tables
+    from calque.storage import write_text
+
+    def show(folder: Path, records: list[dict[str, Any]]) -> None:
+        text = tables(records)
+        write_text(folder / "results.md", text + "\n")
+        print(text)
 
     output_folder("--out", out)
-    records = run(
+    run(
         plan, workers=workers, data=data, out=out, tests=test or [], track=tracking.track or [],
-        track_folder=tracking.track_folder, say=news(quiet),
+        track_folder=tracking.track_folder, say=news(quiet), then=show,
     )  # fmt: skip
-    print(tables(records))

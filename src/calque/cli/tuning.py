@@ -41,7 +41,7 @@ class Tuning:
         int | None,
         typer.Option(
             min=1,
-            help="contrastive, finetune: train adapters of this rank alone (LoRA), and save only these; needs calque[peft].",
+            help="contrastive, finetune: train adapters of this rank alone (LoRA) and save them alone; needs calque-align[peft].",
         ),
     ] = None
     centre: Annotated[

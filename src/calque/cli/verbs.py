@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import Annotated, Any
@@ -10,7 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from calque import __version__
-from calque.errors import Stopped
+from calque.errors import SettingError, Stopped
+from calque.named import trusting_code
 
 #: functions of the modules of the same name, or of the one behind the colon
 VERBS = (
@@ -72,11 +74,29 @@ def _version(value: bool) -> None:
 
 
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    trust_code: Annotated[
+        bool,
+        typer.Option("--trust-code", help="With any command: import the classes that the folder of an encoder names."),
+    ] = False,
+    on_error: Annotated[
+        str,
+        typer.Option(
+            metavar="raise|skip",
+            help="With any command: skip goes on where more than a tenth of the lines of a parallel text cannot be used.",
+        ),
+    ] = "raise",
 ) -> None:
-    pass
+    if on_error not in ("raise", "skip"):
+        raise SettingError(f"--on-error {on_error}, expected raise or skip")
+    context.with_resource(trusting_code(trust_code))
+    if on_error == "skip":
+        from calque.linking import skipping_unusable
+
+        context.with_resource(skipping_unusable())
 
 
 class Ended(Exception):
@@ -87,10 +107,13 @@ class Ended(Exception):
 
 
 def _passing(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the command with `Ended` in place of `Stopped`."""
+    """Return the command with `Ended` in place of `Stopped`; numbers that no library can count to are refused."""
 
     @functools.wraps(command)
     def passing(*args: Any, **options: Any) -> Any:
+        for name, value in options.items():
+            if isinstance(value, int) and abs(value) > sys.maxsize:
+                raise SettingError(f"--{name.replace('_', '-')} {value}: expected a number of at most {sys.maxsize}")
         try:
             return command(*args, **options)
         except Stopped as stopped:

@@ -142,17 +142,25 @@ def _zstd(file: BinaryIO) -> Iterator[bytes]:
 def whole_lines(path: str | PathLike[str]) -> Iterator[bytes]:
     """Blocks that end where a line ends (the last one perhaps without a newline), without byte order mark.
 
+    Of a file whose first block has CR and no LF, as old Macs wrote it, CR ends a line.
+
     Raises:
-        InputError: the file cannot be unpacked, is UTF-16, or has a line of more than 64 MiB.
+        InputError: the file cannot be unpacked, is UTF-16, ends lines in two ways, or has a line of more than 64 MiB.
     """
     parts: list[bytes] = []
-    size, lines, first = 0, 0, True
+    size, lines, first, old_mac = 0, 0, True, False
     blocks = read_blocks(path)
     while True:
         try:
             block = next(blocks, b"")
         except InputError as error:
             raise InputError(error.fact, path=path, line=lines + 1 if lines else None) from error
+        if old_mac and b"\n" in block:
+            raise InputError(
+                "lines end by CR and by LF, expected one of them; convert the file", path=path, line=lines + 1
+            )
+        if old_mac:
+            block = block.replace(b"\r", b"\n")
         if first and block:
             parts, block = [], b"".join([*parts, block])
             if len(block) < 3:  # not enough to tell
@@ -161,6 +169,8 @@ def whole_lines(path: str | PathLike[str]) -> Iterator[bytes]:
             if block.startswith((b"\xff\xfe", b"\xfe\xff")):
                 raise InputError("UTF-16 text, expected UTF-8; convert it (iconv -f UTF-16 -t UTF-8)", path=path)
             block, first = block.removeprefix(b"\xef\xbb\xbf"), False
+            old_mac = b"\r" in block[:-1] and b"\n" not in block
+            block = block.replace(b"\r", b"\n") if old_mac else block
             if not block:
                 continue
         cut = block.rfind(b"\n") + 1
@@ -179,7 +189,7 @@ def whole_lines(path: str | PathLike[str]) -> Iterator[bytes]:
 
 
 def read_lines(path: str | PathLike[str]) -> Iterator[str | Flaw]:
-    """Lines without their end. Only `\\n` and `\\r\\n` end a line: U+2028, NEL and the like are part of it.
+    """Lines without their end: `\\n` or `\\r\\n` (see `whole_lines`); U+2028, NEL and the like are part of it.
 
     Yields:
         A line, or the flaw that makes it unreadable (bytes that are not UTF-8, a NUL).
@@ -214,8 +224,18 @@ def _readable(raw: bytes, number: int, path: str | PathLike[str]) -> str | Flaw:
     try:
         return raw.decode("utf-8").removesuffix("\r")
     except UnicodeDecodeError as error:
-        fact = f"byte 0x{raw[error.start]:02x} at position {error.start} is not UTF-8; convert the file"
-        return Flaw(number, "not UTF-8", fact, path)
+        fact = f"byte 0x{raw[error.start]:02x} at position {error.start} is not UTF-8"
+        like = _encoding(raw)
+        remedy = f"convert the file; it looks like {like}: iconv -f {like} -t UTF-8 FILE > NEW"
+        return Flaw(number, "not UTF-8", f"{fact}; {remedy}", path)
+
+
+def _encoding(raw: bytes) -> str:
+    """Guess the encoding of a line that is not UTF-8, in the name that iconv has for it."""
+    high = [byte for byte in raw if byte > 127]
+    if 3 * len(high) < len(raw):  # few letters outside ASCII
+        return "ISO-8859-1" if min(high) >= 0xA0 else "WINDOWS-1252"
+    return "WINDOWS-1251" if 2 * sum(byte >= 0xE0 for byte in high) > len(high) else "GB18030"  # small Cyrillic letters
 
 
 def json_lines(lines: Iterable[tuple[int, str | Flaw]]) -> Iterator[tuple[int, Any]]:

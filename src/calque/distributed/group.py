@@ -44,9 +44,9 @@ def own_device() -> torch.device:
     """Where this process has its encoders: its own graphics card, if there are any, else the processor.
 
     The card follows from the process's number on its machine, so that the processes of one run do not all load their
-    models onto the first card. Under FSDP it is the processor: an encoder beyond one card is cut in parts from there.
+    models onto the first card.
     """
-    if launched.wants_cpu() or launched.wants_shards() or not torch.cuda.is_available():
+    if launched.wants_cpu() or not torch.cuda.is_available():
         return torch.device("cpu")
     local = os.environ.get("LOCAL_RANK", "")
     cards = torch.cuda.device_count()

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from calque import launched
 from calque.distributed.group import state
-from calque.distributed.shards import is_sharded
+from calque.errors import SettingError
 
 _BUCKET = 4_000_000  # numbers that travel together
 _TABLE = 4_096  # rows of a gradient above which only those that are not zero travel
@@ -38,20 +38,23 @@ class Processes:
         rank, world: which process this is, of how many.
         is_first: whether this one writes what all have made.
         device: where it computes.
-        sharded: whether each process keeps a part of every weight that is trained, see `calque.distributed.shards`.
 
     Raises:
-        SettingError: several processes were started, but they cannot reach each other.
+        SettingError: several processes were started, but they cannot reach each other; or accelerate is configured for FSDP.
     """
 
     def __init__(self, precision: str = "float32"):
+        if launched.wants_shards():
+            raise SettingError(
+                "FSDP is not supported: each process needs the whole encoder; set ACCELERATE_USE_FSDP=false, and train adapters "
+                "(--lora RANK) where the encoder with its moments is too large for one GPU"
+            )
         found = state()
         self.rank: int = found.process_index
         self.world: int = found.num_processes
         self.is_first = self.rank == 0
         # accelerate numbers processors, "cpu:0", which no tensor does and `torch.load` does not know.
         self.device: torch.device = torch.device("cpu") if found.device.type == "cpu" else found.device
-        self.sharded = launched.wants_shards()
         self._precision = precision
         configured = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
         if configured not in ("", "no"):
@@ -66,7 +69,7 @@ class Processes:
         """As if each process were the only one: for a small model that is no quicker in several, and that all of them train
         alike, with the same random numbers. The first still writes for all."""
         processes = cls()
-        processes.rank, processes.world, processes.sharded = 0, 1, False
+        processes.rank, processes.world = 0, 1
         return processes
 
     def autocast(self) -> AbstractContextManager:
@@ -120,16 +123,10 @@ class Processes:
         if self.world == 1:
             return
         trained = [p for p in parameters if p.requires_grad]
-        for p in trained:
-            if is_sharded(p) and p.grad is not None:
-                p.grad.mul_(self.world)  # FSDP has brought them together already, as their mean
-        whole = [p for p in trained if not is_sharded(p)]
-        if not whole:
-            return
-        present = torch.tensor([p.grad is not None for p in whole], dtype=torch.uint8).to(self.device)
+        present = torch.tensor([p.grad is not None for p in trained], dtype=torch.uint8).to(self.device)
         dist.all_reduce(present, op=dist.ReduceOp.MAX)
         gradients = []
-        for p, somewhere in zip(whole, present.tolist(), strict=True):
+        for p, somewhere in zip(trained, present.tolist(), strict=True):
             if somewhere:
                 p.grad = torch.zeros_like(p) if p.grad is None else p.grad
                 gradients.append(p.grad)

@@ -152,8 +152,9 @@ class AdaptedEncoder(HuggingFaceEncoder):
         model.to(usable_device(device))
         if isinstance(number, torch.dtype):
             model.to(number)
-        of_base = recorded_options(read_about(BUNDLED.get(place, place)))  # where PEFT alone wrote the adapters
-        options = {"name": path.resolve().name, **of_base, **recorded_options(recorded), **options}
+        base = BUNDLED.get(place, place)
+        of_base = recorded_options(read_about(base), base)  # where PEFT alone wrote the adapters
+        options = {"name": path.resolve().name, **of_base, **recorded_options(recorded, path), **options}
         return cls._of(model, tokenizer, {"origin": Origin(place, weights, origin.dtype), **options}, str(path))
 
 

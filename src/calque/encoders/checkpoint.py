@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from os import PathLike
 from pathlib import Path
@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from calque.errors import CalqueError, InputError, SettingError
+from calque.named import trusts_code
 
 _SHARED = 64  # weights that one weight of a file may stand for, as where layers share them
 
@@ -36,7 +37,7 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
 
     try:
         with _quiet(local=os.path.isdir(name)):
-            where = {"local_files_only": not os.path.isdir(name) and unconnected()}
+            where = {"local_files_only": not os.path.isdir(name) and unconnected(), "trust_remote_code": trusts_code()}
             config = AutoConfig.from_pretrained(name, **where)
             _check_size(config, name)
             kind = AutoModel
@@ -81,22 +82,18 @@ def weights_as(dtype: torch.dtype | str) -> dict[str, Any]:
     return {"dtype" if (major, minor) >= (4, 56) else "torch_dtype": dtype}
 
 
-def read_language_model(name: str) -> Any | None:
-    """The masked language model of a folder or of a name on the hub, in float32; None where there is none, or an encoder
-    without its head."""
-    from transformers import AutoConfig, AutoModelForMaskedLM
+def read_classifier(folder: Path, labels: Sequence[str], *, texts: bool) -> Any | None:
+    """Return the model of sequence (`texts`) or token classification on an encoder's folder, with an untrained classifier; None
+    where `transformers` has none for its architecture."""
+    from transformers import AutoConfig, AutoModelForSequenceClassification, AutoModelForTokenClassification
 
-    try:
-        with _quiet(local=os.path.isdir(name)):
-            where = {"local_files_only": not os.path.isdir(name) and unconnected()}
-            if type(AutoConfig.from_pretrained(name, **where)) not in AutoModelForMaskedLM._model_mapping:
-                return None
-            how: dict[str, Any] = {**weights_as(torch.float32), "output_loading_info": True, **where}
-            loaded: Any = AutoModelForMaskedLM.from_pretrained(name, **how)
-    except (OSError, ValueError):  # gone since the encoder was read, or never there
-        return None
-    model, report = loaded
-    return None if report["missing_keys"] else model
+    kind = AutoModelForSequenceClassification if texts else AutoModelForTokenClassification
+    names = dict(enumerate(labels))
+    with _quiet(local=True):
+        config = AutoConfig.from_pretrained(folder, id2label=names, label2id={name: k for k, name in names.items()})
+        if type(config) not in kind._model_mapping:
+            return None
+        return kind.from_pretrained(folder, config=config, **weights_as("auto"))
 
 
 def _check_size(config: Any, name: str) -> None:

@@ -19,7 +19,7 @@ from calque.encoders.checkpoint import weights_digest
 from calque.encoders.elmo_files import file_pair, read_network, write_network
 from calque.encoders.extraction import Plan, extract, stored_type
 from calque.encoders.folder import read_about, saving, write_about
-from calque.encoders.numerics import check_precision, matmul_precision, usable_device
+from calque.encoders.numerics import check_finite, check_precision, matmul_precision, usable_device
 from calque.encoders.split import SplitSentences, number_words
 from calque.errors import InputError, SettingError
 from calque.nn.elmo import (
@@ -142,9 +142,8 @@ class ElmoEncoder(Encoder):
         if _MIXED in layers:
             outputs[_MIXED] = scalar_mix(list(outputs.values()), torch.tensor(self.mix, device=x.device), self.scale)
         half, before, after = self.dim // 2, batch.packed - around, batch.packed + around
-        return {
-            layer: torch.cat([outputs[layer][before, :half], outputs[layer][after, half:]], dim=1) for layer in layers
-        }
+        halves = {k: (outputs[k][before, :half], outputs[k][after, half:]) for k in layers}
+        return check_finite({k: torch.cat(both, dim=1) for k, both in halves.items()}, self.name)
 
     # -- identity and disk -----------------------------------------------------------------------------------------
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from calque.errors import InputError, MissingExtraError, SettingError
 from calque.nn.elmo import N_CHARACTERS, ElmoNetwork
+from calque.storage import whole
 
 OPTIONS_FILE, WEIGHTS_FILE = "options.json", "weights.hdf5"
 
@@ -91,11 +91,9 @@ def write_network(network: ElmoNetwork, folder: Path) -> None:
     """
     h5py = h5py_module()
     folder.mkdir(parents=True, exist_ok=True)
-    part = folder / (WEIGHTS_FILE + ".part")
-    with h5py.File(part, "w") as file:
+    with whole(folder / WEIGHTS_FILE) as part, h5py.File(part, "w") as file:
         for key, parameter, shape in _layout(network):
             file[key] = parameter.detach().to("cpu", torch.float32).numpy().reshape(shape)
-    os.replace(part, folder / WEIGHTS_FILE)
     (folder / OPTIONS_FILE).write_text(json.dumps(network.options, indent=2) + "\n", encoding="utf-8")
 
 

@@ -7,7 +7,6 @@ import json
 import os
 import time
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from calque.encoders.split import SplitSentences
 from calque.errors import InputError, OutputError, SettingError
 from calque.offsets import offsets_of, ranges
 from calque.progress import bar
-from calque.storage import failure, room, vectors_room, write_text
+from calque.storage import check_free, failure, part_of, room, vectors_room, write_text
 from calque.text import Sentence, Sentences, not_a_string
 from calque.vectors import Embeddings, create_arrays, map_arrays
 
@@ -78,7 +77,7 @@ def extract(
     sentences = sentences if isinstance(sentences, Sequence) else list(sentences)
     offsets = offsets_of(word_counts(sentences))
     if out is None:
-        store: Store = MemoryStore(layers, offsets, dim, stored)
+        store = Store(layers, offsets, dim, stored)
     else:
         identity = _identity(key, sentences, plan, layers, stored)
         if (finished := finished_files(out, identity)) is not None:
@@ -166,8 +165,8 @@ def encode_bar(n_words: int, progress: bool):
 FLUSH_SECONDS = 5.0  # how much work a stop may cost
 
 
-class Store(ABC):
-    """Room for the vectors of all words, by layer.
+class Store:
+    """Vectors of all words by layer, in memory, or in mapped files without a name (`calque.storage`) where they are many.
 
     Attributes:
         data: `[n_words, dim]` by layer, to be written to.
@@ -175,53 +174,33 @@ class Store(ABC):
 
     data: dict[int, np.ndarray]
 
-    @abstractmethod
-    def cover(self, first: int, covered: np.ndarray) -> None:
-        """Which words have a vector, bool `[n]`, from word `first` on."""
-
-    @abstractmethod
-    def done(self, window: int) -> set[int]:
-        """The window's batches that need not be computed again."""
-
-    @abstractmethod
-    def finished(self, window: int, batch: int) -> None:
-        """The vectors of a batch are there."""
-
-    @abstractmethod
-    def flush(self) -> None:
-        """A stop from now on loses nothing that is there."""
-
-    @abstractmethod
-    def close(self) -> dict[int, Embeddings]:
-        """All is there: the result."""
-
-
-class MemoryStore(Store):
-    """Vectors in memory, or in mapped files without a name (`calque.storage`) where they are many."""
-
     def __init__(self, layers: Sequence[int], offsets: np.ndarray, dim: int, dtype: np.dtype):
         self.offsets = offsets
-        self._covered = room((offsets[-1],), bool)
+        self._covered = [room((offsets[-1],), bool)]
         self.data = {layer: vectors_room(offsets[-1], dim, dtype) for layer in layers}
 
     def cover(self, first: int, covered: np.ndarray) -> None:
-        self._covered[first : first + len(covered)] = covered
+        """Take which words have a vector, bool `[n]`, from word `first` on."""
+        for array in self._covered:
+            array[first : first + len(covered)] = covered
 
     def done(self, window: int) -> set[int]:
+        """Return the window's batches that need not be computed again."""
         return set()
 
     def finished(self, window: int, batch: int) -> None:
-        pass
+        """Take notice that the vectors of a batch are there."""
 
     def flush(self) -> None:
-        pass
+        """Save what is there: a stop from now on loses nothing of it."""
 
     def close(self) -> dict[int, Embeddings]:
-        return {layer: Embeddings(data, self.offsets, self._covered) for layer, data in self.data.items()}
+        """Return the result; all vectors are there."""
+        return {layer: Embeddings(data, self.offsets, self._covered[0]) for layer, data in self.data.items()}
 
 
 class FileStore(Store):
-    """Vectors in files `NAME.partial`, with the batches that are in them listed in `NAME.journal`.
+    """Vectors in temporary files, with the batches that are in them listed in a journal (`calque.storage.part_of`).
 
     A batch is listed after its vectors have been flushed, so a listed batch is whole, whenever the process is stopped.
     The files get their names, and the journal goes, when all is done: a file under its own name is complete.
@@ -229,9 +208,11 @@ class FileStore(Store):
 
     def __init__(self, layers, offsets, dim, dtype, out: Mapping[int, Path], identity: str):
         self.out, self.offsets = dict(out), offsets
-        self._partial = {layer: path.with_name(path.name + ".partial") for layer, path in self.out.items()}
+        self._partial = {layer: part_of(path) for layer, path in self.out.items()}
         first = next(iter(self.out.values()))
-        self._journal = first.with_name(first.name + ".journal")
+        self._journal = part_of(first, "journal")
+        for path in (*self._partial.values(), self._journal):
+            check_free(path)
         self._new: list[tuple[int, int]] = []
         self._last = time.monotonic()
         listed = self._read(identity)
@@ -255,10 +236,6 @@ class FileStore(Store):
         mapped = {layer: map_arrays(path, mode="r+")[0] for layer, path in self._partial.items()}
         self.data = {layer: arrays["data"] for layer, arrays in mapped.items()}
         self._covered = [arrays["covered"] for arrays in mapped.values()]
-
-    def cover(self, first: int, covered: np.ndarray) -> None:
-        for array in self._covered:
-            array[first : first + len(covered)] = covered
 
     def _read(self, identity: str) -> dict[int, set[int]] | None:
         """Batches by window that a stopped run of this very job has finished; None to begin anew."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,9 +15,9 @@ from typing import Any
 from calque.encoders.elmo_files import file_pair
 from calque.errors import InputError, SettingError
 from calque.named import Table, is_path
-from calque.storage import readable
+from calque.storage import part_of, readable, remove_temporary, temporary_folder
 
-ABOUT_FILE = "calque.json"
+ABOUT_FILE, RUN_FILE = "calque.json", "calque-run.json"
 ADAPTERS_FILE = "adapter_config.json"  # of PEFT
 #: what comes with calque, by name
 BUNDLED = {"mini": Path(__file__).parent.parent / "data" / "mini"}
@@ -26,7 +25,7 @@ FORMAT = 1  # raise it with any change that an older calque would misread; a fil
 OWN = "own"  # a kind that only its own program can open
 _ENCODER_MARKS = (ABOUT_FILE, "config.json", "options.json", ADAPTERS_FILE)
 #: files by which a folder is known to hold an encoder or another result; they go first and come last
-MARKS = ("calque-run.json", *_ENCODER_MARKS)
+MARKS = (RUN_FILE, *_ENCODER_MARKS)
 
 
 # -- kinds -------------------------------------------------------------------------------------------------------------
@@ -55,6 +54,7 @@ ENCODERS: Table[Kind] = Table(
         "elmo": Kind("calque.encoders.elmo:ElmoEncoder", "an ELMo"),
         "per-language": Kind("calque.encoders.per_language:PerLanguage", "an encoder for each language"),
         "key-points": Kind("calque.encoders.key_points:KeyPointEncoder", "an encoder whose rows are key points"),
+        "random": Kind("calque.encoders.random_vectors:RandomVectors", "a random vector for each word form"),
     },
     base="calque.encoders.base:Encoder",
     row_of=lambda name, _: Kind(name),
@@ -77,7 +77,7 @@ def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: An
         options: those arguments of `load_encoder` that were given.
 
     Raises:
-        InputError: nothing can be loaded from there.
+        InputError: nothing can be loaded from there, or it names a class outside calque, see `calque.named.class_in_file`.
         SettingError: an option that this encoder does not have.
     """
     path = Path(place)
@@ -94,7 +94,7 @@ def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: An
         if name in options and kind in ENCODERS and kind != "key-points":
             raise SettingError(f"{name} does not apply to {place}: it is for key points, calque clcr train makes them")
     own = {"alike": False} if kind == "per-language" and not alike else {}
-    return ENCODERS.load(kind).open(place, about=about, **options, **own)
+    return ENCODERS.load_from_file(kind, place).open(place, about=about, **options, **own)
 
 
 def holds_encoder(folder: Path) -> bool:
@@ -197,9 +197,9 @@ def saving(folder: str | PathLike[str]) -> Iterator[Path]:
         an empty folder to write to.
     """
     folder = Path(folder).absolute()
-    part = folder.with_name(f".{folder.name}.saving")
-    remove(part)
-    part.mkdir(parents=True)
+    place = part_of(folder, "saving")
+    remove_temporary(place)
+    part = temporary_folder(place, folder)
     try:
         yield part
         for file in part.rglob("*.safetensors"):
@@ -208,32 +208,20 @@ def saving(folder: str | PathLike[str]) -> Iterator[Path]:
             move_into(part, folder)
         else:
             os.rename(part, folder)
-    except BaseException:
-        remove(part)
-        raise
+    finally:
+        remove_temporary(place)
 
 
-def move_into(part: Path, folder: Path, *, last: tuple[str, ...] = ()) -> None:
-    """Move all that is in one folder into another, and remove the first.
-
-    Args:
-        part: where from.
-        folder: where to; what has a name of `part` there is replaced.
-        last: names to be moved after everything else.
-    """
+def move_into(part: Path, folder: Path) -> None:
+    """Move all that is in one folder into another, where files of the same names are replaced, and remove the first."""
+    ours = any((folder / name).is_file() for name in (RUN_FILE, ABOUT_FILE))
     for mark in MARKS:
-        remove(folder / mark)
-    order = [*reversed(MARKS), *last]
+        if ours or (part / mark).is_file():
+            (folder / mark).unlink(missing_ok=True)
+    order = [*reversed(MARKS)]
     for name in sorted(os.listdir(part), key=lambda name: order.index(name) + 1 if name in order else 0):
-        if (folder / name).is_dir():
-            remove(folder / name)
-        os.replace(part / name, folder / name)
+        if (folder / name).is_dir() and (part / name).is_dir():
+            move_into(part / name, folder / name)
+        else:
+            os.replace(part / name, folder / name)
     part.rmdir()
-
-
-def remove(entry: Path) -> None:
-    """Remove a file, a link or a folder with all that is in it, if it is there."""
-    if entry.is_dir() and not entry.is_symlink():
-        shutil.rmtree(entry)
-    else:
-        entry.unlink(missing_ok=True)

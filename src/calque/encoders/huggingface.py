@@ -15,13 +15,19 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from calque.distributed.shards import has_shards
 from calque.encoders.batches import WordBatch, collate
 from calque.encoders.bert import bert_states, embedded, is_bert_like
 from calque.encoders.checkpoint import first_line, read_checkpoint, save_model, weights_digest
-from calque.encoders.folder import read_about, saving, write_about
-from calque.encoders.layers import all_states, cut_above, examine, find_blocks, sharded_states
-from calque.encoders.numerics import check_precision, forward_context, number_type, usable_device
+from calque.encoders.folder import ABOUT_FILE, read_about, saving, write_about
+from calque.encoders.layers import all_states, cut_above, examine, find_blocks
+from calque.encoders.numerics import (
+    PRECISIONS,
+    check_finite,
+    check_precision,
+    forward_context,
+    number_type,
+    usable_device,
+)
 from calque.encoders.sentence_transformers import copy_modules, own_modules, write_layer, write_modules
 from calque.encoders.split import SplitSentences
 from calque.encoders.subwords import Subwords
@@ -84,7 +90,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         known: Any = model.get_input_embeddings()
         self.subwords = Subwords(tokenizer, max_length=self._limit(max_length), vocabulary=known.num_embeddings)
         self.max_length = self.subwords.max_length
-        self.n_layers, self.dim, self._flat = examine(model, self._probe())
+        self.n_layers, self.dim, self._flat, self._unpadded = examine(model, self._probe())
         self._blocks = find_blocks(model, self.n_layers)
         self.layer = self.layer_number(layer)
         # Measured on two cores: a model of 128 dimensions is quickest at 1,024 subwords, where the call of an operation
@@ -132,10 +138,7 @@ class HuggingFaceEncoder(TrainableEncoder):
     def _plain_forward(self, batches: Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
         """Return word vectors by the model's own forward pass, batch by batch."""
         numbers = {layer: self.layer_number(layer) for layer in layers}
-        if has_shards(self.model) and (blocks := self.blocks) is not None:
-            states = [sharded_states(self.model, blocks, batch) for batch in batches]
-        else:
-            states = [all_states(self.model, batch) for batch in batches]
+        states = [all_states(self.model, batch, unpadded=self._unpadded) for batch in batches]
         return {
             layer: torch.cat([self.pool(each[number], batch) for each, batch in zip(states, batches, strict=True)])
             for layer, number in numbers.items()
@@ -155,8 +158,7 @@ class HuggingFaceEncoder(TrainableEncoder):
     # -- the same without padding ----------------------------------------------------------------------------------
     def is_flat(self) -> bool:
         """Return whether `forward` takes the pass without padding (`calque.encoders.bert`) for this model, as it is now."""
-        plain = isinstance(self.model, PreTrainedModel) and not has_shards(self.model)
-        return self._flat and plain and is_bert_like(self.model)
+        return self._flat and isinstance(self.model, PreTrainedModel) and is_bert_like(self.model)
 
     @property
     def blocks(self) -> nn.ModuleList | None:
@@ -184,7 +186,7 @@ class HuggingFaceEncoder(TrainableEncoder):
 
         def vectors(batch: WordBatch) -> dict[int, Tensor]:
             with forward_context(self.precision or "highest", device):
-                return forward([batch.to(device)], layers)
+                return check_finite(forward([batch.to(device)], layers), self.name)
 
         return vectors
 
@@ -270,7 +272,7 @@ class HuggingFaceEncoder(TrainableEncoder):
             )
         about = read_about(path) if about is None else about
         modules, named = own_modules(path, about)
-        recorded = {**named, **recorded_options(about)}
+        recorded = {**named, **recorded_options(about, path)}
         model, tokenizer = read_checkpoint(name, number, attention)
         model.to(usable_device(device))
         encoder = cls._of(
@@ -286,12 +288,24 @@ class HuggingFaceEncoder(TrainableEncoder):
             return cls(model, tokenizer, **options)
         except TypeError as error:  # it wants what a text does not have: pixels, a decoder's input
             raise SettingError(f"{type(model).__name__} cannot encode text alone ({first_line(error)})") from error
+        except InputError as error:
+            raise InputError(error.fact, path=error.path or place) from error
         except CalqueError:
             raise
         except Exception as error:  # tokenizer and weights that were not made for each other, or are damaged
             raise InputError(f"tokenizer and weights do not work together ({first_line(error)})", path=place) from error
 
 
-def recorded_options(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Of what `calque.json` says, the arguments of the encoder."""
+def recorded_options(about: Mapping[str, Any], folder: str | PathLike[str]) -> dict[str, Any]:
+    """Return the arguments of the encoder in what the `calque.json` of a folder says.
+
+    Raises:
+        InputError: a pooling or precision that there is not.
+    """
+    for key, names in (("pooling", POOLINGS), ("precision", PRECISIONS)):
+        if about.get(key, names[0]) not in names:
+            what = (
+                f"{key} {about[key]!r:.60}, expected one of {', '.join(names)}; correct it, or save the encoder again"
+            )
+            raise InputError(what, path=Path(folder) / ABOUT_FILE)
     return {key: about[key] for key in ("layer", "pooling", "max_length", "precision") if key in about}

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from calque.encoders.batches import WordBatch
 from calque.encoders.bert import bert_states, embedded, is_bert_like
-from calque.errors import SettingError
+from calque.errors import InputError, SettingError
 
 
 def find_blocks(model: nn.Module, n_layers: int | None) -> str | None:
@@ -23,9 +23,27 @@ def find_blocks(model: nn.Module, n_layers: int | None) -> str | None:
     return None
 
 
-def all_states(model: nn.Module, batch: WordBatch) -> tuple[Tensor, ...]:
-    """Return what `transformers` itself gives: the states of layers 0 to L, each `[B, T, dim]`."""
-    return model(**_inputs(batch), output_hidden_states=True).hidden_states
+def all_states(model: nn.Module, batch: WordBatch, *, unpadded: bool = False) -> tuple[Tensor, ...]:
+    """Return what `transformers` itself gives: the states of layers 0 to L, each `[B, T, dim]`.
+
+    Args:
+        model: takes what `batch` has.
+        batch: some sentences.
+        unpadded: compute sentences of one length at a time, for a model in which padding changes the states of words.
+    """
+    inputs, mask = _inputs(batch), batch.attention_mask
+    if mask is None or not unpadded:
+        return model(**inputs, output_hidden_states=True).hidden_states
+    lengths = mask.sum(dim=1)
+    found: list[Tensor] = []
+    for length in lengths.unique().tolist():
+        rows = lengths == length
+        part = {name: None if each is None else each[rows, :length] for name, each in inputs.items()}
+        states = model(**part, output_hidden_states=True).hidden_states
+        found = found or [state.new_zeros(*mask.shape, state.shape[-1]) for state in states]
+        for whole, state in zip(found, states, strict=True):
+            whole[rows, :length] = state
+    return tuple(found)
 
 
 def _inputs(batch: WordBatch) -> dict[str, Tensor | None]:
@@ -33,35 +51,18 @@ def _inputs(batch: WordBatch) -> dict[str, Tensor | None]:
     return inputs if batch.segments is None else {**inputs, "token_type_ids": batch.segments}
 
 
-def sharded_states(model: nn.Module, blocks: nn.ModuleList, batch: WordBatch) -> tuple[Tensor, ...]:
-    """Return the same of a model whose weights are cut among processes, which `transformers` gives no hidden states for.
-
-    Layer k is what enters block k, and layer L the model's own last state.
-    """
-    states: list[Tensor] = []
-
-    def keep(_, args: tuple[Tensor, ...], kwargs: dict[str, Tensor]) -> None:
-        states.append(args[0] if args else kwargs["hidden_states"])
-
-    handles = [block.register_forward_pre_hook(keep, with_kwargs=True) for block in blocks]
-    try:
-        last = model(**_inputs(batch))[0]
-        return *states, last
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool]:
+def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
     """Choose how a model's hidden states are computed, and check the choice on one small batch with padding in it.
 
     A model of `bert.FAMILIES` takes the pass without padding if that equals the model's own to 1e-5 of the largest number in
-    a state. This takes two forward passes, for other models one.
+    a state. Of another model sentences are computed one length at a time if padding changes their states, as a convolution
+    has it (ConvBERT). This takes two or three forward passes.
 
     Returns:
-        L; the size of the states; and whether `bert_states` gives them.
+        L; the size of the states; whether `bert_states` gives them; and whether padding changes them.
 
     Raises:
+        InputError: states that are not finite.
         SettingError: states that are not one per subword and layer.
     """
     with torch.inference_mode():
@@ -74,21 +75,32 @@ def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool]:
                 "expected one of one size for each subword and layer"
             )
         if not all(bool(state.isfinite().all()) for state in states):
-            raise SettingError(f"{type(model).__name__} gives vectors that are not finite: its weights are damaged")
-        flat = is_bert_like(model)
-        if flat:
-            inside = slice(None) if batch.attention_mask is None else batch.attention_mask.bool()
+            raise InputError(f"{type(model).__name__} gives vectors that are not finite: its weights are damaged")
+        flat, padding_counts = is_bert_like(model), False
+        inside = slice(None) if batch.attention_mask is None else batch.attention_mask.bool()
+        if not flat:
+            alone = all_states(model, batch, unpadded=True)
+            padding_counts = not all(
+                torch.allclose(ours[inside], state[inside], rtol=0, atol=max(10 * _close(state), 10 * _step(state)))
+                for ours, state in zip(alone, states, strict=True)
+            )
+        else:
             ours = bert_states(model, embedded(model, [batch]), [batch], range(len(states)))
             flat = all(
                 torch.allclose(ours[k], state[inside].reshape(-1, shape[-1]), rtol=0, atol=_close(state))
                 for k, state in enumerate(states)
             )
-    return len(states) - 1, shape[-1], flat
+    return len(states) - 1, shape[-1], flat, padding_counts
 
 
 def _close(state: Tensor) -> float:
     """Return how far two computations of a state may be apart."""
     return 1e-5 * float(state.abs().max())
+
+
+def _step(state: Tensor) -> float:
+    """Return the distance of the largest number in a state from the next one of its type."""
+    return torch.finfo(state.dtype).eps * float(state.abs().max())
 
 
 @contextmanager
@@ -115,6 +127,9 @@ def cut_above(model: PreTrainedModel, blocks: str | None, layer: int, batch: Wor
         return
     with torch.inference_mode():
         before = all_states(model, batch)[layer]
+    if not before.isfinite().all():
+        what = "lower the learning rate if it was trained, else its weights are damaged"
+        raise SettingError(f"{type(model).__name__} gives vectors that are not finite: {what}")
     parent, _, name = str(blocks).rpartition(".")
     owner = model.get_submodule(parent)
     # What lists a value for each layer (layer_types, …) has to become shorter too.

@@ -17,7 +17,7 @@ from calque.encoders.hub import fetched_folder
 from calque.encoders.per_language import PerLanguage
 from calque.encoders.static import load_static
 from calque.errors import SettingError
-from calque.named import is_path
+from calque.named import is_path, trusting_code
 
 
 def load_encoder(
@@ -33,6 +33,7 @@ def load_encoder(
     steps: str | None = None,
     delta: float | None = None,
     alike: bool = True,
+    trust_code: bool = False,
 ) -> Encoder:
     """Load an encoder.
 
@@ -58,6 +59,8 @@ def load_encoder(
             None for those that it was saved with.
         delta: of an encoder of key points, how probable a word must be to be one; None for what it was saved with.
         alike: whether encoders of several languages must be of the same sizes, also those of one folder; see `PerLanguage`.
+        trust_code: import classes outside calque that the folder names, whether it is here or on the hub. Classes that the
+            program has imported already need no trust.
 
     Raises:
         InputError: nothing can be loaded from there.
@@ -67,12 +70,13 @@ def load_encoder(
     options = {"layer": layer, "pooling": pooling, "dtype": dtype, "device": device, "max_length": max_length,
                "attention": attention, "precision": precision, "steps": steps, "delta": delta}  # fmt: skip
     given = {option: value for option, value in options.items() if value is not None}
-    if (several := by_language(name)) is not None:
-        return _per_language(several, given, alike)
-    if is_path(name) and not os.path.exists(name):
-        return build(ENCODERS.load(name), given)
-    fetched = fetched_folder(name)
-    encoder = open_folder(fetched or BUNDLED.get(name, name), alike=alike, **given)
+    with trusting_code(trust_code):
+        if (several := by_language(name)) is not None:
+            return _per_language(several, given, alike)
+        if is_path(name) and not os.path.exists(name):
+            return build(ENCODERS.load(name), given)
+        fetched = fetched_folder(name)
+        encoder = open_folder(fetched or BUNDLED.get(name, name), alike=alike, **given)
     if fetched is not None:
         encoder.name = name  # not that of a commit
     return encoder

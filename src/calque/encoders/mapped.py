@@ -225,6 +225,8 @@ class MappedEncoder(Encoder):
         vectors[...] = unmapped.data
         for lang, which in rows.items():
             vectors[which] = self.maps[lang][layer].transform(vectors[which])
+        if not np.isfinite(vectors).all():
+            raise InputError(f"{self.name}: layer {layer} gives vectors that are not finite; fit the maps again")
         if unmapped.covered is not None:
             vectors[~unmapped.covered] = 0.0  # a word without a vector has none after a translation either
         return Embeddings(vectors, unmapped.offsets, unmapped.covered)
@@ -297,11 +299,14 @@ class MappedEncoder(Encoder):
         try:
             arrays, _ = map_arrays(path / MAPS_FILE)
             maps = {
-                lang: {int(k): open_map(record, arrays, f"{lang}.{k}") for k, record in by_layer.items()}
+                lang: {int(k): open_map(record, arrays, f"{lang}.{k}", path) for k, record in by_layer.items()}
                 for lang, by_layer in about["maps"].items()
             }
             towards, combine, settings = about["towards"], about["combine"], about["settings"]
             fingerprint = about["base_fingerprint"]
+            shapes = {fitted.arrays()["matrix"].shape for by_layer in maps.values() for fitted in by_layer.values()}
+            if wrong := shapes - {(base.dim, base.dim)}:
+                raise ValueError(f"a map of {min(wrong)} for vectors of {base.dim} dimensions; fit the maps again")
         except (OSError, ValueError, KeyError, AttributeError, TypeError, SettingError) as error:
             raise InputError(f"not a complete set of maps ({type(error).__name__}: {error})", path=path) from error
         if base.fingerprint != fingerprint:
@@ -341,7 +346,7 @@ def _open_base(path: Path, about: Mapping[str, Any], options: Mapping[str, Any])
             path=path,
         )
     as_fitted = {} if is_path(kind) else {"dtype": "auto"}
-    return ENCODERS.load(kind).open(path, about=about, **as_fitted, **options)
+    return ENCODERS.load_from_file(kind, path).open(path, about=about, **as_fitted, **options)
 
 
 def _rows(langs: str | list[str], offsets: np.ndarray) -> dict[str, slice | np.ndarray]:

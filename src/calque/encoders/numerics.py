@@ -7,9 +7,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from calque.distributed import own_device
-from calque.errors import SettingError
+from calque.errors import InputError, SettingError
 
 #: types of weights, by name
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -59,6 +60,19 @@ def _checked(precision: str, names: tuple[str, ...]) -> str:
     if precision not in names:
         raise SettingError(f"precision={precision!r}, expected one of {', '.join(names)}")
     return precision
+
+
+def check_finite(vectors: dict[int, Tensor], name: str) -> dict[int, Tensor]:
+    """Return word vectors by layer, if they are finite.
+
+    Raises:
+        InputError: some are not, with the encoder's name.
+    """
+    for layer, rows in vectors.items():
+        if not bool(rows.isfinite().all()):
+            what = f"{name}: layer {layer} gives vectors that are not finite: its weights are damaged, or too large for"
+            raise InputError(f"{what} {rows.dtype}; check the weights, or load them with dtype float32")
+    return vectors
 
 
 def forward_context(precision: str, device: torch.device) -> AbstractContextManager:

@@ -74,7 +74,7 @@ class RandomVectors(Encoder):
 
     @classmethod
     def open(cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any) -> Self:
-        for option in options:
+        for option in options.keys() - {"device", "dtype"}:  # of weights, which it has not
             raise SettingError(f"{option} does not apply to random vectors")
         about = read_about(folder) if about is None else about
         try:

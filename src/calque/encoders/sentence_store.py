@@ -19,6 +19,7 @@ from calque.errors import InputError
 from calque.offsets import offsets_of, ranges
 from calque.progress import bar
 from calque.segment import splitter
+from calque.storage import write_text
 from calque.text import Sentences
 from calque.vectors import map_arrays, write_arrays
 
@@ -87,6 +88,7 @@ class _Store(ABC):
         world: int = 1,
         meet: Callable[[], None] = lambda: None,
         progress: bool = False,
+        counts: Path | None = None,
     ) -> int:
         """Compute what is missing, in files that come whole or not at all; a run that was stopped goes on behind the last.
 
@@ -95,6 +97,7 @@ class _Store(ABC):
             rank, world: which part of the work is this process's.
             meet: waits for the other processes.
             progress: show a bar on standard error.
+            counts: JSON file in which a run that is stopped and resumed finds how many there were when it began.
 
         Returns:
             how many there were to compute.
@@ -102,18 +105,18 @@ class _Store(ABC):
         texts, filled = digests(sentences, self._between), np.flatnonzero(sentences.lengths())
         fresh, first = np.unique(texts[filled], return_index=True)
         first = np.sort(filled[first[~self._known(fresh)]])
+        found = 0 if counts is None else _first_count(counts, f"{self.key} {_hex(fresh)}", len(first), write=not rank)
         meet()  # none writes before all know what is missing
         blocks = [first[start : start + _BLOCK] for start in range(0, len(first), _BLOCK)][rank::world]
         with bar(sum(map(len, blocks)), unit="sentence", title="teacher", show=progress and not rank) as shown:
             for rows in blocks:
                 arrays = self._compute(sentences.take(rows))
                 self.folder.mkdir(parents=True, exist_ok=True)
-                name = hashlib.blake2b(texts[rows].tobytes(), digest_size=8).hexdigest()
-                write_arrays(self.folder / f"{name}.safetensors", {"texts": texts[rows], **arrays})
+                write_arrays(self.folder / f"{_hex(texts[rows])}.safetensors", {"texts": texts[rows], **arrays})
                 shown.update(len(rows))
         meet()
         self._read()
-        return len(first)
+        return max(found, len(first))
 
     def _known(self, texts: np.ndarray) -> np.ndarray:
         """bool `[n]`: there is a vector."""
@@ -230,6 +233,18 @@ def digests(sentences: Iterable, between: str = " ") -> np.ndarray:
         ],
         dtype=np.int64,
     )
+
+
+def _hex(numbers: np.ndarray) -> str:
+    return hashlib.blake2b(numbers.tobytes(), digest_size=8).hexdigest()
+
+
+def _first_count(path: Path, name: str, count: int, *, write: bool) -> int:
+    """Return the number that a file has under a name; `count` where it has none, which it then gets."""
+    known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if write and name not in known:
+        write_text(path, json.dumps({**known, name: count}) + "\n")
+    return known.get(name, count)
 
 
 def _key(encoder: Encoder, pooling: SentencePooling) -> str:

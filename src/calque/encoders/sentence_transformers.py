@@ -69,9 +69,9 @@ def fetched_modules(name: str) -> Path | None:
     except (OSError, ValueError, HfHubHTTPError):  # none there, private, not connected
         return None
     for file in ("config.json", "model.safetensors", "pytorch_model.bin"):
-        for module in filter(_within, (str(module["path"]) for module in listed_modules(folder)[1:])):
+        for module in listed_modules(folder)[1:]:
             try:
-                hf_hub_download(name, f"{module}/{file}")
+                hf_hub_download(name, f"{module['path']}/{file}")
             except (
                 OSError,
                 ValueError,
@@ -120,12 +120,20 @@ def _one_layer(place: Path) -> int | None:
 
 
 def copy_modules(source: Path, target: Path) -> None:
-    """Copy what sentence-transformers needs beside the encoder: the list of modules, pooling, normalisation and so on."""
-    for name in (MODULES_FILE, *_SETTINGS):
-        if (source / name).is_file():
-            shutil.copyfile(source / name, target / name)
-    for module in _modules(source):
-        shutil.copytree(source / module, target / module, dirs_exist_ok=True)
+    """Copy what sentence-transformers needs beside the encoder: the list of modules, pooling, normalisation and so on.
+
+    Raises:
+        InputError: a module, or a link in it, leads out of the folder.
+    """
+    files = [source / name for name in (MODULES_FILE, *_SETTINGS)]
+    files += [file for module in _modules(source) for file in (source / module).rglob("*")]
+    for file in filter(Path.is_file, files):
+        _check_within(source, file.relative_to(source))
+    for file in filter(Path.is_file, files):
+        (target / file.relative_to(source)).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, target / file.relative_to(source))
+    for module in _modules(source):  # one that keeps nothing has an empty folder
+        (target / module).mkdir(parents=True, exist_ok=True)
 
 
 def read_recipe(folder: Path) -> Recipe:
@@ -138,8 +146,6 @@ def read_recipe(folder: Path) -> Recipe:
     modes, after, without_prompt = (), [], False
     for module in listed_modules(folder)[1:]:
         place, kind = folder / str(module["path"]), module_kind(module)
-        if not _within(str(module["path"])):
-            raise InputError(f"the module {module['path']!r:.60} is none of this folder's", path=folder / MODULES_FILE)
         if kind == "Pooling" and not modes:
             about = _object(place / "config.json")
             modes, without_prompt = _pooling_modes(about), not about.get("include_prompt", True)
@@ -211,13 +217,21 @@ def _object(path: Path, otherwise: dict[str, Any] | None = None) -> dict[str, An
 
 
 def listed_modules(folder: Path) -> list[dict[str, Any]]:
-    """The modules, the encoder first; none if this is no such folder, or one laid out in another way."""
+    """Return the modules, the encoder first; none if this is no such folder, or one laid out in another way.
+
+    Raises:
+        InputError: the path of a module leads out of the folder.
+    """
     try:
         modules = json.loads((folder / MODULES_FILE).read_text(encoding="utf-8"))
         paths = [str(module["path"]) for module in modules]
     except (OSError, ValueError, KeyError, TypeError):
         return []
-    return modules if paths and paths[0] in ("", ".") else []
+    if not paths or paths[0] not in ("", "."):
+        return []
+    for path in paths[1:]:
+        _check_within(folder, Path(path))
+    return modules
 
 
 def module_kind(module: Mapping[str, Any]) -> str:
@@ -228,12 +242,22 @@ def module_kind(module: Mapping[str, Any]) -> str:
 def _modules(folder: Path) -> list[str]:
     """Folders of the modules after the encoder that are there: one that keeps nothing may have none."""
     names = [str(module["path"]) for module in listed_modules(folder)[1:]]
-    return [name for name in names if _within(name) and (folder / name).is_dir()]
+    return [name for name in names if (folder / name).is_dir()]
 
 
-def _within(name: str) -> bool:
-    """Whether a module stands in the folder: a name such as ../../home would lead to what is none of the model's."""
-    return Path(name).name == name
+def _check_within(folder: Path, name: Path) -> None:
+    """Check that a module or a file of it stands in the folder, also where it is a link: others are none of the model's.
+
+    The hub's client keeps files in `blobs`, and links to them in `snapshots/REVISION`.
+    """
+    root = folder.resolve()
+    root = root.parents[1] if root.parent.name == "snapshots" else root
+    place = (folder / name).resolve()
+    if not name.parts or ".." in name.parts or name.is_absolute() or root not in place.parents:
+        fact = f"the module {str(name)!r:.60} leads out of this folder"
+        raise InputError(
+            f"{fact}: name only folders in it, with files and no links to others", path=folder / MODULES_FILE
+        )
 
 
 _VECTOR = "sentence_embedding"  # what sentence-transformers calls it

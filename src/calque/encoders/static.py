@@ -156,6 +156,11 @@ class StaticEncoder(Encoder):
         if key not in self.tables:
             raise SettingError(f"no word vectors for language {lang!r}, there are tables for {sorted(self.tables)}")
         vectors, known = self.tables[key].lookup(forms, lower=self.lower)
+        if not np.isfinite(vectors).all():
+            place = int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])
+            raise InputError(
+                f"{self.name}: the vector of {forms[place][:40]!r} is not finite: the file of vectors is damaged, copy it again"
+            )
         if self.normalise:
             vectors, _ = unit_centre_unit(vectors, self.mean(key))
         check_language(self, lang)
@@ -234,7 +239,7 @@ class StaticEncoder(Encoder):
                 tables[lang] = kinds[settings["kind"]](words[lang], arrays[f"{lang}.matrix"], **numbers)
                 if len(tables[lang]) > len(tables[lang].matrix):
                     raise ValueError(f"{len(tables[lang])} words in {lang}, but {len(tables[lang].matrix)} vectors")
-            maps = {lang: open_map(record, arrays, f"map.{lang}") for lang, record in about["maps"].items()}
+            maps = {lang: open_map(record, arrays, f"map.{lang}", path) for lang, record in about["maps"].items()}
             encoder = cls(
                 tables,
                 normalise=about["normalise"],

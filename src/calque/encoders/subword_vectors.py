@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
@@ -34,7 +35,9 @@ class SubwordVectors(Encoder):
 
     A word's vector is the mean of its subwords', a sentence's the mean of all subwords of its words; special subwords count in
     neither. Words are what stands between spaces, each cut by itself. The folder is one of sentence-transformers
-    (`StaticEmbedding`): it gives the same vectors wherever its tokenizer cuts a text at spaces, as BERT's does.
+    (`StaticEmbedding`), which gives the same vectors if the tokenizer cuts a text at spaces, as BERT's does. A byte-level
+    tokenizer, which writes the space into the subword, gets a space before every text, and one for several.
+    A special subword that a text spells, such as [SEP], is an ordinary word here, and that subword there.
 
     Args:
         tokenizer: a fast one of `transformers`.
@@ -47,6 +50,8 @@ class SubwordVectors(Encoder):
         if len(matrix) < len(tokenizer):
             raise SettingError(f"{len(matrix)} vectors for the {len(tokenizer)} subwords of the tokenizer")
         self.subwords = Subwords(tokenizer, vocabulary=len(matrix))
+        if self.subwords.needs_space:
+            self.subwords = Subwords(_after_space(tokenizer), vocabulary=len(matrix))
         self.model = nn.Embedding.from_pretrained(matrix.float().contiguous(), freeze=False)
         self.dim, self.unit, self.name = matrix.shape[1], unit, name
 
@@ -121,7 +126,20 @@ class SubwordVectors(Encoder):
         path, about = Path(folder), read_about(folder) if about is None else about
         try:
             matrix = load_file(path / _MODEL)[_WEIGHT]
+            if not matrix.isfinite().all():
+                raise ValueError("vectors that are not finite: is the file damaged?")
             tokenizer = PreTrainedTokenizerFast.from_pretrained(path)
             return cls(tokenizer, matrix, unit=about["unit"], name=about["name"])
         except Exception as error:  # damaged files fail in every library on the way
             raise InputError(f"not static vectors of subwords ({error!s:.200})", path=path) from error
+
+
+def _after_space(tokenizer: Any) -> Any:
+    """Return a copy of a tokenizer that cuts a text as if it stood after a space, with one space between words."""
+    from tokenizers import Regex, normalizers
+
+    copied = copy.deepcopy(tokenizer)
+    spaces = [normalizers.Replace(Regex("[ \t]+"), " "), normalizers.Strip(), normalizers.Prepend(" ")]
+    before = copied.backend_tokenizer.normalizer
+    copied.backend_tokenizer.normalizer = normalizers.Sequence([*([before] if before else []), *spaces])
+    return copied

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
-_LOCK = RLock()  # who reads text may be one of several threads, and a table grows
+_LOCK = RLock()  # several threads may read text, while tables grow and settings of a tokenizer change
 _CHUNK = 512  # words handed to the tokenizer as one pretokenised sentence: its cost per call is spread over them
 
 
@@ -157,12 +157,11 @@ class Subwords:
         return np.array([self._row[word] for word in words], dtype=np.int64)
 
     def _look_up(self, sentences: Iterable[Sentence | Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the row of each word in the table, and the sentences' offsets in the words."""
-        with _LOCK:
-            if self._types > self.cache_size:
-                self._clear()
-            types, numbers, offsets = number_words(sentences)
-            return self._rows(types)[numbers], offsets
+        """Return the row of each word in the table, and the sentences' offsets in the words; the caller holds the lock."""
+        if self._types > self.cache_size:
+            self._clear()
+        types, numbers, offsets = number_words(sentences)
+        return self._rows(types)[numbers], offsets
 
     # -- sentences -------------------------------------------------------------------------------------------------
     def split(self, sentences: Iterable[Sentence | Sequence[str]], *, whole: bool = False) -> SplitSentences:
@@ -172,7 +171,8 @@ class Subwords:
             sentences: `Sentences` of a corpus (fastest), or any iterable of `Sentence` or of lists of words.
             whole: whatever their length, for whoever cuts them to it.
         """
-        return self._assemble(*self._look_up(sentences), None if whole else self.max_length)
+        with _LOCK:
+            return self._assemble(*self._look_up(sentences), None if whole else self.max_length)
 
     def bare(self, sentences: Iterable[Sentence | Sequence[str]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Sentences of any length without special subwords.
@@ -181,11 +181,12 @@ class Subwords:
             ids of their subwords, int32; the sentences' offsets in these, int64 `[n_sentences + 1]`; and how many each word has,
             int64 `[n_words]`.
         """
-        rows, word_offsets = self._look_up(sentences)
         nothing = np.zeros(0, dtype=np.int32)
-        starts = self._starts[rows]
-        lengths = self._starts[rows + 1] - starts
-        ids, offsets, _ = laid_out(self._table, starts, lengths, word_offsets, nothing, nothing)
+        with _LOCK:
+            rows, word_offsets = self._look_up(sentences)
+            starts = self._starts[rows]
+            lengths = self._starts[rows + 1] - starts
+            ids, offsets, _ = laid_out(self._table, starts, lengths, word_offsets, nothing, nothing)
         return ids, offsets, lengths
 
     def _assemble(self, rows: np.ndarray, word_offsets: np.ndarray, limit: int | None) -> SplitSentences:
@@ -214,15 +215,17 @@ class Subwords:
         )
 
     def split_texts(self, texts: Sequence[str], *, limit: int | None = None) -> SplitSentences:
-        """Texts as the tokenizer cuts them where nobody has divided them into words; every subword is a "word" of the result,
-        the special ones included. A text that is too long loses its end.
+        """Cut texts as the tokenizer itself does; every subword is a "word" of the result, the special ones included.
+
+        A special subword that a text spells, such as [SEP], is that special subword, as in sentence-transformers. A text that
+        is too long loses its end.
 
         Args:
             texts: what is said, spaces and all.
             limit: most subwords of a text, special ones included; None for no limit.
         """
-        with as_words(self.backend):
-            encodings = self.backend.encode_batch(list(texts), add_special_tokens=False)
+        with as_words(self.backend, blind=False):
+            encodings = self.backend.encode_batch(list(map(_without_surrogates, texts)), add_special_tokens=False)
         sizes = np.array([len(encoding.ids) for encoding in encodings], dtype=np.int64)
         ids = np.array([i for encoding in encodings for i in encoding.ids], dtype=np.int32)
         self._check(ids)
@@ -299,20 +302,21 @@ class Frame(NamedTuple):
 
 
 @contextmanager
-def as_words(backend: Tokenizer) -> Iterator[None]:
-    """The tokenizer without truncation and padding, and blind to special subwords in the text."""
-    truncation, padding, special = backend.truncation, backend.padding, backend.encode_special_tokens
-    backend.no_truncation()
-    backend.no_padding()
-    backend.encode_special_tokens = True
-    try:
-        yield
-    finally:
-        backend.encode_special_tokens = special
-        if truncation is not None:
-            backend.enable_truncation(**truncation)
-        if padding is not None:
-            backend.enable_padding(**padding)
+def as_words(backend: Tokenizer, *, blind: bool = True) -> Iterator[None]:
+    """Use the tokenizer without truncation and padding, and (`blind`) without special subwords that a text spells."""
+    with _LOCK:
+        truncation, padding, special = backend.truncation, backend.padding, backend.encode_special_tokens
+        backend.no_truncation()
+        backend.no_padding()
+        backend.encode_special_tokens = blind or special
+        try:
+            yield
+        finally:
+            backend.encode_special_tokens = special
+            if truncation is not None:
+                backend.enable_truncation(**truncation)
+            if padding is not None:
+                backend.enable_padding(**padding)
 
 
 def frame_of(tokenizer: Any, columns: int = 1) -> Frame:

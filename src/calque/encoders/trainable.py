@@ -15,7 +15,7 @@ from torch import Tensor
 from calque.encoders.base import Encoder
 from calque.encoders.batches import WordBatch
 from calque.encoders.extraction import Plan, extract
-from calque.encoders.numerics import matmul_precision
+from calque.encoders.numerics import check_finite, matmul_precision
 from calque.encoders.split import SplitSentences
 from calque.text import Sentence
 from calque.vectors import Embeddings
@@ -103,7 +103,7 @@ class TrainableEncoder(Encoder):
 
     def _reader(self, layers: Sequence[int]) -> Callable[[WordBatch], dict[int, Tensor]]:
         """Return a function that computes the word vectors of a batch."""
-        return lambda batch: self.forward(batch.to(self.device), layers)
+        return lambda batch: check_finite(self.forward(batch.to(self.device), layers), self.name)
 
     def _arithmetic(self) -> list[Any]:
         """What decides the last bits of the vectors, besides the weights."""

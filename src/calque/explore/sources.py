@@ -15,7 +15,7 @@ from calque.corpora.sample import LANGUAGES, sample_text
 from calque.encoders.folder import holds_encoder
 from calque.errors import CalqueError, InputError, SettingError
 from calque.explore.collection import Collection, Gatherer
-from calque.linking import skipped, skipped_lines
+from calque.linking import tell_skipped
 
 if TYPE_CHECKING:
     from calque.encoders import Encoder
@@ -111,7 +111,7 @@ def _before(encoder: Encoder, folder: Path, alone: bool, say: Say) -> NamedEncod
     if isinstance(encoder, HuggingFaceEncoder):
         settings["pooling"] = encoder.pooling
     places = [str(place) for place in (folder.parent / name, Path(name)) if place.is_dir()]
-    for place in places or [name]:
+    for place in places or [name] * (":" not in name):  # a record names no class that would be imported
         try:
             before = load_encoder(place, **settings)
         except CalqueError:
@@ -182,9 +182,7 @@ def find_text(
         raise SettingError(f"{len(test)} parallel texts (--test) but {len(pairs)} pairs of --langs")
     for path, pair in zip(test, pairs, strict=True):
         corpus = read_parallel(path, langs=pair, pretokenized=pretokenized, on_error="skip", limit=limit)
-        if corpus.skipped:
-            reasons = skipped_lines(corpus.skipped, corpus.first_skipped)
-            skipped(f"{path}: {sum(corpus.skipped.values()):,} unusable lines skipped ({reasons})")
+        tell_skipped(corpus, path)
         gatherer.add_pairs(corpus)
     if not text and not test:
         files = [file for name in names for file in _demo_texts(Path(name))]

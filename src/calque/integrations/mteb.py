@@ -1,13 +1,14 @@
 """Any encoder of calque as a model of MTEB, whose bitext mining, STS and other tasks of sentences then run on it.
 
-Muennighoff et al. (2023), "MTEB: Massive Text Embedding Benchmark". `pip install 'calque[mteb]'`; without it nothing here is
-needed. MTEB encodes texts whose language it does not say, so an encoder whose maps or tables go by language is refused.
+Muennighoff et al. (2023), "MTEB: Massive Text Embedding Benchmark". Needs `pip install 'calque-align[mteb]'`.
+MTEB encodes texts whose language it does not say, so an encoder whose maps or tables go by language is refused.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -78,8 +79,12 @@ class MtebEncoder:
             inputs: batches, each with a list `text`.
             task_metadata, hf_split, hf_subset, prompt_type, options: of the task; calque has no prompts by task.
         """
-        texts = [text for batch in inputs for text in batch["text"]]
-        return sentence_vectors(self.encoder, Sentences.of([split_spaces(text) for text in texts]), self.pooling).data
+        is_text = (
+            isinstance(self.encoder, HuggingFaceEncoder) and self.pooling.unit == "subwords"
+        )  # joined again by spaces
+        split = partial(str.split, sep=" ") if is_text else split_spaces
+        words = [split(text) for batch in inputs for text in batch["text"]]
+        return sentence_vectors(self.encoder, Sentences.of(words), self.pooling).data
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:
         """Cosines of all with all, `[n, m]`."""

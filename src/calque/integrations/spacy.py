@@ -111,9 +111,9 @@ class WordVectors:
             return file.getvalue()
 
     def from_bytes(self, data: bytes, *, exclude: Sequence[str] = ()) -> Self:
-        with tempfile.TemporaryDirectory() as place:
-            zipfile.ZipFile(io.BytesIO(data)).extractall(place)
-            return self.from_disk(place)
+        self._unpacked = tempfile.TemporaryDirectory()  # the encoder reads its modules there when they are needed
+        zipfile.ZipFile(io.BytesIO(data)).extractall(self._unpacked.name)
+        return self.from_disk(self._unpacked.name)
 
 
 @Language.factory(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from os import PathLike
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from calque.algebra.procrustes import Moments, least_squares, procrustes
-from calque.errors import SettingError
-from calque.named import imported, is_path
+from calque.errors import InputError, SettingError
+from calque.named import class_in_file, is_path
 from calque.storage import vectors_room
 
 
@@ -151,15 +152,32 @@ def about_map(fitted: VectorMap) -> dict[str, Any]:
     return {"kind": target if custom else fitted.kind, "pairs": fitted.n_pairs}
 
 
-def open_map(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], prefix: str) -> VectorMap:
-    """The map of which `about` is told, from its arrays, whose names begin with `prefix`.
+def open_map(
+    about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], prefix: str, path: str | PathLike[str]
+) -> VectorMap:
+    """Return the map that a folder's record `about` and its arrays describe.
+
+    Args:
+        about: see `about_map`.
+        arrays: of all maps of the folder.
+        prefix: with which the names of this map's arrays begin.
+        path: the folder, for messages.
 
     Raises:
+        InputError: arrays that are not finite or do not fit each other, or a class that is not trusted (`class_in_file`).
         SettingError: there is no such kind of map.
     """
     kind = about["kind"]
-    cls = KINDS.get(kind) or (imported(kind) if is_path(kind) else None)
-    if not (isinstance(cls, type) and issubclass(cls, VectorMap)):
+    if kind not in KINDS and not is_path(kind):
         raise SettingError(f"unknown map {kind!r}, expected one of {', '.join(KINDS)}, or package.module:Class")
+    cls = KINDS.get(kind) or class_in_file(kind, VectorMap, path)
     parts = {name: arrays[f"{prefix}.{name}"] for name in ("matrix", "source_mean", "target_mean")}
+    shapes = [parts[name].shape for name in parts]
+    if shapes[0] != (*shapes[1], *shapes[2]):
+        raise InputError(
+            f"map {prefix}: arrays of shapes {shapes} do not fit each other; fit the maps again", path=path
+        )
+    if wrong := [name for name, array in parts.items() if not (np.abs(array) < np.finfo(np.float32).max).all()]:
+        what = f"map {prefix}: {wrong[0]} has numbers that are not finite"
+        raise InputError(f"{what}; copy the folder again, or fit the maps again", path=path)
     return cls.from_arrays(parts, about["pairs"])

@@ -93,7 +93,7 @@ def projected_lstm(
     (cell, size), (n_words, dim) = projection.shape, x.shape
     if not n_words:
         return x.new_zeros(0, size)
-    most_c, most_h = cell_clip or math.inf, state_clip or math.inf
+    most_c, most_h = float(cell_clip or math.inf), float(state_clip or math.inf)
     # All products with the input are one product; step by step there remain those with the state.
     given, recurrent = torch.addmm(bias, x, kernel[:dim]).split(list(sizes)), kernel[dim:]
     h, c, states = x.new_zeros(sizes[0], size), x.new_zeros(sizes[0], cell), []

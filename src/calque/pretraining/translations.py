@@ -17,7 +17,8 @@ class Translations:
     """The translations of each word of a joint vocabulary, by the language of the text that it stands in.
 
     A dictionary counts in both directions. A word that the vocabulary has not as it is written is looked for without
-    regard to capitals, so that an entry `haus` is found for `Haus`; a word is no translation of itself.
+    regard to capitals, so that an entry `haus` is found for `Haus`. A word is no translation of itself, but its form with
+    other capitals may be: by an entry `bank bank`, `bank` and `Bank` translate each other in both languages.
 
     Args:
         dictionaries: between languages of the text.
@@ -53,11 +54,12 @@ class Translations:
             for side in (0, 1):
                 exact, source, other = set(columns[side]), ends[side], ends[1 - side]
                 for word, translation in zip(columns[side], columns[1 - side], strict=True):
-                    right = _one(translation, vocabulary, folded)
-                    for form in () if right is None else _all(word, vocabulary, folded, exact):
-                        if (number := vocabulary[form]) == right:
+                    wanted = _forms(translation, vocabulary, folded)[: None if word == translation else 1]
+                    for form in _forms(word, vocabulary, folded):
+                        other_forms = [vocabulary[each] for each in wanted if each != form]
+                        if not other_forms or (form != word and form in exact):
                             continue
-                        pairs += 1
+                        pairs, number, right = pairs + 1, vocabulary[form], other_forms[0]
                         several = rows.setdefault((source, number), nothing.copy())[other - (other > source)]
                         free = np.flatnonzero(several < 0)
                         if right not in several and len(free):
@@ -109,15 +111,6 @@ class Translations:
         return self._rows[self._place[languages, words.clamp(max=self._place.shape[1] - 1)]]
 
 
-def _one(word: str, vocabulary: Mapping[str, int], folded: Mapping[str, list[str]]) -> int | None:
-    """The word as it is written, or else its most frequent form."""
-    if word in vocabulary:
-        return vocabulary[word]
-    forms = folded.get(word.lower())
-    return None if forms is None else vocabulary[forms[0]]
-
-
-def _all(word: str, vocabulary: Mapping[str, int], folded: Mapping[str, list[str]], exact: set[str]) -> list[str]:
-    """The forms that an entry speaks of: as it is written, and with other capitals where no entry has these."""
-    others = [form for form in folded.get(word.lower(), ()) if form != word and form not in exact]
-    return ([word] if word in vocabulary else []) + others
+def _forms(word: str, vocabulary: Mapping[str, int], folded: Mapping[str, list[str]]) -> list[str]:
+    """Return the word as it is written, then its forms with other capitals, the most frequent first."""
+    return ([word] if word in vocabulary else []) + [form for form in folded.get(word.lower(), ()) if form != word]

@@ -38,7 +38,7 @@ def report(
         out: the file to write.
         form: html (one file that needs nothing else), md or json; default: as the name of `out` ends.
         title: over everything; default: the names of the folders.
-        base: with what everything is compared; default: the method `base`, or the first encoder.
+        base: with what everything is compared; default: the encoder before alignment, see `find_subjects`.
         plots: folder for each plot as a file of its own.
         plot_form: svg, or png, which needs resvg-py.
 

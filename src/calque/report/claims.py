@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from calque.report.numbers import Figure
+from calque.report.numbers import Figure, difference
 from calque.report.questions import Column, Question, Subject, Subjects
-from calque.runs.compare import LEVEL, above_all, holm, lower_is_better, outcome, p_value
+from calque.runs.compare import LEVEL, above_all, holm, lower_is_better, outcome, p_value, too_few
 
 Key = tuple[object, ...]
 
@@ -55,10 +55,15 @@ class Comparison:
     def target_pairs(self) -> list[tuple[Figure, Figure]]:
         return [self.pairs[column] for column in self.outcomes]
 
-    def fell(self, column: Column | None) -> bool:
-        """Whether the figure is worse than the base's, clearly or not; None: the mean."""
-        one, other = (figure.value for figure in self.pairs[column])
-        return one != other and (one < other) != lower_is_better(self.question.metric)  # type: ignore[operator]
+    @property
+    def few(self) -> int:
+        """Number of training runs where nothing may be claimed of so few, else 0."""
+        return min((few for one, other in self.pairs.values() if (few := too_few(one.known, other.known))), default=0)
+
+    def gain(self, column: Column | None) -> float:
+        """Return by how much the figure is better than the base's, clearly or not; None: the mean."""
+        gap = difference(*self.pairs[column]).value
+        return -gap if lower_is_better(self.question.metric) else gap
 
 
 @dataclass(frozen=True)
@@ -68,12 +73,18 @@ class Claims:
     Attributes:
         comparisons: by question.
         best: the subject that is better than all others in a column, by question and column; None for the mean.
-        number: how many comparisons were made.
+        number: how many comparisons were tested.
     """
 
     comparisons: Mapping[tuple[str, str, str], Sequence[Comparison]]
     best: Mapping[tuple[tuple[str, str, str], Column | None], Subject]
     number: int
+
+    @property
+    def few(self) -> int:
+        """The smallest number of training runs of which nothing may be claimed, 0 where there is none."""
+        compared = (comparison.few for comparisons in self.comparisons.values() for comparison in comparisons)
+        return min(filter(None, compared), default=0)
 
     def of(self, question: Question) -> Sequence[Comparison]:
         """Every subject of a question that has a base there."""
@@ -83,7 +94,7 @@ class Claims:
 def claim(questions: Iterable[Question], subjects: Subjects) -> Claims:
     """Judge everything that a page compares: each subject with its base in each column and on average, and in each column
     the best with all others. Half of the 5% is kept for the means (or for the only column there is), which are what the
-    verdict says first; the rest is for everything else.
+    verdict says first; the rest is for everything else. What has too few training runs is not tested.
 
     Args:
         questions: those of which anything is claimed.
@@ -101,7 +112,7 @@ def claim(questions: Iterable[Question], subjects: Subjects) -> Claims:
                 continue
             compared.append((question, subject, base, pairs))
             for column, (one, other) in pairs.items():
-                if one.known is not None and other.known is not None:
+                if one.known is not None and other.known is not None and not too_few(one.known, other.known):
                     key = (question.key, subject, column)
                     p[key] = p_value(one.known, other.known)
                     if column is None or (len(question.targets) == 1 and column in question.targets):
@@ -116,7 +127,7 @@ def claim(questions: Iterable[Question], subjects: Subjects) -> Claims:
     for question, subject, base, pairs in compared:
         judged: dict[Column | None, str] = dict.fromkeys(pairs, "unclear")
         for column, (one, other) in pairs.items():
-            if one.known is not None and other.known is not None:
+            if one.known is not None and other.known is not None and (question.key, subject, column) in corrected:
                 p_corrected = corrected[question.key, subject, column]
                 judged[column] = outcome(one.known, other.known, question.metric, p_corrected)
         comparisons.setdefault(question.key, []).append(Comparison(question, subject, base, pairs, judged))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from calque.analyses.table import ANALYSES, axis_of
 from calque.report import provenance
 from calque.report.claims import Claims, claim
-from calque.report.document import Block, More, Points, Report, Section
+from calque.report.document import Block, More, Name, Points, Report, Section, Text
 from calque.report.key_points import is_of_training, key_points
-from calque.report.questions import Question, find_subjects, sort_questions
+from calque.report.questions import Question, Subjects, find_subjects, sort_questions
 from calque.report.reading import Record, Results
 from calque.report.sections import examples, grouped, points, shape, transfer
 from calque.report.senses import senses
@@ -20,6 +21,44 @@ _TRAINED = (("There are no task scores here, only what a training measured on he
 _SHAPE = (*(name for name, row in ANALYSES.items() if row.kind == "measure"), "similarities")
 
 
+@dataclass(frozen=True)
+class Judged:
+    """Everything that is decided about some results, for a page and for the tables of a study alike.
+
+    Attributes:
+        questions: all, in the order of the lines.
+        headlines: the main question of each task.
+        claims: every comparison, judged together.
+        superseded: number of lines that a later one takes the place of.
+        verdict: in words.
+    """
+
+    subjects: Subjects
+    questions: Sequence[Question]
+    headlines: Sequence[Question]
+    claims: Claims
+    superseded: int
+    verdict: tuple[Text, ...]
+
+
+def judge(results: Results, base: str | None = None) -> Judged:
+    """Decide what may be claimed of some results, see `compose`."""
+    subjects = find_subjects(results, base)
+    answers = [record for record in results.records if not is_of_training(record)]
+    questions, superseded = sort_questions(answers, subjects)
+    main = [question for question in questions if question.is_main]
+    firsts: dict[str, Question] = {}  # what the scores of each task begin with
+    for question in main:
+        firsts.setdefault(question.task, question)
+    headlines, claims = list(firsts.values()), claim(main, subjects)
+    verdict = summary(headlines, questions, claims) if answers else _TRAINED
+    verdict += tuple(
+        ("No result says which encoder is the base: ", Name(first.label, first.number), ", the first, was taken.")
+        for first in subjects.guessed
+    )
+    return Judged(subjects, questions, headlines, claims, superseded, verdict)
+
+
 def compose(results: Results, *, title: str, base: str | None = None) -> Report:
     """The report of some results.
 
@@ -28,17 +67,10 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
         title: over everything.
         base: with what everything is compared, see `find_subjects`.
     """
-    subjects = find_subjects(results, base)
+    judged = judge(results, base)
+    subjects, questions, headlines, claims = judged.subjects, judged.questions, judged.headlines, judged.claims
     trained = [record for record in results.records if is_of_training(record)]
-    answers = [record for record in results.records if not is_of_training(record)]
-    questions, superseded = sort_questions(answers, subjects)
-    main = [question for question in questions if question.is_main]
-    firsts: dict[str, Question] = {}  # what the scores of each task begin with
-    for question in main:
-        firsts.setdefault(question.task, question)
-    headlines = list(firsts.values())
     by_analysis, replaced = _latest(results.records)
-    claims = claim(main, subjects)
     sections = [_task(task, questions, headlines, claims) for task in dict.fromkeys(q.task for q in questions)]
     of_shape = [record for name in _SHAPE for record in by_analysis.get(name, ())]
     sections += [
@@ -56,13 +88,13 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
     ]
     return Report(
         title,
-        summary(headlines, questions, claims) if answers else _TRAINED,
+        judged.verdict,
         glance(headlines, claims),
         tuple(section for section in sections if section is not None),
         provenance.files(results),
         provenance.facts(results, subjects),
-        provenance.notes(results, superseded + replaced),
-        provenance.reading(results, claims.number),
+        provenance.notes(results, judged.superseded + replaced),
+        provenance.reading(results, claims),
         [subject.label for subject in subjects.all],
     )
 

@@ -112,7 +112,7 @@ def _hash(content: str) -> str:
 # -- Markdown ----------------------------------------------------------------------------------------------------------
 def markdown(report: Report) -> str:
     """The whole report."""
-    parts = [f"# {escape(report.title)}", "## Verdict", _list(report.summary)]
+    parts = [f"# {escape(report.title)}", "## Verdict", bullets(report.summary)]
     if report.glance:
         parts += _table(report.glance)
     for section in report.sections:
@@ -158,7 +158,8 @@ def _escape_part(text: str) -> str:
     return left + escape(text) + right
 
 
-def _list(items: Sequence[Text]) -> str:
+def bullets(items: Sequence[Text]) -> str:
+    """Sentences as a list in Markdown."""
     return "\n".join(f"- {_text(item)}" for item in items)
 
 
@@ -166,7 +167,7 @@ def _block(block: Block) -> list[str]:
     if isinstance(block, Table):
         return _table(block)
     if isinstance(block, Points):
-        return [*([f"### {escape(block.title)}"] if block.title else []), _list(block.items)]
+        return [*([f"### {escape(block.title)}"] if block.title else []), bullets(block.items)]
     if isinstance(block, Examples):
         return _examples(block)
     if isinstance(block, More):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
 from calque.report.reading import Record
@@ -136,15 +136,22 @@ def figure_of(record: Record) -> Figure:
     )  # fmt: skip
 
 
-def average(figures: Sequence[Figure]) -> Figure:
-    """Of several trainings that were asked the same questions."""
+def average(figures: Sequence[Figure], run_of: Sequence[Hashable] | None = None) -> Figure:
+    """Return the mean over several trainings that were asked the same questions.
+
+    Args:
+        figures: one or more of each training.
+        run_of: the training that each is of; by default each of its own.
+    """
     if len(figures) == 1:
         return figures[0]
+    runs = range(len(figures)) if run_of is None else run_of
     measured = [figure for figure in figures if figure.value is not None]
     if not measured:
         return figures[0]
+    of_measured = [run for run, figure in zip(runs, figures, strict=True) if figure.value is not None]
     estimates = [figure.known for figure in measured if figure.known is not None]
-    known = over_trainings(estimates) if len(estimates) == len(measured) else None
+    known = over_trainings(estimates, of_measured) if len(estimates) == len(measured) else None
     values: list[float] = [figure.value for figure in measured if figure.value is not None]
     first, value = measured[0], sum(values) / len(values)
     sources = ("+".join(source for figure in measured for source in figure.sources),)

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from calque.report.claims import Claims
 from calque.report.document import Facts
 from calque.report.questions import Subjects
 from calque.report.reading import Record, Results, RunRecord
-from calque.runs.compare import rule, runs_of
+from calque.runs.compare import ONE_RUN, cannot_be_shown, rule
 
 # What a run's record may say, and what it is called; in this order.
 _NAMES = {
@@ -29,30 +30,26 @@ def files(results: Results) -> tuple[tuple[str, int, str, str], ...]:
     )
 
 
-def reading(results: Results, comparisons: int) -> tuple[str, ...]:
-    """How the figures of the page are to be read.
-
-    Args:
-        results: what was read.
-        comparisons: how many the page makes.
-    """
+def reading(results: Results, claims: Claims) -> tuple[str, ...]:
+    """Say how the figures of the page are to be read."""
     scores = [record for record in results.records if record.analysis is None]
-    single = any(len(runs_of(record.plain)) < 2 for record in scores)
     older = sum("resamples" not in record.plain and record["low"] is not None for record in scores)
     paragraphs = [
         "Each figure has its 95% interval. Where there are several training runs the interval says what other runs and "
         "other texts of the same kind would have given (Student's t; the variances of both are added).",
-        "± is the standard deviation over training runs, where there are several.",
-        f"{rule(comparisons)} Half of these 5% is kept for means over languages. Intervals that overlap decide nothing: methods "
-        "are asked the same questions, so their difference is known better than either figure.",
+        "± is the standard deviation over training runs, where there are several. The run of an aligned encoder is its "
+        "alignment: heads that are trained on one alignment are averaged. Nothing is claimed of fewer than three runs.",
+        f"{rule(claims.number)} Half of these 5% is kept for means over languages. Intervals that overlap decide nothing: "
+        "methods are asked the same questions, so their difference is known better than either figure.",
         "Means over languages leave out the language that a task was learnt in. Test sets that are translations of one another "
         "are drawn anew together, so that a mean does not count one text several times.",
     ]
-    if single:
+    if claims.few:
         paragraphs.insert(
-            1,
-            "With one training run, the interval covers only the choice of texts, not variation between training runs.",
+            1, f"A difference of a method {cannot_be_shown(claims.few)}, and is not among the comparisons below."
         )
+    if claims.few == 1:
+        paragraphs.insert(1, ONE_RUN)
     if older:
         paragraphs.append(
             f"{older:,} figures come without resamples, as calque wrote them before: their interval holds texts only, and what "

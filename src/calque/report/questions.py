@@ -55,6 +55,8 @@ _MAIN = {
     "sentences": ("accuracy", "xsim++", "f1"),
 }  # fmt: skip
 
+_OF_TEXTS = ("unigram-perplexity",)  # what a text is like, whatever reads it
+
 
 # -- subjects: encoders, as they are or aligned ------------------------------------------------------------------------
 @dataclass(frozen=True)
@@ -83,11 +85,13 @@ class Subjects:
     Attributes:
         of: the subject of each line, by source. Lines about several encoders at once have none.
         base: with what a subject is compared; not in it: the base itself, references, and what has nothing beside it.
+        guessed: bases that were taken because they are the first, as no line says which encoder is the base.
     """
 
     all: tuple[Subject, ...]
     of: Mapping[str, Subject]
     base: Mapping[Subject, Subject]
+    guessed: tuple[Subject, ...] = ()
 
     def __getitem__(self, record: Record) -> Subject:
         return self.of[record.source]
@@ -101,8 +105,9 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
 
     Args:
         results: what was read.
-        base: label of the subject that all others are compared with. Otherwise a method is compared with `base`, an encoder
-            named `X+…` with X, and every other one with the first.
+        base: label of the subject that all others are compared with. Otherwise an aligned encoder is compared with the one
+            that its lines name as the encoder before, a method with `base`, an encoder named `X+…` with X, and every other
+            one with the first.
 
     Raises:
         SettingError: nothing is called `base`.
@@ -112,6 +117,7 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
     experiments = list(dict.fromkeys(_folder(record) for record in named))
     encoders = {record.plain.get("encoder") for record in named} - {None, ""}
     supervisions = {record.plain.get("supervision") for record in named} - {None, ""}
+    layers = {record.plain.get("layer") for record in named} - {None}
     fingerprints: dict[str, set[str]] = {}
     for record in scores:
         if not record.plain.get("method"):
@@ -119,6 +125,8 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
 
     labels: dict[str, tuple[str, tuple[str, str]]] = {}
     labels_by_source: dict[str, str] = {}
+    label_of: dict[str, str] = {}  # by fingerprint
+    before: dict[str, str] = {}  # fingerprint of the encoder that one was made of
     with_encoder: set[str] = set()
     for record in sorted(results.records, key=lambda record: record.analysis is not None):  # scores decide the order
         if record.analysis in _ABOUT_SEVERAL:
@@ -127,9 +135,11 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
         run = folder if len(experiments) > 1 and folder in experiments else ""
         if method:
             encoder = record.plain.get("encoder") or ""
-            parts = [run, encoder if len(encoders) > 1 else "", method]
+            layer = record.plain.get("layer")
+            parts = [run, encoder if len(encoders) > 1 else ""]
+            parts += [f"layer {layer}" if len(layers) > 1 and layer is not None else "", method]
             parts.append((record.plain.get("supervision") or "") if len(supervisions) > 1 else "")
-            group = (folder, encoder)
+            group = (folder, f"{encoder} {layer}")
         else:
             encoder = _encoder(record)
             method, parts = encoder, [run, encoder]
@@ -139,17 +149,18 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
         label = " · ".join(part for part in parts if part)
         labels.setdefault(label, (method, group))
         labels_by_source[record.source] = label
+        if not record.plain.get("method") and record.analysis is None:
+            label_of[str(record.settings.get("encoder_fingerprint"))] = label
+            before[label] = (record.settings.get("aligned") or {}).get("base_fingerprint", "")
         if record.settings.get("encoder") or record.analysis is not None:
             with_encoder.add(label)
     subjects = {
         label: Subject(label, method, group, number, bool(with_encoder) and label not in with_encoder)
         for number, (label, (method, group)) in enumerate(labels.items())
     }
-    return Subjects(
-        tuple(subjects.values()),
-        {source: subjects[label] for source, label in labels_by_source.items()},
-        _bases(list(subjects.values()), base),
-    )
+    of = {source: subjects[label] for source, label in labels_by_source.items()}
+    made_of = {subjects[label]: subjects[label_of[each]] for label, each in before.items() if each in label_of}
+    return Subjects(tuple(subjects.values()), of, *_bases(list(subjects.values()), base, made_of))
 
 
 def _folder(record: Record) -> str:
@@ -160,22 +171,27 @@ def _encoder(record: Record) -> str:
     return record.plain.get("encoder") or str(record.settings.get("encoder") or "no encoder")
 
 
-def _bases(subjects: Sequence[Subject], base: str | None) -> dict[Subject, Subject]:
+def _bases(
+    subjects: Sequence[Subject], base: str | None, made_of: Mapping[Subject, Subject]
+) -> tuple[dict[Subject, Subject], tuple[Subject, ...]]:
+    """Return the base of each subject that has one, and those that were guessed; `made_of`: bases that the lines name."""
     compared = [subject for subject in subjects if not subject.reference]
     if base is not None:
         chosen = next((subject for subject in compared if subject.label == base), None)
         if chosen is None:
             raise SettingError(f"no encoder or method is called {base!r}, only {', '.join(s.label for s in compared)}")
-        return {subject: chosen for subject in compared if subject != chosen}
-    bases = {}
+        return {subject: chosen for subject in compared if subject != chosen}, ()
+    bases, guessed = {}, {}
     for subject in compared:
         group = [other for other in compared if other.group == subject.group]
-        plain = [other for other in group if other.method == BASE]
+        named = [made_of[subject]] if subject in made_of else [other for other in group if other in made_of.values()]
+        plain = named or [other for other in group if other.method == BASE]
         shorter = [other for other in group if subject.method.startswith(f"{other.method}+")]
         chosen = plain[0] if plain else max(shorter or group[:1], key=lambda other: len(other.method))
-        if chosen != subject:
+        if chosen != subject and subject not in made_of.values():
             bases[subject] = chosen
-    return bases
+            guessed |= {} if plain or shorter else {chosen: None}
+    return bases, tuple(guessed)
 
 
 # -- questions: a task and figure, with subjects down and test sets across ---------------------------------------------
@@ -239,15 +255,16 @@ class Question:
     def is_main(self) -> bool:
         """Whether it is what the task is about, and not a figure behind that: a direction, a kind of span, recall."""
         stem, _, part = self.metric.partition(".")
-        return part in ("", "all", "unseen") and stem in _MAIN.get(self.task, (stem,))
+        return part in ("", "all", "unseen") and stem in _MAIN.get(self.task, (stem,)) and stem not in _OF_TEXTS
 
 
 def sort_questions(records: Iterable[Record], subjects: Subjects) -> tuple[list[Question], int]:
     """Scores as questions, in the order of the lines, and how many lines were superseded.
 
     Where several lines give one subject's answer to one question, they are averaged if they are of several models (seeds of
-    the training, or one for each language pair) or of several seeds. A line of the same model and seed takes the place of
-    an earlier one, if all that defines the question is equal (`DEFINE`).
+    the training, or one for each language pair) or of several seeds; lines of one training run are averaged before the runs
+    are compared. A line of the same model and seed takes the place of an earlier one, if all that defines the question is
+    equal (`DEFINE`).
     """
     superseded = 0
     records = [record for record in records if record.analysis is None]
@@ -276,9 +293,17 @@ def _question(
     langs = [column.lang for column in columns]
     columns = [Column(c.lang, c.data, c.is_source, langs.count(c.lang) > 1) for c in columns]
     columns.sort(key=lambda column: not column.is_source)
-    cells = {key: average([figure_of(record) for record in records.values()]) for key, records in lines.items()}
+    cells = {key: pooled(list(records.values())) for key, records in lines.items()}
     subjects = sorted({subject for subject, _ in lines}, key=lambda s: s.number)
     return Question(task, metric, variant, tuple(columns), tuple(subjects), cells)
+
+
+def pooled(lines: Sequence[Record]) -> Figure:
+    """Return the mean over the training runs of one method: a study numbers them, elsewhere each encoder is one."""
+    seeds = [line.plain.get("training_seed") for line in lines]
+    encoders = [line.settings.get("encoder_fingerprint") for line in lines]
+    runs = [encoder if seed is None else seed for encoder, seed in zip(encoders, seeds, strict=True)]
+    return average([figure_of(line) for line in lines], runs)
 
 
 def _variants(records: Sequence[Record]) -> dict[str, str]:

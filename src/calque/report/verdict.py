@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from calque.report.claims import Claims, Comparison
 from calque.report.document import Name, Piece, Text
 from calque.report.numbers import counted, difference, distance
 from calque.report.questions import Column, Question, Subject
-from calque.runs.compare import lower_is_better
+from calque.runs.compare import cannot_be_shown, lower_is_better
 from calque.tasks.table import TASKS
 
 MEASURED = {"masked-words": "masked words"}  # what no task of the table measures
@@ -54,19 +54,24 @@ def summary(headlines: Sequence[Question], questions: Sequence[Question], claims
         for outcome in ("better", "worse")
     )
     verdict: list[Text] = []
-    if not any(better.values()):
+    if not any(better.values()) and any(not comparison.few for own in first.values() for comparison in own):
         verdict.append(("Nothing that was tried is clearly better than what it is compared with, in any language.",))
-    for subject in sorted(first, key=lambda s: (worse[s] - better[s], -_gain(first[s][0]), s.number)):
-        verdict += [_overall(subject, first[subject], every[subject]), *_within(subject, every[subject])]
+    for subject in sorted(first, key=lambda s: (worse[s] - better[s], -round(max(map(_gain, first[s])), 9), s.number)):
+        verdict += [
+            _overall(subject, first[subject], every[subject]),
+            *_unproven(subject, first[subject], every[subject]),
+        ]
     return (*verdict, _compared(first))
 
 
 def _gain(comparison: Comparison) -> float:
-    """By how much the mean is better; decides the order alone."""
-    if comparison.mean is None:
-        return 0.0
-    gain = difference(*comparison.mean).value
-    return -gain if lower_is_better(comparison.question.metric) else gain
+    """Return by how much a subject is better on average, or in the only test set; decides the order alone."""
+    return max((comparison.gain(column) for column in _whole(comparison)), default=0.0)
+
+
+def _whole(comparison: Comparison) -> list[Column | None]:
+    """Return the mean over the targets, as None, or the targets where there is no mean."""
+    return [None] if comparison.mean is not None else list(comparison.outcomes)
 
 
 def _compared(by_subject: Mapping[Subject, Sequence[Comparison]]) -> Text:
@@ -74,20 +79,11 @@ def _compared(by_subject: Mapping[Subject, Sequence[Comparison]]) -> Text:
     comparisons = [comparison for of_subject in by_subject.values() for comparison in of_subject]
     bases = dict.fromkeys(_name(comparison.base) for comparison in comparisons)
     tasks = list(dict.fromkeys(task_name(comparison.question.task) for comparison in comparisons))
-    pairs = [pair for comparison in comparisons for pair in comparison.target_pairs]
-    count = counted("compared", (), pairs)
-    plural = "" if count.value == 1 else "s"
-    unit = f"comparison{plural} in target languages" if len(comparisons) > 1 else f"{_unit(comparisons[0])}{plural}"
-    single = any(figure.known is not None and len(figure.known.runs) < 2 for pair in pairs for figure in pair)
     return (
         "Each method is compared with " if len(by_subject) > 1 else "The method is compared with ",
-        *_joined([(base,) for base in bases], " and "), f" at {_listed(tasks)}: ", count, f" {unit}. ",
-        "“Clear” is what tests over training runs and texts allow, corrected for the number of comparisons on this page.",
-        *([f" {SINGLE}"] if single else []),
+        *_joined([(base,) for base in bases], " and "), f" at {_listed(tasks)}. ",
+        "“Clear” is what tests over training runs and texts allow, corrected for the number of all comparisons.",
     )  # fmt: skip
-
-
-SINGLE = "Figures from one training run do not cover variation between training runs."
 
 
 def _name(subject: Subject) -> Name:
@@ -95,9 +91,12 @@ def _name(subject: Subject) -> Name:
 
 
 def _overall(subject: Subject, comparisons: Sequence[Comparison], every: Sequence[Comparison]) -> Text:
-    """In one sentence what it gains, and what it costs."""
-    gains = [gain for comparison in comparisons if (gain := _gained(comparison))]
-    costs = [cost for comparison in every if (cost := _costs(comparison, clear=True))]
+    """In one sentence what it gains, and what it costs, or that there are too few training runs to say it."""
+    few = [comparison.few for comparison in comparisons]
+    if all(few):
+        return (_name(subject), ": a difference from ", _name(comparisons[0].base), f" {cannot_be_shown(min(few))}.")
+    gains = _by_size((max(map(comparison.gain, comparison.judged)), _gained(comparison)) for comparison in comparisons)
+    costs = _by_size(_moved(comparison, better=False, clear=True) for comparison in every)
     parts: list[Piece] = [_name(subject)]
     for k, gain in enumerate(gains):
         parts += [" " if not k else ", and " if k == len(gains) - 1 else ", ", *gain]
@@ -120,27 +119,46 @@ def _gained(comparison: Comparison) -> Text:
         where = f"{_unit(comparison)}{'s' if len(outcomes) > 1 else ''}"
         return (f"{what} by ", distance(*comparison.mean), " on average (clearly in ", clear, " of ", of, f" {where})")
     parts: list[Piece] = []
-    for column in better:
+    for column in sorted(better, key=comparison.gain, reverse=True):
         parts += [", " if parts else "", distance(*comparison.pairs[column]), f" in {column.label}"]
     return (f"{what} by ", *parts) if better else ()
 
 
-def _costs(comparison: Comparison, *, clear: bool) -> Text:
-    """Every figure that is worse than the base's: those of which that may be claimed, or those of which it may not."""
-    costs: list[Text] = []
-    mean: list[Column | None] = [None] if comparison.mean is not None else []
-    for column in (*mean, *comparison.outcomes, *comparison.at_home):
-        if comparison.fell(column) and (comparison.judged[column] == "worse") == clear:
-            where = " on average" if column is None else f" in {column.label}"
-            home = " (the training language)" if column in comparison.at_home else ""
-            costs.append((distance(*comparison.pairs[column]), where + home))
-    return (*_joined(costs), f" at {_asked(comparison.question)}") if costs else ()
+def _moved(comparison: Comparison, *, better: bool, clear: bool) -> tuple[float, Text]:
+    """Figures that are better, or worse, than the base's, the largest difference first, and its size: those of which that may
+    be claimed, or those of which it may not. Of unproven gains only large ones, on average where there is a mean."""
+    sign, found, whole = 1 if better else -1, {}, _whole(comparison)
+    for column in dict.fromkeys(whole if better else [*whole, *comparison.outcomes, *comparison.at_home]):
+        size, outcome = sign * comparison.gain(column), comparison.judged[column]
+        if size > 0 and (outcome != "unclear") == clear and (not better or size >= _large(comparison, column)):
+            found[column] = size
+    parts: list[Text] = []
+    for column in sorted(found, key=found.__getitem__, reverse=True):
+        where = " on average" if column is None else f" in {column.label}"
+        home = " (the training language)" if column in comparison.at_home else ""
+        parts.append((distance(*comparison.pairs[column]), where + home))
+    return max(found.values(), default=0.0), (*_joined(parts), f" at {_asked(comparison.question)}") if parts else ()
 
 
-def _within(subject: Subject, comparisons: Sequence[Comparison]) -> list[Text]:
-    """Figures that are worse, but of which no difference may be claimed."""
-    costs = [cost for comparison in comparisons if (cost := _costs(comparison, clear=False))]
-    return [(_name(subject), ", worse without being clearly so: ", *_joined(costs, "; "), ".")] if costs else []
+def _large(comparison: Comparison, column: Column | None) -> float:
+    """Return the gain from which on it is named though unproven: two points, or a tenth of what is no fraction."""
+    one, other = comparison.pairs[column]
+    return 0.02 if one.percent else 0.1 * abs(other.value or 0.0)
+
+
+def _by_size(effects: Iterable[tuple[float, Text]]) -> list[Text]:
+    """Return effects without the empty ones, the largest first."""
+    return [text for _, text in sorted(effects, key=lambda effect: -effect[0]) if text]
+
+
+def _unproven(subject: Subject, comparisons: Sequence[Comparison], every: Sequence[Comparison]) -> list[Text]:
+    """Say which figures are better and which are worse, but no difference may be claimed of them."""
+    gains = _by_size(_moved(comparison, better=True, clear=False) for comparison in comparisons)
+    costs = _by_size(_moved(comparison, better=False, clear=False) for comparison in every)
+    said = ((gains, "better"), (costs, "worse"))
+    return [
+        (_name(subject), f", {word} without being clearly so: ", *_joined(own, "; "), ".") for own, word in said if own
+    ]
 
 
 def _joined(texts: Sequence[Text], between: str = ", ") -> list[Piece]:
@@ -185,6 +203,13 @@ def sentences(question: Question, claims: Claims) -> tuple[Text, ...]:
 
 def _sentence(comparison: Comparison) -> Text:
     """Where a subject is better, worse, or neither, with the largest difference of each kind; then the averages."""
+    if comparison.few:
+        shown: list[Text] = []
+        for column in _whole(comparison):
+            one, other = comparison.pairs[column]
+            place = "on average " if column is None else f"in {column.label} "
+            shown.append((place, other, " → ", one, ", ", difference(one, other)))
+        return (_name(comparison.subject), ": ", *_joined(shown), f", which {cannot_be_shown(comparison.few)}.")
     total = len(comparison.outcomes)
     clauses: list[Text] = []
     for outcome in ("better", "worse"):
@@ -210,7 +235,7 @@ def _sentence(comparison: Comparison) -> Text:
     if comparison.mean is not None:
         one, other = comparison.mean
         if comparison.on_average == "unclear":
-            parts += [" No clear difference on average: ", other, " and ", one, "."]
+            parts += [" No clear difference on average: ", other, " → ", one, ", ", difference(one, other), "."]
         else:
             worse = " it is worse:" if comparison.on_average == "worse" else ""
             parts += [f" On average{worse} ", other, " → ", one, ", ", difference(one, other), "."]

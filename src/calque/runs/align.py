@@ -18,7 +18,7 @@ from calque.linking import Say, Words, skipped
 from calque.pairs import WordPairs
 from calque.runs.card import add_scores, model_card
 from calque.runs.folder import TRAINING, check, writing
-from calque.runs.judged import scores_of
+from calque.runs.judged import scores_of, sentence_cost
 from calque.runs.links import links_of
 
 if TYPE_CHECKING:
@@ -58,11 +58,11 @@ def align(
 
     Args:
         texts: parallel texts in any format that `read_parallel` knows.
-        langs: their languages, one pair for each text or one for all.
+        langs: their languages, one pair for each text.
         encoder: hub name, folder or `mini`.
         method: one of `METHODS` that learns from parallel text, or `package.module:Class`.
         towards: the language that the others move towards.
-        out: folder for the result, which appears when it is complete. Until then everything is in `OUT.part`; a training
+        out: folder for the result, which appears when it is complete. Until then everything is in `.OUT.calque-part`; a training
             that was stopped goes on from what it finds there.
         links: Pharaoh files with the word links, one for each text; without them the statistical aligner links the text. None
             for a method that needs none: it takes the sides for text of each language.
@@ -118,6 +118,8 @@ def align(
             **(links_record(words, links) if needs_links else {"pretokenized": words.pretokenized}),
             seconds={"words": round(begun - started, 2), "method": round(time.perf_counter() - begun, 2)},
         )  # fmt: skip
+        if is_first() and (cost := sentence_cost(base, aligned, corpora, towards)) is not None:
+            record["sentence_cost"] = cost
         leave(aligned, folder, base, record, keep_layers=keep_layers)
         scores = [score.to_dict() for score in scores_of(how.judged())]
         if scores and is_first():

@@ -16,6 +16,7 @@ from calque.corpora.languages import language_of, name_and_path
 from calque.errors import InputError, SettingError
 from calque.linking import Say
 from calque.named import imported
+from calque.runs.compare import lower_is_better
 from calque.runs.shown import columns
 from calque.tasks.inputs import Inputs
 
@@ -259,10 +260,11 @@ def _tags(task: WordRetrieval, upos: Sequence[str], say: Say) -> dict[str, tuple
 
 # -- shown -------------------------------------------------------------------------------------------------------------
 def table(findings: Sequence[Finding]) -> str:
-    """Figures as lines of text, a block for each analysis: a row for each encoder, metric and group."""
+    """Format scores as lines of text, a block for each analysis: a row for each encoder, metric and group, with the direction
+    that is better."""
     blocks = []
     for analysis in dict.fromkeys(finding.analysis for finding in findings):
-        rows = [("encoder", "metric", "group", "x", "value", "95% interval", "n")]
+        rows = [("encoder", "metric", "group", "x", "value", "95% interval", "n", "better")]
         for finding in (finding for finding in findings if finding.analysis == analysis):
             score = finding.score
             value, low, high = score.shown(2)
@@ -270,6 +272,7 @@ def table(findings: Sequence[Finding]) -> str:
             rows.append((
                 finding.encoder or "", score.metric, finding.group or "", "" if finding.x is None else f"{finding.x:,g}",
                 f"{len(finding.items)} items" if finding.items is not None else value, between, f"{score.n:,}",
+                "" if finding.items is not None else "lower" if lower_is_better(score.metric) else "higher",
             ))  # fmt: skip
         blocks.append("\n".join([analysis, *columns(rows, range(3, 7))]))
     return "\n\n".join(blocks)

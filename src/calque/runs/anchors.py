@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from calque.errors import InputError, SettingError
 from calque.linking import Say, skipped
+from calque.runs.folder import check_files
 from calque.storage import locked
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ def make_anchors(
     from calque.encoders import load_encoder
     from calque.encoders.anchors import sum_anchors
 
-    senses = _checked(finishing)
     folder, (k, n) = Path(out), shard
+    senses = _checked(finishing, folder)
     words = None if vocabulary is None else read_vocabulary(vocabulary)
     loaded = load_encoder(encoder, **dict(load or {}))
     name = SUMS_FILE if n == 1 else f"sums-{k + 1}-of-{n}.safetensors"
@@ -114,7 +115,8 @@ def merge_anchors(
     from calque.anchors import AnchorSums
     from calque.encoders.anchors import pass_of
 
-    _checked({"senses": senses, "format": format})
+    folder = Path(out)
+    _checked({"senses": senses, "format": format}, folder)
     if not sums:
         raise SettingError("nothing to merge: give files of sums")
     passes = [pass_of(path) for path in sums]
@@ -128,7 +130,6 @@ def merge_anchors(
     joined = AnchorSums.open(sums[0])
     for path in sums[1:]:
         joined.merge(AnchorSums.open(path))
-    folder = Path(out)
     about = {name: passes[0].get(name) for name in ("encoder", "fingerprint")}
     with locked(folder / SUMS_FILE):
         joined.save(folder / SUMS_FILE, note=json.dumps({**about, "parts": [Path(path).name for path in sums]}))
@@ -163,12 +164,15 @@ def open_folder(path: str, *, lang: str = "", encoder: Any = None) -> dict[int, 
     return anchors
 
 
-def _checked(finishing: Mapping[str, Any]) -> str:
+def _checked(finishing: Mapping[str, Any], folder: Path) -> str:
+    from calque.anchors.files import FILE
+
     senses, format = finishing.get("senses", "keep"), finishing.get("format", "safetensors")
     if senses not in SENSES:
         raise SettingError(f"senses={senses!r}, expected one of {', '.join(SENSES)}")
     if format not in FORMATS:
         raise SettingError(f"format={format!r}, expected one of {', '.join(FORMATS)}")
+    check_files(folder, (FILE, "norms.json"), lambda: any(folder.glob("sums*.safetensors")))
     return senses
 
 

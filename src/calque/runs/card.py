@@ -9,6 +9,7 @@ from typing import Any
 
 import calque
 from calque.corpora.by_name import hub_ids
+from calque.encoders.folder import RUN_FILE
 from calque.encoders.hub import word_vector_code
 from calque.runs.compare import asked, fallen
 from calque.runs.environment import environment
@@ -17,9 +18,7 @@ from calque.storage import locked, write_text
 
 def model_card(folder: Path, record: dict[str, Any]) -> None:
     """Write `README.md` (for people and the hub) and `calque-run.json` (the same, for programs) into the folder."""
-    (folder / "calque-run.json").write_text(
-        json.dumps(environment() | record, indent=2, default=str) + "\n", encoding="utf-8"
-    )
+    write_text(folder / RUN_FILE, json.dumps(environment() | record, indent=2, default=str, ensure_ascii=False) + "\n")
     languages = record.get("langs") or sorted({lang for text in record["texts"] for lang in text["langs"]})
     others = [lang for lang in languages if lang != record["towards"]]
     library = {"huggingface": "transformers", "adapters": "peft"}.get(record.get("kind", "huggingface"), "calque")
@@ -43,13 +42,18 @@ def model_card(folder: Path, record: dict[str, Any]) -> None:
         lines += ["## Training", "", "```json", json.dumps(record["schedule"], indent=2, default=str), "```", "",
                   f"{record['updates']:,} updates; loss {record['first_loss']:.4g} at the first and "
                   f"{record['last_loss']:.4g} at the last.", ""]  # fmt: skip
+    if cost := record.get("sentence_cost"):
+        lines += ["## What alignment cost sentence vectors", "",
+                  f"Of {cost['sentences']:,} training sentences in {cost['lang']}, the cosines of all pairs correlate "
+                  f"{cost['correlation']:.2f} with those before alignment. Their mean, the cosine of unrelated sentences, is "
+                  f"{cost['unrelated_before']:.2f} before and {cost['unrelated_after']:.2f} after.", ""]  # fmt: skip
     lines += [
         "## Scores",
         "",
         "None recorded yet: `calque evaluate` measures them, and `--record` writes them here.",
         "",
     ]
-    (folder / "README.md").write_text("\n".join(lines), encoding="utf-8")
+    write_text(folder / "README.md", "\n".join(lines))
 
 
 def _title(record: Mapping[str, Any]) -> str:
@@ -73,7 +77,7 @@ def add_scores(folder: Path, scores: list[dict[str, Any]], base: Sequence[Mappin
         scores: as `Score.to_dict` gives them.
         base: those of the encoder before alignment; the card names every figure that fell.
     """
-    path = folder / "calque-run.json"
+    path = folder / RUN_FILE
     with locked(path, wait=True):  # reads, changes and writes
         _add_scores(path, scores, base)
 
@@ -90,7 +94,7 @@ def _add_scores(path: Path, scores: list[dict[str, Any]], base: Sequence[Mapping
              "before": before["value"], "after": after["value"], "clear": clear}
             for before, after, clear in fallen(base, scores)
         )  # fmt: skip
-    write_text(path, json.dumps(record, indent=2, default=str) + "\n")
+    write_text(path, json.dumps(record, indent=2, default=str, ensure_ascii=False) + "\n")
     rows = [
         f"| {s['task']} | {s['metric']} | {s['data']} | {'-'.join(s['languages'])} | {_shown(s['value'])} "
         f"| {_shown(s['low'])} – {_shown(s['high'])} | {s['n']:,} |"
@@ -153,8 +157,6 @@ def _done(record: dict[str, Any], others: list[str]) -> str:
         what = f"Sentences in {', '.join([towards, *others])} were trained to have the sentence vectors of *{record['teacher']}*"
         if record["settings"].get("words"):
             what += ", and words and their translations its vectors of the words in their sentences"
-    elif method == "senses":
-        what = f"Hidden words of {langs} and {towards} were trained to predict their senses and those of their translations"
     else:
         what = f"The word vectors of {langs} were moved towards those of {towards}"
     means = f" Then each language's mean was moved onto that of {towards}." if record["settings"].get("centre") else ""

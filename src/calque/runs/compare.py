@@ -1,7 +1,8 @@
 """When one figure is better than another: the rule that every table and every sentence about results keeps.
 
-A figure has two sources of variance: *runs*, which are trainings of the encoder or else of the head, and *texts*, which
-could have been others. A difference is judged by both: that of runs by Welch's test, that of texts from paired resamples.
+A figure has two sources of variance: *training runs*, and *texts*, which could have been others. A difference is judged by
+both: that of runs by Welch's test, that of texts from paired resamples. The run of an aligned encoder is its alignment: heads
+that are trained on one alignment share it, and are averaged. Nothing is claimed of fewer than `FEWEST` runs.
 A page makes many comparisons, so what it claims is corrected for their number (Holm 1979).
 """
 
@@ -20,8 +21,12 @@ from calque.algebra import student
 from calque.errors import InputError
 
 LEVEL = 0.05  # how often a page may call anything different where nothing is
+FEWEST = 3  # training runs of which anything may be claimed: two have one degree of freedom
 _NORMAL = 3.919927969080108  # width of a 95% interval in standard errors
-_LOWER = ("aer", "perplexity", "unigram-perplexity", "distance", "relative distance", "ambiguous", "xsim", "xsim++")
+_LOWER = (
+    "aer", "perplexity", "unigram-perplexity", "distance", "relative distance", "soft distance", "ambiguous", "xsim", "xsim++",
+    "eigenvalue-similarity", "skewness", "mean-cosine", "probe-accuracy",  # of analyses
+)  # fmt: skip
 
 Record = Mapping[str, Any]  # a line of a result file, as `Score.to_dict` gives it
 Outcome = Literal["better", "worse", "unclear"]
@@ -57,6 +62,19 @@ def read_scores(path: str | Path) -> list[dict[str, Any]]:
     return records
 
 
+def check_results(path: str | Path) -> None:
+    """Refuse to change a file of something else than scores.
+
+    Raises:
+        InputError: a line is no score.
+    """
+    try:
+        read_scores(path)
+    except InputError as error:
+        fact = f"{error.fact}: calque did not write this file and leaves it alone; choose another place"
+        raise InputError(fact, path=path, line=error.line) from error
+
+
 # -- figures -------------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
 class Estimate:
@@ -69,6 +87,7 @@ class Estimate:
         of_texts: variance over texts, with its degrees of freedom.
         resamples: float64 `[B]`, the figure over other texts; None where only an interval is known.
         texts: how many there are; 0 where that is not known.
+        trainings: number of independent training runs behind the figure; 0 where nothing random was trained.
     """
 
     value: float
@@ -77,6 +96,7 @@ class Estimate:
     of_texts: student.Part
     resamples: np.ndarray | None = None
     texts: int = 0
+    trainings: int = 0
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -92,34 +112,59 @@ def runs_of(record: Record) -> tuple[float, ...]:
     return tuple(float(value) for value in values) if known else ()
 
 
+def trainings_of(record: Record) -> int:
+    """Return the number of independent training runs behind a record, 0 where nothing random was trained.
+
+    The heads of a record are its runs, unless they were trained on one aligned encoder: then its alignment is the only run.
+    A head that aligns the encoder in its own run (`realign`) is a run like any other. A record that does not say how its
+    encoder came about counts as one run.
+    """
+    settings = record.get("settings") or {}
+    aligned = settings.get("aligned", {"seed": 0})
+    seed = record["training_seed"] if "training_seed" in record else aligned and aligned.get("seed")
+    return 1 if seed is not None and "realign" not in settings else len(runs_of(record))
+
+
 def estimate(record: Record) -> Estimate | None:
     """A record's figure with its errors; None where nothing is known of them. Records of older versions have no resamples:
     their interval is taken for that of texts."""
     if record["value"] is None:
         return None
-    runs, texts = runs_of(record), record.get("texts") or 0
+    runs, texts, trainings = runs_of(record), record.get("texts") or 0, trainings_of(record)
     drawn = record.get("resamples")
     if drawn is not None and len(drawn) > 1:
         resamples = np.array([math.nan if value is None else value for value in drawn], dtype=np.float64)
         of_texts = student.over_resamples(resamples, texts)
-        return Estimate(record["value"], runs, student.over_runs(runs), of_texts, resamples, texts)
+        return Estimate(record["value"], runs, student.over_runs(runs), of_texts, resamples, texts, trainings)
     low, high = record["low"], record["high"]
     if low is None or high is None or low == high:
         return None
     error = (high - low) / _NORMAL
     if not abs(error) < 1e100:  # no figure of ours, and nothing that can be squared
         return None
-    return Estimate(record["value"], runs, student.over_runs(runs), (error**2, math.inf))
+    return Estimate(record["value"], runs, student.over_runs(runs), (error**2, math.inf), trainings=trainings)
 
 
-def over_trainings(figures: Sequence[Estimate]) -> Estimate:
-    """The mean over several trainings of one method, each measured on the same test: the trainings are the runs, whatever
-    runs each of them had of its own."""
+def over_trainings(figures: Sequence[Estimate], run_of: Sequence[Hashable] | None = None) -> Estimate:
+    """Return the mean over several trainings of one method, each measured on the same test: the trainings are the runs,
+    whatever heads each of them had of its own.
+
+    Args:
+        figures: one or more of each training.
+        run_of: the training that each figure is of; by default each of its own.
+    """
     if len(figures) == 1:
         return figures[0]
-    values = tuple(figure.value for figure in figures)
+    by_run: dict[Hashable, list[float]] = {}
+    for run, figure in zip(range(len(figures)) if run_of is None else run_of, figures, strict=True):
+        by_run.setdefault(run, []).append(figure.value)
+    values = tuple(sum(own) / len(own) for own in by_run.values())
     of_texts, resamples, texts = _mean_over_texts(figures, same=True)
-    return Estimate(sum(values) / len(values), values, student.over_runs(values), of_texts, resamples, texts)
+    least = min(figure.trainings for figure in figures)
+    trainings = max(len(values), least) if any(figure.trainings for figure in figures) else 0
+    spread = values if len(values) > 1 else tuple(figure.value for figure in figures)
+    mean = sum(values) / len(values)
+    return Estimate(mean, spread, student.over_runs(spread), of_texts, resamples, texts, trainings)
 
 
 def over_tests(figures: Sequence[Estimate]) -> Estimate:
@@ -134,7 +179,9 @@ def over_tests(figures: Sequence[Estimate]) -> Estimate:
         variance, df = student.total([figure.of_runs for figure in figures])
         of_runs = variance / len(figures) ** 2, df
     of_texts, resamples, texts = _mean_over_texts(figures)
-    return Estimate(sum(figure.value for figure in figures) / len(figures), runs, of_runs, of_texts, resamples, texts)
+    trainings = min((figure.trainings for figure in figures if figure.trainings), default=0)
+    mean = sum(figure.value for figure in figures) / len(figures)
+    return Estimate(mean, runs, of_runs, of_texts, resamples, texts, trainings)
 
 
 def _mean_over_texts(figures: Sequence[Estimate], *, same: bool = False) -> tuple[student.Part, np.ndarray | None, int]:
@@ -165,6 +212,17 @@ def is_target(record: Record) -> bool:
     """Whether a figure belongs in the mean over languages: its language is none of those the task was learnt in."""
     *sources, tested = record["languages"]
     return tested not in sources
+
+
+def too_few(*figures: Estimate | None) -> int:
+    """Return the smallest number of training runs behind some figures if nothing may be claimed of so few, else 0."""
+    trainings = [figure.trainings for figure in figures if figure is not None and 0 < figure.trainings < FEWEST]
+    return min(trainings, default=0)
+
+
+def cannot_be_shown(trainings: int) -> str:
+    """Say why nothing is claimed of a difference between methods with so few training runs, see `too_few`."""
+    return f"cannot be shown with {'one training run' if trainings == 1 else 'two training runs'}; take five"
 
 
 # -- differences ---------------------------------------------------------------------------------------------------------
@@ -220,31 +278,12 @@ def outcome(one: Estimate, other: Estimate, metric: str, p: float) -> Outcome:
 
 def above_all(figures: Mapping[K, Estimate], metric: str) -> tuple[K, float] | None:
     """The best of several and the p-value of its being better than every other: the largest of its comparisons. None where
-    there is nothing to be better than."""
-    if len(figures) < 2:
+    there is nothing to be better than, or one of them has too few training runs."""
+    if len(figures) < 2 or too_few(*figures.values()):
         return None
     sign = -1 if lower_is_better(metric) else 1
     best = max(figures, key=lambda key: sign * figures[key].value)
     return best, max(p_value(figures[best], other) for key, other in figures.items() if key != best)
-
-
-def best_of_each(columns: Sequence[tuple[str, Mapping[K, Estimate | None]]]) -> list[K | None]:
-    """For each column of some tables the row that is better than all others of it, if that may be claimed.
-
-    Args:
-        columns: metric, and estimates by row; None where nothing is known of a figure's errors, and then there is no best.
-
-    Returns:
-        a row or None for each column, corrected for the number of columns.
-    """
-    best: dict[int, tuple[K, float]] = {}
-    for number, (metric, column) in enumerate(columns):
-        known = {key: figure for key, figure in column.items() if figure is not None}
-        top = above_all(known, metric) if len(known) == len(column) else None
-        if top is not None:
-            best[number] = top
-    corrected = holm({number: p for number, (_, p) in best.items()})
-    return [best[k][0] if corrected.get(k, 1.0) < LEVEL else None for k in range(len(columns))]
 
 
 def rule(comparisons: int) -> str:

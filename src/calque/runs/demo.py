@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from calque.alignment import METHODS as ALL_METHODS
 from calque.corpora.sample import LANGUAGES, sample_links, sample_text
+from calque.encoders.folder import RUN_FILE
 from calque.errors import SettingError
 from calque.linking import Say
 from calque.progress import bar
@@ -19,6 +21,7 @@ from calque.runs.align import make_method
 from calque.runs.compare import mean_of
 from calque.runs.environment import environment
 from calque.runs.folder import TRAINING, check, writing
+from calque.storage import write_text
 
 if TYPE_CHECKING:
     from calque.analyses.questions import Finding, View
@@ -71,7 +74,7 @@ def demo(
         encoder: hub name, folder or `mini`.
         out: folder for the text (`text/XX.tsv`), the aligned encoders, one folder for each method, `results.jsonl`,
             `analyses.jsonl` and `calque-run.json`. It appears when all is done; a demo that was stopped goes on from what
-            it left in `OUT.part`.
+            it left in `.OUT.calque-part`.
         langs: languages beside English.
         seed: of everything random.
         overwrite: replace what is in `out`.
@@ -116,15 +119,18 @@ def _demo(
         say(f"{method}: {seconds[method]:.0f} s")
     rows.append({"method": "statistical aligner", **{kind: {} for kind in _KINDS}, "folder": None,
                  "alignment": {lang: text.aligner for lang, text in texts.items()}})  # fmt: skip
+    seeds = {method: seed for method in METHODS if ALL_METHODS[method].trains}
     lines = [
-        json.dumps({"method": row["method"], **score.to_dict()}, ensure_ascii=False)
+        json.dumps(
+            {"method": row["method"], "training_seed": seeds.get(row["method"]), **score.to_dict()}, ensure_ascii=False
+        )
         for row in rows
         for kind in _KINDS
         for score in row[kind].values()
     ]
-    (folder / "results.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_text(folder / "results.jsonl", "\n".join(lines) + "\n")
     lines = [finding.to_json() + "\n" for each in asked.values() for finding in each.findings(seed)]
-    (folder / "analyses.jsonl").write_text("".join(lines), encoding="utf-8")
+    write_text(folder / "analyses.jsonl", "".join(lines))
     chosen = "" if tuple(langs) == LANGUAGES else f" --languages {','.join(langs)}"
     record = {
         **environment(), "command": f"calque demo --encoder {encoder}{chosen} --seed {seed}",
@@ -135,7 +141,7 @@ def _demo(
         "methods": METHODS,
         "seconds": {**seconds, "all": round(time.perf_counter() - began, 1)},
     }  # fmt: skip
-    (folder / "calque-run.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    write_text(folder / RUN_FILE, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
     return rows
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calque.corpora.languages import language_and_path
+from calque.corpora.languages import language_and_path, name_and_path
 from calque.errors import SettingError
 from calque.linking import Say, read_languages
 from calque.runs.align import Aligned, leave
@@ -167,8 +167,10 @@ def _anchors(
     by_lang: dict[str, dict[int, Anchors]] = {}
     sources = []
     for folder in folders:
-        lang, path = language_and_path(folder)
-        by_lang[lang] = open_folder(path, lang=lang, encoder=base)
+        lang, path = name_and_path(folder)
+        found = open_folder(path, lang=lang, encoder=base)
+        lang = next(iter(found.values())).lang or language_and_path(folder)[0]
+        by_lang[lang] = found
         sources.append({"path": Path(path).name, "langs": [lang], "entries": len(next(iter(by_lang[lang].values())))})
     named = [language_and_path(text) for text in texts]
     missing = [lang for lang in wanted if lang not in by_lang and lang not in dict(named)]

@@ -53,7 +53,7 @@ def distil(
 
     Args:
         texts: parallel texts in any format that `read_parallel` knows, divided at spaces alone: sentences are read as text.
-        langs: their languages, one pair for each text or one for all.
+        langs: their languages, one pair for each text.
         teacher: hub name, folder or other encoder that has a sentence vector.
         student: hub name, folder or `mini`.
         out: folder for the result, which appears when it is complete; a training that was stopped goes on.

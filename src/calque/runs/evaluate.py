@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from calque.distributed import is_first
 from calque.encoders.key_points import PIVOTS
 from calque.errors import SettingError
+from calque.storage import part_of, remove_temporary, temporary_folder
 from calque.tasks.table import TASKS
 
 if TYPE_CHECKING:
     from calque.tasks import Score
     from calque.tasks.inputs import Inputs
+
+
+def alignment_of(encoder: str) -> dict[str, Any] | None:
+    """Return what a folder's record says of the alignment that made the encoder, None for one that was not aligned: the method,
+    its seed (None for a method that is not random), and the encoder before it."""
+    path = Path(encoder, "calque-run.json")
+    record = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if not {"method", "encoder", "encoder_fingerprint"} <= record.keys():
+        return None
+    random = record.get("schedule") or record.get("settings") or {}
+    before = {"base": record["encoder"], "base_fingerprint": record["encoder_fingerprint"]}
+    return {"method": record["method"], "seed": random.get("seed"), **before}
 
 
 def evaluate(
@@ -21,6 +38,8 @@ def evaluate(
     options: Mapping[str, Any] | None = None,
     load: Mapping[str, Any] | None = None,
     translations: Sequence[str] = (),
+    out: Path | None = None,
+    shown: Callable[[list[Score]], None] | None = None,
     progress: bool = False,
 ) -> list[Score]:
     """Scores of one encoder on one task, those of the first test first, and of each the main one.
@@ -33,6 +52,9 @@ def evaluate(
             translation.
         translations: for these, `de=FILE,FILE`: a test file in the pivot language and the one in de, line by line the same; or
             `de=FILE`, parallel text of the two.
+        out: the file that the scores are for; checkpoints of trained heads lie beside it until all are trained, so that the same
+            command goes on where it was stopped. None for no checkpoints.
+        shown: called with the scores before a trained head is written (option `save_head`).
         progress: show bars on standard error.
 
     Raises:
@@ -56,9 +78,33 @@ def evaluate(
     else:
         loaded = load_encoder(encoder, **load)
     scores: list[Score] = []
+    aligned = alignment_of(encoder)
+    with _resumable(tasks[0], out):
+        for task in tasks:
+            of_task = [score.about(**task.notes, aligned=aligned) for score in task.evaluate(loaded, progress=progress)]
+            for line in task.news(of_task):
+                inputs.say(line)
+            scores += of_task
+    if shown is not None:
+        shown(scores)
     for task in tasks:
-        of_task = [score.about(**task.notes) for score in task.evaluate(loaded, progress=progress)]
-        for line in task.news(of_task):
-            inputs.say(line)
-        scores += of_task
+        task.write()
     return scores
+
+
+@contextmanager
+def _resumable(task: Any, out: Path | None) -> Iterator[None]:
+    """Keep checkpoints of trained heads beside `out` until the scores are there, or until nothing is worth keeping."""
+    trained = getattr(task, "task", task)
+    if out is None or not hasattr(trained, "checkpoints") or not is_first():
+        yield
+        return
+    place = part_of(Path(out), "training")
+    trained.checkpoints = temporary_folder(place, Path(out))
+    try:
+        yield
+    except BaseException:
+        if not any(place.rglob("checkpoint.pt")):
+            remove_temporary(place)
+        raise
+    remove_temporary(place)

@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
+from calque import storage
 from calque.distributed import is_first, meet
-from calque.encoders.folder import MARKS, move_into, remove
-from calque.errors import InputError, SettingError
-from calque.storage import locked, part_of, readable, sync
+from calque.encoders.folder import ABOUT_FILE, MARKS, RUN_FILE, move_into
+from calque.errors import CalqueError, InputError, SettingError
+from calque.storage import NEW, is_text, locked, remove, remove_temporary, write_text
 
 #: what a run keeps to go on from: checkpoints, metrics, and whatever took time to prepare
 TRAINING = "training"
 METRICS = "metrics.jsonl"
+# Names that calque gave while its records listed no files: in the folder of an encoder and those in it, and of a demo.
+_FORMER = (
+    ABOUT_FILE, RUN_FILE, "README.md", "config.json", "generation_config.json", "model*.safetensors",
+    "model.safetensors.index.json", "tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt", "vocab.json",
+    "merges.txt", "sentencepiece.bpe.model", "spiece.model", "tokenizer.model", "chat_template.jinja", "modules.json",
+    "sentence_bert_config.json", "config_sentence_transformers.json", "adapter_config.json", "adapter_model.safetensors",
+    "maps.safetensors", "vectors.safetensors", "words.json", "senses.safetensors", "softmax.safetensors", "vocabulary.json",
+    "key-points.safetensors", "options.json", "weights.hdf5",
+)  # fmt: skip
+_FORMER_FOLDERS = ("encoder-*", "base", "[0-9]_*")
+_FORMER_DEMO = (RUN_FILE, "results.jsonl", "analyses.jsonl", "report.html", "text/*.tsv")
+_MOVING = "moving.json"  # in the temporary folder: names of files that are being replaced one by one
 
 
 @contextmanager
 def writing(out: str | Path, *, overwrite: bool = False, holds: str = "an encoder") -> Iterator[Path]:
-    """Fill `OUT.part`, which becomes `OUT` when the block ends.
+    """Fill a temporary folder, which becomes `OUT` when the block ends.
 
-    A run that is killed leaves `OUT.part` behind; the next one finds in it what the last one kept in `training/`, and
-    nothing else. Where a result is replaced, it stays what it was until the new one is complete. Several processes of one
+    A run that is killed leaves it behind, as `.OUT.calque-part`; the next one finds in it what the last one kept in `training/`,
+    and nothing else. Where a result is replaced, it stays what it was until the new one is complete. Several processes of one
     run all enter; the first one does what changes the disk.
 
     Args:
@@ -35,29 +52,34 @@ def writing(out: str | Path, *, overwrite: bool = False, holds: str = "an encode
 
     Raises:
         SettingError: there is a result already, or another process is writing there.
-        InputError: `out` is something else than a folder of results.
+        InputError: `out` is something else than a folder of results, or has files that calque did not write.
     """
     check(out, overwrite=overwrite, holds=holds)
     out = Path(out).resolve()  # of a link, where it leads
-    part = _part(out)
+    place = _temporary(out)
     meet()  # none finds the folder as another has left it
     if not is_first():
-        yield part
+        yield place / NEW
         return
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with locked(out):
-            part.mkdir(exist_ok=True)
-            _clear(part)
+            part, kept = storage.temporary_folder(place, out), place / TRAINING
             try:
+                check(out, overwrite=overwrite, holds=holds)  # an older result may be back in its place
+                if kept.is_dir():
+                    remove(part / TRAINING)
+                    os.rename(kept, part / TRAINING)
+                _clear(part)
                 yield part
+                check(out, overwrite=overwrite, holds=holds)  # files may have come while the run went on
+                _publish(part, out)
             except BaseException:
                 _clear(part)
-                with suppress(OSError):  # something to go on from is in it
-                    part.rmdir()
+                if not (kept.is_dir() or (part.is_dir() and any(part.iterdir()))):  # nothing to go on from
+                    remove_temporary(place)
                 raise
-            _publish(part, out)
-            _tidy(out / TRAINING)
+            remove_temporary(place)
     except OSError as error:
         if isinstance(error, FileExistsError | NotADirectoryError):
             raise InputError("is not a folder and cannot be made one", path=error.filename) from error
@@ -69,29 +91,92 @@ def check(out: str | Path, *, overwrite: bool = False, holds: str = "an encoder"
 
     Raises:
         SettingError: it holds a result, and that is not to be replaced.
-        InputError: it is a file, or a folder with something else in it.
+        InputError: it is a file, or a folder with files that calque did not write.
     """
     out = Path(out)
+    if not is_text(out.absolute()):
+        raise InputError("is not a name in UTF-8, which libraries that write weights need: choose another", path=out)
     if out.exists() and not out.is_dir():
         raise InputError("is a file, expected the name of a folder", path=out)
-    if not out.is_dir():
+    if not out.is_dir() or not (found := sorted(_contents(out))):
         return
-    names = {entry.name for entry in out.iterdir()} - {_part(out.resolve()).name}
-    if not names:
+    if foreign := _foreign(out, found):
+        several = ", ".join(foreign[:5]) + (f" and {len(foreign) - 5} more" if len(foreign) > 5 else "")
+        raise InputError(f"has files that calque did not write ({several}): choose a new or an empty folder", path=out)
+    place = _temporary(out.resolve())
+    if overwrite or (place / _MOVING).is_file():
         return
-    if not any(mark in names for mark in MARKS):
+    if place.is_dir() and not (place / NEW).is_dir():  # of a run that was killed when it was finished
+        with suppress(CalqueError), locked(out):
+            remove_temporary(place)
+    raise SettingError(f"{out} already holds {holds}: choose another folder, or add --overwrite to replace it")
+
+
+def check_files(folder: Path, names: Iterable[str], ours: Callable[[], bool]) -> None:
+    """Refuse to replace files of certain names in a folder where nothing shows that calque wrote them.
+
+    Raises:
+        InputError: there are such files, and `ours` says no.
+    """
+    found = [name for name in names if (folder / name).exists()]
+    if found and not ours():
         raise InputError(
-            "this folder has other files, none written by calque: choose a new or an empty folder", path=out
+            f"has files that calque did not write ({', '.join(found)}): choose another folder", path=folder
         )
-    if not overwrite:
-        raise SettingError(f"{out} already holds {holds}: choose another folder, or add --overwrite to replace it")
 
 
-def _part(out: Path) -> Path:
+def _temporary(out: Path) -> Path:
     """Beside the folder; inside it where it cannot be renamed: the current folder, or a mounted one."""
-    if out.is_dir() and (os.path.ismount(out) or out.samefile(os.curdir)):
-        return out / ".part"
-    return part_of(out)
+    return storage.part_of(out, inside=out.is_dir() and (os.path.ismount(out) or out.samefile(os.curdir)))
+
+
+def _contents(out: Path) -> Iterator[str]:
+    """Yield the names of files, links and empty folders in a folder; of one without a record, those of its entries."""
+    known, place = _records(out), _temporary(out.resolve())
+    for root, folders, files in os.walk(out):
+        here = Path(root)
+        folders[:] = [name for name in folders if (here / name).resolve() != place]
+        links = [name for name in folders if (here / name).is_symlink()]
+        yield from ((here / name).relative_to(out).as_posix() for name in (*files, *links))
+        if not files and not folders and here != out:
+            yield f"{here.relative_to(out).as_posix()}/"
+        if not known:
+            yield from (f"{name}/" for name in folders)
+            return
+
+
+def _foreign(out: Path, names: Sequence[str]) -> list[str]:
+    """Return the names of what calque did not write; of a folder with nothing of calque's, its own name."""
+    records = _records(out)
+    listed = {name for record in records for name in record.get("files", ())}
+    listed |= {f"{folder}/" for name in listed for folder in Path(name).parents}
+    demo = any("methods" in record for record in records)
+    foreign = [name for name in names if name not in listed and (listed or not records or not _is_former(name, demo))]
+    ours = {name.partition("/")[0] for name in names if name not in foreign}
+    tops = [(name, *name.partition("/")[:2]) for name in foreign]
+    return list(dict.fromkeys(name if top in ours else top + slash for name, top, slash in tops))
+
+
+def _is_former(name: str, demo: bool) -> bool:
+    """Whether calque gave such names before its records listed them."""
+    *folders, last = name.split("/")
+    if folders[:1] == [TRAINING]:
+        return last in (METRICS, "checkpoint.pt")
+    if demo and not (folders and folders[0] in ("rotation", "finetune", "contrastive")):
+        return any(fnmatch(name, pattern) for pattern in _FORMER_DEMO)
+    known = all(any(fnmatch(each, pattern) for pattern in _FORMER_FOLDERS) for each in folders[demo:])
+    return known and any(fnmatch(last, pattern) for pattern in _FORMER)
+
+
+def _records(out: Path) -> list[dict[str, Any]]:
+    """Return what calque left of itself in a folder."""
+    found = []
+    for path in (out / RUN_FILE, out / ABOUT_FILE, _temporary(out.resolve()) / _MOVING):
+        with suppress(OSError, ValueError, RecursionError):
+            record = json.loads(path.read_text(encoding="utf-8"))
+            if isinstance(record, dict) and record.keys() & {"calque", "kind", "files"}:
+                found.append(record)
+    return found
 
 
 def _clear(part: Path) -> None:
@@ -103,36 +188,37 @@ def _clear(part: Path) -> None:
 
 def _publish(part: Path, out: Path) -> None:
     """Give a complete folder its name. Whatever happens on the way, `out` is what it was, or complete, or absent."""
+    training, kept = part / TRAINING, part.with_name(TRAINING)
+    if training.is_dir():  # of what a run goes on from, a finished one needs the metrics alone
+        os.rename(training, kept)
+        for metrics in kept.rglob(METRICS):
+            copy = training / metrics.relative_to(kept)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(metrics, copy)
     for file in part.rglob("*.safetensors"):
-        readable(file)
+        storage.readable(file)
+    files = [file.relative_to(part).as_posix() for file in sorted(part.rglob("*")) if file.is_file()]
+    about = part / (ABOUT_FILE if ABOUT_FILE in files and RUN_FILE not in files else RUN_FILE)
+    record = json.loads(about.read_text(encoding="utf-8")) if about.is_file() else {}
+    write_text(
+        about, json.dumps({**record, "files": sorted({*files, about.name})}, indent=2, ensure_ascii=False) + "\n"
+    )
     _sync(part)
-    if part.parent == out:  # the folder itself must stay
-        for entry in [out / mark for mark in MARKS] + [entry for entry in out.iterdir() if entry != part]:
-            remove(entry)
-        move_into(part, out, last=(TRAINING,))
+    if out not in part.parents:
+        storage.replace_folder(part, out)
         return
-    old = out.with_name(out.name + ".old")
-    remove(old)
-    if out.exists():
-        os.rename(out, old)
-    os.rename(part, out)
-    sync(out.parent)
-    remove(old)
-
-
-def _tidy(training: Path) -> None:
-    """Of what a run goes on from, a finished one needs the metrics alone."""
-    for root, _, files in os.walk(training, topdown=False):
-        for name in files:
-            if name != METRICS:
-                (Path(root) / name).unlink()
-        if not any(Path(root).iterdir()):
-            os.rmdir(root)
+    older = list(_contents(out))  # the folder itself must stay
+    write_text(part.with_name(_MOVING), json.dumps({"files": [*older, *files, about.name]}))
+    for name in sorted(older, key=lambda name: name not in MARKS):
+        remove(out / name)
+        with suppress(OSError):  # not empty
+            os.removedirs((out / name).parent)
+    move_into(part, out)
 
 
 def _sync(folder: Path) -> None:
     """Wait until everything below a folder is on the disk."""
     for root, _, files in os.walk(folder):
         for name in files:
-            sync(Path(root) / name)
-        sync(root)
+            storage.sync(Path(root) / name)
+        storage.sync(root)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ import pyarrow as pa
 
 from calque.errors import InputError, SettingError
 from calque.linking import Say
+from calque.runs.folder import check_files
 from calque.runs.neighbours import BEFORE, query_vector, told
 from calque.storage import locked, whole, write_text
+from calque.vectors import map_arrays
 
 VECTORS, WORDS, INDEX, ABOUT = "vectors.safetensors", "words.arrow", "index.faiss", "index.json"
 
@@ -56,6 +59,7 @@ def make_index(
     from calque.encoders.base import require
 
     folder = Path(out)
+    check_files(folder, (VECTORS, WORDS, INDEX, ABOUT), lambda: _is_begun(folder))
     sentences = read_sentences(text, lang=lang, pretokenized=pretokenized, limit=limit)
     loaded = load_encoder(encoder, **dict(load or {}))
     require(loaded, "measured")
@@ -82,6 +86,15 @@ def make_index(
         write_text(folder / ABOUT, json.dumps(about, ensure_ascii=False, indent=1) + "\n")
     say(f"{len(rows):,} words of {len(sentences):,} sentences in {folder}: {told(about)}")
     return about
+
+
+def _is_begun(folder: Path) -> bool:
+    """Whether there is an index of calque's, or vectors for one."""
+    with suppress(OSError, ValueError):
+        return "fingerprint" in json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+    with suppress(InputError):
+        return "calque.encode" in map_arrays(folder / VECTORS)[1]
+    return False
 
 
 def indexed_neighbours(

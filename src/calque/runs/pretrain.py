@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calque.corpora import read_dictionary
+from calque.encoders.folder import RUN_FILE
 from calque.errors import SettingError
 from calque.linking import Say, read_languages
 from calque.runs.environment import environment
 from calque.runs.folder import TRAINING, check, writing
+from calque.storage import write_text
 
 if TYPE_CHECKING:
     from calque.pretraining.base import LanguageModel
@@ -39,7 +41,7 @@ def pretrain(
 
     Args:
         texts: languages and files, one sentence a line; several files of one language are read one after the other.
-        out: folder for the result, which appears when it is complete. Until then everything is in `OUT.part`; a run that
+        out: folder for the result, which appears when it is complete. Until then everything is in `.OUT.calque-part`; a run that
             was stopped goes on from what it finds there, the tokenizer included.
         model: "bert" or "elmo".
         preset: a name in `PRESETS`, for what neither `senses` nor `options` say.
@@ -86,8 +88,8 @@ def pretrain(
         record = {**_record(run, corpora, texts), **named, **run.figures(Path(out).name, opened)}
         if is_first():
             run.save(folder)
-            (folder / "calque-run.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-            (folder / "README.md").write_text(_card(run, record), encoding="utf-8")
+            write_text(folder / RUN_FILE, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+            write_text(folder / "README.md", _card(run, record))
     return record
 
 

@@ -35,8 +35,8 @@ _OF_THE_TASK = ("learning_rate", "warmup", "decay", "betas", "epsilon", "clip", 
 class TextRealignment(Realignment):
     """Alignment by a method that trains the encoder.
 
-    Before the task's training or after it, the method has its own schedule, as in `calque align`. Before: one alignment,
-    from which all seeds start. After: one of each seed's encoder, with the head that was learnt before it. During: one
+    Before the task's training or after it, the method has its own schedule, as in `calque align`. Each seed has an alignment
+    of its own. Before: each seed starts from its own. After: the head is the one that was learnt before it. During: one
     Adam at the task's rate, and the parallel text once unless the method's `epochs` are given, spread evenly over the task's
     updates; if `patience` ends the training early, less of it.
 
@@ -195,7 +195,7 @@ def realign_on(
 
     Args:
         texts: in any format that `read_parallel` knows.
-        langs: their languages, one pair for each text or one for all.
+        langs: their languages, one pair for each text.
         links: Pharaoh files with the word links, one for each text; without them the statistical aligner links the text.
         words: how words are found and linked.
         say: takes a line of news.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -15,9 +14,10 @@ from typing import Any
 import calque
 from calque.errors import InputError
 from calque.named import file_of, is_path
-from calque.storage import part_of
+from calque.storage import part_of, remove_temporary, replace_folder, temporary_folder, write_text
 
 Paths = Mapping[str, Sequence[str]]
+DONE, SCORES = "done.json", "scores.json"
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Steps:
         return self.folder / f"{step.kind}-{step.key}"
 
     def is_done(self, step: Step) -> bool:
-        return (self.place(step) / "done.json").exists()
+        return (self.place(step) / DONE).exists()
 
     def do(self, step: Step) -> Path:
         """The folder of a step, which is done first unless it was before. A step that was stopped begins again, but
@@ -95,16 +95,17 @@ class Steps:
         """
         place = self.place(step)
         if not self.is_done(step):
-            part = part_of(place)
-            part.mkdir(parents=True, exist_ok=True)
-            step.check()
-            self.work[step.kind](step, part)
-            step.check()
-            about = {**vars(step), "calque": calque.__version__}
-            (part / "done.json").write_text(json.dumps(about, indent=2, default=str) + "\n", encoding="utf-8")
-            if place.exists():  # of a run that ended between two moves
-                shutil.rmtree(place)
-            os.replace(part, place)
+            temporary = part_of(place)
+            part = temporary_folder(temporary, place)
+            if not (part / DONE).exists():
+                (part / SCORES).unlink(missing_ok=True)  # an encoder is replaced only where nothing else is beside it
+                step.check()
+                self.work[step.kind](step, part)
+                step.check()
+                about = {**vars(step), "calque": calque.__version__}
+                write_text(part / DONE, json.dumps(about, indent=2, default=str) + "\n")
+            replace_folder(part, place)
+            remove_temporary(temporary)
         return place
 
 
@@ -125,7 +126,11 @@ def digest(path: str) -> str:
         for file in _files(root):
             about = file.stat()
             state = (about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino)
-            hashed.update(f"{os.path.relpath(file, root)}\0{_content(str(file.absolute()), state)}".encode())
+            hashed.update(
+                f"{os.path.relpath(file, root)}\0{_content(str(file.absolute()), state)}".encode(
+                    "utf-8", "surrogateescape"
+                )
+            )
     except OSError as error:
         raise InputError(f"cannot be read ({error.strerror or error})", path=path) from error
     return hashed.hexdigest()

@@ -367,6 +367,9 @@ class Answering(ZeroShot[QuestionText]):
     def settings_of(self, test: Dataset[QuestionText]) -> dict[str, Any]:
         return {"reachable": round(self.answers(test).reachable(), 5)}
 
+    def groups(self, data: QuestionText) -> list[str]:
+        return [data.written[passage] for passage in data.owner]
+
     def sentences(self, data: QuestionText) -> Sentences:
         return Sentences.joined([data.passages, data.questions])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,6 +91,25 @@ def measure_all(figures: Sequence[tuple[np.ndarray, Statistic]], *, samples: int
     values, drawn = _drawn(figures, samples, None)
     texts = len(figures[0][0]) if figures else 0
     return [_measured(value, draws, texts) for value, draws in zip(values, drawn, strict=True)]
+
+
+def over_groups(sums: np.ndarray, groups: Sequence[Hashable]) -> np.ndarray:
+    """Return the sums of each group of texts, `[n_groups, …]`, in the order in which the groups begin; those of the texts where
+    there are no groups.
+
+    Texts that share something, such as questions on one passage, are not independent: whole groups must be resampled.
+
+    Args:
+        sums: `[n_texts, …]`.
+        groups: what each text belongs to.
+    """
+    if not len(groups):
+        return sums
+    numbers: dict[Hashable, int] = {}
+    of_text = [numbers.setdefault(group, len(numbers)) for group in groups]
+    found = np.zeros((len(numbers), *sums.shape[1:]))
+    np.add.at(found, of_text, sums)
+    return found
 
 
 def measure_pairs(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -37,7 +38,7 @@ class Classification(OneAnswer[LabelledText]):
     """Labels texts, or pairs of them, and is judged by accuracy; sentiment also by the mean of the labels' F1 (`macro-f1`),
     the figure of the tweets' own benchmark (Barbieri et al. 2022).
 
-    Heads on word vectors: "mean" puts two dense layers on the mean vector (Multi-sense, §5.2); "bilstm" puts them on the
+    Heads on word vectors: "mean" puts two dense layers on the mean vector (Multi-sense, §4.2); "bilstm" puts them on the
     maxima over the states of a bidirectional LSTM (Conneau et al. 2017; the NLI baseline of Multi-sense). Of a pair with
     vectors u and v the layers see [u; v; |u − v|; u·v]. Head "esim", for pairs alone, aligns the words of the two texts
     with each other before it reads them as a whole (Chen et al. 2017; `calque.nn.esim`); it is the one that makes most of
@@ -119,6 +120,11 @@ class Classification(OneAnswer[LabelledText]):
     def settings(self) -> dict[str, Any]:
         return {"head": self.kind_of_head, "hidden": self.hidden, "dropout": self.dropout, "labels": list(self.labels)}
 
+    def groups(self, data: LabelledText) -> list[int]:
+        """Number the premises: lines that follow each other with one premise are a group, in every translation alike."""
+        premises = [premise.words for premise in data.texts[0]] if self.columns == 2 else []
+        return [number for number, (_, lines) in enumerate(groupby(premises)) for _ in lines]
+
     def sentences(self, data: LabelledText) -> Sentences:
         return side_by_side(data.texts)
 
@@ -152,6 +158,11 @@ class Classification(OneAnswer[LabelledText]):
             dim, len(self.labels), columns=self.columns, lstm=self.kind_of_head == "bilstm", hidden=self.hidden,
             dropout=self.dropout,
         )  # fmt: skip
+
+    def linear(self, head: nn.Module) -> tuple[nn.Linear, Sequence[str], bool]:
+        if not isinstance(head, FirstHead):
+            raise SettingError(f"--save-head needs one linear layer, and head {self.kind_of_head} has more: add --tune")
+        return head.out[1], self.labels, True  # type: ignore[return-value]
 
     def judged(self, predicted: np.ndarray, gold: np.ndarray) -> dict[str, np.ndarray]:
         counts, n = super().judged(predicted, gold), len(self.labels)

@@ -151,7 +151,7 @@ class Consistency(Task):
     def news(self, scores: Sequence[Score]) -> Iterator[str]:
         asked = scores[0].n
         line = f"{self.data} {self.text.lang}: {asked:,} occurrences of words that come again"
-        short = f"; are its words shorter than {self.letters} letters? --letters 1 takes all"
+        short = f"; are its words shorter than {self.letters} letters? --option letters=1 takes all"
         yield line if asked else line + short
 
     def _score(

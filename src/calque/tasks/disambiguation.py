@@ -1,4 +1,4 @@
-"""Word sense disambiguation by the nearest sense vector (Multi-sense, §5.1; Peters et al. 2018, §5.3)."""
+"""Word sense disambiguation by the nearest sense vector (Multi-sense, §4.1; Peters et al. 2018, §5.3)."""
 
 from __future__ import annotations
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
@@ -14,6 +16,7 @@ import torch
 
 from calque.distributed import Processes
 from calque.encoders.base import require
+from calque.encoders.classifiers import check_classifier, save_classifier
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError
 from calque.offsets import offsets_of
@@ -32,6 +35,8 @@ from calque.training.sources import (
 from calque.training.supervised import Supervised, tuned_rate
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from torch import Tensor, nn
 
     from calque.encoders.base import Encoder
@@ -55,6 +60,9 @@ class TrainedTask(Task, Generic[D]):
         select: by what the epoch is chosen, see `ZeroShot`.
         options: settings of `Supervised`.
         realign: how the encoder is aligned in the same run; None for not at all.
+        save_head: a new folder that the best trained head is written to, with its encoder, see `write`.
+        best: the training run with the best held-out score, kept where `save_head` is set.
+        checkpoints: a folder for the checkpoints of the trainings; None for none.
     """
 
     name: str
@@ -67,6 +75,9 @@ class TrainedTask(Task, Generic[D]):
     select: Select
     options: dict[str, Any]
     realign: Realignment | None = None
+    save_head: Path | None = None
+    best: Learnt | None = None
+    checkpoints: Path | None = None
 
     @abstractmethod
     def defaults(self) -> dict[str, Any]:
@@ -79,6 +90,11 @@ class TrainedTask(Task, Generic[D]):
     def settings_of(self, test: Dataset[D]) -> dict[str, Any]:
         """The same of one test set."""
         return {}
+
+    def groups(self, data: D) -> Sequence[Hashable]:
+        """Return what the texts have in common, `[S]`: texts of one group, such as questions on one passage, are resampled
+        together. Empty where each text is on its own."""
+        return ()
 
     @abstractmethod
     def sentences(self, data: D) -> Sentences:
@@ -131,6 +147,22 @@ class TrainedTask(Task, Generic[D]):
         """The source over texts that an encoder reads as it is now; `numbers` are those for `take` to say."""
         return FrozenSource(vectors_of(encoder, split), device, numbers)
 
+    def linear(self, head: nn.Module) -> tuple[nn.Linear, Sequence[str], bool]:
+        """Return the linear layer that is all of a head, the names of its labels, and whether it reads whole texts.
+
+        Raises:
+            SettingError: a head that `transformers` has no model for.
+        """
+        raise SettingError(
+            f"--save-head: the head of {self.name} is no model of transformers; ner, pos, nli, … with --tune are"
+        )
+
+    def write(self) -> None:
+        """Write the best trained encoder and its head as a model of `transformers`, see `save_classifier`."""
+        if self.best is not None and self.save_head is not None:
+            head, labels, texts = self.linear(self.best.head)
+            save_classifier(self.best.encoder, self.save_head, labels, head, texts=texts)
+
     def chosen_on(self) -> list[str] | str:
         """By which texts the epoch is chosen."""
         if self.dev:
@@ -163,10 +195,12 @@ class Experiment(Generic[D]):
 
     def __init__(self, task: TrainedTask[D], encoder: Encoder, *, progress: bool = False):
         require(encoder, "measured", task.rows)
+        if task.save_head is not None:
+            check_classifier(encoder, task.save_head)
+            task.linear(task.head(encoder.dim))
         self.task, self.encoder, self.processes, self.progress = task, encoder, Processes(), progress
         if task.realign is not None:
             task.realign.prepare(encoder, task.sources)
-        self._aligned: TrainableEncoder | None = None
         self._known: dict[int, Any] = {}  # vectors or subwords, by the identity of the data that they are of
         answers_by_text = [task.answers(each) for each in task.train]
         self.answers = type(answers_by_text[0]).joined(answers_by_text)
@@ -215,15 +249,30 @@ class Experiment(Generic[D]):
             warnings.warn(message, stacklevel=2)
         return split
 
-    def learn(self, seed: int) -> Learnt:
-        """Train a new head, and a copy of the encoder if it learns too."""
+    def _key(self, seed: int) -> str:
+        """Return a hash over all that a training depends on: settings, encoder, texts and their gold answers."""
+        task, digest = self.task, hashlib.blake2b(digest_size=16)
+        for each in (*task.train, *task.dev):
+            digest.update(repr([sentence.words for sentence in task.sentences(each.data)]).encode("utf-8", "replace"))
+            gold = task.answers(each)
+            for name, values in {**gold.words, **gold.texts}.items():
+                digest.update(repr((name, np.asarray(values).tolist())).encode("utf-8", "replace"))
+        about = [task.name, seed, self.encoder.fingerprint, task.select, task.settings(), task.training(self.encoder)]
+        about += [] if task.realign is None else [task.realign.settings()]
+        digest.update(json.dumps(about, sort_keys=True, default=str).encode())
+        return digest.hexdigest()
+
+    def learn(self, seed: int, *, runs: int = 1) -> Learnt:
+        """Train a new head, and a copy of the encoder if it learns too; `runs` is the number of trainings still to come."""
         task, device = self.task, self.processes.device
         torch.manual_seed(seed)
         head = task.head(self.encoder.dim).to(device)
         supervised = Supervised(seed=seed, **task.training(self.encoder))
         encoder, realign, beside = self.encoder, task.realign, None
+        if realign is not None and realign.when == "before":  # with the seed of the run, as beside it and behind it
+            encoder = realign.align(encoder, seed=seed, progress=self.progress)  # type: ignore[arg-type]
         if task.tune:
-            encoder = float32_copy(self._start(), device)
+            encoder = float32_copy(encoder, device)  # type: ignore[arg-type]
         metric, statistic = next(iter(task.statistics.items()))
         source = task.learning(encoder, self.text, self.processes) if task.tune else self.text
         if realign is not None and realign.when == "during":
@@ -238,20 +287,13 @@ class Experiment(Generic[D]):
         supervised.fit(
             head, SubsetSource(source, self.kept), lambda given: task.losses(head, given, self.answers), groups=self.groups,
             processes=self.processes, select=select if self.dev or self.held_out else None, beside=beside,
+            folder=None if task.checkpoints is None else task.checkpoints / self._key(seed), runs=runs,
             progress=self.progress, title=f"{task.name} {seed}",
         )  # fmt: skip
         head.eval()
         if realign is not None and realign.when == "after":  # the epoch is chosen by then, and the head stays as it is
             encoder = realign.align(encoder, seed=seed, progress=self.progress)  # type: ignore[arg-type]
         return Learnt(head, encoder, supervised.best_epoch, supervised.best)
-
-    def _start(self) -> TrainableEncoder:
-        """The encoder that training starts from: the same for every seed, aligned once where that comes first."""
-        if self._aligned is None:
-            self._aligned = self.encoder  # type: ignore[assignment]
-            if self.task.realign is not None and self.task.realign.when == "before":
-                self._aligned = self.task.realign.align(self.encoder, progress=self.progress)  # type: ignore[arg-type]
-        return self._aligned  # type: ignore[return-value]
 
     def test(self, learnt: Learnt) -> list[dict[str, np.ndarray]]:
         """Sums of every test set, by figure."""

@@ -29,7 +29,7 @@ class Inputs:
     Args:
         task: its name, which tells a class that serves several tasks which one is meant.
         test: what to measure on.
-        langs: languages of parallel texts and dictionaries, source first: one pair for each, or one for all.
+        langs: languages of parallel texts and dictionaries, source first: one pair for each.
         train: what to learn from; for retrieval, what the encoder was aligned on.
         dev, ceiling: annotated text to choose the epoch on, and in the languages of the tests; of sentences, `dev` is the text to
             choose the threshold of mining on.
@@ -80,17 +80,6 @@ class Inputs:
             raise SettingError(f"--{kind} takes one file here, got {len(files)}")
         return files[0]
 
-    def pairs(self, n: int) -> list[tuple[str, str]]:
-        """The languages of each of `n` texts.
-
-        Raises:
-            SettingError: neither one pair for each nor one for all.
-        """
-        if len(self.langs) not in (1, n):
-            fact = f"{len(self.langs)} pairs of --langs for {n} text(s)"
-            raise SettingError(f"{fact}: give one pair for each text, or one for all")
-        return list(self.langs) * n if len(self.langs) == 1 else list(self.langs)
-
     def each(self) -> list[Inputs]:
         """The same for each parallel test text, with its languages, its links, its training and its development text; one text
         that has several languages (TMX, the prefix of several files, a folder of them) is taken with each pair.
@@ -98,10 +87,13 @@ class Inputs:
         Raises:
             SettingError: numbers of files that do not fit each other.
         """
+        from calque.linking import check_pairs
+
         if not self.langs:
             raise SettingError(f"{self.task} needs --langs, e.g. --langs en de")
         n = max(len(self.test), len(self.langs))
-        tests, langs = _for_each(self.test, n, "--test"), _for_each(self.langs, n, "--langs")
+        tests, langs = _for_each(self.test, n, "--test"), list(self.langs)
+        check_pairs(tests, langs)
         if self.links and len(self.links) != n:
             raise SettingError(f"{len(self.links)} files of --links for {n} tests: give one for each")
         train = _for_each(self.train, n, "--train") if self.train else []

@@ -16,7 +16,7 @@ from calque.corpora import read_dictionary
 from calque.corpora.languages import language_and_path
 from calque.encoders.base import require
 from calque.errors import SettingError
-from calque.linking import read_languages, skipped
+from calque.linking import check_pairs, read_languages, skipped
 from calque.tasks.base import Score, Task
 from calque.tasks.bootstrap import accuracy, measure
 from calque.text import Sentences
@@ -103,8 +103,9 @@ class Lexicon(Task):
         """
         if not inputs.langs:
             raise SettingError(f"{inputs.task} needs --langs, e.g. --langs en de")
-        (langs,), words, (start, stop) = inputs.pairs(1), inputs.words, (*entries, None)[:2]
         test = inputs.only("test")
+        check_pairs(inputs.test, inputs.langs)
+        (langs,), words, (start, stop) = inputs.langs, inputs.words, (*entries, None)[:2]
         dictionary = by_frequency(read_dictionary(test, langs=langs, on_error=on_error), int(start or 0), stop)
         texts = None
         if inputs.text:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -49,8 +49,8 @@ class WordRetrieval(Task):
 
     Args:
         corpus: parallel test text.
-        pairs: its word links; made by the statistical aligner, from test and training text together, if
-            None. Links that share a word with another one are dropped either way.
+        pairs: its word links; made by the statistical aligner from the test text alone if None, so that they are the same
+            whatever an encoder was aligned on. Links that share a word with another one are dropped either way.
         train: what the encoder was aligned on.
         train_pairs: its word links; made by the aligner, from test and training text together, if None. Links that
             were found in the training text alone miss some that the joint text shows, so fewer pairs count as seen.
@@ -155,17 +155,17 @@ class WordRetrieval(Task):
     @cached_property
     def links(self) -> tuple[WordPairs, WordPairs | None]:
         """Links of the test text, one-to-one, and of the training text; aligned now if not given."""
-        pairs, train_pairs = self._given
-        if pairs is None or (self.train is not None and train_pairs is None):
-            from calque.wordalign import align_words
+        from calque.wordalign import align_words
 
-            text = self.corpus if self.train is None else self.corpus + self.train
-            options: Any = {"model": self.model, "symmetrize": self.symmetrize, "seed": self.seed}
-            joint_pairs = align_words(text, **options)
-            if pairs is None:
-                pairs = joint_pairs.slice(0, len(self.corpus))
-            if self.train is not None and train_pairs is None:
-                train_pairs = joint_pairs.slice(len(self.corpus), len(text))
+        pairs, train_pairs = self._given
+        options: Any = {"model": self.model, "symmetrize": self.symmetrize, "seed": self.seed}
+        if pairs is None:
+            pairs = align_words(self.corpus, **options)
+        if self.train is not None and train_pairs is None:
+            both = align_words(
+                self.corpus + self.train, **options
+            )  # the test text shows links of the training text, too
+            train_pairs = both.slice(len(self.corpus), len(self.corpus) + len(self.train))
         return pairs.one_to_one(), train_pairs
 
     @cached_property
@@ -182,7 +182,7 @@ class WordRetrieval(Task):
         pairs, train_pairs = self.links
         given = self._given[0]
         counts: dict[str, Any] = {
-            "links": "given" if given is not None else self.model,
+            "links": "given" if given is not None else f"{self.model}, from the test text",
             "symmetrize": self._made_by if given is None else "one-to-one of those given",
             "links_not_one_to_one": 0 if given is None else len(given) - len(pairs),
             "identical_forms": int(identical_forms(self.corpus, pairs).sum()),
@@ -203,6 +203,11 @@ class WordRetrieval(Task):
     def _forms(self) -> tuple[np.ndarray, np.ndarray]:
         source, target = (form_numbers(side, special=self.special) for side in (self.corpus.source, self.corpus.target))
         return source, target
+
+    def news(self, scores: Sequence[Score]) -> Iterable[str]:
+        """Say where the links of the test text are from."""
+        links = scores[0].settings["links"]
+        yield f"{self.data}: word links {'as given' if links == 'given' else f'by the statistical aligner ({links})'}"
 
     @property
     def _made_by(self) -> str:

@@ -40,7 +40,7 @@ class Tagging(ZeroShot[TaggedText]):
     """Tags every word. Entities and slots are judged by the F1 of whole spans as CoNLL counts them, together (`f1`) and of
     each kind (`f1.PER`), parts of speech by accuracy, the intents of `slots` by accuracy as well.
 
-    The head "bilstm-crf" is that of Kulshreshtha et al. (2020, §3.3) and of the Multi-sense paper (§5.2): two layers of
+    The head "bilstm-crf" is that of Kulshreshtha et al. (2020, §3.3) and of the Multi-sense paper (§4.2): two layers of
     a bidirectional LSTM and a linear-chain conditional random field on frozen features. "linear" and "linear-crf" are
     for an encoder that is trained along.
 
@@ -131,7 +131,7 @@ class Tagging(ZeroShot[TaggedText]):
     @classmethod
     def projected(cls, inputs: Inputs, make: Callable[..., Any], train: Any, tests: Any) -> Task:
         words = replace(inputs.words.unlimited, pretokenized=False)
-        corpora = words.read_all(inputs.project, inputs.pairs(len(inputs.project)))
+        corpora = words.read_all(inputs.project, inputs.langs)
         if inputs.links and len(inputs.links) != len(corpora):
             raise SettingError(f"{len(corpora)} texts to project over but {len(inputs.links)} files of links")
         pairs = [
@@ -187,6 +187,13 @@ class Tagging(ZeroShot[TaggedText]):
         lstm = (self.hidden, self.layers) if self.kind_of_head == "bilstm-crf" else None
         crf = self.kind_of_head.endswith("crf")
         return TaggingHead(dim, self.tags, len(self.intents), lstm=lstm, crf=crf, dropout=self.dropout)
+
+    def linear(self, head: nn.Module) -> tuple[nn.Linear, Sequence[str], bool]:
+        assert isinstance(head, TaggingHead)
+        if head.lstm is not None or head.crf is not None or head.intent is not None:
+            what = "slots with intents" if head.intent is not None else f"head {self.kind_of_head}"
+            raise SettingError(f"--save-head needs one linear layer, and {what} has more: add --tune, or --head linear")
+        return head.out, self.tags, False
 
     def losses(self, head: nn.Module, given: WordRows, answers: Answers) -> Tensor:
         assert isinstance(head, TaggingHead)

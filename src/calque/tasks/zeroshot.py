@@ -6,13 +6,14 @@ import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 
 from calque.errors import SettingError
 from calque.tasks.base import Languages, Score, Task
-from calque.tasks.bootstrap import Statistic, measure_all
+from calque.tasks.bootstrap import Statistic, measure_all, over_groups
 from calque.tasks.datasets import Dataset, read_datasets, warn_of_shared
 from calque.tasks.experiment import Experiment, Select, TrainedTask
 
@@ -44,10 +45,11 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         train: text to learn from; several for several source languages at once.
         tests: what to test on.
         dev: text to select on.
-        seeds: one training run for each.
+        seeds: one training run for each; default: 0 to 4, and 0 to 2 with `tune`.
         tune: train the encoder as well.
         select: see above.
         realign: aligns the encoder before, beside or behind its training; needs `tune`.
+        save_head: a new folder for the head with the best held-out score and its encoder; `write` writes it.
         options: settings of `Supervised` (epochs, batch, learning_rate, patience, …) instead of the task's own. Without a
             learning rate a head with its encoder learns at one that follows from the encoder's width, `tuned_rate`.
         bootstrap: samples of the intervals.
@@ -65,17 +67,19 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         tests: Sequence[Dataset[D]],
         *,
         dev: Sequence[Dataset[D]] = (),
-        seeds: Sequence[int] = (0, 1, 2),
+        seeds: Sequence[int] | None = None,
         tune: bool = False,
         select: Select = "source",
         realign: Realignment | None = None,
+        save_head: str | Path | None = None,
         options: Mapping[str, Any] | None = None,
         bootstrap: int = 1000,
         seed: int = 0,
     ):
         if realign is not None and not tune:
             raise SettingError("an encoder is realigned in the run that trains it: add tune=True (--tune)")
-        self.realign = realign
+        self.realign, self.save_head = realign, None if save_head is None else Path(save_head)
+        seeds = range(3 if tune else 5) if seeds is None else seeds
         if not train or not tests or not seeds:
             raise SettingError("training text, test text and at least one seed are needed")
         if select not in ("source", "target", "last"):
@@ -112,9 +116,10 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         cls,
         inputs: Inputs,
         *,
-        seeds: int = 3,
+        seeds: int | None = None,
         tune: bool = False,
         select: Select = "source",
+        save_head: str | None = None,
         on_error: Literal["raise", "skip"] = "raise",
         epochs: float | None = None,
         batch: int | None = None,
@@ -132,16 +137,18 @@ class ZeroShot(TrainedTask[D], Generic[D]):
 
         Args:
             inputs: files; the language of each is in its name or stands before it.
-            seeds: training runs, with the seeds 0, 1, ….
-            tune, select: see the class.
+            seeds: training runs, with the seeds 0, 1, …; default: see the class.
+            tune, select, save_head: see the class.
             on_error: "raise", or "skip" to leave out what cannot be read.
             epochs, batch, learning_rate, patience, warmup, decay, clip, per_epoch: settings of `Supervised`.
             own: of `read`, and of the task itself.
         """
         if not inputs.train:
             raise SettingError(f"{inputs.task} needs training text: --train FILE")
-        for name in ("ceiling", "translated", "realign"):
-            if inputs.project and getattr(inputs, name):
+        given = [name for name in ("ceiling", "translated", "realign") if getattr(inputs, name)]
+        given += [] if save_head is None else ["save-head"]
+        for name in given:
+            if inputs.project:
                 raise SettingError(f"--{name} and --project cannot be combined: leave one out")
         options = {"epochs": epochs, "batch": batch, "learning_rate": learning_rate, "patience": patience, "warmup": warmup,
                    "decay": decay, "clip": clip, "per_epoch": per_epoch}  # fmt: skip
@@ -157,13 +164,13 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         for each in tests:
             warn_of_shared(each, [*train, *(text for text in ceiling if text.lang == each.lang)])
         make = partial(
-            cls, *((inputs.task,) if cls.names else ()), tune=tune, seeds=range(seeds),
+            cls, *((inputs.task,) if cls.names else ()), tune=tune, seeds=None if seeds is None else range(seeds),
             options={name: value for name, value in options.items() if value is not None},
             **{name: value for name, value in own.items() if name not in reading},
         )  # fmt: skip
         if inputs.project:
             return [cls.projected(inputs, make, train, tests)]
-        first = {} if inputs.realign is None else {"realign": inputs.realign}
+        first = {"realign": inputs.realign, "save_head": save_head}
         return [WithCeilings.of(make, train, tests, ceiling, dev, select, first) if ceiling
                 else make(train, tests, dev=dev, select=select, **first)]  # fmt: skip
 
@@ -186,7 +193,9 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         first test set in a source language is better, where there is one.
         """
         experiment = Experiment(self, encoder, progress=progress)
-        runs = [experiment.learn(seed) for seed in self.seeds]
+        runs = [experiment.learn(seed, runs=len(self.seeds) - k) for k, seed in enumerate(self.seeds)]
+        if self.save_head is not None:
+            self.best = max(runs, key=lambda run: run.score)
         tested = [experiment.test(learnt) for learnt in runs]
         about = {
             "protocol": "zero-shot", "encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint,
@@ -198,17 +207,19 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         }  # fmt: skip
         scores = []
         for number, test in enumerate(self.tests):
-            figures, values, spreads = [], [], []
+            figures, values, spreads, groups = [], [], [], self.groups(test.data)
+            questions = len(next(iter(tested[0][number].values())))
             for metric, statistic in self.statistics.items():
                 sums = np.stack([sums[number][metric] for sums in tested], axis=1)
                 values.append(tuple(float(statistic(sums[:, k].sum(axis=0))) for k in range(len(runs))))
                 spread = float(np.std(values[-1], ddof=1)) if len(runs) > 1 else 0.0
                 spreads.append({"values": [round(value, 5) for value in values[-1]], "sd": round(spread, 5)})
-                figures.append((sums.reshape(len(sums), -1), _mean_of(statistic, sums.shape[1:])))
+                flat = over_groups(sums.reshape(questions, -1), groups)
+                figures.append((flat, _mean_of(statistic, sums.shape[1:])))
             measures = zip(self.statistics, measure_all(figures, samples=self.bootstrap), values, spreads, strict=True)
             scores += [
                 Score(self.name, test.name, (*self.sources, test.of or test.lang), metric, *measured.over_runs(of_runs),
-                      measured.texts, self.seed, about | _protocol(test) | self.settings_of(test) | spread, runs=of_runs,
+                      questions, self.seed, about | _protocol(test) | self.settings_of(test) | spread, runs=of_runs,
                       **measured.kept)
                 for metric, measured, of_runs, spread in measures
             ]  # fmt: skip
@@ -282,6 +293,9 @@ class WithCeilings(Task):
             # Target development text of the zero-shot run is this run's own language.
             ceilings.append(make(**datasets, select="source" if select == "target" else select))
         return cls(task, ceilings)
+
+    def write(self) -> None:
+        self.task.write()
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
         """The zero-shot scores first."""

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from calque import storage
-from calque.distributed.shards import part_of, whole
 from calque.errors import InputError, SettingError
 from calque.training.objective import Objective
 
@@ -50,14 +49,13 @@ class Checkpoint:
         self._objective, self._optimiser = objective, optimiser
 
     def state(self, step: int, history: History) -> dict[str, Any]:
-        """What is to be written; where weights are cut in parts, they are brought together, so that every process has to
-        ask."""
+        """Return the content of the file."""
         return {
             "identity": self._identity,
             "step": step,
-            "module": whole(learnt(self._objective.module)),
+            "module": learnt(self._objective.module),
             "objective": self._objective.state(),
-            "optimiser": whole(self._optimiser.state_dict()),
+            "optimiser": self._optimiser.state_dict(),
             "history": json.dumps(history),
         }
 
@@ -93,21 +91,16 @@ class Checkpoint:
         return state["step"], history
 
     def _take(self, module: dict[str, Tensor], optimiser: dict[str, Any]) -> None:
-        """Take over whole tensors, of which each process keeps its part where weights are cut in parts."""
-        now = learnt(self._objective.module)
-        if module.keys() != now.keys():
+        """Load weights, buffers and the optimiser's moments."""
+        if module.keys() != learnt(self._objective.module).keys():
             raise ValueError("other weights or buffers")
         # Not strict, as what is frozen is not there.
-        self._objective.module.load_state_dict(
-            {name: part_of(value, now[name]) for name, value in module.items()}, strict=False
-        )
+        self._objective.module.load_state_dict(module, strict=False)
         parameters = list(trained_parameters(self._objective.module).values())
         for number, moments in optimiser["state"].items():
-            for name, value in moments.items():
-                if isinstance(value, Tensor) and value.ndim:
-                    if value.shape != parameters[number].shape:
-                        raise ValueError("moments of other shapes")
-                    moments[name] = part_of(value, parameters[number])
+            for value in moments.values():
+                if isinstance(value, Tensor) and value.ndim and value.shape != parameters[number].shape:
+                    raise ValueError("moments of other shapes")
         self._optimiser.load_state_dict(optimiser)
 
     @contextmanager
@@ -122,7 +115,20 @@ class Checkpoint:
 
 
 def _difference(old: str, new: str) -> str:
-    """The settings in which two identities differ, in short."""
-    before, after = json.loads(old), json.loads(new)
+    """Return the settings in which two identities differ, as `epochs: 2 → 1`."""
+    before, after = _leaves(json.loads(old)), _leaves(json.loads(new))
     names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-    return ", ".join(f"{name} was {before.get(name)!r:.60}, is {after.get(name)!r:.60}" for name in names)
+    values = ((name[-1], before.get(name), after.get(name)) for name in names)
+    said = [f"{name}: {_short(was)} → {_short(is_now)}" for name, was, is_now in values]
+    return ", ".join(dict.fromkeys(said))  # settings may be repeated in the schedule
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else f"{value!r:.60}"
+
+
+def _leaves(settings: Any, *names: str) -> dict[tuple[str, ...], Any]:
+    """Return the values of nested objects, by their names from the outermost in."""
+    if not isinstance(settings, dict) or not settings:
+        return {names: settings}
+    return {path: leaf for name, value in settings.items() for path, leaf in _leaves(value, *names, name).items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -14,7 +15,6 @@ import torch
 from torch import nn
 
 from calque.distributed import Processes
-from calque.distributed.shards import is_sharded, own_part, whole
 from calque.encoders.numerics import matmul_precision
 from calque.errors import InputError, SettingError, check_number
 from calque.progress import bar
@@ -27,6 +27,7 @@ from calque.training.tracking import Log, begin
 
 _SECONDS = 60.0  # between checkpoints, whatever the number of updates
 _SHARE = 0.05  # of the time that checkpoints may take
+_TIMED, _LONG = 20, 120.0  # updates that are timed; seconds from which on the time of several trainings is estimated
 _APART = 0x9E3779B97F4A7C15  # between the random states of the turns of an update
 
 
@@ -116,11 +117,13 @@ class Loop:
         identity: everything that the result depends on; a checkpoint of another identity is refused.
         folder: where checkpoints and `metrics.jsonl` go; None keeps neither.
         checkpoint_every: updates between checkpoints; 0 for none. There is also one every minute, one when SIGINT or
-            SIGTERM arrives, and one at the end, which stays: whoever calls removes it once the result is saved.
+            SIGTERM arrives, and one at the end, which stays: whoever calls removes it once the result is saved. None for
+            those by the clock and by signals alone; a training that is over before the first minute leaves none then.
         progress: show a bar on standard error.
         products: precision of float32 matrix products, as `torch.set_float32_matmul_precision` names it; part of the
             identity.
         title: of the bar.
+        runs: number of trainings like this that follow, this one included; their time is estimated where it is long.
         optimiser: makes the optimiser of these parameters, whose rate is set before each update.
     """
 
@@ -132,24 +135,20 @@ class Loop:
         processes: Processes,
         identity: dict[str, Any],
         folder: Path | None = None,
-        checkpoint_every: int = 200,
+        checkpoint_every: int | None = 200,
         progress: bool = False,
         products: str = "highest",
         title: str = "align",
+        runs: int = 1,
         optimiser: Callable[[list[torch.nn.Parameter], Schedule], torch.optim.Optimizer] = adam,
     ):
-        self.title = title
+        self.title, self.runs = title, runs
         self.products = products
         self.objective, self.schedule, self.processes = objective, schedule, processes
         self.folder, self.checkpoint_every, self.progress = folder, checkpoint_every, progress
         self.parameters = list(trained_parameters(objective.module).values())
         if not self.parameters:
             raise SettingError("every parameter is frozen: there is nothing to train")
-        if processes.sharded and not all(map(is_sharded, self.parameters)):
-            raise SettingError(
-                "FSDP is for alignment by finetune or contrastive, and this is another training: start it without FSDP "
-                "(ACCELERATE_USE_FSDP=false), each process with the whole model"
-            )
         self.optimiser = optimiser(self.parameters, schedule)
         self._identity = identity
         identity = {**identity, "schedule": asdict(schedule), "products": products}
@@ -179,7 +178,7 @@ class Loop:
             self._steps(plan, total, interruption, track)
         self._check_weights()
         self._write_metrics()
-        if self.checkpoint_every:
+        if self.checkpoint_every or self._saved_step >= 0:
             self.save()
         return self.history
 
@@ -191,7 +190,8 @@ class Loop:
         show = self.progress and self.processes.is_first
         shown = bar(total, unit="update", title=self.title, show=show, initial=self.step)
         updates, loaded = [], -1
-        while self.step < total:
+        first, started = self.step, time.monotonic()
+        while self.step < total and not self.objective.ended:
             number, position = divmod(self.step, plan.steps_per_epoch)
             if number != loaded:
                 updates, loaded = plan.epoch(number), number
@@ -208,6 +208,14 @@ class Loop:
                 self._write_metrics()
             shown.set_postfix({name: f"{value:.3g}" for name, value in terms.items() if name != "norm"}, refresh=False)
             shown.update()
+            if show and self.runs > 1 and self.step == first + _TIMED:
+                left = (time.monotonic() - started) / _TIMED * (total * self.runs - self.step)
+                if left > _LONG:
+                    shown.write(f"{self.title}: about {left / 60:.0f} min for {self.runs} trainings", file=sys.stderr)
+            if self.step % plan.steps_per_epoch == 0 or self.step == total:
+                self.objective.after_epoch()
+                if found := self.objective.scores():
+                    track(found, self.step)
             due, ending = self._agreed(interruption)
             if due:
                 self.save()
@@ -216,14 +224,12 @@ class Loop:
                 self.processes.meet()  # the first one has written; the end of another would have it killed on the way
                 interruption.stop(
                     f"training was stopped after update {self.step:,} of {total:,}"
-                    + ("; the same command resumes it" if self.folder is not None and self.checkpoint_every else "")
+                    + (
+                        "; the same command resumes it"
+                        if self.folder is not None and self.checkpoint_every != 0
+                        else ""
+                    )
                 )
-            if self.step % plan.steps_per_epoch == 0 or self.step == total:
-                ends = self.objective.after_epoch()
-                if found := self.objective.scores():
-                    track(found, self.step)
-                if ends:
-                    break
         shown.close()
 
     def _turn(self, turn: int, part: Any, module: nn.Module, rate: float) -> dict[str, float]:
@@ -237,7 +243,7 @@ class Loop:
         self.processes.sum_gradients(parameters)
         norm = {}
         if self.schedule.clip is not None:
-            norm["norm"] = float(whole(torch.nn.utils.clip_grad_norm_(self.parameters, self.schedule.clip)))
+            norm["norm"] = float(torch.nn.utils.clip_grad_norm_(self.parameters, self.schedule.clip))
         if not all(math.isfinite(value) for value in terms.values()):
             raise InputError(f"the loss is not finite at update {self.step + 1}: {terms}; lower the learning rate")
         for group in self.optimiser.param_groups:
@@ -264,28 +270,28 @@ class Loop:
         late = time.monotonic() - self._saved_at > self._pause
         said = self.processes.most(2 * bool(interruption.received) + (late and self.processes.is_first))
         ending = said >= 2
-        due = self.step % self.checkpoint_every == 0 or said > 0 if self.checkpoint_every else False
-        return due, ending
+        if self.checkpoint_every == 0:
+            return False, ending
+        return said > 0 or (self.checkpoint_every is not None and self.step % self.checkpoint_every == 0), ending
 
     def _check_weights(self) -> None:
-        """That there is something worth keeping.
+        """Check that there is something worth keeping: a weight whose square is infinite gives no finite vectors.
 
         Raises:
-            SettingError: some weights are not finite.
+            SettingError: some weights are not finite, or too large.
         """
         trained = trained_parameters(self.objective.module)
-        wrong = [name for name, p in trained.items() if not own_part(p).isfinite().all()]
-        count = self.processes.most(len(wrong)) if self.processes.sharded else len(wrong)
-        if count:
+        wrong = [name for name, p in trained.items() if not p.square().isfinite().all()]
+        if wrong:
             raise SettingError(
-                f"{count} of {len(self.parameters)} trained tensors ({(*wrong, 'of another process')[0]}, …) are not finite "
+                f"{len(wrong)} of {len(self.parameters)} trained tensors ({wrong[0]}, …) are not finite "
                 f"after update {self.step}: lower the learning rate"
             )
 
     def save(self) -> None:
         """Write a checkpoint: complete or not at all, whenever the process dies.
 
-        The first process alone writes, and nobody waits for it: all hold the same state, or bring their parts together.
+        The first process alone writes, and nobody waits for it: all hold the same state.
 
         Raises:
             SettingError: some weights are not finite.
@@ -308,7 +314,5 @@ class Loop:
             SettingError: it is of another run.
         """
         if self._checkpoint is not None and self._checkpoint.path.exists():
-            self.step, self.history = self._checkpoint.resume(
-                torch.device("cpu") if self.processes.sharded else self.processes.device
-            )
+            self.step, self.history = self._checkpoint.resume(self.processes.device)
             self._saved_step = self.step

@@ -17,9 +17,11 @@ class Objective(ABC, Generic[T]):
     Attributes:
         module: its parameters with `requires_grad` are trained. They enter a checkpoint, and so do its buffers, which must
             be the same in every process.
+        ended: whether `after_epoch` has ended the training; `state` has to hold it where a run can go on.
     """
 
     module: nn.Module
+    ended: bool = False
 
     @abstractmethod
     def backward(self, update: T) -> dict[str, float]:
@@ -40,9 +42,8 @@ class Objective(ABC, Generic[T]):
     def after_update(self, step: int) -> None:
         """Called when the weights are those after `step` updates, such as to let a slow copy of them follow."""
 
-    def after_epoch(self) -> bool:
-        """Called after every epoch and at the end; training stops where it says so. What it keeps is in no checkpoint."""
-        return False
+    def after_epoch(self) -> None:
+        """Called after every epoch and at the end, before a checkpoint; it may set `ended`."""
 
     def scores(self) -> dict[str, float]:
         """What the last `after_epoch` found, such as a score on development text; for trackers."""

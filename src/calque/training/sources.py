@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from calque.distributed import Processes
-from calque.distributed.shards import shard
 from calque.encoders.batches import collate, token_batches
 from calque.encoders.layers import find_blocks
 from calque.encoders.numerics import matmul_precision
@@ -181,35 +180,6 @@ def float32_copy(encoder: TrainableEncoder, device: torch.device) -> TrainableEn
     copied = copy.copy(encoder)
     copied.model = copy.deepcopy(encoder.model).to(device=device).float()
     return copied
-
-
-def sharded_copy(encoder: TrainableEncoder, device: torch.device) -> TrainableEncoder:
-    """The same encoder in float32, of whose weights this process has a part, on its device.
-
-    Raises:
-        SettingError: nobody knows the layers of its model.
-    """
-    _check_blocks(encoder)
-    return sharded_in_place(float32_copy(encoder, torch.device("cpu")), device)
-
-
-def sharded_in_place(encoder: TrainableEncoder, device: torch.device) -> TrainableEncoder:
-    """An encoder on the processor whose weights are cut, so that this process has a part of them on its device.
-
-    Raises:
-        SettingError: nobody knows the layers of its model.
-    """
-    shard(encoder.model, _check_blocks(encoder), device)
-    return encoder
-
-
-def _check_blocks(encoder: TrainableEncoder) -> nn.ModuleList:
-    if encoder.blocks is None:
-        raise SettingError(
-            f"{encoder.name} cannot be trained under FSDP: its model has no list of layers to gather one after the other; "
-            "start it without (ACCELERATE_USE_FSDP=false)"
-        )
-    return encoder.blocks
 
 
 def freeze_below(model: Any, layers: int | None) -> None:

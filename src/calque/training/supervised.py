@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,8 @@ class Supervised:
         groups: np.ndarray | None = None,
         select: Callable[[], float] | None = None,
         beside: Beside | None = None,
+        folder: Path | None = None,
+        runs: int = 1,
         progress: bool = False,
         title: str = "train",
     ) -> list[dict[str, float]]:
@@ -81,6 +84,8 @@ class Supervised:
             groups: int `[n]`, the language of each text, for `per_epoch`; None if they are all of one.
             select: score of the current state, the higher the better; without it the last state stays.
             beside: what the source's model learns along with that, at the same rate; None for nothing.
+            folder: of checkpoints, which are written every minute; it must be of this training.
+            runs: number of such trainings, this one included, for the estimate of the time.
             progress, title: show a bar on standard error.
 
         Returns:
@@ -100,8 +105,8 @@ class Supervised:
             objective = Together(learning, beside)
             updates = TogetherPlan(plan, beside.plan, epochs=self.schedule.epochs, passes=beside.passes)
         loop = Loop(
-            objective, schedule=self.schedule, processes=processes, identity={}, checkpoint_every=0, progress=progress,
-            title=title,
+            objective, schedule=self.schedule, processes=processes, identity={}, folder=folder,
+            checkpoint_every=0 if folder is None else None, runs=runs, progress=progress, title=title,
         )  # fmt: skip
         learning.module.train()
         history = loop.run(updates)
@@ -150,9 +155,9 @@ class HeadObjective(Objective[list[np.ndarray]]):
             total = loss.detach()
         return {"loss": float(self._processes.sum_numbers(total))}
 
-    def after_epoch(self) -> bool:
+    def after_epoch(self) -> None:
         if self._select is None:
-            return False
+            return
         self._now += 1
         self.module.eval()
         score = self._last = self._select()
@@ -160,7 +165,15 @@ class HeadObjective(Objective[list[np.ndarray]]):
         if score > self.score or self._best is None:
             self.score, self.epoch = score, self._now
             self._best = {name: value.detach().clone() for name, value in self.module.state_dict().items()}
-        return self._patience is not None and self._now - self.epoch >= self._patience
+        self.ended = self._patience is not None and self._now - self.epoch >= self._patience
+
+    def state(self) -> dict[str, Any]:
+        known = {"now": self._now, "epoch": self.epoch, "score": self.score, "ended": self.ended}
+        return known | ({} if self._best is None else {"best": self._best})
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self._now, self.epoch, self.score, self.ended = (state[name] for name in ("now", "epoch", "score", "ended"))
+        self._best = state.get("best")
 
     def scores(self) -> dict[str, float]:
         return {} if self._last is None else {"dev": self._last}

@@ -158,8 +158,17 @@ class Together(Objective[Joined]):
         self._first.after_update(step)
         self._beside.objective.after_update(self.seconds)
 
-    def after_epoch(self) -> bool:
-        return self._first.after_epoch()
+    def after_epoch(self) -> None:
+        self._first.after_epoch()
+        self.ended = self._first.ended
+
+    def state(self) -> dict[str, Any]:
+        return {"first": self._first.state(), "second": self._beside.objective.state(), "seconds": self.seconds}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self._first.load_state(state["first"])
+        self._beside.objective.load_state(state["second"])
+        self.seconds, self.ended = state["seconds"], self._first.ended
 
     def scores(self) -> dict[str, float]:
         return self._first.scores()

@@ -104,7 +104,7 @@ def _kind(name: str) -> Any:
         known = ", ".join(LOGGER_TYPE_TO_CLASS)
         raise SettingError(f"unknown tracker {name!r}, expected one of {known}, or package.module:Class")
     if name not in map(str, get_available_trackers()):
-        package = "'calque[tensorboard]'" if name == "tensorboard" else name.replace("_", "-")
+        package = "'calque-align[tensorboard]'" if name == "tensorboard" else name.replace("_", "-")
         raise CalqueError(f"the tracker {name} is not installed: pip install {package}")
     return LOGGER_TYPE_TO_CLASS[name]
 

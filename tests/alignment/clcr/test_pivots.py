@@ -149,25 +149,6 @@ def test_the_threshold_is_the_best_of_all(one_to_one):
         assert threshold >= min(t for t, score in scores.items() if score == max(scores.values())) - 1e-6
 
 
-def test_of_the_pieces_of_a_word_one_is_its_pivot():
-    """A word with three pieces is one group: any of them will do, and no second one."""
-    links = WordPairs(np.zeros(3, dtype=int), np.zeros(3, dtype=int), np.arange(3), n_sentences=1)
-    for piece in range(3):
-        pairs = WordPairs(np.array([0, 0]), np.array([0, 1]), np.array([piece, 3]), n_sentences=1)
-        assert choose_threshold(Pivots(pairs, np.array([0.1, 0.5], dtype=np.float32)), links, tolerance=0.0) == (
-            pytest.approx(0.3),
-            1.0,
-        )
-
-
-def test_the_threshold_lies_half_way_to_the_next():
-    pivots = some_pivots()
-    links = pivots.pairs.select(pivots.costs <= 0.3)
-    threshold, f1 = choose_threshold(pivots, links, tolerance=0.0)
-    assert (threshold, f1) == (pytest.approx(0.4), 1.0)
-    assert choose_threshold(pivots, pivots.pairs, tolerance=0.0) == (pytest.approx(0.9), 1.0)
-
-
 def test_links_that_are_wrong_in_a_regular_way_do_not_move_the_threshold_over_a_gap():
     """Of a hundred pairs the dearest four are linked all the same."""
     costs = np.concatenate([np.linspace(0.1, 0.3, 96), np.linspace(0.8, 0.9, 4), np.linspace(1.5, 2.5, 50)])

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from calque.algebra.noisy_labels import FlipRates
 from calque.distributed import Processes
 from calque.errors import SettingError
 from calque.training.sources import ChosenWords, SubsetSource, WordRows
@@ -27,12 +26,14 @@ class Trained(Generic[H]):
     Attributes:
         head: ready for use.
         counts: what it was learnt from, and what was left out.
-        rates: flip rates of the labels; None if labels were taken as they are.
+        rates: `positive` and `negative`, flip rates of the labels; `used`, whether these weighed the labels; and the mean
+            absolute error of held-out labels (as published: of those trained on) `with_rates` and `without`. Empty if no rates
+            were estimated.
     """
 
     head: H
     counts: dict[str, int] = field(default_factory=dict)
-    rates: FlipRates | None = None
+    rates: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,12 +58,14 @@ class Learnt:
     Attributes:
         parts: of each language.
         counts: of words, sentences and key points, by language.
+        rates: flip rates of the labels of P by language, see `Trained`.
         judged: figures of Tables 1 to 3.
         examples: held-out sentences with the probability of each word, and matrices of their order (Figures 2 and 3).
     """
 
     parts: dict[str, Parts]
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
+    rates: dict[str, dict[str, float]] = field(default_factory=dict)
     judged: list[Judged] = field(default_factory=list)
     examples: list[dict[str, Any]] = field(default_factory=list)
 
@@ -154,7 +156,8 @@ def _joined(sides: Sequence[_Side]) -> _Side:
 # -- Table 1 -----------------------------------------------------------------------------------------------------------
 def _distances(first: Transformed, text: PairedText, pivot: str) -> list[Judged]:
     """Return D(T(s¹) ‖ s²) and D(T(s²) ‖ s¹) of held-out sentences, where every word finds the nearest alone (Eq. 2 with τ
-    near 0): the mean squared distance by dimension, and the same divided by the mean variance of a component."""
+    near 0): the mean squared distance by dimension, and the same divided by the mean variance of a component; and "soft", the
+    distance at τ = 1. Models may stand in another order there."""
     source = first.encoders[text.lang].encode(text.corpus.source.take(text.held_out))
     target = first.encoders[pivot].encode(text.corpus.target.take(text.held_out))
     found = []
@@ -163,22 +166,23 @@ def _distances(first: Transformed, text: PairedText, pivot: str) -> list[Judged]
         (target, source, first.from_pivot[text.lang], (pivot, text.lang)),
     ):
         sums = _distance_sums(x, y, transform)
-        for metric, column in (("distance", 1), ("relative distance", 2)):
-            found.append(Judged("distance", langs, "transform", metric, sums, share(0, column), percent=False))
+        for metric, columns in {"distance": (0, 2), "relative distance": (0, 3), "soft distance": (1, 2)}.items():
+            found.append(Judged("distance", langs, "transform", metric, sums, share(*columns), percent=False))
     return found
 
 
 @torch.no_grad()
 def _distance_sums(source: Embeddings, target: Embeddings, transform: Transform) -> np.ndarray:
-    """Return for each sentence of the target the sums of its distances, words, and squares of its vectors less the mean, by
-    dimension; float64 `[n, 3]`."""
+    """Return for each sentence of the target the sums of its distances with τ near 0, of those at τ = 1, of its words, and of
+    squares of its vectors less the mean, by dimension; float64 `[n, 4]`."""
     x, y = (torch.from_numpy(np.asarray(side.data[covered_words(side)], dtype=np.float32)) for side in (source, target))
     lengths = words_with_vectors(target)
     matched = MatchedSentences(words_with_vectors(source), lengths)
-    each = attention_distance(transform(x), y, matched, temperature=_SHARPEST).double().numpy()
+    moved = transform(x)
+    each = [attention_distance(moved, y, matched, temperature=tau).double().numpy() for tau in (_SHARPEST, 1.0)]
     spread = (y.double() - y.double().mean(0)).square().mean(1).numpy()
     owner = np.repeat(np.arange(len(lengths)), lengths)
-    columns = (each, np.ones(len(each)), spread)
+    columns = (*each, np.ones(len(y)), spread)
     return np.stack([np.bincount(owner, values, minlength=len(lengths)) for values in columns], axis=1)
 
 
@@ -198,6 +202,7 @@ def _learn_key_points(
             for metric, statistic in extracting.STATISTICS.items()
         ]
         if confident == how.confident:
+            found.rates[lang] = trained.rates
             found.parts[lang] = replace(found.parts[lang], head=trained.head.cpu())
             found.counts.setdefault(lang, {}).update({f"{key} of P": n for key, n in trained.counts.items()})
     for number in range(min(_EXAMPLES, len(judging.sentences))):

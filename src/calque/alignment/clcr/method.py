@@ -12,7 +12,7 @@ from calque.alignment.clcr.extracting import Extracting
 from calque.alignment.clcr.heads import HeadTraining
 from calque.alignment.clcr.learning import Judged, learn
 from calque.alignment.clcr.reordering import Reordering
-from calque.alignment.clcr.step import Transformed, TransformStep
+from calque.alignment.clcr.step import TOLERANCE, Transformed, TransformStep
 from calque.alignment.clcr.text import paired_texts
 from calque.encoders.base import Encoder, require
 from calque.encoders.key_points import STEPS, KeyPointEncoder, named_steps
@@ -64,10 +64,6 @@ class KeyPointAlignment(Method):
         scale: "spread" centres the vectors of each language and divides them by the root of their mean variance, for the
             transforms and the distance; "raw" leaves them. The transforms that come of it are for the vectors as they are.
         beta: β of the annealing in each of the three phases; 0 for none, τ = 1. It begins anew in each.
-        target: what draws an encoder in phases 2 and 3. "fixed": its own vectors, transformed, are to meet those of the other
-            language, which stay; "live": they are to be met, too, by those of the other language, transformed. For that
-            they need only become alike, which is what happens (`Transformed.spreads`): within an epoch of en-de text all
-            vectors lie together.
         epochs: of each of the three phases, over the longest corpus; 0 leaves phase 2 or 3 out.
         refine: epochs of a last phase, in which the transforms alone learn from mutual best pairs of words, see `Refining`; 0
             leaves it out, as published.
@@ -86,6 +82,8 @@ class KeyPointAlignment(Method):
         head_epochs: passes over the text for P and R.
         compare: also train what Tables 2 and 3 compare with, for their figures: P from labels as they are, R of the other
             kind.
+        as_published: leave out what is ours in the choice of pivots and labels: `refine` becomes 0, the cost of a pivot has the
+            highest F1 (`choose_threshold`), and flip rates are the paper's (`Extracting`).
     """
 
     towards: str
@@ -94,7 +92,6 @@ class KeyPointAlignment(Method):
     score: Score = "distance"
     scale: Literal["spread", "raw"] = "spread"
     beta: Sequence[float] = (0.01, 0.01, 0.01)
-    target: Literal["fixed", "live"] = "fixed"
     epochs: Sequence[float] = (5.0, 1.0, 1.0)
     refine: float = 2.0
     learning_rate: Sequence[float] | None = None
@@ -110,12 +107,13 @@ class KeyPointAlignment(Method):
     order: Literal["relative", "absolute"] = "relative"
     head_epochs: float = 10.0
     compare: bool = False
+    as_published: bool = False
 
     def __post_init__(self):
         for name in ("batch", "max_words", "hidden"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), least=1, whole=True)
-        allowed = {"score": ("distance", "dot"), "scale": ("spread", "raw"), "target": ("fixed", "live")}
+        allowed = {"score": ("distance", "dot"), "scale": ("spread", "raw")}
         for name, values in allowed.items():
             if getattr(self, name) not in values:
                 raise SettingError(f"{name} is {' or '.join(values)}, got {getattr(self, name)!r}")
@@ -128,6 +126,7 @@ class KeyPointAlignment(Method):
             check_number("each of beta", self.beta[number], least=0)
             check_number("each of epochs", self.epochs[number], least=0)
             self._schedule(number, 1.0)
+        self.refine = 0.0 if self.as_published else self.refine
         check_number("refine", self.refine, least=0)
         check_number("held_out", self.held_out, least=0, below=1)
         if self.threshold is not None:
@@ -166,7 +165,7 @@ class KeyPointAlignment(Method):
         training = HeadTraining(epochs=self.head_epochs, seed=self.seed, progress=progress)
         self.learnt = learn(
             first, pivot=self.towards, steps=self._steps, threshold=self.delta, compare=self.compare, progress=progress,
-            extract=Extracting(confident=self.confident, training=training),
+            extract=Extracting(confident=self.confident, as_published=self.as_published, training=training),
             reorder=Reordering(kind=self.order, training=training),
         )  # fmt: skip
         self.transformed = first
@@ -188,6 +187,7 @@ class KeyPointAlignment(Method):
             "pivots": {lang: {"threshold": cost, "f1": first.f1.get(lang)} for lang, cost in first.thresholds.items()},
             "spreads": first.spreads,
             "key_points": self.learnt.counts,
+            "flip_rates": self.learnt.rates,
             "examples": self.learnt.examples,
         }
 
@@ -232,7 +232,7 @@ class KeyPointAlignment(Method):
         )  # fmt: skip
         step = TransformStep(
             encoders, texts, pivot=self.towards, hidden=0 if self.linear else self.hidden, score=self.score,
-            scaled=self.scale == "spread", live=self.target == "live", batch=self.batch, seed=self.seed,
+            scaled=self.scale == "spread", batch=self.batch, seed=self.seed,
             folder=None if folder is None else Path(folder), checkpoint_every=checkpoint_every, progress=progress,
         )  # fmt: skip
         used = {text.lang for text in texts}
@@ -246,7 +246,7 @@ class KeyPointAlignment(Method):
             step.learn_pivot_encoder(self._schedule(2, rate), self.beta[2], again=bool(self.refine))
         if self.refine:
             step.refine(replace(self._schedule(0, first / 2), epochs=self.refine))
-        return step.result(self.threshold)
+        return step.result(self.threshold, 0.0 if self.as_published else TOLERANCE)
 
     def settings(self) -> dict[str, Any]:
         """What the result depends on, for the record."""

@@ -29,6 +29,7 @@ from calque.vectors import Embeddings
 
 _BUDGET = 1024  # most subwords of a batch of an encoder that learns, padding included
 _LEAST = 1e-9  # cost below which pivots are alike
+TOLERANCE = 0.05  # F1 that a threshold in a gap between costs may lose
 
 History = list[dict[str, float]]
 
@@ -91,7 +92,6 @@ class TransformStep:
         score: see `attention_distance`.
         scaled: whether vectors are centred, and divided by their spread, for the transforms and the distance; what comes of
             it are transforms between the vectors as they are.
-        live: see `Transforming`.
         batch: sentence pairs of each corpus in an update.
         seed: of the transforms.
         folder: each phase keeps its checkpoints and metrics in a folder of its name there; None keeps none.
@@ -107,7 +107,6 @@ class TransformStep:
         hidden: int | None,
         score: Score,
         scaled: bool,
-        live: bool,
         batch: int,
         seed: int,
         folder: Path | None,
@@ -117,8 +116,8 @@ class TransformStep:
         self.encoders, self.history = dict(encoders), {}
         self._texts, self._pivot, self._batch, self._folder = list(texts), pivot, batch, folder
         self._score: Score = score
-        self._live, self._every, self._progress = live, checkpoint_every, progress
-        self._how = {"score": score, "scaled": scaled, "live": live, "batch": batch}
+        self._every, self._progress = checkpoint_every, progress
+        self._how = {"score": score, "scaled": scaled, "batch": batch}
         self._processes = Processes()
         dim = encoders[self._pivot].dim
         self._space = Space.of([(t.pivot_vectors, t.train) for t in texts]) if scaled else Space.plain(dim)
@@ -186,11 +185,12 @@ class TransformStep:
             pivot = self._frozen(language.translated, self._space)
             self._run(f"refine-{side.lang}", [side], pivot, schedule, 0.0, mutual=True)
 
-    def result(self, threshold: float | None) -> Transformed:
+    def result(self, threshold: float | None, tolerance: float) -> Transformed:
         """Return transforms between vectors as they are, and thresholds.
 
         Args:
             threshold: of pivots; None to choose it on the held-out text of each language, by its links.
+            tolerance: see `choose_threshold`.
         """
         there = self._space.mean, self._space.spread
         found = Transformed(self.encoders, {}, {}, {}, {}, {}, self.history, self._texts)
@@ -212,7 +212,7 @@ class TransformStep:
             if threshold is None and text.links is not None:
                 pivots = find_pivots(*vectors, found.to_pivot[lang], found.from_pivot[lang])
                 links = text.links.take(text.held_out)
-                found.thresholds[lang], found.f1[lang] = choose_threshold(pivots, links)
+                found.thresholds[lang], found.f1[lang] = choose_threshold(pivots, links, tolerance=tolerance)
         return found
 
     # -- what a phase needs ----------------------------------------------------------------------------------------------
@@ -230,9 +230,8 @@ class TransformStep:
         languages = [*(side.lang for side in sides), self._pivot]
         maps = nn.ModuleList([module for side in sides for module in (side.to_pivot, side.from_pivot)])
         objective = Transforming(
-            sides, pivot, name=self._pivot, processes=self._processes, beta=beta, score=self._score, live=self._live,
-            mutual=mutual,
-        )  # fmt: skip
+            sides, pivot, name=self._pivot, processes=self._processes, beta=beta, score=self._score, mutual=mutual
+        )
         loop = Loop(
             objective,
             schedule=schedule,
@@ -279,7 +278,7 @@ def _ready(encoder: TrainableEncoder) -> TrainableEncoder:
 
 
 def choose_threshold(
-    pivots: Pivots, links: WordPairs, *, tolerance: float = 0.05, gap: float = 1.25
+    pivots: Pivots, links: WordPairs, *, tolerance: float = TOLERANCE, gap: float = 1.25
 ) -> tuple[float, float]:
     """The threshold with the highest F1 of the pivots within it against links, of all that there are.
 
@@ -316,7 +315,8 @@ def choose_threshold(
     order = np.argsort(pivots.costs, kind="stable")
     costs = pivots.costs[order].astype(np.float64)
     group, n_groups = _groups(pivots.pairs, links)
-    right = np.cumsum(_first_of_each(group[order]))
+    numbers, places = np.unique(group[order], return_index=True)
+    right = np.isin(np.arange(len(costs)), places[numbers >= 0]).cumsum()
     f1 = 2 * right / (np.arange(1, len(costs) + 1) + n_groups)
     f1[:-1][np.diff(costs) == 0] = -1.0  # no threshold lies between equal costs
     best = int(f1.argmax())
@@ -330,29 +330,12 @@ def choose_threshold(
 def _groups(pairs: WordPairs, links: WordPairs) -> tuple[np.ndarray, int]:
     """Return the group that both words of each pair are in, int64 `[n_pairs]`, −1 where there is none; and the number of
     groups."""
-    parent: dict[tuple[int, int, int], tuple[int, int, int]] = {}
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
 
-    def root(word: tuple[int, int, int]) -> tuple[int, int, int]:
-        while parent.setdefault(word, word) != word:
-            word = parent[word]
-        return word
-
-    for sentence, i, j in zip(links.sentence.tolist(), links.source.tolist(), links.target.tolist(), strict=True):
-        parent[root((sentence, 0, i))] = root((sentence, 1, j))
-    number = {word: k for k, word in enumerate(word for word in parent if parent[word] == word)}
-    group = np.full(len(pairs), -1)
-    for k, (sentence, i, j) in enumerate(
-        zip(pairs.sentence.tolist(), pairs.source.tolist(), pairs.target.tolist(), strict=True)
-    ):
-        ends = (sentence, 0, i), (sentence, 1, j)
-        if all(end in parent for end in ends) and root(ends[0]) == root(ends[1]):
-            group[k] = number[root(ends[0])]
-    return group, len(number)
-
-
-def _first_of_each(group: np.ndarray) -> np.ndarray:
-    """Return whether a pair is the first of its group, bool; one that is in no group is not."""
-    first = np.zeros(len(group), dtype=bool)
-    numbers, places = np.unique(group, return_index=True)
-    first[places[numbers >= 0]] = True
-    return first
+    sentence, *sides = (np.append(getattr(links, of), getattr(pairs, of)) for of in ("sentence", "source", "target"))
+    words = np.concatenate([[sentence, side, np.full_like(side, k)] for k, side in enumerate(sides)], axis=1)
+    ends = np.unique(words, axis=1, return_inverse=True)[1].reshape(2, -1)
+    linked, (i, j), n = ends[:, : len(links)], ends[:, len(links) :], int(ends.max()) + 1
+    group = connected_components(coo_array((np.ones(len(links)), tuple(linked)), shape=(n, n)), directed=False)[1]
+    return np.where(group[i] == group[j], group[i], -1), len(np.unique(group[linked[0]]))

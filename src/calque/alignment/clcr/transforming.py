@@ -111,8 +111,6 @@ class Transforming(Objective[Sequence[np.ndarray]]):
         processes: of this run.
         beta: β; 0 keeps τ at 1.
         score: see `attention_distance`.
-        live: whether the encoder that learns also gets a gradient where its vectors are what the other language's
-            transformed vectors must meet; else only where its own vectors are transformed.
         mutual: minimise the cost of the pivots as they are now instead, of words of which each is the other's best,
 
                 ‖T₁₂(r¹_i) − r²_j‖² / d₂ + ‖T₂₁(r²_j) − r¹_i‖² / d₁
@@ -130,14 +128,13 @@ class Transforming(Objective[Sequence[np.ndarray]]):
         processes: Processes,
         beta: float = 0.01,
         score: Score = "distance",
-        live: bool = False,
         mutual: bool = False,
     ):
         trained = [source.model for source in (pivot, *(side.source for side in sides)) if source.model is not None]
         maps = nn.ModuleList([nn.ModuleList([side.to_pivot, side.from_pivot]) for side in sides])
         self.module = nn.ModuleList([maps, *trained])
         self._sides, self._pivot, self._name, self._processes = sides, pivot, name, processes
-        self._beta, self._score, self._live, self._mutual = beta, score, live, mutual
+        self._beta, self._score, self._mutual = beta, score, mutual
         self._step = 0
 
     @property
@@ -195,9 +192,8 @@ class Transforming(Objective[Sequence[np.ndarray]]):
             return forth, (back.index_select(0, j) - x.index_select(0, i)).square().sum() / x.shape[1]
         matched = MatchedSentences(lengths, lengths_there, device=x.device)
         how: Any = {"temperature": self.temperature, "score": self._score}
-        goals = (x, y) if self._live else (x.detach(), y.detach())
-        forth = attention_distance(there, goals[1], matched, **how).sum()
-        return forth, attention_distance(back, goals[0], matched.swapped(), **how).sum()
+        forth = attention_distance(there, y.detach(), matched, **how).sum()
+        return forth, attention_distance(back, x.detach(), matched.swapped(), **how).sum()
 
     def after_update(self, step: int) -> None:
         self._step = step

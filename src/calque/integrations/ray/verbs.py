@@ -44,6 +44,7 @@ from calque.integrations.ray.shards import (
     written,
 )
 from calque.linking import Say, Words
+from calque.named import trusts_code
 from calque.runs.anchors import merge_anchors, read_vocabulary
 from calque.text import ParallelCorpus, Sentences
 
@@ -158,9 +159,10 @@ class _Encoded(ABC):
 
 def _loaded(name: str, load: Mapping[str, Any] | None, lang: str, pretokenized: bool, job: Job):
     """Load an encoder here, to see that it can be; return it, the fields of `_Encoded`, and the settings to be recorded."""
-    encoder, columns = load_encoder(name, **(load or {})), tuple(job.columns or COLUMNS)
+    load = {"trust_code": trusts_code(), **(load or {})}  # in the actors as here
+    encoder, columns = load_encoder(name, **load), tuple(job.columns or COLUMNS)
     require(encoder, "measured", rows=("words", "key points"))
-    made = (name, dict(load or {}), encoder.fingerprint, lang, pretokenized, job.out, columns, job.cluster)
+    made = (name, load, encoder.fingerprint, lang, pretokenized, job.out, columns, job.cluster)
     settings = {"encoder": encoder.fingerprint, "lang": lang, "columns": columns, "pretokenized": pretokenized}
     return encoder, made, settings
 

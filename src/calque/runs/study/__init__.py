@@ -5,28 +5,32 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
+import signal
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from multiprocessing import get_context, parent_process
+from multiprocessing import active_children, get_context, parent_process, resource_tracker
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from calque.errors import SettingError
-from calque.linking import Say
-from calque.runs.steps import Step, Steps, unique
+from calque.errors import CalqueWarning, InputError, SettingError
+from calque.linking import Say, skipping_unusable, skips_unusable
+from calque.named import imported, trusting_code, trusts_code
+from calque.runs.compare import asked, check_results
+from calque.runs.steps import SCORES, Step, Steps, unique
 from calque.runs.study.grid import Grid, label_of
-from calque.runs.study.plan import Study
+from calque.runs.study.plan import BASE, Study
 from calque.runs.study.reading import read_study, tested_on
-from calque.runs.study.tables import tables
-from calque.runs.study.work import SCORES, WORK
+from calque.runs.study.work import WORK
 from calque.storage import locked, write_text
 from calque.training.tracking import check_trackers, tracked
 
-__all__ = ["Study", "read_study", "study", "tables"]
+RESULTS, TABLES = "results.jsonl", "results.md"
+__all__ = ["Study", "read_study", "study"]
 
 
 def study(
@@ -39,6 +43,7 @@ def study(
     track: Sequence[str] = (),
     track_folder: str | Path = "tracked",
     say: Say = lambda line: None,
+    then: Callable[[Path, list[dict[str, Any]]], object] = lambda folder, records: None,
 ) -> list[dict[str, Any]]:
     """Run a study, or the steps of it that are left.
 
@@ -50,6 +55,7 @@ def study(
         track: trackers, see `calque.training.tracking.Tracking`; every step that trains is a run.
         track_folder: for trackers that write files.
         say: takes a line of news.
+        then: adds to the folder, which it is given with the records.
 
     Returns:
         A record for each score: `encoder`, `layer`, `method`, `supervision`, `training_seed`, `task`, and what
@@ -60,9 +66,18 @@ def study(
     if data is not None:
         plan = replace(plan, data=str(Path(data).resolve()))
     folder = Path(plan.folder) / plan.out if out is None else Path(out)
+    if (folder / RESULTS).exists():
+        check_results(folder / RESULTS)
+    elif (folder / TABLES).exists():
+        raise InputError(
+            "calque did not write this file and leaves it alone: choose another place", path=folder / TABLES
+        )
     steps = Steps(folder / "steps", WORK)
     grid = Grid(plan, steps)
-    with Workers(steps, workers, say, track=track, track_folder=Path(track_folder).resolve()) as do:
+    own = plan.own_classes()
+    for name in own:  # so that folders of the study's steps, which name them, open
+        imported(name)
+    with Workers(steps, workers, say, own, track=track, track_folder=Path(track_folder).resolve()) as do:
         do("pretraining", grid.pretraining)
         do("joining encoders", grid.joining)
         do("preparing", grid.preparing)
@@ -74,9 +89,26 @@ def study(
             if "encoder" in score["settings"]:  # the task knows the encoder by the name of its folder
                 score["settings"]["encoder"] = label_of(about)
             records.append({**score, **about})
-    write_text(folder / "results.jsonl", "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in records))
-    write_text(folder / "results.md", tables(records) + "\n")
+    for name in unchanged(records):
+        message = f"every score of {name} equals that of {BASE} to the last bit: does the method change any vector?"
+        warnings.warn(CalqueWarning(message), stacklevel=2)
+    write_text(folder / RESULTS, "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in records))
+    then(folder, records)
     return records
+
+
+def unchanged(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the methods whose scores all equal the base's, resample by resample."""
+    found: dict[tuple[Any, ...], dict[str, list[Any]]] = {}
+    for record in records:
+        by_method = found.setdefault((record["encoder"], record["layer"], *asked(record)), {})
+        by_method.setdefault(record["method"], []).append([record["value"], record.get("resamples")])
+    differ: dict[str, bool] = {}
+    for by_method in found.values():
+        for name, values in by_method.items() if BASE in by_method else ():
+            if name != BASE:
+                differ[name] = differ.get(name, False) or any(value not in by_method[BASE] for value in values)
+    return [name for name, is_different in differ.items() if not is_different]
 
 
 class Workers:
@@ -86,6 +118,7 @@ class Workers:
         steps: the folder of steps.
         workers: number of processes.
         say: takes a line of news.
+        own: names of the user's own classes, which every process imports.
         track, track_folder: see `study`.
 
     Raises:
@@ -93,11 +126,12 @@ class Workers:
     """
 
     def __init__(
-        self, steps: Steps, workers: int, say: Say, *, track: Sequence[str] = (), track_folder: str | Path = "tracked"
-    ):
+        self, steps: Steps, workers: int, say: Say, own: Sequence[str] = (), *, track: Sequence[str] = (),
+        track_folder: str | Path = "tracked",
+    ):  # fmt: skip
         if workers < 1:
             raise SettingError(f"workers must be at least 1, got {workers}")
-        self.steps, self.workers, self.say = steps, workers, say
+        self.steps, self.workers, self.say, self.own = steps, workers, say, own
         self._do = partial(_tracked, steps, tuple(track), str(track_folder)) if track else steps.do
         self._pool: ProcessPoolExecutor | None = None
         self._open = ExitStack()
@@ -106,11 +140,18 @@ class Workers:
         self._open.enter_context(locked(self.steps.folder))
         if self.workers > 1:
             cores = max(1, len(os.sched_getaffinity(0)) // self.workers)
-            self._pool = ProcessPoolExecutor(self.workers, get_context("spawn"), initializer=_begin, initargs=(cores,))
+            self._others = active_children()
+            with _without_warnings("resource_tracker"):  # which tells of the locks of workers that are ended
+                resource_tracker.ensure_running()
+            how = {"initializer": _begin, "initargs": (cores, self.own, trusts_code(), skips_unusable())}
+            self._pool = ProcessPoolExecutor(self.workers, get_context("spawn"), **how)
         return self
 
     def __exit__(self, *error: Any) -> None:
         if self._pool is not None:
+            for worker in active_children() if error[0] else ():
+                if worker not in self._others:
+                    worker.terminate()  # at once, or after the update that it is at
             self._pool.shutdown(cancel_futures=True)
         self._open.__exit__(*error)
 
@@ -119,9 +160,27 @@ class Workers:
         left = [step for step in steps if not self.steps.is_done(step)]
         if steps:
             self.say(f"{title}: {len(left)} of {len(steps)} steps to do")
-        done = map(self._do, left) if self._pool is None else self._pool.map(self._do, left)
+        before = signal.pthread_sigmask(
+            signal.SIG_BLOCK, {signal.SIGINT}
+        )  # workers begin here: they leave Ctrl-C to this process
+        try:
+            done = map(self._do, left) if self._pool is None else self._pool.map(self._do, left)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         for number, (_, step) in enumerate(zip(done, left, strict=True), 1):
             self.say(f"{title}: {number} of {len(left)} done ({step.label or step.kind})")
+
+
+@contextmanager
+def _without_warnings(begin: str) -> Iterator[None]:
+    """Have processes that start in the block ignore warnings that begin like this."""
+    before = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = ",".join(filter(None, (before, f"ignore:{begin}")))
+    try:
+        yield
+    finally:
+        del os.environ["PYTHONWARNINGS"]
+        os.environ.update({} if before is None else {"PYTHONWARNINGS": before})
 
 
 def _tracked(steps: Steps, track: Sequence[str], folder: str, step: Step) -> Path:
@@ -131,10 +190,14 @@ def _tracked(steps: Steps, track: Sequence[str], folder: str, step: Step) -> Pat
         return steps.do(step)
 
 
-def _begin(cores: int) -> None:
+def _begin(cores: int, own: Sequence[str] = (), trust: bool = False, skip: bool = False) -> None:
     import torch
 
     torch.set_num_threads(cores)
+    for context in (trusting_code(trust), skipping_unusable(skip)):
+        context.__enter__()  # as long as the process lives
+    for name in own:
+        imported(name)
     Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from calque.alignment import METHODS, learns_from, methods_for
 from calque.corpora.languages import language_of, name_and_path
 from calque.errors import SettingError
+from calque.named import is_path
 from calque.runs.dictionary import IDENTICAL, STARTS
 from calque.runs.pretrain import pair_of
 from calque.runs.study.options import of_anchors
@@ -50,11 +51,12 @@ class Study:
         source: the language of the texts' first side.
         towards: the language that the others are aligned with; "target": the other language of each pair.
         together: one model for all languages of a supervision, not one for each.
-        seeds: training runs of every task that does not say its own, with the seeds 0, 1, ….
+        seeds: heads of every task that does not say its own, with the seeds 0, 1, …; default: 5, and 3 where the encoder
+            learns with them (`tune`).
         runs: training runs of every method that involves randomness (fine-tuning, contrastive training and unsupervised
             maps that start at random), with the method's `seed` and those after it; each is measured like a method of its own,
-            and the tables pool them. Other maps come out the same every time. Of an encoder with `runs` of its own, every
-            training gets one of each method.
+            and the tables pool them, since nothing can be claimed of fewer than three. Other maps come out the same every
+            time. Of an encoder with `runs` of its own, every training gets one of each method.
         words: aligner, symmetrisation and seed of the word links.
         data: folder of the texts.
         out: folder for the steps and the results.
@@ -67,8 +69,8 @@ class Study:
     source: str = "en"
     towards: str = "en"
     together: bool = True
-    seeds: int = 3
-    runs: int = 1
+    seeds: int | None = None
+    runs: int = 3
     words: dict[str, Any] = field(default_factory=dict)
     data: str = "."
     out: str = "study"
@@ -78,6 +80,14 @@ class Study:
     def path(self, name: str) -> str:
         """A text or an encoder that the study names."""
         return os.path.join(self.folder, self.data, name)
+
+    def own_classes(self) -> list[str]:
+        """Return the names `package.module:Class` of encoders, methods and tasks."""
+        encoders = [part for given in self.encoders.values() for part in given.get("path", "").split(",")]
+        named = [name_and_path(part)[1] for part in encoders if not os.path.exists(self.path(part))]
+        named += [given["method"] for given in self.methods.values() if "method" in given]
+        named += [given["task"] for given in self.tasks.values() if "task" in given]
+        return [name for name in dict.fromkeys(named) if is_path(name)]
 
     def named(self, name: str) -> tuple[str, str]:
         """Language and path of a text, from `de=FILE` or from the file's name."""

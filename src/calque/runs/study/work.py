@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calque.errors import SettingError
-from calque.runs.steps import Step
+from calque.runs.steps import SCORES, Step
 from calque.runs.study.options import PARTS
+from calque.storage import write_text
 
 if TYPE_CHECKING:
     from calque.linking import Words
     from calque.runs.realign import TextRealignment
 
-LINKS, ENTRIES, SCORES = "links.align", "entries.tsv", "scores.json"
+LINKS, ENTRIES = "links.align", "entries.tsv"
 
 
 # -- encoders --------------------------------------------------------------------------------------------------------
@@ -98,18 +99,6 @@ def _fit(step: Step, folder: Path) -> None:
     )
 
 
-def _train(step: Step, folder: Path) -> None:
-    from calque.runs.sense_alignment import align_senses
-
-    how, options = _shared(step, folder)
-    langs, texts, read = (
-        [tuple(pair) for pair in options.pop("langs")],
-        _texts_of_languages(step, options),
-        _read(options),
-    )
-    align_senses(_dictionaries(step), langs=langs, texts=texts, options=options, **how, **read)
-
-
 def _plain(step: Step, folder: Path) -> None:
     from calque.runs.text_alignment import align_text
 
@@ -185,7 +174,7 @@ def _realignment_of(step: Step, words: Words) -> TextRealignment:
 
 
 def _write_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
-    (folder / SCORES).write_text(json.dumps(scores, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    write_text(folder / SCORES, json.dumps(scores, ensure_ascii=False, indent=1) + "\n")
 
 
 def encoder_of(step: Step, role: str = "encoder") -> str:
@@ -205,5 +194,5 @@ def _texts(step: Step, part: str, usual: str = "") -> list[str]:
 
 WORK = {
     "pretrain": _pretrain, "join": _join, "links": _link, "entries": _entries, "anchors": _anchors,
-    "align": _align, "fit": _fit, "train": _train, "plain": _plain, "score": _score,
+    "align": _align, "fit": _fit, "plain": _plain, "score": _score,
 }  # fmt: skip

@@ -1,0 +1,59 @@
+"""A training of heads that is stopped goes on where it was, and ends as one that was not."""
+
+import json
+import os
+import signal
+
+import pytest
+
+from calque.errors import Stopped
+from calque.runs.evaluate import evaluate
+from calque.tasks.inputs import Inputs
+from calque.training import loop
+
+
+@pytest.fixture
+def files(tmp_path):
+    words = [("cat", "NOUN"), ("sees", "VERB"), ("a", "DET"), ("house", "NOUN"), ("in", "ADP")]
+    for lang, step, end in (("en", 4, ""), ("de", 3, "x")):
+        lines = [f"{word}{end}\t{tag}\n" + ("\n" if k % step == 0 else "") for k, (word, tag) in enumerate(words * 24)]
+        (tmp_path / f"{lang}.tsv").write_text("".join(lines))
+    return {"train": [f"en={tmp_path / 'en.tsv'}"], "test": [f"de={tmp_path / 'de.tsv'}"]}
+
+
+@pytest.mark.parametrize("tune", [False, True])
+def test_a_stopped_training_goes_on(tune, files, tiny_folder, tmp_path, monkeypatch):
+    options = {"seeds": 2, "epochs": 3, "batch": 8, "tune": tune, **({} if tune else {"patience": 1})}
+    updates = []
+
+    def scores(out, stop=None):
+        updates.clear()
+        steps = loop.Loop._turn
+
+        def counted(self, *args):
+            updates.append(self.step)
+            if len(updates) == stop:
+                os.kill(os.getpid(), signal.SIGINT)
+            return steps(self, *args)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(loop.Loop, "_turn", counted)
+            found = evaluate(str(tiny_folder), Inputs("pos", **files), options=options, out=tmp_path / out)
+        return [{**score.to_dict(), "settings": score.settings} for score in found]
+
+    expected, all_updates = scores("a"), len(updates)
+    assert not list(tmp_path.glob(".*"))  # nothing is left
+    monkeypatch.setattr(loop, "_SECONDS", 0.0)  # a checkpoint at every update
+    stop = all_updates * 3 // 4  # in the second training
+    with pytest.raises(Stopped, match="same command resumes it"):
+        scores("b", stop)
+    assert len(list(tmp_path.glob(".b.calque-training/**/checkpoint.pt"))) == 2
+    assert json.dumps(scores("b"), default=str) == json.dumps(expected, default=str)
+    assert len(updates) == all_updates - stop
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_the_time_of_all_trainings_is_estimated(files, tiny_folder, monkeypatch, capsys):
+    monkeypatch.setattr(loop, "_LONG", 0.0)
+    evaluate(str(tiny_folder), Inputs("pos", **files), options={"seeds": 3, "epochs": 8, "batch": 8}, progress=True)
+    assert "pos 0: about 0 min for 3 trainings" in capsys.readouterr().err
