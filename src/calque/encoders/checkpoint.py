@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from calque.errors import CalqueError, InputError, SettingError
-from calque.named import trusts_code
+from calque.named import TRUST_CODE
 
 _SHARED = 64  # weights that one weight of a file may stand for, as where layers share them
 
@@ -37,7 +37,10 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
 
     try:
         with _quiet(local=os.path.isdir(name)):
-            where = {"local_files_only": not os.path.isdir(name) and unconnected(), "trust_remote_code": trusts_code()}
+            where = {
+                "local_files_only": not os.path.isdir(name) and unconnected(),
+                "trust_remote_code": bool(TRUST_CODE),
+            }
             config = AutoConfig.from_pretrained(name, **where)
             _check_size(config, name)
             kind = AutoModel

@@ -18,8 +18,8 @@ from threading import Thread
 from typing import Any
 
 from calque.errors import CalqueWarning, InputError, SettingError
-from calque.linking import Say, skipping_unusable, skips_unusable
-from calque.named import imported, trusting_code, trusts_code
+from calque.linking import SKIP_UNUSABLE, Say
+from calque.named import TRUST_CODE, imported
 from calque.runs.compare import asked, check_results
 from calque.runs.steps import SCORES, Step, Steps, unique
 from calque.runs.study.grid import Grid, label_of
@@ -143,7 +143,7 @@ class Workers:
             self._others = active_children()
             with _without_warnings("resource_tracker"):  # which tells of the locks of workers that are ended
                 resource_tracker.ensure_running()
-            how = {"initializer": _begin, "initargs": (cores, self.own, trusts_code(), skips_unusable())}
+            how = {"initializer": _begin, "initargs": (cores, self.own, bool(TRUST_CODE), bool(SKIP_UNUSABLE))}
             self._pool = ProcessPoolExecutor(self.workers, get_context("spawn"), **how)
         return self
 
@@ -194,8 +194,8 @@ def _begin(cores: int, own: Sequence[str] = (), trust: bool = False, skip: bool 
     import torch
 
     torch.set_num_threads(cores)
-    for context in (trusting_code(trust), skipping_unusable(skip)):
-        context.__enter__()  # as long as the process lives
+    for permission in (TRUST_CODE.given(trust), SKIP_UNUSABLE.given(skip)):
+        permission.__enter__()  # as long as the process lives
     for name in own:
         imported(name)
     Thread(target=_end_with_parent, daemon=True).start()
