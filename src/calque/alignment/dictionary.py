@@ -12,6 +12,7 @@ from calque.algebra.normalize import unit_rows
 from calque.alignment.base import Method
 from calque.alignment.maps import with_maps
 from calque.annotated import Dictionary
+from calque.encoders.card import made_of
 from calque.encoders.mapped import Combine
 from calque.errors import SettingError
 from calque.maps.dictionary import DictionaryFit, Whitened, fit_dictionary, with_identical_words
@@ -111,7 +112,11 @@ class DictionaryMaps(Method):
                 for lang, turned in _together(corpus, self.fits, self.towards, layer).items():
                     maps[lang][layer] = turned
         settings = {"method": f"{self.start or 'dictionary'}-{self._options['method']}", **self.record()["settings"]}
-        return with_maps(encoder, maps, towards=self.towards, combine=self.combine, settings=settings)
+        aligned = with_maps(encoder, maps, towards=self.towards, combine=self.combine, settings=settings)
+        aligned.made = made_of(encoder, settings["method"], self.towards, [], [], self.record()) | {
+            "langs": sorted(corpus)
+        }
+        return aligned
 
     def _checked(
         self, anchors: Mapping[str, Mapping[int, Anchors]], dictionaries: Sequence[Dictionary]
