@@ -28,7 +28,7 @@ FILES = 320
 #: options that `calque VERB --help` prints
 OPTIONS = {"align": 40, "evaluate": 67, "words": 32, "pretrain": 34, "distil": 34, "analyze": 24}
 #: settings of the class behind a method
-SETTINGS = {"contrastive": 29, "finetune": 25, "senses": 22, "clcr": 22}
+SETTINGS = {"contrastive": 29, "finetune": 25, "clcr": 22}
 #: calque's modules, and their lines, that importing the class of a method executes
 LOADED_MODULES, LOADED_LINES = 71, 12_140
 

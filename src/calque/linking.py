@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 
 from calque.corpora.lines import BLANK, Flaw, read_lines
 from calque.corpora.parallel import read_parallel
 from calque.errors import InputError, SettingError, SkippedWarning
+from calque.named import Permission
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentences
 
@@ -56,33 +55,19 @@ _USUAL = (
     "language missing",
     "no label",
 )
-_SKIPS: ContextVar[bool] = ContextVar("calque_skips_unusable", default=False)
-
-
-@contextmanager
-def skipping_unusable(skip: bool = True) -> Iterator[None]:
-    """Within the block, read texts of which more than a tenth cannot be used; `skip=False` changes nothing."""
-    token = _SKIPS.set(skip or _SKIPS.get())
-    try:
-        yield
-    finally:
-        _SKIPS.reset(token)
-
-
-def skips_unusable() -> bool:
-    """Return whether texts are read now of which more than a tenth cannot be used."""
-    return _SKIPS.get()
+#: to read texts of which more than a tenth cannot be used
+SKIP_UNUSABLE = Permission("calque_skips_unusable")
 
 
 def tell_skipped(corpus: ParallelCorpus, path: str | PathLike[str]) -> None:
     """Warn of lines of a text that were skipped.
 
     Raises:
-        InputError: more than a tenth of the lines cannot be used, and that is not wanted (`skipping_unusable`).
+        InputError: more than a tenth of the lines cannot be used, and that is not permitted (`SKIP_UNUSABLE`).
     """
     reasons = skipped_lines(corpus.skipped, corpus.first_skipped)
     unusable = sum(count for reason, count in corpus.skipped.items() if reason not in _USUAL)
-    if 10 * unusable > len(corpus) and not _SKIPS.get():
+    if 10 * unusable > len(corpus) and not SKIP_UNUSABLE:
         what = f"{unusable:,} of {len(corpus):,} lines cannot be used ({reasons}), expected at most a tenth"
         remedy = "correct the file"
         if coded := corpus.first_skipped.get("not UTF-8"):

@@ -27,7 +27,6 @@ class Row(Protocol):
 
 
 R = TypeVar("R", bound=Row)
-_TRUSTED: ContextVar[bool] = ContextVar("calque_trusts_code", default=False)
 
 
 def is_path(name: str) -> bool:
@@ -90,26 +89,34 @@ def file_of(target: str) -> Path:
 
 
 # -- names in files ----------------------------------------------------------------------------------------------------
-@contextmanager
-def trusting_code(trust: bool = True) -> Iterator[None]:
-    """Within the block, import the classes outside calque that files name; `trust=False` changes nothing."""
-    token = _TRUSTED.set(trust or _TRUSTED.get())
-    try:
-        yield
-    finally:
-        _TRUSTED.reset(token)
+class Permission:
+    """Something that is forbidden except within a block: `with TRUST_CODE.given(): …`; it is true there."""
+
+    def __init__(self, name: str):
+        self._is_given: ContextVar[bool] = ContextVar(name, default=False)
+
+    def __bool__(self) -> bool:
+        return self._is_given.get()
+
+    @contextmanager
+    def given(self, given: bool = True) -> Iterator[None]:
+        """Within the block, permit it; `given=False` changes nothing."""
+        token = self._is_given.set(given or bool(self))
+        try:
+            yield
+        finally:
+            self._is_given.reset(token)
 
 
-def trusts_code() -> bool:
-    """Return whether classes outside calque that files name are imported now."""
-    return _TRUSTED.get()
+#: to import classes outside calque that files name
+TRUST_CODE = Permission("calque_trusts_code")
 
 
 def class_in_file(target: str, base: type[Any], path: str | PathLike[str]) -> type[Any]:
     """Return the class outside calque, `package.module:Class`, that a file names.
 
     Importing a module runs it, so a file alone does not bring that about: the program has imported or defined the class
-    already, as a subclass of `base`, or code is trusted (`trusting_code`).
+    already, as a subclass of `base`, or code is trusted (`TRUST_CODE`).
 
     Args:
         target: name of the class.
@@ -127,19 +134,24 @@ def class_in_file(target: str, base: type[Any], path: str | PathLike[str]) -> ty
         raise InputError(f"names {target}, which is no {base.__name__} that calque saves", path=path)
     if target in known:
         return known[target]
-    if not _TRUSTED.get():
+    if not TRUST_CODE:
         raise InputError(
             f"names the class {target}, which is not part of calque and was not imported: if you trust this code, import its "
             "module before you open the folder, or say trust_code=True (--trust-code on the command line)",
             path=path,
         )
     try:
-        found = imported(target)
+        return _subclass(target, base, base.__name__)
     except SettingError as error:
         raise InputError(str(error), path=path) from error
-    if not (isinstance(found, type) and issubclass(found, base)):
-        raise InputError(f"names {target}, expected a subclass of {base.__module__}:{base.__name__}", path=path)
-    return found
+
+
+def _subclass(target: str, base: type[Any], what: str) -> type[Any]:
+    """Import a class, and check that it is a subclass of `base`; `what` is the word for that."""
+    kind = imported(target)
+    if not (isinstance(kind, type) and issubclass(kind, base)):
+        raise SettingError(f"{target} is no {what}: expected a subclass of {base.__module__}:{base.__qualname__}")
+    return kind
 
 
 class Table(Mapping[str, R], Generic[R]):
@@ -199,7 +211,4 @@ class Table(Mapping[str, R], Generic[R]):
         return self._checked(known[name].target) if name in known else class_in_file(name, imported(self._base), path)
 
     def _checked(self, target: str) -> type[Any]:
-        kind, base = imported(target), imported(self._base)
-        if not (isinstance(kind, type) and issubclass(kind, base)):
-            raise SettingError(f"{target} is no {self.what}: expected a subclass of {self._base}")
-        return kind
+        return _subclass(target, imported(self._base), self.what)

@@ -109,7 +109,7 @@ def test_in_a_study(capsys, own):
         '[supervision.text]\nde = "train.tsv"\n[tasks.retrieval]\ntest = { de = "test.tsv" }\n',
         encoding="utf-8",
     )
-    works(capsys, "study", own / "study.toml", "-q")
+    works(capsys, "study", own / "study.toml", "--workers", 2, "-q")
     lines = [json.loads(line) for line in (own / "study" / "results.jsonl").read_text().splitlines()]
     assert {line["method"] for line in lines} == {"base", "rotation"}
     # its code is part of what a step depends on

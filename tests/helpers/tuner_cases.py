@@ -9,7 +9,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 import clcr_job
@@ -19,12 +18,9 @@ from calque.alignment.contrastive import Contrastive
 from calque.alignment.distilled import Distillation
 from calque.alignment.distilled_words import LinkedWords
 from calque.alignment.finetune import FineTune
-from calque.alignment.senses import SenseAlignment
-from calque.annotated import Dictionary
 from calque.encoders import load_encoder
 from calque.encoders.sentence_store import SentenceStore, WordStore
 from calque.encoders.sentence_vectors import SentencePooling
-from calque.text import Sentences
 from linked_text import make_text
 
 # Adam divides a gradient by its own size. With this epsilon a gradient that is 0 but for rounding makes no whole step, and
@@ -90,18 +86,6 @@ def tuned(kind: type, **settings: Any) -> Callable[[str, Path, int | None], Outc
     return train
 
 
-def senses(folder: str, place: Path, stop: int | None) -> Outcome:
-    rng = np.random.default_rng(0)
-    texts = {
-        lang: Sentences.of([list(rng.choice(letters.split(), rng.integers(3, 9))) for _ in range(20)], lang)
-        for lang, letters in LETTERS.items()
-    }
-    dictionary = Dictionary(*map(tuple, map(str.split, LETTERS.values())), langs=("en", "de"))
-    method = SenseAlignment(**SETTINGS, length=24, axes=4, senses=2, occurrences=0)
-    aligned = method.align(encoder(folder), texts, [dictionary], folder=place, checkpoint_every=2)
-    return method.history, aligned.model.state_dict() | method.softmax.state_dict()
-
-
 def key_points(folder: str, place: Path, stop: int | None) -> Outcome:
     """All phases of CLCR's first step, and the classifiers of the second."""
     clcr.PHASES = clcr_job.EQUAL
@@ -143,7 +127,6 @@ CASES: dict[str, Callable[[str, Path, int | None], Outcome]] = {
     "contrastive-one": tuned(Contrastive, same="one", same_share=1.0, reference="recomputed", clip=None, layers=(0, 2)),
     "contrastive-each": tuned(Contrastive, same="each", keep=0.3, sentences=0.5, weight=0.3),
     **({"contrastive-lora": tuned(Contrastive, lora=2, learning_rate=0.1, accumulate=2)} if find_spec("peft") else {}),
-    "senses": senses,
     "distilled": distilled,
     "clcr": key_points,
 }

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM
 
-from calque.pretraining.masked import bare_head, head_of
+from calque.pretraining.masked import head_of
 
 WITH_HEAD = ("bert", "distilbert", "roberta", "xlm-roberta", "deberta-v2", "modernbert", "electra")
 
@@ -30,13 +30,3 @@ def test_it_gives_the_model_s_own_scores(family, family_folders):
 def test_what_has_no_such_head_has_none(family, family_folders):
     kind = AutoModelForCausalLM if family == "gpt2" else AutoModel
     assert head_of(kind.from_config(AutoConfig.from_pretrained(family_folders(family)))) is None
-
-
-def test_a_head_from_embeddings_scores_by_likeness_and_frequency():
-    embeddings, counts = torch.randn(7, 4), torch.tensor([0, 1, 2, 3, 4, 5, 6])
-    head = bare_head(embeddings, 4, counts)
-    states = torch.randn(3, 4)
-    rare = torch.log((counts + 1) / (counts + 1).sum())
-    expected = [[float(state @ embeddings[k] + rare[k]) for k in range(7)] for state in states]
-    torch.testing.assert_close(head.transform(states) @ head.weight.t() + head.bias, torch.tensor(expected))
-    assert bare_head(torch.randn(7, 2), 4, counts).transform(states).shape == (3, 2)  # ELECTRA's are narrower

@@ -78,12 +78,6 @@ METHODS: Table[MethodRow] = Table(
         "contrastive": MethodRow(
             "calque.alignment.contrastive:Contrastive", "the same, and apart from all other words", trains=True
         ),
-        "senses": MethodRow(
-            "calque.alignment.senses:SenseAlignment",
-            "trains the encoder to predict senses of hidden words and of their translations",
-            learns_from=("dictionary",),
-            trains=True,
-        ),
         "clcr": MethodRow(
             "calque.alignment.clcr.method:KeyPointAlignment",
             "makes rows that are key points, of equal number and order in all languages, from an encoder of each",
@@ -107,8 +101,3 @@ def methods_for(supervision: str) -> tuple[str, ...]:
 def learns_from(method: str, supervision: str) -> bool:
     """Whether a method can use a kind of supervision; one from elsewhere learns from parallel text."""
     return method in methods_for(supervision) or (supervision == "parallel" and is_path(method))
-
-
-def trained_with_dictionaries() -> tuple[str, ...]:
-    """Names of the methods that learn from dictionaries and text of each language, and change the encoder's weights."""
-    return tuple(name for name in methods_for("dictionary") if METHODS[name].trains)

@@ -10,14 +10,13 @@ from typing import Annotated, Any
 
 import typer
 
-from calque.alignment import METHODS, learns_from, methods_for, trained_with_dictionaries
+from calque.alignment import METHODS, learns_from, methods_for
 from calque.cli.checks import given, language, output_folder, refuse_unused
 from calque.cli.dictionary import (
     Fitting,
     from_text,
     languages_of,
     named_dictionaries,
-    train_with_dictionaries,
     with_dictionaries,
 )
 from calque.cli.options import (
@@ -66,7 +65,7 @@ def align(
     tracking: Tracking,
     train: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TRAIN...]", help="One or more parallel texts; for senses, text of each language."),
+        typer.Argument(metavar="[TRAIN...]", help="One or more parallel texts."),
     ] = None,
     langs: Annotated[
         list[str] | None,
@@ -119,13 +118,6 @@ def align(
     (--dictionary), with plain text by a --method that needs no translations (--text), with nothing (--unsupervised), or with
     released maps (--released).
     """
-    texts = [*(fitting.text or []), *(train or [])]
-    if method in trained_with_dictionaries():  # whose text is not parallel
-        train = None
-        if not dictionary:
-            raise SettingError(
-                f"--method {method} learns from --dictionary and text of each language; got no dictionary"
-            )
     kinds = {"TRAIN": train, "--dictionary": dictionary, "--unsupervised": unsupervised, "--released": released}
     if method in methods_for("text"):
         kinds["--text"] = fitting.text
@@ -134,7 +126,7 @@ def align(
         raise SettingError(f"align with one of {', '.join(kinds)}; got {got}")
     say = news(quiet)
     dictionary, langs = named_dictionaries(dictionary or [], langs or [])
-    sources = [*texts, *dictionary, *(released or []), *(links or []), *fitting.files()]
+    sources = [*(train or []), *dictionary, *(released or []), *(links or []), *fitting.files()]
     output_folder("--out", out, [*encoder.split(","), *sources])
     place: dict[str, Any] = {
         "encoder": encoder, "towards": towards, "out": out, "load": loading.arguments(), "overwrite": overwrite
@@ -159,20 +151,18 @@ def align(
         seconds = result.record["seconds"]
         say(f"saved to {result.folder} (linking words {seconds['words']:.0f} s, {method} {seconds['method']:.0f} s)")
         return
-    if method in trained_with_dictionaries():
-        _refuse_with_senses(context, method)
-        options = _options(context, method, langs, tuning, supervision="dictionary", seed=linking.seed)
-        train_with_dictionaries(
-            dictionary, langs, texts, method, options | _without_name(method, option or []), pretokenized=pretokenized,
-            limit=limit, keep_layers=tuning.keep_layers, checkpoint_every=tuning.checkpoint_every, progress=not quiet,
-            say=say, **place,
-        )  # fmt: skip
-        return
     if kinds.get("--text"):
         options = _with_text(context, str(method), layers=numbers(layers), combine=combine)
         options |= _without_name(str(method), option or [])
         from_text(
-            texts, str(method), options, pretokenized=pretokenized, limit=limit, progress=not quiet, say=say, **place
+            fitting.text or [],
+            str(method),
+            options,
+            pretokenized=pretokenized,
+            limit=limit,
+            progress=not quiet,
+            say=say,
+            **place,
         )
         return
     only_text = {*names_of(Tuning), "links", "model", "symmetrize"}
@@ -207,13 +197,6 @@ def _refuse_with_text(context: typer.Context, method: str, links: Sequence[str] 
     refuse_unused(context, dict.fromkeys(names_of(Fitting), "is only for --dictionary and --unsupervised"))
 
 
-def _refuse_with_senses(context: typer.Context, method: str) -> None:
-    """Options that change nothing where weights are trained with dictionaries."""
-    why = f"has no effect with --method {method}"
-    unused = {*names_of(Fitting), "links", "model", "symmetrize", "layers", "combine", "accumulate"}
-    refuse_unused(context, dict.fromkeys(unused - {"text"}, why))
-
-
 def _with_text(context: typer.Context, method: str, **options: Any) -> dict[str, Any]:
     """The options that such a method has, after a complaint of those that change nothing with text alone."""
     why = f"has no effect with --method {method} and --text"
@@ -224,13 +207,12 @@ def _with_text(context: typer.Context, method: str, **options: Any) -> dict[str,
 
 
 def _options(
-    context: typer.Context, method: str, langs: Sequence[str] | None, tuning: Tuning, *, supervision: str = "parallel",
-    **others: Any,
+    context: typer.Context, method: str, langs: Sequence[str] | None, tuning: Tuning, **others: Any
 ) -> dict[str, Any]:  # fmt: skip
     """Keyword arguments of a method: what was given of those it has, and what all that have it must agree on."""
     if not langs:
         raise SettingError("--langs is missing: name the languages of the text, e.g. --langs en de")
-    if not learns_from(method, supervision):
+    if not learns_from(method, "parallel"):
         expected = ", ".join(methods_for("parallel"))
         raise SettingError(f"unknown --method {method}, expected one of {expected}, or package.module:Class")
     has = signature(METHODS.load(method)).parameters

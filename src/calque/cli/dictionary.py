@@ -66,30 +66,6 @@ def languages_of(dictionaries: Sequence[str], fitting: Fitting) -> list[str]:
     return langs[::-1] if any("-".join(reversed(langs)) in Path(path).name for path in dictionaries) else langs
 
 
-def train_with_dictionaries(
-    dictionaries: Sequence[str], langs: Sequence[str], texts: Sequence[str], method: str, options: Mapping[str, Any],
-    **place: Any,
-) -> None:  # fmt: skip
-    """Train the encoder on text of each language, with dictionaries.
-
-    Args:
-        dictionaries: files.
-        langs: the flat list of `--langs`.
-        texts: of each language.
-        method: that learns from them.
-        options: of the method.
-        place: other arguments of the run.
-    """
-    from calque.runs.dictionary import IDENTICAL
-    from calque.runs.sense_alignment import align_senses
-
-    if IDENTICAL in dictionaries:
-        raise SettingError(f"--method {method} learns translations: --dictionary {IDENTICAL} has none")
-    pairs = pairs_of(langs, len(dictionaries))
-    result = align_senses(dictionaries, langs=pairs, texts=texts, method=method, options=options, **place)
-    place["say"](f"saved to {result.folder} ({method} {result.record['seconds']['method']:.0f} s)")
-
-
 def from_text(texts: Sequence[str], method: str, options: Mapping[str, Any], **place: Any) -> None:
     """Fit maps on text of each language alone.
 

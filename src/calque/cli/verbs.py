@@ -12,7 +12,7 @@ import typer
 
 from calque import __version__
 from calque.errors import SettingError, Stopped
-from calque.named import trusting_code
+from calque.named import TRUST_CODE
 
 #: functions of the modules of the same name, or of the one behind the colon
 VERBS = (
@@ -21,7 +21,6 @@ VERBS = (
     "distil",
     "merge",
     "anchors",
-    "index",
     "neighbours",
     "evaluate",
     "analyze",
@@ -92,11 +91,11 @@ def _root(
 ) -> None:
     if on_error not in ("raise", "skip"):
         raise SettingError(f"--on-error {on_error}, expected raise or skip")
-    context.with_resource(trusting_code(trust_code))
+    context.with_resource(TRUST_CODE.given(trust_code))
     if on_error == "skip":
-        from calque.linking import skipping_unusable
+        from calque.linking import SKIP_UNUSABLE
 
-        context.with_resource(skipping_unusable())
+        context.with_resource(SKIP_UNUSABLE.given())
 
 
 class Ended(Exception):

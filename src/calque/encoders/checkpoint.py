@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from calque.errors import CalqueError, InputError, SettingError
-from calque.named import trusts_code
+from calque.named import TRUST_CODE
 
 _SHARED = 64  # weights that one weight of a file may stand for, as where layers share them
 
@@ -37,7 +37,10 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
 
     try:
         with _quiet(local=os.path.isdir(name)):
-            where = {"local_files_only": not os.path.isdir(name) and unconnected(), "trust_remote_code": trusts_code()}
+            where = {
+                "local_files_only": not os.path.isdir(name) and unconnected(),
+                "trust_remote_code": bool(TRUST_CODE),
+            }
             config = AutoConfig.from_pretrained(name, **where)
             _check_size(config, name)
             kind = AutoModel
@@ -80,24 +83,6 @@ def weights_as(dtype: torch.dtype | str) -> dict[str, Any]:
 
     major, minor = map(int, __version__.split(".")[:2])
     return {"dtype" if (major, minor) >= (4, 56) else "torch_dtype": dtype}
-
-
-def read_language_model(name: str) -> Any | None:
-    """The masked language model of a folder or of a name on the hub, in float32; None where there is none, or an encoder
-    without its head."""
-    from transformers import AutoConfig, AutoModelForMaskedLM
-
-    try:
-        with _quiet(local=os.path.isdir(name)):
-            where = {"local_files_only": not os.path.isdir(name) and unconnected(), "trust_remote_code": trusts_code()}
-            if type(AutoConfig.from_pretrained(name, **where)) not in AutoModelForMaskedLM._model_mapping:
-                return None
-            how: dict[str, Any] = {**weights_as(torch.float32), "output_loading_info": True, **where}
-            loaded: Any = AutoModelForMaskedLM.from_pretrained(name, **how)
-    except (OSError, ValueError):  # gone since the encoder was read, or never there
-        return None
-    model, report = loaded
-    return None if report["missing_keys"] else model
 
 
 def read_classifier(folder: Path, labels: Sequence[str], *, texts: bool) -> Any | None:

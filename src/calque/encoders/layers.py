@@ -81,7 +81,12 @@ def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
         if not flat:
             alone = all_states(model, batch, unpadded=True)
             padding_counts = not all(
-                torch.allclose(ours[inside], state[inside], rtol=0, atol=max(10 * _close(state), 10 * _step(state)))
+                torch.allclose(
+                    ours[inside],
+                    state[inside],
+                    rtol=0,
+                    atol=_close(state, max(1e-4, 10 * torch.finfo(state.dtype).eps)),
+                )
                 for ours, state in zip(alone, states, strict=True)
             )
         else:
@@ -93,14 +98,9 @@ def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
     return len(states) - 1, shape[-1], flat, padding_counts
 
 
-def _close(state: Tensor) -> float:
+def _close(state: Tensor, share: float = 1e-5) -> float:
     """Return how far two computations of a state may be apart."""
-    return 1e-5 * float(state.abs().max())
-
-
-def _step(state: Tensor) -> float:
-    """Return the distance of the largest number in a state from the next one of its type."""
-    return torch.finfo(state.dtype).eps * float(state.abs().max())
+    return share * float(state.abs().max())
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from calque.encoders.hub import fetched_folder
 from calque.encoders.per_language import PerLanguage
 from calque.encoders.static import load_static
 from calque.errors import SettingError
-from calque.named import is_path, trusting_code
+from calque.named import TRUST_CODE, is_path
 
 
 def load_encoder(
@@ -70,7 +70,7 @@ def load_encoder(
     options = {"layer": layer, "pooling": pooling, "dtype": dtype, "device": device, "max_length": max_length,
                "attention": attention, "precision": precision, "steps": steps, "delta": delta}  # fmt: skip
     given = {option: value for option, value in options.items() if value is not None}
-    with trusting_code(trust_code):
+    with TRUST_CODE.given(trust_code):
         if (several := by_language(name)) is not None:
             return _per_language(several, given, alike)
         if is_path(name) and not os.path.exists(name):

@@ -62,27 +62,22 @@ def fetched_modules(name: str) -> Path | None:
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import HfHubHTTPError
 
+    def fetched(file: str) -> Path | None:
+        try:
+            return Path(hf_hub_download(name, file))
+        except (OSError, ValueError, HfHubHTTPError):  # none there, private, not connected; reading will say so
+            return None
+
     if not name or name.count("/") != 1 or name[0] in "/." or Path(name).exists():
         return None
-    try:
-        folder = Path(hf_hub_download(name, MODULES_FILE)).parent
-    except (OSError, ValueError, HfHubHTTPError):  # none there, private, not connected
+    if (listed := fetched(MODULES_FILE)) is None:
         return None
-    for file in ("config.json", "model.safetensors", "pytorch_model.bin"):
-        for module in listed_modules(folder)[1:]:
-            try:
-                hf_hub_download(name, f"{module['path']}/{file}")
-            except (
-                OSError,
-                ValueError,
-                HfHubHTTPError,
-            ):  # a module without weights, or with others; reading will say so
-                continue
+    folder = listed.parent
+    for module in listed_modules(folder)[1:]:
+        for file in ("config.json", "model.safetensors", "pytorch_model.bin"):
+            fetched(f"{module['path']}/{file}")
     for file in _SETTINGS:
-        try:
-            hf_hub_download(name, file)
-        except (OSError, ValueError, HfHubHTTPError):
-            continue
+        fetched(file)
     return modules_of(folder)
 
 
@@ -125,15 +120,13 @@ def copy_modules(source: Path, target: Path) -> None:
     Raises:
         InputError: a module, or a link in it, leads out of the folder.
     """
-    files = [source / name for name in (MODULES_FILE, *_SETTINGS)]
-    files += [file for module in _modules(source) for file in (source / module).rglob("*")]
-    for file in filter(Path.is_file, files):
+    for file in (file for module in _modules(source) for file in (source / module).rglob("*")):
         _check_within(source, file.relative_to(source))
-    for file in filter(Path.is_file, files):
-        (target / file.relative_to(source)).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, target / file.relative_to(source))
-    for module in _modules(source):  # one that keeps nothing has an empty folder
-        (target / module).mkdir(parents=True, exist_ok=True)
+    for name in (MODULES_FILE, *_SETTINGS):
+        if (source / name).is_file():
+            shutil.copyfile(source / name, target / name)
+    for module in _modules(source):
+        shutil.copytree(source / module, target / module, dirs_exist_ok=True)
 
 
 def read_recipe(folder: Path) -> Recipe:

@@ -344,11 +344,13 @@ class Hidden(NamedTuple):
         answers: int64 `[n]`, what they are.
         languages: int64 `[n]`, index of the language of each one's text.
         words: bool `[n]`, whether each is a whole word.
+        masked: bool `[n]`, whether the mask stands in its place.
     """
 
     answers: Tensor
     languages: Tensor
     words: Tensor
+    masked: Tensor
 
 
 class MaskedPrediction(Prediction):
@@ -386,7 +388,8 @@ class MaskedPrediction(Prediction):
         loss, selected = torch.zeros((), device=self.processes.device), None
         if len(mine):
             own = np.isin(row, mine)
-            about = ids.flat[chosen[own]].astype(np.int64), self._languages(update)[row[own]], whole.flat[chosen[own]]
+            answers, masked = ids.flat[chosen[own]].astype(np.int64), read.flat[chosen[own]] == self._mask_id
+            about = answers, self._languages(update)[row[own]], whole.flat[chosen[own]], masked
             part = torch.from_numpy(read[mine].astype(np.int64)).to(self.processes.device)
             places = torch.from_numpy(chosen[own] - mine[0] * ids.shape[1]).to(part.device)
             with self.processes.autocast():
@@ -437,24 +440,23 @@ class MaskedSensePrediction(MaskedPrediction):
         transform: what stands between the body's states and the scores.
         senses: predicts in place of the head's last layer.
         training: of its table.
-        rows: int64 `[n_subwords]`, the number of each subword in the table; None where it has all of them.
         about: `body`, `tokenizer`, `share` and `visible` of `MaskedPrediction`.
     """
 
     def __init__(
-        self, mixture: Mixture, processes: Processes, transform: nn.Module, senses: SenseSoftmax, training: SenseTraining, *,
-        rows: Tensor | None = None, **about: Any,
+        self, mixture: Mixture, processes: Processes, transform: nn.Module, senses: SenseSoftmax, training: SenseTraining,
+        **about: Any,
     ):  # fmt: skip
         module = nn.ModuleDict({"model": about["body"], "transform": transform, "senses": senses})
         super().__init__(module, mixture, processes, **about)
-        self.transform, self.senses, self.training, self._rows = transform, senses, training, rows
+        self.transform, self.senses, self.training = transform, senses, training
         training.begin()
 
     def _term(self, states: Tensor, hidden: Hidden) -> tuple[Tensor, Selected]:
-        states = self.transform(states).float()
-        answers = hidden.answers if self._rows is None else self._rows[hidden.answers]
+        states, answers = self.transform(states).float(), hidden.answers
         targets = self.training.targets({0: states.detach()}, answers, hidden.languages, hidden.words)
-        return self.senses.loss(states, targets, 0), Selected(states.detach(), answers, targets.classes[:, 0])
+        selected = Selected(states.detach(), answers, targets.classes[:, 0], unread=hidden.masked)
+        return self.senses.loss(states, targets, 0), selected
 
     def _finish(self, selected: Selected | None, counts: list[int]) -> None:
         self.training.keep([selected], counts)
@@ -502,19 +504,3 @@ def head_of(model: Any) -> Head | None:
             bias = output.weight.new_zeros(len(output.weight)) if output.bias is None else output.bias
             return Head(Transform(known[dense], activate, known[norm]), output.weight, bias)
     return None
-
-
-def bare_head(embeddings: Tensor, dim: int, counts: Tensor) -> Head:
-    """A head for an encoder that has none: its own input embeddings, as most have tied them, behind a dense layer that
-    begins as the identity and is learnt; the biases are the logarithms of the subwords' frequencies.
-
-    Args:
-        embeddings: `[n_subwords, inner]`.
-        dim: of the encoder's states.
-        counts: `[n_subwords]`, in the text to learn from.
-    """
-    dense = nn.Linear(dim, embeddings.shape[1])
-    with torch.no_grad():
-        dense.weight.copy_(torch.eye(embeddings.shape[1], dim))
-        dense.bias.zero_()
-    return Head(dense, embeddings, ((counts + 1) / (counts + 1).sum()).log())

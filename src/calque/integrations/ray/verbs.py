@@ -44,7 +44,7 @@ from calque.integrations.ray.shards import (
     written,
 )
 from calque.linking import Say, Words
-from calque.named import trusts_code
+from calque.named import TRUST_CODE
 from calque.runs.anchors import merge_anchors, read_vocabulary
 from calque.text import ParallelCorpus, Sentences
 
@@ -159,7 +159,7 @@ class _Encoded(ABC):
 
 def _loaded(name: str, load: Mapping[str, Any] | None, lang: str, pretokenized: bool, job: Job):
     """Load an encoder here, to see that it can be; return it, the fields of `_Encoded`, and the settings to be recorded."""
-    load = {"trust_code": trusts_code(), **(load or {})}  # in the actors as here
+    load = {"trust_code": bool(TRUST_CODE), **(load or {})}  # in the actors as here
     encoder, columns = load_encoder(name, **load), tuple(job.columns or COLUMNS)
     require(encoder, "measured", rows=("words", "key points"))
     made = (name, load, encoder.fingerprint, lang, pretokenized, job.out, columns, job.cluster)

@@ -18,8 +18,8 @@ from threading import Thread
 from typing import Any
 
 from calque.errors import CalqueWarning, InputError, SettingError
-from calque.linking import Say, skipping_unusable, skips_unusable
-from calque.named import imported, trusting_code, trusts_code
+from calque.linking import SKIP_UNUSABLE, Say
+from calque.named import TRUST_CODE, imported
 from calque.runs.compare import asked, check_results
 from calque.runs.steps import SCORES, Step, Steps, unique
 from calque.runs.study.grid import Grid, label_of
@@ -98,17 +98,12 @@ def study(
 
 
 def unchanged(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the methods whose scores all equal the base's, resample by resample."""
-    found: dict[tuple[Any, ...], dict[str, list[Any]]] = {}
+    """Return the methods whose scores are all among the base's, resample by resample."""
+    found: dict[str, set[str]] = {BASE: set()}
     for record in records:
-        by_method = found.setdefault((record["encoder"], record["layer"], *asked(record)), {})
-        by_method.setdefault(record["method"], []).append([record["value"], record.get("resamples")])
-    differ: dict[str, bool] = {}
-    for by_method in found.values():
-        for name, values in by_method.items() if BASE in by_method else ():
-            if name != BASE:
-                differ[name] = differ.get(name, False) or any(value not in by_method[BASE] for value in values)
-    return [name for name, is_different in differ.items() if not is_different]
+        score = [record["encoder"], record["layer"], *asked(record), record["value"], record.get("resamples")]
+        found.setdefault(record["method"], set()).add(json.dumps(score))
+    return [name for name, scores in found.items() if name != BASE and scores <= found[BASE]]
 
 
 class Workers:
@@ -143,7 +138,7 @@ class Workers:
             self._others = active_children()
             with _without_warnings("resource_tracker"):  # which tells of the locks of workers that are ended
                 resource_tracker.ensure_running()
-            how = {"initializer": _begin, "initargs": (cores, self.own, trusts_code(), skips_unusable())}
+            how = {"initializer": _begin, "initargs": (cores, self.own, bool(TRUST_CODE), bool(SKIP_UNUSABLE))}
             self._pool = ProcessPoolExecutor(self.workers, get_context("spawn"), **how)
         return self
 
@@ -194,8 +189,8 @@ def _begin(cores: int, own: Sequence[str] = (), trust: bool = False, skip: bool 
     import torch
 
     torch.set_num_threads(cores)
-    for context in (trusting_code(trust), skipping_unusable(skip)):
-        context.__enter__()  # as long as the process lives
+    for permission in (TRUST_CODE.given(trust), SKIP_UNUSABLE.given(skip)):
+        permission.__enter__()  # as long as the process lives
     for name in own:
         imported(name)
     Thread(target=_end_with_parent, daemon=True).start()

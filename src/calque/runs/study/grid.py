@@ -190,7 +190,7 @@ class Grid:
         about = {"load": load, "towards": towards, "langs": [[self.plan.source, lang] for lang in langs], **options}
         if texts["kind"] == "parallel":
             step = self._on_links(base, about, texts, langs, label)
-        elif METHODS[settings["method"]].trains or not METHODS[settings["method"]].needs_links:
+        elif not METHODS[settings["method"]].needs_links:
             step = self._on_texts(base, about, texts, langs, label)
         else:
             step = self._on_words(base, about, texts, langs, label)
@@ -236,7 +236,7 @@ class Grid:
         return self._reading(base, "fit", {**about, "texts": list(read)}, {}, after, label=label)
 
     def _on_texts(self, base: Step | str, about: Mapping[str, Any], texts, langs: Sequence[str], label: str) -> Step:
-        """From text of each language, and dictionaries, if there are any."""
+        """Return the step of a method that learns from text of each language."""
         read = {
             lang: self.plan.path(file) for lang, file in texts["texts"].items() if lang in (self.plan.source, *langs)
         }
@@ -244,10 +244,7 @@ class Grid:
             {**about, **_given(texts, "limit", "pretokenized"), "texts": list(read)},
             {"text": list(read.values())},
         )
-        if texts["kind"] == "text":
-            return self._reading(base, "plain", settings, files, label=label)
-        after = {"dictionary": self._dictionaries(about["langs"], texts)}
-        return self._reading(base, "train", settings, files, after, label=label)
+        return self._reading(base, "plain", settings, files, label=label)
 
     def _dictionaries(self, pairs: Sequence[Sequence[str]], texts) -> list[str]:
         """Where the entries to learn from are."""

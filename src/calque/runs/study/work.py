@@ -99,18 +99,6 @@ def _fit(step: Step, folder: Path) -> None:
     )
 
 
-def _train(step: Step, folder: Path) -> None:
-    from calque.runs.sense_alignment import align_senses
-
-    how, options = _shared(step, folder)
-    langs, texts, read = (
-        [tuple(pair) for pair in options.pop("langs")],
-        _texts_of_languages(step, options),
-        _read(options),
-    )
-    align_senses(_dictionaries(step), langs=langs, texts=texts, options=options, **how, **read)
-
-
 def _plain(step: Step, folder: Path) -> None:
     from calque.runs.text_alignment import align_text
 
@@ -206,5 +194,5 @@ def _texts(step: Step, part: str, usual: str = "") -> list[str]:
 
 WORK = {
     "pretrain": _pretrain, "join": _join, "links": _link, "entries": _entries, "anchors": _anchors,
-    "align": _align, "fit": _fit, "train": _train, "plain": _plain, "score": _score,
+    "align": _align, "fit": _fit, "plain": _plain, "score": _score,
 }  # fmt: skip
