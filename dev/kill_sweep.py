@@ -23,19 +23,19 @@ import importlib
 import os
 import random
 import re
-import runpy
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
+
+import golden
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 TIMES = re.compile(  # in JSON, and on a page
@@ -95,7 +95,7 @@ class Verb:
     """A command and what it leaves behind.
 
     Attributes:
-        line: its arguments; `{name}` is a file of `make_inputs`.
+        line: its arguments; `@NAME` is a file of `golden.plant`.
         units: final names (patterns), each of which is absent or complete at any moment.
         once: a finished result is refused; otherwise the command may be given again at any time.
         adds: the result is added to a file, so that a finished command is not given again.
@@ -111,18 +111,16 @@ class Verb:
     inside: str = ""
 
 
-_ALIGN = "align {train} --langs en de --encoder mini --towards en --out result --method"
-_PRETRAIN = (
-    "pretrain en={english} de={german} --vocabulary 400 --batch 8 --out result --checkpoint-every 5 --updates 20"
-)
+_ALIGN = "align @train.tsv --langs en de --encoder mini --towards en --out result --method"
+_PRETRAIN = "pretrain en=@en.txt de=@de.txt --vocabulary 400 --batch 8 --out result --checkpoint-every 5 --updates 20"
 _BERT, _ELMO = f"{_PRETRAIN} --layers 2 --dim 32 --length 32", f"{_PRETRAIN} --model elmo --dim 8 --length 16"
 _STUDY_UNITS = ("result/results*", "result/steps/*")
 VERBS = {
-    "words --tables": Verb("words {train} --langs en de --out result --tables tables", units=("result", "tables")),
-    "encode huggingface": Verb("encode mini {long} --lang en --out result"),
-    "encode static": Verb("encode {vectors} {long} --lang en --out result"),
-    "anchors": Verb("anchors {english} --lang en --encoder mini --out result", ("result/anchors*",), inside="result/notes"),
-    "index": Verb("index {english} --lang en --encoder mini --out result", ("result/index.json",), inside="result/notes"),
+    "words --tables": Verb("words @train.tsv --langs en de --out result --tables tables", units=("result", "tables")),
+    "encode huggingface": Verb("encode mini @long.txt --lang en --out result"),
+    "encode static": Verb("encode @en.vec @long.txt --lang en --out result"),
+    "anchors": Verb("anchors @en.txt --lang en --encoder mini --out result", ("result/anchors*",), inside="result/notes"),
+    "index": Verb("index @en.txt --lang en --encoder mini --out result", ("result/index.json",), inside="result/notes"),
     "align rotation": Verb(f"{_ALIGN} rotation", once=True),
     "align rotation --overwrite": Verb(f"{_ALIGN} rotation --overwrite", over=f"{_ALIGN} means"),
     "align finetune": Verb(f"{_ALIGN} finetune --epochs 1 --checkpoint-every 5", once=True),
@@ -133,17 +131,17 @@ VERBS = {
     "pretrain bert --overwrite": Verb(f"{_BERT} --seed 1 --overwrite", over=_BERT),
     "pretrain elmo": Verb(_ELMO, once=True),
     "distil": Verb(
-        "distil {train} --langs en de --teacher mini --teacher-pooling words --student mini --epochs 1 --out result", once=True
+        "distil @train.tsv --langs en de --teacher mini --teacher-pooling words --student mini --epochs 1 --out result", once=True
     ),
     "clcr train": Verb(
-        "clcr train en=mini de=mini {train} --langs en de --pivot en --out result --option epochs=[0.5,0.2,0.2] --option "
+        "clcr train en=mini de=mini @train.tsv --langs en de --pivot en --out result --option epochs=[0.5,0.2,0.2] --option "
         "refine=0.2 --option head_epochs=0.2 --checkpoint-every 3", once=True,
     ),
     "demo": Verb("demo --languages de --out result", once=True),
-    "study": Verb("study {study} --out result", _STUDY_UNITS, inside="result/thesis.tex"),
-    "study --workers 2": Verb("study {study} --out result --workers 2", _STUDY_UNITS),
-    "analyze": Verb("analyze mini --test {test} --langs en de --only rank,length --out result", adds=True),
-    "evaluate": Verb("evaluate mini retrieval --test {test} --langs en de --out result", adds=True),
+    "study": Verb("study @study.toml --out result", _STUDY_UNITS, inside="result/thesis.tex"),
+    "study --workers 2": Verb("study @study.toml --out result --workers 2", _STUDY_UNITS),
+    "analyze": Verb("analyze mini --test @test.tsv --langs en de --only rank,length --out result", adds=True),
+    "evaluate": Verb("evaluate mini retrieval --test @test.tsv --langs en de --out result", adds=True),
 }  # fmt: skip
 
 _STUDY = """
@@ -159,29 +157,6 @@ de = "train.tsv"
 [tasks.retrieval]
 test = { de = "test.tsv" }
 """
-
-
-def make_inputs(folder: Path) -> dict[str, str]:
-    """Write the sample text as the files that the commands read."""
-    import numpy as np
-
-    from calque.corpora.sample import sample_text
-
-    folder.mkdir(parents=True, exist_ok=True)
-    parts = {part: sample_text("de", part) for part in ("all", "train", "test")}
-    rows = {part: [f"{' '.join(a.words)}\t{' '.join(b.words)}" for a, b in corpus] for part, corpus in parts.items()}
-    english, german = ([" ".join(s.words) for s in side] for side in (parts["all"].source, parts["all"].target))
-    words = sorted({word for line in english for word in line.split()})
-    values = np.random.default_rng(0).normal(size=(len(words), 50)).round(4)
-    vectors = [f"{word} {' '.join(map(str, row))}" for word, row in zip(words, values, strict=True)]
-    files = {
-        "repeated.tsv": rows["all"] * 5, "train.tsv": rows["train"], "test.tsv": rows["test"], "english.txt": english,
-        "german.txt": german, "long.txt": english * 6, "study.toml": _STUDY.splitlines(),
-        "vectors.vec": [f"{len(words)} 50", *vectors],
-    }  # fmt: skip
-    for name, lines in files.items():
-        (folder / name).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-    return {name.partition(".")[0]: str(folder / name) for name in files}
 
 
 # -- what is in a folder ---------------------------------------------------------------------------------------------
@@ -225,28 +200,13 @@ def members(group: int) -> list[int]:
 
 
 # -- running and killing ---------------------------------------------------------------------------------------------
-def _forked(arguments: list[str], folder: Path, environment: dict[str, str], err: int) -> int:
-    """Run calque in a fork of this process; return its number."""
-    if number := os.fork():
-        return number
-    code = 1
-    try:
-        os.setsid()
-        os.chdir(folder)
-        os.environ.update(environment)
-        null = os.open(os.devnull, os.O_RDWR)
-        for stream, where in ((0, null), (1, null), (2, err)):
-            os.dup2(where, stream)
-        sys.argv = ["calque", *arguments]
-        exec(compile(_HOOK, "hook", "exec"), {})
-        runpy.run_module("calque", run_name="__main__", alter_sys=True)
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
+def enter(folder: Path, environment: dict[str, str]) -> None:
+    """Begin a forked command in its folder and in a session of its own."""
+    signal.alarm(0)
+    os.setsid()
+    os.chdir(folder)
+    os.environ.update(environment)
+    exec(compile(_HOOK, "hook", "exec"), {})
 
 
 @dataclass
@@ -255,7 +215,6 @@ class Sweep:
 
     name: str
     folder: Path
-    inputs: dict[str, str]
     fresh: float
     rng: random.Random
     most: int = 0  # bytes on the disk at any time
@@ -270,10 +229,10 @@ class Sweep:
         self, aim: tuple[str, float] = ("", 0.0), *, line: str = "", fresh: bool | None = None
     ) -> tuple[int, float, bool, str]:
         """Run the command, and kill it where `aim` says: exit code, seconds, whether it was ended, standard error."""
-        run, log, (kind, value) = self.folder / "run", self.folder / "steps", aim
+        run, log, null, (kind, value) = self.folder / "run", self.folder / "steps", Path(os.devnull), aim
         log.unlink(missing_ok=True)
         fresh = self.rng.random() < self.fresh if fresh is None else fresh
-        arguments = [*(word.format(**self.inputs) for word in (line or VERBS[self.name].line).split()), "--quiet"]
+        arguments = [*(line or VERBS[self.name].line).replace("@", f"{self.folder.parent / 'in'}/").split(), "--quiet"]
         more = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "SWEEP_ROOT": str(run), "SWEEP_LOG": str(log),
                 "PYTHONPATH": f"{self.folder / 'hooks'}{os.pathsep}{SOURCE}",
                 "SWEEP_STEP": str(int(value)) if kind == "step" else "0"}  # fmt: skip
@@ -283,7 +242,11 @@ class Sweep:
                 process = subprocess.Popen([sys.executable, "-m", "calque", *arguments], cwd=run, env={**os.environ, **more},
                                            stderr=err, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
                                            start_new_session=True)  # fmt: skip
-            number = process.pid if process else _forked(arguments, run, more, err.fileno())
+            number = (
+                process.pid
+                if process
+                else golden.give(arguments, null, Path(err.name), SOURCE, lambda: enter(run, more))
+            )
             while code is None:
                 elapsed = time.perf_counter() - began
                 if elapsed > PATIENCE or (sent and elapsed - sent > ANSWER):
@@ -474,9 +437,11 @@ def main(arguments: list[str] | None = None) -> int:
     sys.path.insert(0, str(SOURCE))
     for library in LIBRARIES if options.fresh < 1 else ():
         importlib.import_module(library)
-    inputs = make_inputs(folder / "inputs")
+    shutil.rmtree(folder / "in", ignore_errors=True)
+    golden.plant(folder / "in", SOURCE)
+    (folder / "in" / "study.toml").write_text(_STUDY)
     rng, ready = random.Random(options.seed), []
-    sweeps = [Sweep(name, folder / name.replace(" ", "-"), inputs, options.fresh, rng) for name in names]
+    sweeps = [Sweep(name, folder / name.replace(" ", "-"), options.fresh, rng) for name in names]
     for sweep in sweeps:
         if not sweep.usual():
             continue
