@@ -449,7 +449,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{sweep.name}: {sweep.seconds:.1f} s, {sweep.steps} steps", flush=True)
         for part in (0.02, 0.3, 0.6, 0.9) if options.full_disk else ():
             sweep.on_a_full_disk(part)
-    kinds = ["moment", "step", *SIGNALS]
+    kinds, shown = ["moment", "step", *SIGNALS], 1
     while ready and not options.full_disk and sum(sweep.count for sweep in ready) < options.kills:
         sweep = min(ready, key=lambda each: each.count * each.seconds**0.5)  # the quick ones more often
         chosen, most = rng.choices(kinds, k=rng.randint(1, 4)), 1.02 * sweep.seconds
@@ -457,8 +457,9 @@ def main(arguments: list[str] | None = None) -> int:
         sweep.round(options.at or aims)
         if options.at:
             break
-        if sum(each.count for each in ready) % 20 == 0:
+        if sum(each.count for each in ready) >= 20 * shown:
             print(table(sweeps), flush=True)
+            shown += 1
     failures = sum(len(sweep.failures) for sweep in sweeps)
     print(f"{table(sweeps)}\n{sum(sweep.count for sweep in sweeps)} kills and signals, {failures} failures")
     if not failures and options.folder is None:
