@@ -37,6 +37,7 @@ from pathlib import Path
 
 import golden
 
+Aim = tuple[str, float]
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 TIMES = re.compile(  # in JSON, and on a page
     rb'"seconds": (\{[^}]*\}|[\d.e-]+)|<dt>seconds</dt><dd>[^<]*|&#34;seconds&#34;: \{[^}]*|\d{4}-\d\d-\d\d \d\d:\d\d UTC'
@@ -46,6 +47,7 @@ FOREIGN = ("thesis.tex", "result.old/thesis.tex", "result.part/src/a.py", "resul
            ".result.saving/x", "tables.part")  # fmt: skip
 PATIENCE, ANSWER = 900, 60  # seconds: a command that takes longer hangs; an answer to a signal
 SIGNALS = ("SIGINT", "GROUP", "SIGTERM")
+ANSWERS = (130, 143, -signal.SIGINT, -signal.SIGTERM)  # exit codes
 COLUMNS = ("half results", "tracebacks", "foreign files", "refused", "unequal", "no answer")
 LIBRARIES = (
     "torch", "transformers.modeling_utils", "transformers.models.auto.modeling_auto", "transformers.models.bert.modeling_bert",
@@ -225,9 +227,7 @@ class Sweep:
     hits: Counter[str] = field(default_factory=Counter)
     failures: list[tuple[str, str]] = field(default_factory=list)
 
-    def give(
-        self, aim: tuple[str, float] = ("", 0.0), *, line: str = "", fresh: bool | None = None
-    ) -> tuple[int, float, bool, str]:
+    def give(self, aim: Aim = ("", 0.0), *, line: str = "", fresh: bool | None = None) -> tuple[int, float, bool, str]:
         """Run the command, and kill it where `aim` says: exit code, seconds, whether it was ended, standard error."""
         run, log, null, (kind, value) = self.folder / "run", self.folder / "steps", Path(os.devnull), aim
         log.unlink(missing_ok=True)
@@ -242,11 +242,9 @@ class Sweep:
                 process = subprocess.Popen([sys.executable, "-m", "calque", *arguments], cwd=run, env={**os.environ, **more},
                                            stderr=err, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
                                            start_new_session=True)  # fmt: skip
-            number = (
-                process.pid
-                if process
-                else golden.give(arguments, null, Path(err.name), SOURCE, lambda: enter(run, more))
-            )
+                number = process.pid
+            else:
+                number = golden.give(arguments, null, Path(err.name), SOURCE, lambda: enter(run, more))
             while code is None:
                 elapsed = time.perf_counter() - began
                 if elapsed > PATIENCE or (sent and elapsed - sent > ANSWER):
@@ -258,9 +256,8 @@ class Sweep:
                     send(number, {"moment": signal.SIGKILL, "SIGTERM": signal.SIGTERM}.get(kind, signal.SIGINT))
                     sent = elapsed
                 with suppress(FileNotFoundError):  # renamed meanwhile
-                    self.most = (
-                        max(self.most, sum(path.stat().st_size for path in run.rglob("*"))) if not kind else self.most
-                    )
+                    size = 0 if kind else sum(path.stat().st_size for path in run.rglob("*"))
+                    self.most = max(self.most, size)
                 time.sleep(0.002)
                 ended, status = os.waitpid(number, os.WNOHANG)
                 code = os.waitstatus_to_exitcode(status) if ended else None
@@ -328,7 +325,7 @@ class Sweep:
                 self.fail("foreign files", f"--overwrite over a foreign file ended with {code}: {said[-300:]}")
         return True
 
-    def round(self, aims: list[tuple[str, float]]) -> None:
+    def round(self, aims: list[Aim]) -> bool | None:
         """Begin, end the command as often as there are aims, let it end by itself, compare."""
         verb, finished, complete = VERBS[self.name], units(self.expected, VERBS[self.name]), False
         self.begin()
@@ -342,24 +339,17 @@ class Sweep:
                 break
             log = self.folder / "steps"
             done = log.stat().st_size / max(1, self.steps) if log.exists() else 0
-            self.hits.update(
-                ["signals" if kind in SIGNALS else "kills", "end" if done > 0.9 else "work" if done else "start"]
-            )
-            if kind in SIGNALS and (
-                len(said.splitlines()) > 1 or code not in (130, 143, -signal.SIGINT, -signal.SIGTERM)
-            ):
-                self.fail(
-                    "tracebacks",
-                    f"{given}: {kind}:{value:g} is answered by {code} and more than a line: {said[-300:]!r}",
-                )
+            phase = "end" if done > 0.9 else "work" if done else "start"
+            self.hits.update(["signals" if kind in SIGNALS else "kills", phase])
+            if kind in SIGNALS and (len(said.splitlines()) > 1 or code not in ANSWERS):
+                fact = f"{kind}:{value:g} is answered by {code} and more than a line"
+                self.fail("tracebacks", f"{given}: {fact}: {said[-300:]!r}")
             there, older = units(self.found(given), verb), units(self.older, verb)
             for unit, files in there.items():
                 wrong = difference(files, finished.get(unit, {}))
                 if wrong and (unit not in older or difference(files, older[unit])):
                     self.fail("half results", f"{given}: killed, {unit} is neither absent nor complete: {wrong}")
-            if complete := all(
-                unit in there and not difference(there[unit], files) for unit, files in finished.items()
-            ):
+            if complete := not any(difference(there.get(unit, {}), files) for unit, files in finished.items()):
                 break
         if not (complete and verb.adds):
             code, _, _, said = self.give()
@@ -400,17 +390,16 @@ class Sweep:
 
 def table(sweeps: list[Sweep]) -> str:
     """Return what was done to each verb and what was found, in columns."""
-    rows = [("verb", "kills", "signals", "start/work/end", *COLUMNS)]
+    rows: list[tuple[str, ...]] = [("verb", "kills", "signals", "start/work/end", *COLUMNS)]
     for sweep in sweeps:
         found, hits = Counter(kind for kind, _ in sweep.failures), sweep.hits
         phases = "/".join(str(hits[phase]) for phase in ("start", "work", "end"))
-        rows.append(
-            (sweep.name, str(hits["kills"]), str(hits["signals"]), phases, *(str(found[each]) for each in COLUMNS))
-        )
+        counts = [str(found[each]) for each in COLUMNS]
+        rows.append((sweep.name, str(hits["kills"]), str(hits["signals"]), phases, *counts))
     return "\n".join("  ".join(cell.ljust(31 if not n else 14) for n, cell in enumerate(row)) for row in rows)
 
 
-def _aim(text: str) -> tuple[str, float]:
+def _aim(text: str) -> Aim:
     kind, _, value = text.partition(":")
     if kind not in ("moment", "step", *SIGNALS):
         raise argparse.ArgumentTypeError(f"{text}: expected step:COUNT, or moment, {', '.join(SIGNALS)} with :SECONDS")
@@ -422,13 +411,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--verbs", default="", help=f"some of {', '.join(VERBS)}, with commas; default: all")
     parser.add_argument("--kills", type=int, default=100, help="kills and signals in all")
     parser.add_argument("--seed", type=int, default=0, help="of where they hit")
-    parser.add_argument(
-        "--fresh", type=float, default=0.05, help="share of commands that start an interpreter of their own"
-    )
+    parser.add_argument("--fresh", type=float, default=0.05, help="share of commands in an interpreter of their own")
     parser.add_argument("--at", type=_aim, action="append", help="end it just here, e.g. step:17; repeat for a round")
-    parser.add_argument(
-        "--full-disk", action="store_true", help="small disks instead of kills; needs the right to mount"
-    )
+    parser.add_argument("--full-disk", action="store_true", help="small disks, no kills; needs the right to mount")
     parser.add_argument("--folder", type=Path, help="for the runs; default: a temporary one, kept after a failure")
     options = parser.parse_args(arguments)
     folder = (options.folder or Path(tempfile.mkdtemp(prefix="calque-kills-"))).resolve()
@@ -451,7 +436,7 @@ def main(arguments: list[str] | None = None) -> int:
             sweep.on_a_full_disk(part)
     kinds, shown = ["moment", "step", *SIGNALS], 1
     while ready and not options.full_disk and sum(sweep.count for sweep in ready) < options.kills:
-        sweep = min(ready, key=lambda each: each.count * each.seconds**0.5)  # the quick ones more often
+        sweep = min(ready, key=lambda each: each.count * each.seconds)  # the quick ones more often
         chosen, most = rng.choices(kinds, k=rng.randint(1, 4)), 1.02 * sweep.seconds
         aims = [(kind, rng.randint(1, sweep.steps) if kind == "step" else rng.uniform(0, most)) for kind in chosen]
         sweep.round(options.at or aims)

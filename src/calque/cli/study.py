@@ -44,9 +44,7 @@ def study(
         write_text(folder / "results.md", text + "\n")
         print(text)
 
-    os.environ.setdefault(
-        "PYTHONWARNINGS", "ignore:resource_tracker"
-    )  # of processes that begin here: workers may be ended
+    os.environ.setdefault("PYTHONWARNINGS", "ignore:resource_tracker")  # workers may be ended
     output_folder("--out", out)
     run(
         plan, workers=workers, data=data, out=out, tests=test or [], track=tracking.track or [],
