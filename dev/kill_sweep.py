@@ -51,7 +51,7 @@ ANSWERS = (130, 143, -signal.SIGINT, -signal.SIGTERM)  # exit codes
 COLUMNS = ("half results", "tracebacks", "foreign files", "refused", "unequal", "no answer")
 LIBRARIES = (
     "torch", "transformers.modeling_utils", "transformers.models.auto.modeling_auto", "transformers.models.bert.modeling_bert",
-    "accelerate", "numba", "pyarrow.compute", "faiss", "calque.cli.verbs", "calque.runs.align", "calque.runs.evaluate",
+    "accelerate", "numba", "pyarrow.compute", "calque.cli.verbs", "calque.runs.align", "calque.runs.evaluate",
     "calque.runs.analyze", "calque.runs.study", "calque.runs.demo", "calque.runs.pretrain", "calque.encoders.huggingface",
 )  # fmt: skip
 
@@ -122,7 +122,6 @@ VERBS = {
     "encode huggingface": Verb("encode mini @long.txt --lang en --out result"),
     "encode static": Verb("encode @en.vec @long.txt --lang en --out result"),
     "anchors": Verb("anchors @en.txt --lang en --encoder mini --out result", ("result/anchors*",), inside="result/notes"),
-    "index": Verb("index @en.txt --lang en --encoder mini --out result", ("result/index.json",), inside="result/notes"),
     "align rotation": Verb(f"{_ALIGN} rotation", once=True),
     "align rotation --overwrite": Verb(f"{_ALIGN} rotation --overwrite", over=f"{_ALIGN} means"),
     "align finetune": Verb(f"{_ALIGN} finetune --epochs 1 --checkpoint-every 5", once=True),

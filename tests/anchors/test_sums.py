@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from calque.algebra.clusters import kmeans
 from calque.anchors import (
     AnchorSums,
     open_anchors,
@@ -14,7 +15,7 @@ from calque.anchors import (
     split_senses,
     write_avg_embeds,
 )
-from calque.anchors.senses import kmeans, silhouette
+from calque.anchors.senses import silhouette
 from calque.encoders.anchors import compute_anchors, sum_anchors
 from calque.encoders.extraction import UncoveredWordsWarning
 from calque.errors import InputError, SettingError

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from calque.algebra.clusters import kmeans, squared_distances
 from calque.algebra.normalize import unit_rows
 from calque.anchors.sums import Anchors, AnchorSums
 from calque.errors import SettingError
@@ -125,8 +126,7 @@ def divide(
         int64 `[n]`, larger clusters first, and the silhouette; None and NaN where no division has clusters of that size.
     """
     gram = x @ x.T  # all that k-means and silhouettes need: what follows does not depend on the dimensions
-    squares = np.diag(gram)
-    squared = np.maximum(squares[:, None] + squares - 2 * gram, 0.0)
+    squared = squared_distances(gram)
     distances, best, value = np.sqrt(squared), None, np.nan
     for k in range(2, min(most, len(x) // 2) + 1):
         labels = kmeans(gram, squared, k, restarts, rng)
@@ -137,41 +137,6 @@ def divide(
         if best is None or new > value:
             best, value = np.argsort(np.argsort(-sizes, kind="stable"))[labels], new
     return best, value
-
-
-def kmeans(gram: np.ndarray, squared: np.ndarray, k: int, restarts: int, rng: np.random.Generator) -> np.ndarray:
-    """k-means from inner products alone, all restarts side by side.
-
-    Args:
-        gram, squared: `[n, n]`, inner products of the vectors, and their squared distances.
-        k: clusters.
-        restarts: k-means++ starts (Arthur & Vassilvitskii 2007), of which the best is taken.
-        rng: for the starts.
-
-    Returns:
-        int64 `[n]`, cluster of each vector; a cluster can be empty.
-    """
-    n = len(gram)
-    starts = np.empty((restarts, k), dtype=np.int64)
-    starts[:, 0] = rng.integers(n, size=restarts)
-    for c in range(1, k):
-        weights = squared[starts[:, :c]].min(axis=1) + 1e-12
-        sums = np.cumsum(weights, axis=1)
-        draws = rng.random(restarts) * sums[:, -1]
-        starts[:, c] = np.minimum((sums < draws[:, None]).sum(axis=1), n - 1)
-    labels = squared[starts].argmin(axis=1)  # [restarts, n]
-    cost = np.zeros(restarts)
-    for _ in range(50):
-        inside = (labels[:, :, None] == np.arange(k)).astype(np.float64)
-        sizes = inside.sum(axis=1)
-        cross = gram @ inside / np.maximum(sizes, 1.0)[:, None]  # of each vector with each centre
-        centres = (inside * cross).sum(axis=1) / np.maximum(sizes, 1.0)  # squared length of each centre
-        gap = np.where(sizes[:, None] > 0, centres[:, None] - 2 * cross, np.inf)
-        new, cost = gap.argmin(axis=2), gap.min(axis=2).sum(axis=1)
-        if (new == labels).all():
-            break
-        labels = new
-    return labels[cost.argmin()]
 
 
 def silhouette(distances: np.ndarray, labels: np.ndarray) -> float:

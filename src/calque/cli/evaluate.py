@@ -104,7 +104,6 @@ _OPTIONS = {
         "word vectors; default elsewhere), subwords (mean of all subwords) or cls.",
         "margin": "Margin of xsim and mining: ratio (default), distance or absolute (the cosine as it is).",
         "contextual": "Only the first occurrence of each word form.",
-        "approximate": "Search with an index, for millions of words; its recall is shown.",
         "by_origin": "Also show each origin of the pairs, named in the third column of --test.",
         "base": "The encoder before alignment, to compare similarities of words with.",
         "method": "mutual (default), iterative, softmax or transport.",
@@ -142,7 +141,7 @@ _OPTIONS = {
         "ner, slots without intents, pos, nli, sentiment.",
     },
 }
-_FLAGS = ("approximate", "by_origin", "lower", "tune")
+_FLAGS = ("by_origin", "lower", "tune")
 _SPELLED = {"contextual": " /--non-contextual", "method": "--extract"}
 _METAVARS = {"rename": "OLD=NEW...", "base": "ENCODER", "mix": "LAYERS", "save_head": "FOLDER"}
 

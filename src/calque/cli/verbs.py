@@ -16,7 +16,7 @@ from calque.named import TRUST_CODE
 
 #: functions of the modules of the same name, or of the one behind the colon
 VERBS = (
-    "words", "align", "distil", "merge", "anchors", "index", "neighbours", "evaluate", "analyze", "study", "encode", "pretrain",
+    "words", "align", "distil", "merge", "anchors", "neighbours", "evaluate", "analyze", "study", "encode", "pretrain",
     "perplexity:pretrain", "senses", "data", "demo", "report", "explore", "push",
 )  # fmt: skip
 

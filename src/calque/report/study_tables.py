@@ -13,7 +13,7 @@ from calque.report.formats import bullets
 from calque.report.numbers import Figure, mean_of
 from calque.report.questions import pooled
 from calque.report.reading import Record, Results
-from calque.runs.compare import is_target, lower_is_better
+from calque.runs.compare import lower_is_better
 
 Row = tuple[str, int | None, str, str]
 #: parts of a figure that have a table, and their words; others are of single kinds of spans or of one direction
@@ -128,10 +128,11 @@ def _row(record: Record) -> Row:
 def _column(record: Record) -> _Column:
     if record.plain.get("direction"):
         return _Column("-".join(dict.fromkeys(record["languages"])), record["data"], True)
+    *sources, tested = record.pair
     target = (
-        is_target(record.plain) or record.settings.get("protocol") == "ceiling"
+        tested not in sources or record.settings.get("protocol") == "ceiling"
     )  # learnt in the target language itself
-    return _Column(record["languages"][-1], Path(record["data"]).name, target)
+    return _Column(tested, Path(record["data"]).name, target)
 
 
 def _head(column: _Column, columns: Sequence[_Column]) -> str:

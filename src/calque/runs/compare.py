@@ -181,16 +181,10 @@ def _mean_over_texts(figures: Sequence[Estimate], *, same: bool = False) -> tupl
 
 def mean_of(records: Sequence[Record]) -> tuple[float, float, float]:
     """Mean over test sets, with the ends of its 95% interval; the interval is the value itself where nothing is known of
-    some figure's errors. For figures of one metric, and of languages that `is_target`."""
+    some figure's errors. For figures of one metric, and of languages that the task was not learnt in."""
     value = sum(record["value"] for record in records) / len(records)
     known = [each for each in map(estimate, records) if each is not None]
     return (value, *over_tests(known).interval) if len(known) == len(records) else (value, value, value)
-
-
-def is_target(record: Record) -> bool:
-    """Whether a figure belongs in the mean over languages: its language is none of those the task was learnt in."""
-    *sources, tested = record["languages"]
-    return tested not in sources
 
 
 def too_few(*figures: Estimate | None) -> int:
