@@ -384,12 +384,10 @@ def test_scores_are_added_to_scores_alone(capsys, tmp_path, text, tiny_folder, c
 def test_folders_of_other_programs_are_left_alone(capsys, tmp_path, text, tiny_folder):
     study = text / "study.toml"
     study.write_text('encoders = ["mini"]\n[methods.base]\n[tasks.retrieval]\ntest = { de = "train.tsv" }\n')
-    index = ("index", text / "en.txt", "--lang", "en", "--encoder", tiny_folder, "-q")
     anchors = ("anchors", text / "en.txt", "--lang", "en", "--encoder", tiny_folder, "-q")
     for job, names in (
         (("study", study), ["results.jsonl"]),
         (("study", study), ["results.md"]),
-        (index, ["index.json", "vectors.safetensors"]),
         (anchors, ["anchors.safetensors"]),
     ):
         out = tmp_path / f"{job[0]}-{names[0]}"

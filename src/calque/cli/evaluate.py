@@ -72,8 +72,7 @@ class Texts:
     ] = None
     train_links: Annotated[list[str] | None, typer.Option(help="Word links of --train.")] = None
     text: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILE...", help="Text to average word vectors over, in both languages."),
+        list[str] | None, typer.Option(metavar="FILE...", help="Text to average word vectors over, in both languages.")
     ] = None
     project: Annotated[
         list[str] | None,
@@ -84,8 +83,7 @@ class Texts:
         ),
     ] = None
     first_senses: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="WordNet's index.sense, for lemmas missing from --train."),
+        str | None, typer.Option(metavar="FILE", help="WordNet's index.sense, for lemmas missing from --train.")
     ] = None
     altered: Annotated[
         str | None,
