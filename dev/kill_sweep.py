@@ -49,19 +49,26 @@ SIGNALS = ("SIGINT", "GROUP", "SIGTERM")
 COLUMNS = ("half results", "tracebacks", "foreign files", "refused", "unequal", "no answer")
 LIBRARIES = (
     "torch", "transformers.modeling_utils", "transformers.models.auto.modeling_auto", "transformers.models.bert.modeling_bert",
-    "accelerate", "numba", "pyarrow.compute", "faiss", "calque.cli.verbs", "calque.runs.align", "calque.runs.evaluate",
+    "accelerate", "numba", "pyarrow.compute", "calque.cli.verbs", "calque.runs.align", "calque.runs.evaluate",
     "calque.runs.analyze", "calque.runs.study", "calque.runs.demo", "calque.runs.pretrain", "calque.encoders.huggingface",
 )  # fmt: skip
 
-# Runs in every process of a command: counts its operations on files of the run, and kills its group before the k-th.
+# Runs in every process of a command: counts its operations on files of the run, and kills its group before the k-th. The log
+# appears when calque begins: nobody else can answer a signal that Python gets before.
 _HOOK = """
 import os, sys
 
 def _watch(root=os.environ["SWEEP_ROOT"], fatal=int(os.environ.get("SWEEP_STEP", 0))):
-    log = os.open(os.environ["SWEEP_LOG"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     count = [0]
 
+    def write(text):
+        log = os.open(os.environ["SWEEP_LOG"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.write(log, text)
+        os.close(log)
+
     def hook(event, args):
+        if event == "import" and args[0] == "calque.cli":
+            return write(b"")
         if event == "open":
             if not isinstance(args[2], int) or not args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
                 return
@@ -73,7 +80,7 @@ def _watch(root=os.environ["SWEEP_ROOT"], fatal=int(os.environ.get("SWEEP_STEP",
         if path != root and not path.startswith(root + os.sep):
             return
         count[0] += 1
-        os.write(log, b".")
+        write(b".")
         if count[0] == fatal:
             os.killpg(0, 9)
 
@@ -249,7 +256,8 @@ class Sweep:
     name: str
     folder: Path
     inputs: dict[str, str]
-    fresh: float = 0.0
+    fresh: float
+    rng: random.Random
     most: int = 0  # bytes on the disk at any time
     seconds: float = 1.0
     steps: int = 1
@@ -259,11 +267,12 @@ class Sweep:
     failures: list[tuple[str, str]] = field(default_factory=list)
 
     def give(
-        self, aim: tuple[str, float] = ("", 0.0), *, line: str = "", fresh: bool = False
+        self, aim: tuple[str, float] = ("", 0.0), *, line: str = "", fresh: bool | None = None
     ) -> tuple[int, float, bool, str]:
         """Run the command, and kill it where `aim` says: exit code, seconds, whether it was ended, standard error."""
         run, log, (kind, value) = self.folder / "run", self.folder / "steps", aim
         log.unlink(missing_ok=True)
+        fresh = self.rng.random() < self.fresh if fresh is None else fresh
         arguments = [*(word.format(**self.inputs) for word in (line or VERBS[self.name].line).split()), "--quiet"]
         more = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "SWEEP_ROOT": str(run), "SWEEP_LOG": str(log),
                 "PYTHONPATH": f"{self.folder / 'hooks'}{os.pathsep}{SOURCE}",
@@ -339,7 +348,7 @@ class Sweep:
             self.give(line=verb.over)
             self.older = contents(self.folder / "run")
             os.rename(self.folder / "run", self.folder / "older")
-        for fresh in (True, self.fresh == 1):
+        for fresh in (True, None):
             self.begin()
             code, self.seconds, _, said = self.give(fresh=fresh)
             if code != 0:
@@ -356,13 +365,13 @@ class Sweep:
                 self.fail("foreign files", f"--overwrite over a foreign file ended with {code}: {said[-300:]}")
         return True
 
-    def round(self, aims: list[tuple[str, float]], rng: random.Random) -> None:
+    def round(self, aims: list[tuple[str, float]]) -> None:
         """Begin, end the command as often as there are aims, let it end by itself, compare."""
         verb, finished, complete = VERBS[self.name], units(self.expected, VERBS[self.name]), False
         self.begin()
         given = " then ".join(f"{kind}:{value:g}" for kind, value in aims)
         for kind, value in aims:
-            code, _, killed, said = self.give((kind, value), fresh=rng.random() < self.fresh)
+            code, _, killed, said = self.give((kind, value))
             if not killed:
                 complete = code == 0
                 if code:
@@ -466,18 +475,21 @@ def main(arguments: list[str] | None = None) -> int:
     for library in LIBRARIES if options.fresh < 1 else ():
         importlib.import_module(library)
     inputs = make_inputs(folder / "inputs")
-    sweeps = [Sweep(name, folder / name.replace(" ", "-"), inputs, options.fresh) for name in names]
-    ready = [sweep for sweep in sweeps if sweep.usual()]
-    for sweep in ready:
+    rng, ready = random.Random(options.seed), []
+    sweeps = [Sweep(name, folder / name.replace(" ", "-"), inputs, options.fresh, rng) for name in names]
+    for sweep in sweeps:
+        if not sweep.usual():
+            continue
+        ready.append(sweep)
         print(f"{sweep.name}: {sweep.seconds:.1f} s, {sweep.steps} steps", flush=True)
         for part in (0.02, 0.3, 0.6, 0.9) if options.full_disk else ():
             sweep.on_a_full_disk(part)
-    rng, kinds = random.Random(options.seed), ["moment", "step", *SIGNALS]
+    kinds = ["moment", "step", *SIGNALS]
     while ready and not options.full_disk and sum(sweep.count for sweep in ready) < options.kills:
         sweep = min(ready, key=lambda each: each.count * each.seconds**0.5)  # the quick ones more often
         chosen, most = rng.choices(kinds, k=rng.randint(1, 4)), 1.02 * sweep.seconds
         aims = [(kind, rng.randint(1, sweep.steps) if kind == "step" else rng.uniform(0, most)) for kind in chosen]
-        sweep.round(options.at or aims, rng)
+        sweep.round(options.at or aims)
         if options.at:
             break
         if sum(each.count for each in ready) % 20 == 0:

@@ -65,7 +65,24 @@ def test_on_the_command_line(capsys, own, tiny_folder):
     record = json.loads((own / "out" / "calque-run.json").read_text())
     assert record["method"] == "shifting:Shift"
     assert record["settings"] == {"towards": "en", "strength": 1.0}
-    works(capsys, "evaluate", own / "out", "retrieval", "--test", own / "test.tsv", "--langs", "en", "de", "-q")
+    asked = ("retrieval", "--test", own / "test.tsv", "--langs", "en", "de", "--json", "-q")
+    aligned = json.loads(works(capsys, "evaluate", own / "out", *asked)[0])["settings"]["aligned"]
+    assert (aligned["method"], aligned["seed"], aligned["base_fingerprint"]) == (
+        "shifting:Shift",
+        None,
+        base.fingerprint,
+    )
+
+
+def test_a_study_warns_of_a_method_that_changes_nothing(capsys, own, tiny_folder):
+    methods = "".join(
+        f'[methods.{name}]\nmethod = "shifting:Shift"\nstrength = {s}\n' for name, s in (("still", 0.0), ("moved", 1.0))
+    )
+    plan = f'encoders = ["{tiny_folder}"]\n[methods.base]\n{methods}[supervision.text]\nde = "train.tsv"\n'
+    (own / "study.toml").write_text(plan + '[tasks.retrieval]\ntest = { de = "test.tsv" }\n', encoding="utf-8")
+    _, err = works(capsys, "study", own / "study.toml", "-q")
+    assert "every score of still equals that of base to the last bit" in err
+    assert "moved" not in err
 
 
 def test_its_own_options(capsys, own, tiny_folder):

@@ -303,26 +303,6 @@ def test_released_maps_and_an_encoder_for_each_language(capsys, tiny_folder, tin
         PerLanguage({"en": load_encoder(tiny_folder, layer=1), "de": load_encoder(tiny_folder, layer=2)})
 
 
-# -- index -----------------------------------------------------------------------------------------------------------
-def test_the_words_of_an_index_are_those_of_the_text(capsys, data, tiny_folder, tmp_path):
-    pytest.importorskip("faiss", reason="faiss-cpu is not installed: pip install 'calque-align[faiss]'")
-    job = ("--encoder", tiny_folder)
-    _, err = works(capsys, "index", data / "de.txt", *job, "--lang", "de", "--out", tmp_path / "index")
-    assert "hold 100.0% of the ten nearest words" in err
-    query = ("neighbours", *job, "--lang1", "en", "--sentence1", "the cat sees", "--word1", "cat", "-k", 3, "--json")
-    indexed = json.loads(works(capsys, *query, "--index", tmp_path / "index")[0])
-    plain = json.loads(works(capsys, *query, "--lang2", "de", "--text2", data / "de.txt")[0])
-    assert indexed["index"]["recall"] == 1
-    for found, expected in zip(indexed["before"], plain["before"], strict=True):
-        assert found["before"] == pytest.approx(expected["before"], abs=1e-6)
-        assert found["sentence"][found["place"]] == found["word"]
-    assert "--text2 is not for --index" in fails(
-        capsys, *query, "--index", tmp_path / "index", "--text2", data / "de.txt"
-    )
-    assert "not a complete index" in fails(capsys, *query, "--index", tmp_path)
-    assert "another encoder" in fails(capsys, *query, "--layer", 0, "--index", tmp_path / "index")
-
-
 # -- neighbours ------------------------------------------------------------------------------------------------------
 def test_neighbours_before_and_after(capsys, data, tiny_folder, tiny_encoder, tmp_path):
     works(

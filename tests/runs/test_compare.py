@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from calque.algebra import student
-from calque.report.content import judge
+from calque.report.claims import claim
+from calque.report.questions import find_subjects, sort_questions
 from calque.report.reading import Record, Results
 from calque.runs import compare
 from calque.tasks import Score
@@ -112,20 +113,6 @@ def test_a_record_keeps_its_runs_and_resamples_and_an_old_one_is_read():
     assert compare.estimate({**old, "low": -1e300, "high": 1e300}) is None
 
 
-def test_an_interval_over_three_runs_is_as_wide_as_three_runs_allow():
-    """Mean ± t·√(s²/n + texts), by hand."""
-    rng = np.random.default_rng(3)
-    right = (rng.random((500, 3)) < np.array([0.45, 0.5, 0.55])).astype(float)
-    measured, runs = of_answers(right)
-    value, low, high = measured.over_runs(runs)
-    of_runs, of_texts = np.var(runs, ddof=1) / 3, np.var(measured.resamples, ddof=1)
-    t = (of_runs * student.quantile(0.95, 2) + of_texts * student.quantile(0.95, 399)) / (of_runs + of_texts)
-    half = t * math.sqrt(of_runs + of_texts)
-    assert (value - low, high - value) == pytest.approx((half, half), rel=1e-6)
-    assert half > 1.5 * (measured.high - measured.low) / 2
-    assert measured.over_runs(runs[:1]) == measured.ends  # one run: texts only
-
-
 # -- how often it is wrong ----------------------------------------------------------------------------------------------------
 N = 500  # texts of a test set
 
@@ -169,16 +156,6 @@ def test_the_short_way_gives_what_a_record_gives():
     assert one.resamples == pytest.approx(other.resamples, rel=1e-4)
 
 
-@pytest.mark.parametrize("sd", [0.0, 0.02])
-def test_identical_methods_are_rarely_called_different(sd):
-    """300 comparisons of two identical methods, three trainings each that differ by 0 or 2 points, on 500 texts."""
-    rng, called = np.random.default_rng(1), 0
-    for _ in range(300):
-        chance = texts(rng)
-        called += compare.p_value(*(estimated(trained(rng, chance, sd)) for _ in range(2))) < compare.LEVEL
-    assert called <= 0.05 * 300
-
-
 def said_of(rng, chance: np.ndarray, runs: tuple[int, int], up: float = 0.0) -> set[str]:
     """What a page says of two methods, of which the second is better by `up`: each has alignments that differ by three points,
     and three heads on each alignment that differ by one."""
@@ -187,7 +164,9 @@ def said_of(rng, chance: np.ndarray, runs: tuple[int, int], up: float = 0.0) -> 
         for seed in range(number):
             shifted = chance + rng.normal(0, 0.03) + up * (name == "two")
             lines.append(record(trained(rng, shifted, 0.01)) | {"method": name, "training_seed": seed})
-    claims = judge(Results(tuple(Record(f"r:{k}", line) for k, line in enumerate(lines)), {})).claims
+    results = Results(tuple(Record(f"r:{k}", line) for k, line in enumerate(lines)), {})
+    subjects = find_subjects(results)
+    claims = claim(sort_questions(results.records, subjects)[0], subjects)
     return {outcome for (comparison,) in claims.comparisons.values() for outcome in comparison.judged.values()}
 
 
@@ -303,16 +282,6 @@ def test_holm_by_hand():
     # First a (0.02 / 0.5 < 0.012 / 0.25): 0.02 · 1 / 0.5; then b: 0.012 · 0.5 / 0.25; then c alone.
     assert weighted == pytest.approx({"a": 0.04, "b": 0.04, "c": 0.6})
     assert compare.holm({}) == {}
-
-
-def test_trainings_are_the_runs_whatever_heads_each_had():
-    rng = np.random.default_rng(7)
-    chance = texts(rng)
-    trainings = [estimated(trained(rng, chance, 0.001, up=up)) for up in (0.0, 0.05, 0.1)]
-    pooled = compare.over_trainings(trainings)
-    assert pooled.runs == tuple(each.value for each in trainings)
-    assert pooled.of_runs[0] == pytest.approx(np.var(pooled.runs, ddof=1) / 3)
-    assert pooled.resamples == pytest.approx(np.mean([each.resamples for each in trainings], axis=0))
 
 
 def test_every_figure_that_fell_is_listed():

@@ -374,28 +374,6 @@ def test_elmos_of_the_study_and_maps_from_dictionaries(own):
     assert "evaluating: 9 of 27 steps to do" in said
 
 
-@pytest.mark.parametrize(("old", "new", "fact"), [
-    ("seeds = 1", "sedes = 1", "unknown part 'sedes' of a study, expected data, encoders"),
-    ("[methods.rotation]", '[methods.rotation]\nmethod = "turn"', "unknown method 'turn'"),
-    ("[methods.rotation]", "[methods.rcsls]", "method 'rcsls' has nothing to learn from: .* kind = 'dictionary'"),
-    ("[methods.rotation]", '[methods.rotation]\nstart = "identical"', "'rotation' has nothing .* kind = 'text'"),
-    ("[methods.rotation]", '[methods.rotation]\nsupervision = "x"', "unknown supervision x"),
-    ("[tasks.retrieval]", '[tasks.retrieval]\ntask = "cooking"', "unknown task 'cooking', expected one of retrieval"),
-    ("[supervision.parallel]", '[supervision.parallel]\nkind = "x"', "'parallel' is of kind 'x', expected parallel, dict"),
-    ("[supervision.parallel]", '[supervision.parallel]\nkind = "dictionary"', "has no text for anchors"),
-    ('"de=ner.test.de.tsv"', '"test.tsv"', "test.tsv: give the language before the name"),
-    ('test = { de = "train.tsv" }', 'test = ["train.tsv"]', "'retrieval': test is .* expected a table by language"),
-    ("[encoders]\n", "[encoders]\nx = { pretrain = {} }\n", "'x' has no text to pretrain on"),
-    ("[encoders]\n", '[encoders]\nx = { pretrain = { texts = { en = "a" }, model = "gpt" } }\n', "unknown model 'gpt'"),
-    ("[encoders]\n", "[encoders]\nx = { layers = [1] }\n", "encoder 'x': expected either a path"),
-])  # fmt: skip
-def test_a_study_that_cannot_be(old, new, fact, plan):
-    plan.write_text(plan.read_text().replace(old, new))
-    with pytest.raises(InputError, match=fact) as error:
-        read_study(plan)
-    assert "\n" not in str(error.value)
-
-
 # -- steps -----------------------------------------------------------------------------------------------------------
 def test_a_stopped_step_begins_again(tmp_path):
     tries = []
@@ -605,15 +583,6 @@ def test_a_mean_is_of_one_figure_and_of_other_languages_than_the_tasks_own():
     assert (
         "## retrieval, accuracy, word pairs not seen in training\n\n| encoder | method | de | 95% interval |" in shown
     )
-
-
-def test_training_runs_of_a_method_are_one_row_whose_interval_holds_them():
-    """Runs five points apart say that a difference of ten is none; what their heads agree on is no comfort."""
-    trained = [record("a", value, 0.001, training_seed=seed) for seed, value in enumerate((0.55, 0.6, 0.65))]
-    other = record("b", 0.7, 0.001, training_seed=None)
-    rows = [line.rsplit(" | ", 1)[0] for line in tables([*trained, other]).splitlines()[4:6]]
-    assert rows == ["| e | a | 60.0 ± 5.0", "| e | b | 70.0 ± 1.0"]
-    assert not re.search(r"\*\*\d", tables([*trained, other]))
 
 
 @pytest.mark.parametrize(("runs", "words"), [(1, "one training run"), (2, "two training runs"), (5, "")])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,6 +15,7 @@ from calque.algebra.normalize import unit_rows
 from calque.annotated import TaggedText
 from calque.offsets import offsets_of
 from calque.tasks.base import Score
+from calque.tasks.bootstrap import ends_of, sampled
 from calque.tasks.nearest import Retrieved
 from calque.tasks.overlap import first_occurrences, forms_of
 from calque.tasks.retrieval import WordRetrieval
@@ -24,7 +25,6 @@ from calque.vectors import Embeddings
 SIDES = ("source", "target")
 DEPTH = 10  # nearest words that are listed for each question: the k of the k-occurrence
 NOTHING = (math.nan, math.nan, math.nan)
-_DRAWS = 4_000_000  # counts drawn at once, as in `calque.tasks.bootstrap`
 _KEPT = 16_000_000  # counts kept for the next figures
 
 
@@ -75,7 +75,7 @@ class Questions:
         self.langs = task.corpus.langs
         self.pairs, _ = task.links
         self.unseen = task.unseen
-        self.resamples = Resamples(len(self.corpus), samples=task.bootstrap, seed=task.seed)
+        self.resamples = Resamples(len(self.corpus), samples=task.bootstrap)
 
     def sentences(self, side: str) -> Sentences:
         return self.corpus.source if side == "source" else self.corpus.target
@@ -206,24 +206,17 @@ class View:
 class Resamples:
     """How often each sentence comes when n of n are drawn with replacement, `samples` times.
 
-    Every figure is computed on the same samples, so the intervals are those of `calque.tasks.bootstrap.interval`, and a
-    hundred figures cost hardly more than one.
+    Every figure is computed on the same samples, those of `calque.tasks.bootstrap`, and a hundred figures cost hardly more
+    than one.
 
     Args:
         n: sentences.
         samples: how many times to draw; 0 for no intervals (both ends are the value).
-        seed: of the drawing.
     """
 
-    def __init__(self, n: int, *, samples: int = 1000, seed: int = 0):
-        self.n, self.samples, self.seed = n, samples, seed
-        self._kept = list(self._drawn()) if n * samples <= _KEPT else None
-
-    def _drawn(self) -> Iterator[np.ndarray]:
-        rng, rows = np.random.default_rng(self.seed), max(1, _DRAWS // max(self.n, 1))
-        for start in range(0, self.samples if self.n else 0, rows):
-            size = min(rows, self.samples - start)
-            yield rng.multinomial(self.n, np.full(self.n, 1 / self.n), size=size).astype(np.float64)
+    def __init__(self, n: int, *, samples: int = 1000):
+        self.n, self.samples = n, samples
+        self._kept = list(sampled(n, samples)) if n * samples <= _KEPT else None
 
     def intervals(
         self, sums: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray]
@@ -241,14 +234,11 @@ class Resamples:
         sums = np.asarray(sums, dtype=np.float64)
         shape, flat = sums.shape[1:], sums.reshape(self.n, -1)
         values = np.asarray(statistic(flat.sum(axis=0).reshape(1, *shape)), dtype=np.float64)[0]
-        drawn = self._drawn() if self._kept is None else self._kept
+        drawn = sampled(self.n, self.samples) if self._kept is None else self._kept
         figures = [statistic((block @ flat).reshape(len(block), *shape)) for block in drawn]
-        low, high = values.copy(), values.copy()
-        for column in range(len(values)) if figures else ():
-            known = np.concatenate([block[:, column] for block in figures])
-            known = known[np.isfinite(known)]
-            if len(known):
-                low[column], high[column] = np.quantile(known, [0.025, 0.975])
+        all_drawn = np.concatenate([np.zeros((0, len(values))), *figures])
+        ends = [ends_of(column, value) for column, value in zip(all_drawn.T, values, strict=True)]
+        low, high = np.array(ends).reshape(-1, 2).T
         return values, low, high
 
     def interval(self, sums: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray]) -> tuple[float, float, float]:

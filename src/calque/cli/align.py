@@ -155,7 +155,14 @@ def align(
         options = _with_text(context, str(method), layers=numbers(layers), combine=combine)
         options |= _without_name(str(method), option or [])
         from_text(
-            fitting.text or [], str(method), options, pretokenized=pretokenized, limit=limit, progress=not quiet, say=say, **place
+            fitting.text or [],
+            str(method),
+            options,
+            pretokenized=pretokenized,
+            limit=limit,
+            progress=not quiet,
+            say=say,
+            **place,
         )
         return
     only_text = {*names_of(Tuning), "links", "model", "symmetrize"}

@@ -106,7 +106,6 @@ _OPTIONS = {
         "word vectors; default elsewhere), subwords (mean of all subwords) or cls.",
         "margin": "Margin of xsim and mining: ratio (default), distance or absolute (the cosine as it is).",
         "contextual": "Only the first occurrence of each word form.",
-        "approximate": "Search with an index, for millions of words; its recall is shown.",
         "by_origin": "Also show each origin of the pairs, named in the third column of --test.",
         "base": "The encoder before alignment, to compare similarities of words with.",
         "method": "mutual (default), iterative, softmax or transport.",
@@ -144,7 +143,7 @@ _OPTIONS = {
         "ner, slots without intents, pos, nli, sentiment.",
     },
 }
-_FLAGS = ("approximate", "by_origin", "lower", "tune")
+_FLAGS = ("by_origin", "lower", "tune")
 _SPELLED = {"contextual": " /--non-contextual", "method": "--extract"}
 _METAVARS = {"rename": "OLD=NEW...", "base": "ENCODER", "mix": "LAYERS", "save_head": "FOLDER"}
 
@@ -333,9 +332,9 @@ def evaluate(
         raise SettingError(f"{what}: name such a folder, or keep the scores with --out FILE")
     base = None
     if output.against is not None:
-        from calque.runs.compare import read_scores
+        from calque.report.reading import read_results
 
-        base = read_scores(output.against)
+        base = [record.plain for record in read_results([output.against]).records]
     files = {name: value for name, value in vars(texts).items() if value and name in FILES}
     inputs = Inputs(
         task,

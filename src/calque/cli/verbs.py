@@ -21,7 +21,6 @@ VERBS = (
     "distil",
     "merge",
     "anchors",
-    "index",
     "neighbours",
     "evaluate",
     "analyze",

@@ -80,12 +80,6 @@ class Claims:
     best: Mapping[tuple[tuple[str, str, str], Column | None], Subject]
     number: int
 
-    @property
-    def few(self) -> int:
-        """The smallest number of training runs of which nothing may be claimed, 0 where there is none."""
-        compared = (comparison.few for comparisons in self.comparisons.values() for comparison in comparisons)
-        return min(filter(None, compared), default=0)
-
     def of(self, question: Question) -> Sequence[Comparison]:
         """Every subject of a question that has a base there."""
         return self.comparisons.get(question.key, ())

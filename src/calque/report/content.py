@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from calque.analyses.table import ANALYSES, axis_of
 from calque.report import provenance
 from calque.report.claims import Claims, claim
-from calque.report.document import Block, More, Name, Points, Report, Section, Text
+from calque.report.document import Block, More, Points, Report, Section
 from calque.report.key_points import is_of_training, key_points
-from calque.report.questions import Question, Subjects, find_subjects, sort_questions
+from calque.report.questions import Question, find_subjects, sort_questions
 from calque.report.reading import Record, Results
 from calque.report.sections import examples, grouped, points, shape, transfer
 from calque.report.senses import senses
@@ -21,44 +20,6 @@ _TRAINED = (("There are no task scores here, only what a training measured on he
 _SHAPE = (*(name for name, row in ANALYSES.items() if row.kind == "measure"), "similarities")
 
 
-@dataclass(frozen=True)
-class Judged:
-    """Everything that is decided about some results, for a page and for the tables of a study alike.
-
-    Attributes:
-        questions: all, in the order of the lines.
-        headlines: the main question of each task.
-        claims: every comparison, judged together.
-        superseded: number of lines that a later one takes the place of.
-        verdict: in words.
-    """
-
-    subjects: Subjects
-    questions: Sequence[Question]
-    headlines: Sequence[Question]
-    claims: Claims
-    superseded: int
-    verdict: tuple[Text, ...]
-
-
-def judge(results: Results, base: str | None = None) -> Judged:
-    """Decide what may be claimed of some results, see `compose`."""
-    subjects = find_subjects(results, base)
-    answers = [record for record in results.records if not is_of_training(record)]
-    questions, superseded = sort_questions(answers, subjects)
-    main = [question for question in questions if question.is_main]
-    firsts: dict[str, Question] = {}  # what the scores of each task begin with
-    for question in main:
-        firsts.setdefault(question.task, question)
-    headlines, claims = list(firsts.values()), claim(main, subjects)
-    verdict = summary(headlines, questions, claims) if answers else _TRAINED
-    verdict += tuple(
-        ("No result says which encoder is the base: ", Name(first.label, first.number), ", the first, was taken.")
-        for first in subjects.guessed
-    )
-    return Judged(subjects, questions, headlines, claims, superseded, verdict)
-
-
 def compose(results: Results, *, title: str, base: str | None = None) -> Report:
     """The report of some results.
 
@@ -67,9 +28,16 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
         title: over everything.
         base: with what everything is compared, see `find_subjects`.
     """
-    judged = judge(results, base)
-    subjects, questions, headlines, claims = judged.subjects, judged.questions, judged.headlines, judged.claims
+    subjects = find_subjects(results, base)
     trained = [record for record in results.records if is_of_training(record)]
+    answers = [record for record in results.records if not is_of_training(record)]
+    questions, superseded = sort_questions(answers, subjects)
+    main = [question for question in questions if question.is_main]
+    firsts: dict[str, Question] = {}  # what the scores of each task begin with
+    for question in main:
+        firsts.setdefault(question.task, question)
+    headlines = list(firsts.values())
+    claims = claim(main, subjects)
     by_analysis, replaced = _latest(results.records)
     sections = [_task(task, questions, headlines, claims) for task in dict.fromkeys(q.task for q in questions)]
     of_shape = [record for name in _SHAPE for record in by_analysis.get(name, ())]
@@ -88,13 +56,13 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
     ]
     return Report(
         title,
-        judged.verdict,
+        summary(headlines, questions, claims, subjects.guessed) if answers else _TRAINED,
         glance(headlines, claims),
         tuple(section for section in sections if section is not None),
         provenance.files(results),
         provenance.facts(results, subjects),
-        provenance.notes(results, judged.superseded + replaced),
-        provenance.reading(results, claims),
+        provenance.notes(results, superseded + replaced),
+        provenance.reading(claims),
         [subject.label for subject in subjects.all],
     )
 

@@ -11,7 +11,7 @@ from calque.report.claims import Claims
 from calque.report.document import Facts
 from calque.report.questions import Subjects
 from calque.report.reading import Record, Results, RunRecord
-from calque.runs.compare import ONE_RUN, cannot_be_shown, rule
+from calque.runs.compare import rule
 
 # What a run's record may say, and what it is called; in this order.
 _NAMES = {
@@ -30,32 +30,19 @@ def files(results: Results) -> tuple[tuple[str, int, str, str], ...]:
     )
 
 
-def reading(results: Results, claims: Claims) -> tuple[str, ...]:
+def reading(claims: Claims) -> tuple[str, ...]:
     """Say how the figures of the page are to be read."""
-    scores = [record for record in results.records if record.analysis is None]
-    older = sum("resamples" not in record.plain and record["low"] is not None for record in scores)
-    paragraphs = [
+    return (
         "Each figure has its 95% interval. Where there are several training runs the interval says what other runs and "
         "other texts of the same kind would have given (Student's t; the variances of both are added).",
         "± is the standard deviation over training runs, where there are several. The run of an aligned encoder is its "
-        "alignment: heads that are trained on one alignment are averaged. Nothing is claimed of fewer than three runs.",
+        "alignment: heads that are trained on one alignment are averaged. Nothing is claimed of fewer than three runs. "
+        "With one run, the interval covers only the choice of texts.",
         f"{rule(claims.number)} Half of these 5% is kept for means over languages. Intervals that overlap decide nothing: "
         "methods are asked the same questions, so their difference is known better than either figure.",
         "Means over languages leave out the language that a task was learnt in. Test sets that are translations of one another "
         "are drawn anew together, so that a mean does not count one text several times.",
-    ]
-    if claims.few:
-        paragraphs.insert(
-            1, f"A difference of a method {cannot_be_shown(claims.few)}, and is not among the comparisons below."
-        )
-    if claims.few == 1:
-        paragraphs.insert(1, ONE_RUN)
-    if older:
-        paragraphs.append(
-            f"{older:,} figures come without resamples, as calque wrote them before: their interval holds texts only, and what "
-            "they are compared with counts as if it had been measured on other texts."
-        )
-    return tuple(paragraphs)
+    )
 
 
 def facts(results: Results, subjects: Subjects) -> tuple[Facts, ...]:

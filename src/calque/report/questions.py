@@ -188,7 +188,7 @@ def _bases(
         plain = named or [other for other in group if other.method == BASE]
         shorter = [other for other in group if subject.method.startswith(f"{other.method}+")]
         chosen = plain[0] if plain else max(shorter or group[:1], key=lambda other: len(other.method))
-        if chosen != subject and subject not in made_of.values():
+        if chosen != subject and (subject in made_of or subject not in made_of.values()):
             bases[subject] = chosen
             guessed |= {} if plain or shorter else {chosen: None}
     return bases, tuple(guessed)

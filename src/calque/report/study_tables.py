@@ -7,23 +7,20 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from calque.report.content import judge
+from calque.report.content import compose
+from calque.report.document import Table
 from calque.report.formats import bullets
 from calque.report.numbers import Figure, mean_of
 from calque.report.questions import pooled
 from calque.report.reading import Record, Results
-from calque.runs.compare import is_target, lower_is_better, rule
+from calque.runs.compare import lower_is_better
 
 Row = tuple[str, int | None, str, str]
 #: parts of a figure that have a table, and their words; others are of single kinds of spans or of one direction
 _PARTS = {"": "", "all": "all linked words", "unseen": "word pairs not seen in training"}
 #: figures whose names do not say what they are
 _NAMES = {"form": "right form", "same-form": "same word nearest", "similarities": "similarities as before"}
-_NOTE = """\
-In per cent, except for perplexity, distance and similarities. Mean: over the target languages, with its 95% interval;
-the training language is shown after it. ±: standard deviation over training runs, and of the training language over the
-encoders, where each target has its own. Bold: clearly better than every other method that was asked the same.
-"""
+_NOTE = "In per cent, except for perplexity, distance and similarities. Bold: clearly better than all others asked the same."
 
 
 class _Column(NamedTuple):
@@ -42,20 +39,22 @@ def tables(records: Sequence[Mapping[str, Any]]) -> str:
     languages that the task was not learnt in, where a row has them all. Several training runs of a method are one row. Below
     them the verdict of the page (`calque report`), which decides what is bold."""
     lines = [Record(f"results.jsonl:{number}", record) for number, record in enumerate(records, 1)]
-    judged = judge(Results(tuple(lines), {}))
-    best = {
-        frozenset(figure.sources)
-        for question in judged.questions
-        for column in (*question.columns, None)
-        if (subject := judged.claims.best.get((question.key, column))) is not None
-        and (figure := question.mean(subject) if column is None else question.cells.get((subject, column))) is not None
-    }
+    page = compose(Results(tuple(lines), {}), title="")
+    cells = [
+        cell
+        for section in page.sections
+        for block in section.blocks
+        if isinstance(block, Table)
+        for line in block.lines
+        for cell in line.cells
+    ]
+    best = {frozenset(cell.figure.sources) for cell in cells if cell.best and cell.figure is not None}
     groups: dict[tuple[str, str], list[Record]] = {}
     for line in map(_in_columns, lines):
         if line["metric"].partition(".")[2] in _PARTS:
             groups.setdefault((line["task"], line["metric"]), []).append(line)
     shown = [_table(task, metric, own, best) for (task, metric), own in groups.items()]
-    return "\n\n".join([*shown, _NOTE + rule(judged.claims.number), bullets(judged.verdict)])
+    return "\n\n".join([*shown, _NOTE, bullets([*page.summary, *((text,) for text in page.reading)])])
 
 
 def _in_columns(line: Record) -> Record:
@@ -129,10 +128,11 @@ def _row(record: Record) -> Row:
 def _column(record: Record) -> _Column:
     if record.plain.get("direction"):
         return _Column("-".join(dict.fromkeys(record["languages"])), record["data"], True)
+    *sources, tested = record.pair
     target = (
-        is_target(record.plain) or record.settings.get("protocol") == "ceiling"
+        tested not in sources or record.settings.get("protocol") == "ceiling"
     )  # learnt in the target language itself
-    return _Column(record["languages"][-1], Path(record["data"]).name, target)
+    return _Column(tested, Path(record["data"]).name, target)
 
 
 def _head(column: _Column, columns: Sequence[_Column]) -> str:

@@ -32,13 +32,16 @@ def metric_name(metric: str) -> str:
     return METRICS.get(metric, metric)
 
 
-def summary(headlines: Sequence[Question], questions: Sequence[Question], claims: Claims) -> tuple[Text, ...]:
+def summary(
+    headlines: Sequence[Question], questions: Sequence[Question], claims: Claims, guessed: Sequence[Subject] = ()
+) -> tuple[Text, ...]:
     """The verdict over all tasks: what each subject gains and what it costs, the most helpful first; then what was compared.
 
     Args:
         headlines: the main question of each task, of which gains are said.
         questions: all; every figure of a main one that fell is named.
         claims: what may be said.
+        guessed: see `Subjects`.
     """
     first: dict[Subject, list[Comparison]] = {}
     every: dict[Subject, list[Comparison]] = {}
@@ -61,7 +64,11 @@ def summary(headlines: Sequence[Question], questions: Sequence[Question], claims
             _overall(subject, first[subject], every[subject]),
             *_unproven(subject, first[subject], every[subject]),
         ]
-    return (*verdict, _compared(first))
+    verdict.append(_compared(first))
+    return (
+        *verdict,
+        *(("No result says which encoder is the base: ", _name(s), ", the first, was taken.") for s in guessed),
+    )
 
 
 def _gain(comparison: Comparison) -> float:

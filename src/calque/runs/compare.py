@@ -38,41 +38,20 @@ def lower_is_better(metric: str) -> bool:
     return metric.partition(".")[0] in _LOWER
 
 
-def read_scores(path: str | Path) -> list[dict[str, Any]]:
-    """Scores of a JSON lines file.
+def check_results(path: str | Path) -> None:
+    """Refuse to change a file that holds something else than scores.
 
     Raises:
         InputError: it cannot be read, or a line is no score.
     """
+    needed = {"task", "metric", "data", "languages", "value", "low", "high"}
     try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read ({getattr(error, 'strerror', None) or error})", path=path) from error
-    needed, records = {"task", "metric", "data", "languages", "value", "low", "high"}, []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except ValueError as error:
-            raise InputError(f"is not JSON ({error})", path=path, line=number) from error
-        if not (isinstance(record, dict) and needed <= record.keys()):
-            raise InputError("is not a score, as `calque evaluate --out` writes it", path=path, line=number)
-        records.append(record)
-    return records
-
-
-def check_results(path: str | Path) -> None:
-    """Refuse to change a file of something else than scores.
-
-    Raises:
-        InputError: a line is no score.
-    """
-    try:
-        read_scores(path)
-    except InputError as error:
-        fact = f"{error.fact}: calque did not write this file and leaves it alone; choose another place"
-        raise InputError(fact, path=path, line=error.line) from error
+        for number, line in enumerate(Path(path).read_text(encoding="utf-8").split("\n"), 1):
+            if line.strip() and not needed <= json.loads(line).keys():
+                raise ValueError(f"line {number} is no score")
+    except (OSError, ValueError, AttributeError) as error:
+        fact = f"calque did not write this file ({error}) and leaves it alone; choose another place"
+        raise InputError(fact, path=path) from error
 
 
 # -- figures -------------------------------------------------------------------------------------------------------------
@@ -202,16 +181,10 @@ def _mean_over_texts(figures: Sequence[Estimate], *, same: bool = False) -> tupl
 
 def mean_of(records: Sequence[Record]) -> tuple[float, float, float]:
     """Mean over test sets, with the ends of its 95% interval; the interval is the value itself where nothing is known of
-    some figure's errors. For figures of one metric, and of languages that `is_target`."""
+    some figure's errors. For figures of one metric, and of languages that the task was not learnt in."""
     value = sum(record["value"] for record in records) / len(records)
     known = [each for each in map(estimate, records) if each is not None]
     return (value, *over_tests(known).interval) if len(known) == len(records) else (value, value, value)
-
-
-def is_target(record: Record) -> bool:
-    """Whether a figure belongs in the mean over languages: its language is none of those the task was learnt in."""
-    *sources, tested = record["languages"]
-    return tested not in sources
 
 
 def too_few(*figures: Estimate | None) -> int:

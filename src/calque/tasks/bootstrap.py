@@ -88,7 +88,7 @@ def measure_all(figures: Sequence[tuple[np.ndarray, Statistic]], *, samples: int
         figures: `sums` and `statistic` of each.
         samples: see `measure`.
     """
-    values, drawn = _drawn(figures, samples, None)
+    values, drawn = _drawn(figures, samples)
     texts = len(figures[0][0]) if figures else 0
     return [_measured(value, draws, texts) for value, draws in zip(values, drawn, strict=True)]
 
@@ -129,7 +129,7 @@ def measure_pairs(
     """
     sums = np.asarray(sums, dtype=np.float64)
     value, drawn, rows = float(statistic(sums.sum(axis=0))), [np.zeros(0)], max(1, _DRAWS // max(1, len(sums)))
-    for counts in _counts(texts, samples, None):
+    for counts in sampled(texts, samples):
         for start in range(0, len(counts), rows):
             part = counts[start : start + rows]
             drawn.append(np.asarray(statistic((part[:, first] * part[:, second]) @ sums), dtype=np.float64))
@@ -137,41 +137,18 @@ def measure_pairs(
 
 
 def _measured(value: float, draws: np.ndarray, texts: int) -> Measured:
-    return Measured(value, *_ends(draws, value, 0.95), tuple(float(f"{each:.5g}") for each in draws[:KEPT]), texts)
+    return Measured(value, *ends_of(draws, value), tuple(float(f"{each:.5g}") for each in draws[:KEPT]), texts)
 
 
-def interval(
-    sums: np.ndarray, statistic: Statistic, *, samples: int = 1000, seed: int = 0, level: float = 0.95
-) -> tuple[float, float, float]:
-    """A figure over all sentences and its percentile interval (Efron and Tibshirani 1993, §13.3).
-
-    Words of a sentence share their context, so whole sentences are drawn, with replacement. Drawing n of n
-    sentences is drawing how often each comes: one multinomial vector, whose product with the per-sentence
-    sums replaces the loop.
-
-    Args:
-        sums, statistic, samples: see `measure`.
-        seed: of the drawing.
-        level: how much of the distribution the interval covers.
-
-    Returns:
-        value, lower and upper end. A sample whose figure is undefined (NaN) is left out.
-    """
-    (value,), (drawn,) = _drawn([(sums, statistic)], samples, seed)
-    return value, *_ends(drawn, value, level)
-
-
-def _drawn(
-    figures: Sequence[tuple[np.ndarray, Statistic]], samples: int, seed: int | None
-) -> tuple[list[float], list[np.ndarray]]:
-    """Figures over all sentences, and over the sentences of each sample; without a seed those of the common drawing."""
+def _drawn(figures: Sequence[tuple[np.ndarray, Statistic]], samples: int) -> tuple[list[float], list[np.ndarray]]:
+    """Figures over all sentences, and over the sentences of each sample."""
     parts = [_as_numbers(sums) for sums, _ in figures]
     values = [
         float(statistic(part.sum(axis=0).astype(np.float64)))
         for part, (_, statistic) in zip(parts, figures, strict=True)
     ]
     drawn: list[list[np.ndarray]] = [[np.zeros(0)] for _ in figures]
-    for counts in _counts(len(parts[0]) if parts else 0, samples, seed):
+    for counts in sampled(len(parts[0]) if parts else 0, samples):
         for blocks, part, (_, statistic) in zip(drawn, parts, figures, strict=True):
             blocks.append(np.asarray(statistic(_product(counts, part)), dtype=np.float64))
     return values, [np.concatenate(blocks) for blocks in drawn]
@@ -193,19 +170,21 @@ def _product(counts: np.ndarray, sums: np.ndarray) -> np.ndarray:
     return total
 
 
-def _counts(n: int, samples: int, seed: int | None) -> Iterator[np.ndarray]:
-    """How often each of `n` sentences is in each sample, float64 `[…, n]`, so many samples at a time as may be held."""
-    rng, rows = np.random.default_rng([_COMMON, n] if seed is None else seed), max(1, _DRAWS // max(1, n))
+def sampled(n: int, samples: int) -> Iterator[np.ndarray]:
+    """Yield how often each of `n` sentences is in each sample of the common drawing, float64 `[…, n]`, so many samples at a
+    time as may be held. Drawing n of n sentences is drawing how often each comes: one multinomial vector."""
+    rng, rows = np.random.default_rng([_COMMON, n]), max(1, _DRAWS // max(1, n))
     for start in range(0, samples if n else 0, rows):
         yield rng.multinomial(n, np.full(n, 1 / n), size=min(rows, samples - start)).astype(np.float64)
 
 
-def _ends(drawn: np.ndarray, value: float, level: float) -> tuple[float, float]:
-    """Quantiles of the figures drawn that are defined, or the value itself where none is."""
+def ends_of(drawn: np.ndarray, value: float) -> tuple[float, float]:
+    """Return the 95% percentile interval (Efron and Tibshirani 1993, §13.3) of the figures drawn that are defined, or the value
+    itself where none is."""
     figures = drawn[np.isfinite(drawn)]
     if not len(figures):
         return value, value
-    low, high = np.quantile(figures, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(figures, [0.025, 0.975])
     return float(low), float(high)
 
 

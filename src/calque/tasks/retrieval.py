@@ -59,7 +59,6 @@ class WordRetrieval(Task):
         candidates, similarity, k, uncovered: see `retrieve`.
         special: count the special subwords at both ends of a sentence ([CLS], [SEP]) as linked words, as Cao
             et al.'s code does, which raises the accuracy. They are never part of the unseen pairs.
-        approximate: search with an index (extra `faiss`) instead of comparing all words; see `retrieve`.
         by_origin: also give the figures for each value of the text's third column, which says where a pair is from. The
             candidates stay the words of all sentences.
         model, symmetrize: of the statistical aligner.
@@ -85,7 +84,6 @@ class WordRetrieval(Task):
         k: int = 10,
         special: bool = False,
         uncovered: Uncovered = "drop",
-        approximate: bool = False,
         by_origin: bool = False,
         model: str = "auto",
         symmetrize: str = "one-to-one",
@@ -107,7 +105,7 @@ class WordRetrieval(Task):
         self.uncovered: Uncovered = uncovered
         self.candidates: Candidates = candidates
         self.similarity: Similarity = similarity
-        self.k, self.approximate, self.by_origin = k, approximate, by_origin
+        self.k, self.by_origin = k, by_origin
         self.model, self.symmetrize = model, symmetrize
         self.bootstrap, self.seed, self.data = bootstrap, seed, data
 
@@ -119,13 +117,12 @@ class WordRetrieval(Task):
         candidates: Candidates = "all",
         similarity: Similarity = "csls",
         contextual: bool = True,
-        approximate: bool = False,
         by_origin: bool = False,
     ) -> list[Task]:
         """One for each test text."""
         tasks: list[Task] = []
         options: Any = {
-            "candidates": candidates, "similarity": similarity, "contextual": contextual, "approximate": approximate,
+            "candidates": candidates, "similarity": similarity, "contextual": contextual,
         }  # fmt: skip
         for one in inputs.each():
             task = cls.read(one, by_origin=by_origin, **options)
@@ -162,9 +159,7 @@ class WordRetrieval(Task):
         if pairs is None:
             pairs = align_words(self.corpus, **options)
         if self.train is not None and train_pairs is None:
-            both = align_words(
-                self.corpus + self.train, **options
-            )  # the test text shows links of the training text, too
+            both = align_words(self.corpus + self.train, **options)  # the test shows links of the training text, too
             train_pairs = both.slice(len(self.corpus), len(self.corpus) + len(self.train))
         return pairs.one_to_one(), train_pairs
 
@@ -181,9 +176,10 @@ class WordRetrieval(Task):
         """What qualifies the figures, and does not depend on the encoder."""
         pairs, train_pairs = self.links
         given = self._given[0]
+        symmetrize = self.symmetrize if self.symmetrize == "one-to-one" else f"{self.symmetrize}, one-to-one"
         counts: dict[str, Any] = {
             "links": "given" if given is not None else f"{self.model}, from the test text",
-            "symmetrize": self._made_by if given is None else "one-to-one of those given",
+            "symmetrize": symmetrize if given is None else "one-to-one of those given",
             "links_not_one_to_one": 0 if given is None else len(given) - len(pairs),
             "identical_forms": int(identical_forms(self.corpus, pairs).sum()),
         }
@@ -194,12 +190,6 @@ class WordRetrieval(Task):
         return counts
 
     @cached_property
-    def _words(self) -> tuple[np.ndarray | None, np.ndarray | None]:
-        if self.contextual:
-            return None, None
-        return first_occurrences(self.corpus.source), first_occurrences(self.corpus.target)
-
-    @cached_property
     def _forms(self) -> tuple[np.ndarray, np.ndarray]:
         source, target = (form_numbers(side, special=self.special) for side in (self.corpus.source, self.corpus.target))
         return source, target
@@ -208,11 +198,6 @@ class WordRetrieval(Task):
         """Say where the links of the test text are from."""
         links = scores[0].settings["links"]
         yield f"{self.data}: word links {'as given' if links == 'given' else f'by the statistical aligner ({links})'}"
-
-    @property
-    def _made_by(self) -> str:
-        """How the links came about, for the record."""
-        return self.symmetrize if self.symmetrize == "one-to-one" else f"{self.symmetrize}, one-to-one"
 
     @property
     def _name(self) -> str:
@@ -273,11 +258,13 @@ class WordRetrieval(Task):
         pairs, unseen = self.links[0], self.unseen
         if self.special:
             pairs, unseen = with_end_links(pairs, unseen, source, target)
+        first = [
+            None if self.contextual else first_occurrences(side) for side in (self.corpus.source, self.corpus.target)
+        ]
         answers = retrieve(
             source, target, pairs,
             candidates=self.candidates, similarity=self.similarity, k=self.k, uncovered=self.uncovered,
-            source_words=self._words[0], target_words=self._words[1], depth=depth, approximate=self.approximate,
-            seed=self.seed,
+            source_words=first[0], target_words=first[1], depth=depth,
         )  # fmt: skip
         return pairs, unseen, answers
 
@@ -318,7 +305,6 @@ class WordRetrieval(Task):
             "target_words_without_vector": 0 if target.covered is None else int((~target.covered).sum()),
             "links_without_vector": answers.dropped,
             "bootstrap": self.bootstrap,
-            **({} if answers.index is None else {"approximate": answers.index}),
             **(about or {}),
         }
         found = list(self._figures(pairs, unseen, answers, source, target))

@@ -208,6 +208,7 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         scores = []
         for number, test in enumerate(self.tests):
             figures, values, spreads, groups = [], [], [], self.groups(test.data)
+            protocol = {} if test.of is None else {"protocol": "translate-test"}
             questions = len(next(iter(tested[0][number].values())))
             for metric, statistic in self.statistics.items():
                 sums = np.stack([sums[number][metric] for sums in tested], axis=1)
@@ -219,16 +220,11 @@ class ZeroShot(TrainedTask[D], Generic[D]):
             measures = zip(self.statistics, measure_all(figures, samples=self.bootstrap), values, spreads, strict=True)
             scores += [
                 Score(self.name, test.name, (*self.sources, test.of or test.lang), metric, *measured.over_runs(of_runs),
-                      questions, self.seed, about | _protocol(test) | self.settings_of(test) | spread, runs=of_runs,
+                      questions, self.seed, about | protocol | self.settings_of(test) | spread, runs=of_runs,
                       **measured.kept)
                 for metric, measured, of_runs, spread in measures
             ]  # fmt: skip
         return _with_gaps(scores, self.sources)
-
-
-def _protocol(test: Dataset[Any]) -> dict[str, Any]:
-    """What is said of a test set that was translated into the language that is learnt from."""
-    return {} if test.of is None else {"protocol": "translate-test"}
 
 
 def _mean_of(statistic: Statistic, shape: tuple[int, ...]) -> Statistic:

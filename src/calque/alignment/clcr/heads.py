@@ -27,8 +27,7 @@ class Trained(Generic[H]):
         head: ready for use.
         counts: what it was learnt from, and what was left out.
         rates: `positive` and `negative`, flip rates of the labels; `used`, whether these weighed the labels; and the mean
-            absolute error of held-out labels (as published: of those trained on) `with_rates` and `without`. Empty if no rates
-            were estimated.
+            absolute error of held-out labels `with_rates` and `without`. Empty if no rates were estimated.
     """
 
     head: H

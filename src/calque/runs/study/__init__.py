@@ -98,17 +98,12 @@ def study(
 
 
 def unchanged(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the methods whose scores all equal the base's, resample by resample."""
-    found: dict[tuple[Any, ...], dict[str, list[Any]]] = {}
+    """Return the methods whose scores are all among the base's, resample by resample."""
+    found: dict[str, set[str]] = {BASE: set()}
     for record in records:
-        by_method = found.setdefault((record["encoder"], record["layer"], *asked(record)), {})
-        by_method.setdefault(record["method"], []).append([record["value"], record.get("resamples")])
-    differ: dict[str, bool] = {}
-    for by_method in found.values():
-        for name, values in by_method.items() if BASE in by_method else ():
-            if name != BASE:
-                differ[name] = differ.get(name, False) or any(value not in by_method[BASE] for value in values)
-    return [name for name, is_different in differ.items() if not is_different]
+        score = [record["encoder"], record["layer"], *asked(record), record["value"], record.get("resamples")]
+        found.setdefault(record["method"], set()).add(json.dumps(score))
+    return [name for name, scores in found.items() if name != BASE and scores <= found[BASE]]
 
 
 class Workers:
