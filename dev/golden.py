@@ -110,7 +110,6 @@ align/record: copy @align/rotation/out out ; evaluate mini retrieval <test> --ou
 
 anchors/mean: anchors @in/en.txt --lang en --encoder mini --out out
 anchors/german: anchors @in/de.txt --lang de --encoder mini --out out --occurrences 4 --pretokenized
-anchors/split: anchors @in/long.txt --lang en --encoder mini --senses split --samples 20 --out out
 anchors/part: anchors @in/en.txt --lang en --encoder mini --shard 1/2 --out one ; anchors @in/en.txt --lang en --encoder
   mini --shard 2/2 --out two
 anchors/merge: anchors @anchors/part/one/sums-1-of-2.safetensors @anchors/part/two/sums-2-of-2.safetensors --merge --out
@@ -132,8 +131,8 @@ pretrain/senses: pretrain en=@in/en.txt de=@in/de.txt --model elmo --senses 3 --
 pretrain/senses-bert: pretrain en=@in/en.txt de=@in/de.txt --senses 3 --sense-option axes=4 --layers 1 --dim 16 --heads 2
   --vocabulary 300 --length 16 --batch 4 --updates 10 --out out
 
-senses/elmo: senses @pretrain/senses/out the --text en=@in/en.txt de=@in/de.txt --limit 40 --out senses.jsonl ; senses
-  @pretrain/senses/out --text en=@in/en.txt de=@in/de.txt --direction forward --out numbers.txt
+senses/elmo: senses @pretrain/senses/out the --trained --text en=@in/en.txt de=@in/de.txt --limit 40 --out senses.jsonl ; senses
+  @pretrain/senses/out --text en=@in/en.txt de=@in/de.txt --trained --out numbers.txt
 perplexity/mini: perplexity mini en=@in/en.txt de=@in/de.txt --limit 40 --share 0.3 --seed 1
 evaluate/retrieval: evaluate mini retrieval <test> --out scores.jsonl ; evaluate mini retrieval <test> --json --out
   scores.jsonl

@@ -119,11 +119,10 @@ def test_parts_are_joined(capsys, data, tiny_folder, tmp_path, monkeypatch):
         np.testing.assert_array_equal(again[layer].vectors, whole[layer].vectors)
 
 
-def test_senses_and_a_vocabulary(capsys, data, tiny_folder, tmp_path):
+def test_only_the_words_of_a_vocabulary(capsys, data, tiny_folder, tmp_path):
     (tmp_path / "words").write_text("cat\nhouse\n\n", encoding="utf-8")
     job = ("anchors", data / "en.txt", "--lang", "en", "--encoder", tiny_folder, "--vocabulary", tmp_path / "words")
-    _, err = works(capsys, *job, "--senses", "split", "--samples", 20, "--out", tmp_path / "a")
-    assert "have several senses" in err
+    works(capsys, *job, "--out", tmp_path / "a")
     assert set(open_anchors(tmp_path / "a").popitem()[1].words) == {"cat", "house"}
     _, err = works(capsys, *job, "--occurrences", 3, "--out", tmp_path / "b")
     assert "6 occurrences of 2 words" in err
