@@ -11,10 +11,10 @@ import pytest
 SCRIPT = Path(__file__).parents[2] / "dev" / "kill_sweep.py"
 
 WELL = """
-Path("result.part").write_text("half ")
-with open("result.part", "a") as file:
+Path(".result.calque-part").write_text("half ")
+with open(".result.calque-part", "a") as file:
     file.write("and half")
-os.replace("result.part", "result")
+os.replace(".result.calque-part", "result")
 """
 IN_PLACE = """
 Path("result").write_text("half ")
@@ -23,50 +23,68 @@ with open("result", "a") as file:
 """
 REFUSING = (
     """
-if Path("result.part").exists():
-    sys.exit("result.part is there already")
+if Path(".result.calque-part").exists():
+    sys.exit(".result.calque-part is there already")
 """
     + WELL
 )
 GOING_ON_WRONGLY = """
-with open("result.part", "a") as file:
+with open(".result.calque-part", "a") as file:
     file.write("half ")
-with open("result.part", "a") as file:
+with open(".result.calque-part", "a") as file:
     file.write("and half")
-os.replace("result.part", "result")
+os.replace(".result.calque-part", "result")
 """
 BY_CHANCE = """
 Path("result").write_text(str(os.getpid()))
 """
 
 ANSWERING = """
-os.makedirs("result.part/training", exist_ok=True)
-Path("result.part/training/checkpoint").touch()
 try:
     time.sleep(0.5)
 except KeyboardInterrupt:
-    sys.exit(ANSWER)
+    print(ANSWER, file=sys.stderr)
+    sys.exit(130)
 Path("result").touch()
+"""
+TIDYING = """
+shutil.rmtree("result.old", ignore_errors=True)
+""" + WELL  # fmt: skip
+REPLACING = """
+if sys.argv[1] == "new" and Path("result/thesis.tex").exists():
+    REFUSE
+os.makedirs(".result.calque-part", exist_ok=True)
+Path(".result.calque-part/text").write_text(sys.argv[1])
+shutil.rmtree("result", ignore_errors=True)
+os.replace(".result.calque-part", "result")
 """
 
 
 @pytest.fixture
 def sweep(tmp_path, monkeypatch, capsys):
     """Runs the sweep over a program of these lines: its exit code and what it printed."""
+    monkeypatch.syspath_prepend(SCRIPT.parent)
     spec = importlib.util.spec_from_file_location("kill_sweep", SCRIPT)
     script = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "kill_sweep", script)
     spec.loader.exec_module(script)
     monkeypatch.setattr(script, "SOURCE", tmp_path)
-    monkeypatch.setattr(script, "make_inputs", lambda folder: {})
+    monkeypatch.setattr(script.golden, "plant", lambda folder, source: folder.mkdir(parents=True))
     (tmp_path / "calque").mkdir()
-    (tmp_path / "calque" / "__init__.py").touch()
+    for name in ("__init__", "cli"):
+        (tmp_path / "calque" / f"{name}.py").touch()
 
     def run(program: str, *options: str, **how: object) -> tuple[int, str]:
-        lines = "import os, sys, time\nfrom pathlib import Path\n" + program
+        lines = (
+            "import os, shutil, signal, sys, time\nfrom pathlib import Path\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\n"
+            + "import calque.cli\n" * ("try:" not in program)
+            + program.replace(
+                "try:\n", "try:\n    signal.signal(signal.SIGINT, signal.default_int_handler)\n    import calque.cli\n"
+            )
+        )
         (tmp_path / "calque" / "__main__.py").write_text(lines)
-        monkeypatch.setattr(script, "VERBS", {"toy": script.Verb("toy", **how)})
-        code = script.main(["--folder", str(tmp_path / "runs"), *options])
+        monkeypatch.setattr(script, "VERBS", {"toy": script.Verb(**{"line": "toy", **how})})
+        code = script.main(["--folder", str(tmp_path / "runs"), "--fresh", "1", *options])
         return code, capsys.readouterr().out
 
     return run
@@ -82,8 +100,9 @@ def test_a_program_that_saves_well_passes(sweep):
     ("program", "said"),
     [
         (IN_PLACE, "step:2: killed, result is neither absent nor complete: result differs"),
-        (REFUSING, "step:2: the same command ended with 1: result.part is there already"),
+        (REFUSING, "step:2: the same command ended with 1: .result.calque-part is there already"),
         (GOING_ON_WRONGLY, "step:2: result differs"),
+        (TIDYING, "foreign files: undisturbed: ['result.old/thesis.tex']"),
         (BY_CHANCE, "two undisturbed runs differ: result differs"),
     ],
 )
@@ -93,11 +112,17 @@ def test_what_is_wrong_after_a_kill_is_found(sweep, program, said):
 
 
 def test_a_signal_is_answered_by_one_line(sweep):
-    code, found = sweep(ANSWERING.replace("ANSWER)", '"one line")'), "--at", "SIGINT:0", trains=True)
-    assert code == 0, found
-    code, found = sweep(ANSWERING.replace("ANSWER)", '"one line\\nand another")'), "--at", "SIGINT:0", trains=True)
-    assert code == 1
-    assert "SIGINT:0 is answered by more than a line" in found
+    for kind in ("SIGINT", "GROUP"):
+        code, found = sweep(ANSWERING.replace("ANSWER", "'one line'"), "--at", f"{kind}:0")
+        assert code == 0, found
+        code, found = sweep(ANSWERING.replace("ANSWER", "'one line\\nand another'"), "--at", f"{kind}:0")
+        assert (code, f"{kind}:0 is answered by 130 and more than a line" in found) == (1, True), found
+
+
+def test_an_older_result_is_replaced_and_foreign_files_in_it_are_not(sweep):
+    for refuse, expected in (("sys.stderr.write('thesis.tex'); sys.exit(2)", 0), ("pass", 1)):
+        code, found = sweep(REPLACING.replace("REFUSE", refuse), "--at", "step:2", line="new", over="old")
+        assert (code, "--overwrite over a foreign file ended with" in found) == (expected, bool(expected)), found
 
 
 def test_times_do_not_count_but_their_names_do(tmp_path, sweep):

@@ -50,7 +50,7 @@ def make_tokenizer():
 def model(kind: str, senses: dict[str, Any] | None = None, **options) -> BiLanguageModel | MaskedLanguageModel:
     settings = Senses(**SENSES[kind] | (senses or {}))
     method = {"elmo": BiLanguageModel, "bert": MaskedLanguageModel}[kind]
-    return method(**SHAPES[kind] | {"batch": 12, "updates": 10, "senses": settings} | options)
+    return method(**SHAPES[kind] | {"batch": 24, "updates": 10, "senses": settings} | options)
 
 
 def train(method, dictionaries=(DICTIONARY,), **options):

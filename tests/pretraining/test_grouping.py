@@ -1,107 +1,85 @@
-"""Senses where the warm-up ends: planted clusters are found, as many as there are."""
+"""Senses where the warm-up ends: every word with enough states is asked, and planted clusters are found."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
 
 from calque.nn.senses import SenseTable, nearest
-from calque.pretraining import grouping
-from calque.pretraining.grouping import divide, group
-from sense_models import select
+from calque.pretraining.grouping import group
 
-DIM, PLACES = 8, [1, 2, 3, 1]  # different directions that each word's states come from
-WORDS = len(PLACES)
+DIM, WORDS, DOUBLE = 12, 80, 4  # the first four words stand for two each
 
 
-def planted(seed: int = 0, n: int = 320) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """States `[n, DIM]` about unit vectors times ten, all moved by the same; their words, and which direction each has.
-    The last word occurs too rarely to be judged."""
+def planted(seed: int = 0, n: int = 8000) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """States `[n, 2, DIM]`, of which the first predicts a word and the last has read it, too; words, and their senses. The
+    last word occurs too rarely to be asked."""
     rng = np.random.default_rng(seed)
     words = rng.integers(0, WORDS - 1, n)
-    words[:19] = WORDS - 1
-    truth = rng.integers(0, np.array(PLACES)[words])
-    truth[:19] = rng.integers(0, 2, 19)
-    axes = np.array([(3 * word + k) % DIM for word, k in zip(words, truth, strict=True)])
-    states = 10 * np.eye(DIM)[axes] + rng.normal(size=(n, DIM)) * 0.5 + 30
-    return torch.from_numpy(states).float(), torch.from_numpy(words), torch.from_numpy(truth)
+    words[np.linspace(0, n - 1, 19).astype(int)] = WORDS - 1
+    truth = np.where(words < DOUBLE, rng.integers(0, 2, n), 0)
+    context = 3 * rng.normal(size=(WORDS, 2, DIM))[words, truth] + rng.normal(size=(n, DIM)) + 5
+    own = context + 20 * rng.normal(size=(WORDS, DIM))[words]
+    return (
+        torch.from_numpy(np.stack([context, own], axis=1)).float(),
+        torch.from_numpy(words),
+        torch.from_numpy(truth),
+    )
 
 
-def table_of(states: torch.Tensor, words: torch.Tensor, queue: int = 400) -> SenseTable:
+def table_of(states: torch.Tensor, words: torch.Tensor) -> SenseTable:
     torch.manual_seed(0)
-    table = SenseTable([4] * WORDS, DIM, axes=6, queue=queue)
-    table.remember(states, words)
+    table = SenseTable([3] * WORDS, DIM, axes=6, queue=50, recent=60, kinds=2)
+    for part, of_part in zip(states.split(700), words.split(700), strict=True):
+        table.remember(part[:, -1], of_part)
+        table.keep_recent(part, of_part)
     table.project(centred=True)
     return table
 
 
-def agrees(classes: torch.Tensor, words: torch.Tensor, truth: torch.Tensor) -> bool:
-    """Whether what one direction has been given is one class, and what several have been given several."""
-    judged = words < WORDS - 1
-    pairs = set(zip(words[judged].tolist(), truth[judged].tolist(), classes[judged].tolist(), strict=True))
-    return len(pairs) == sum(PLACES[:-1]) == len({c for *_, c in pairs})
+def test_the_last_states_of_every_word_are_kept_however_long_the_text():
+    states, words, _ = planted()
+    table = table_of(states, words)
+    for word in range(WORDS):
+        own = states[words == word]
+        assert int(table.n_recent[word]) == len(own)
+        slots = [k % 60 for k in range(max(0, len(own) - 60), len(own))]
+        assert torch.equal(table.recent[word, slots], own[-60:])
+    one = SenseTable([1, 2], DIM, axes=4, queue=9, recent=60)  # of a word with one sense nothing is kept
+    one.keep_recent(states[:5, :1], torch.tensor([0, 1, 0, 0, -1]))
+    assert one.recent.shape[0] == 1
+    assert one.n_recent.tolist() == [1]
 
 
-def test_as_many_senses_as_there_are_clusters():
+def test_words_with_two_senses_are_found_by_what_predicts_them():
+    """The queue of 50 states has 20 of no word: what is not in the words' own states cannot be found."""
     states, words, truth = planted()
     table = table_of(states, words)
-    live = group([table], apart=0.5, near=0.5, share=0.1, seed=0)
-    assert [int(live[row].sum()) for row in table.index] == PLACES
+    live = group([table], seed=0)
+    found = [int(live[row[row >= 0]].sum()) for row in table.index]
+    assert found[:DOUBLE] == [2] * DOUBLE
+    assert found[DOUBLE:] == [1] * (WORDS - DOUBLE)
     table.open(start="copied", live=live)
-    assert agrees(select(table, states, words), words, truth)
-    for word, row in enumerate(table.index.tolist()):
-        for c in row[: PLACES[word] if word < WORDS - 1 else 0]:
-            members = states[select(table, states, words) == c]
-            torch.testing.assert_close(table.centres[c], members.mean(0), rtol=1e-4, atol=1e-4)
-    # The vectors of a word's senses share what its first one had.
-    number = torch.tensor(PLACES, dtype=torch.float32)
-    torch.testing.assert_close(table.bias.detach()[table.index[:, 0]], -number.log())
+    agreeing = []
+    for word in range(DOUBLE):
+        own = words == word
+        classes = nearest([table.compared(states[own, -1], words[own, None])])
+        alike = float((classes == table.index[word, truth[own]]).float().mean())
+        agreeing.append(max(alike, 1 - alike))
+    assert np.mean(agreeing) > 0.9
 
 
-def test_senses_that_are_not_apart_are_one():
+def test_both_directions_are_divided_alike():
     states, words, _ = planted()
-    live = group([table_of(states, words)], apart=-1.0, near=0.9, share=0.1, seed=0)
-    assert int(live.sum()) == WORDS
+    tables = [table_of(states, words), table_of(states.flip(2), words)]
+    live = group(tables, seed=0)
+    several = [row for row in tables[0].index.tolist() if live[row].sum() > 1]
+    assert len(several) >= DOUBLE
+    for number in [c for row in several for c in row if live[c]]:
+        torch.testing.assert_close(tables[0].centres[number].flip(0), tables[1].centres[number])
 
 
-def test_both_directions_together():
-    """The same words stand one place later in the second queue."""
-    states, words, truth = planted()
-    first = table_of(states, words)
-    second = table_of(states.roll(1, 0), words.roll(1))
-    second.centres.mul_(2)
-    live = group([first, second], apart=0.5, near=0.5, share=0.1, seed=0)
-    assert [int(live[row].sum()) for row in first.index] == PLACES
-    for table in (first, second):
-        table.open(start="copied", live=live)
-    found = nearest([table.compared(states, words[:, None]) for table in (first, second)])
-    assert agrees(found, words, truth)
-
-
-@pytest.mark.parametrize("sizes", [(50, 30, 8), (8, 50, 30)])
-def test_clusters_that_are_too_small_join_the_nearest(sizes):
-    rng = np.random.default_rng(0)
-    directions = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.8, 0.6]])[np.argsort(np.argsort(sizes)[::-1])]
-    truth = np.repeat(np.arange(3), sizes)
-    x = directions[truth] + rng.normal(size=(88, 3)) * 0.01
-    labels = divide(x, 3, 0.9, 0.9, 0.2, np.random.default_rng(0))
-    assert len(np.unique(labels)) == 2
-    assert len(np.unique(divide(x, 3, 0.9, 0.9, 0.05, np.random.default_rng(0)))) == 3
-    assert (np.diff(np.bincount(labels)) <= 0).all()  # larger ones first
-
-
-@pytest.mark.parametrize(("apart", "near", "senses"), [(0.5, 0.5, 2), (0.5, 0.9, 3), (-0.5, 0.9, 1), (0.9, 0.9, 3)])
-def test_a_word_that_is_known_to_have_several_senses_may_have_nearer_ones(apart, near, senses):
-    """Of three directions two are at a cosine of 0.8; both of them against the third, at 0 or so."""
-    rng = np.random.default_rng(0)
-    directions = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.8, 0.6]])
-    x = directions[np.repeat(np.arange(3), 40)] + rng.normal(size=(120, 3)) * 0.01
-    labels = divide(x, 3, apart, near, 0.1, np.random.default_rng(0))
-    assert len(np.unique(labels)) == senses
-
-
-def test_the_newest_state_of_one_direction_is_not_paired_with_the_oldest_of_the_other():
-    forwards, backwards = np.array([7, 7, 5, 7]), np.array([7, 7, 7, 5])  # rings of four
-    pairs = [list(zip(*grouping._same_occurrences([forwards, backwards], seen), strict=True)) for seen in (4, 6)]
-    assert pairs == [[(0, 1), (1, 2), (2, 3)], [(0, 1), (2, 3), (3, 0)]]
+def test_few_words_keep_one_sense():
+    states, words, _ = planted()
+    few = words < 6
+    assert int(group([table_of(states[few], words[few])], seed=0).sum()) == WORDS

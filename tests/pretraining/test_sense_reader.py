@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from calque.algebra.clusters import word_space
+from calque.encoders import load_encoder
 from calque.encoders.sense_files import open_senses, save_senses
 from calque.errors import InputError, SettingError
-from calque.pretraining.sense_reader import EVERY, open_sense_reader
+from calque.pretraining import sense_reader
+from calque.pretraining.sense_reader import EVERY, ContextSenseReader, open_contexts, open_sense_reader
 from sense_models import WORDS, a_bert, a_table, a_text, an_elmo
 
 
@@ -75,12 +78,12 @@ def test_directions_that_were_trained_together_share_their_senses(elmo, tmp_path
 
 def hidden_state(reader, model, words, place: int) -> torch.Tensor:
     """The state of one word of a sentence alone, with every so many-th word that has several senses hidden with it."""
-    split = reader.encoder.split([words])
+    split = reader.contexts.encoder.split([words])
     ids = split.ids.copy()
     for k in range(place % EVERY, len(words), EVERY):
         (known,) = reader.numbers([words[k]])
         if known >= 0 and reader.inventory.n_senses[known] > 1 and split.word_lengths[k]:
-            ids[split.word_starts[k]] = reader.encoder.tokenizer.mask_token_id
+            ids[split.word_starts[k]] = reader.contexts.encoder.tokenizer.mask_token_id
     with torch.inference_mode():
         states = model.bert(input_ids=torch.from_numpy(ids.astype(np.int64))[None]).last_hidden_state[0]
         return model.cls.predictions.transform(states[split.word_starts[place]])
@@ -94,10 +97,10 @@ def test_a_bert_selects_by_the_mask_in_the_place_of_a_word(bert):
     model, (table,) = BertForMaskedLM.from_pretrained(bert).eval(), open_senses(bert).tables
     place, several = 0, 0
     for sentence in text:
-        split = reader.encoder.split([sentence.words])
+        split = reader.contexts.encoder.split([sentence.words])
         for k, word in enumerate(sentence.words):
-            ids = reader.encoder.tokenizer(word, add_special_tokens=False)["input_ids"]
-            unknown = ids == [reader.encoder.tokenizer.unk_token_id]
+            ids = reader.contexts.encoder.tokenizer(word, add_special_tokens=False)["input_ids"]
+            unknown = ids == [reader.contexts.encoder.tokenizer.unk_token_id]
             if len(ids) != 1 or unknown or not split.word_lengths[k]:
                 assert got[place] == 0
             else:
@@ -137,11 +140,47 @@ def test_a_word_that_is_not_there_is_told_of_close_ones(elmo):
         reader.find("qqqqqqq")
 
 
-def test_options_of_the_other_model_are_refused(elmo, bert):
-    with pytest.raises(SettingError, match="reads in both directions at once"):
-        open_sense_reader(bert, direction="forward")
-    with pytest.raises(SettingError, match="direction is both, forward or backward, got 'up'"):
-        open_sense_reader(elmo, direction="up")
+def test_the_contexts_of_an_elmo_are_the_states_before_and_after_a_word(elmo):
+    reader, other = open_sense_reader(elmo), ["loan", "bank", "the", "river"]
+    for words in (["bank"], ["the", "bank", "of", "a", "river"]):
+        last, got = reader.encoder.encode_layers([words], [-1])[-1].data, reader.encoder.encode_contexts([words]).data
+        np.testing.assert_allclose(got[1:, :8], last[:-1, :8], atol=1e-6)
+        np.testing.assert_allclose(got[:-1, 8:], last[1:, 8:], atol=1e-6)
+        for place in range(len(words)):  # the word itself is not read
+            changed = [*words[:place], other[place % 4], *words[place + 1 :]]
+            np.testing.assert_allclose(reader.encoder.encode_contexts([changed]).data[place], got[place], atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["elmo", "bert"])
+def test_a_word_has_the_sense_of_the_nearest_mean_of_its_contexts(request, kind, monkeypatch):
+    """Of all occurrences of each word, in two blocks; the clusters are those that a stranger gives."""
+    monkeypatch.setattr(sense_reader, "split_words", lambda vectors, **_: [np.arange(len(x)) % 3 % 2 for x in vectors])
+    encoder, text = load_encoder(str(request.getfixturevalue(kind))), a_text(70)
+    contexts = open_contexts(encoder)
+    reader = ContextSenseReader(contexts, "it", lambda: [text.take(np.arange(40)), text.take(np.arange(40, 70))])
+    words = [word for sentence in text for word in sentence.words]
+    states = contexts.states(text, np.flatnonzero(contexts.covered(text) & (reader.numbers(words) >= 0))).numpy()
+    known = [
+        word
+        for word, read in zip(words, contexts.covered(text), strict=True)
+        if read and reader.numbers([word])[0] >= 0
+    ]
+    own = {form: [x for word, x in zip(known, states, strict=True) if word == form] for form in reader.words}
+    assert set(WORDS) <= set(reader.words)
+    mean, axes = word_space([np.stack(own[form]) for form in reader.words])
+
+    def compared(x):
+        return (x - mean) @ axes / np.linalg.norm((x - mean) @ axes)
+
+    wanted = []
+    for word, state in zip(known, states, strict=True):
+        centres = [np.mean([compared(x) for x in part], axis=0) for part in
+                   ([x for k, x in enumerate(own[word]) if k % 3 % 2 == sense] for sense in (0, 1))]  # fmt: skip
+        wanted.append(1 + int(np.argmin([((compared(state) - centre) ** 2).sum() for centre in centres])))
+    got = reader.select(text)
+    assert got[got > 0].tolist() == wanted
+    shares = reader.inventory.shares[reader.find("bank")]
+    np.testing.assert_allclose(shares, np.bincount(np.arange(len(own["bank"])) % 3 % 2) / len(own["bank"]))
 
 
 def test_senses_of_another_model_are_one_line(elmo, bert, tmp_path):

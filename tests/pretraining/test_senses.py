@@ -209,7 +209,7 @@ def test_perplexity_is_that_of_words_whatever_their_senses():
 
 def test_the_warm_up_is_plain_training():
     """With one sense, and the first vectors the same, a SaELMo is an ELMo with a table for each direction."""
-    plain = BiLanguageModel(**sense_training.SHAPES["elmo"], batch=12, updates=8, tables=2)
+    plain = BiLanguageModel(**sense_training.SHAPES["elmo"], batch=24, updates=8, tables=2)
     head = plain._head
 
     def keep_head(vocabulary):
@@ -365,8 +365,7 @@ def test_a_dictionary_needs_senses(kind):
 @pytest.mark.parametrize(
     ("bad", "message"),
     [({"senses": 1}, "one sense is what a plain language model has"), ({"senses": 2.5}, "senses"), ({"rate": np.nan}, "rate"),
-     ({"start": "cold"}, "start is grouped, kept or fresh, got 'cold'"), ({"below": 1}, "below"), ({"near": -2}, "near"),
-     ({"apart": 0.5, "near": 0.4}, "near, 0.4, is below apart, 0.5"),
+     ({"start": "cold"}, "start is grouped, kept or fresh, got 'cold'"), ({"below": 1}, "below"),
      ({"warmup": 0}, "nothing can be grouped without a warm-up: name 1 update or more")],
 )  # fmt: skip
 def test_settings_that_cannot_be(bad, message):

@@ -8,7 +8,7 @@ import pytest
 
 from calque.corpora.origins import origins_of
 from calque.encoders.base import Encoder
-from calque.errors import CalqueError, CalqueWarning, SettingError
+from calque.errors import CalqueError, SettingError
 from calque.pairs import WordPairs
 from calque.tasks import WordRetrieval, retrieve
 from calque.tasks.overlap import first_occurrences, identical_forms, seen_pairs, shared_sentences
@@ -57,19 +57,6 @@ def embeddings(sentences, rng, missing=0.1):
     covered = rng.random(len(data)) > missing
     data[~covered] = 0
     return Embeddings(data, np.cumsum([0, *(len(sentence) for sentence in sentences)]), covered)
-
-
-@pytest.mark.parametrize("similarity", ["csls", "cosine"])
-def test_approximate_search_of_few_words_is_exact_and_says_so(similarity):
-    pytest.importorskip("faiss", reason="faiss-cpu is not installed: pip install 'calque-align[faiss]'")
-    corpus, pairs, source, target = toy(3)
-    task = {approximate: WordRetrieval(corpus, pairs, similarity=similarity, approximate=approximate, bootstrap=20)
-            for approximate in (False, True)}  # fmt: skip
-    exact = task[False].evaluate_embeddings(source, target)
-    with pytest.warns(CalqueWarning, match="hold 100.0% of the exact nearest words"):
-        found = task[True].evaluate_embeddings(source, target)
-    assert [score.value for score in found] == [score.value for score in exact]
-    assert found[0].settings["approximate"] == {"kind": "Flat", "recall": 1.0}
 
 
 def literal(corpus, pairs, train, train_pairs, source, target, *, contextual, candidates, similarity, k):
@@ -344,12 +331,8 @@ def test_seen_pairs_in_a_text_of_many_blocks(monkeypatch):
     ("options", "message"),
     [
         ({"candidates": "some"}, "candidates='some'"),
-        ({"similarity": "dot"}, "similarity='dot'"),
-        ({"uncovered": "?"}, "uncovered"),
-        ({"k": 0}, "k=0"),
         ({"train_pairs": WordPairs([], [], [], n_sentences=1)}, "give train as well"),
         ({"train": ParallelCorpus.of([], [], ("en", "fr"))}, "training text in"),
-        ({"special": True, "contextual": False}, "contextual=True"),
         ({"pairs": WordPairs([0], [0], [5], n_sentences=1)}, "target word 5"),
     ],
 )

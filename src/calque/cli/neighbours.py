@@ -9,7 +9,6 @@ import typer
 
 from calque.cli.checks import language, refuse_unused
 from calque.cli.options import Loading, Pretokenized, grouped
-from calque.errors import SettingError
 
 
 @grouped
@@ -24,13 +23,10 @@ def neighbours(
     lang1: Annotated[str, typer.Option(callback=language, help="Language of the word.")],
     sentence1: Annotated[str, typer.Option(help="The sentence with the word.")],
     word1: Annotated[str, typer.Option(help="The word, as written in the sentence.")],
+    lang2: Annotated[str, typer.Option(callback=language, help="Language of the neighbours.")],
     loading: Loading,
-    lang2: Annotated[str | None, typer.Option(callback=language, help="Language of the neighbours.")] = None,
     sentence2: Annotated[list[str] | None, typer.Option(help="A sentence in that language; repeatable.")] = None,
     text2: Annotated[str | None, typer.Option(help="A text in that language, one sentence per line.")] = None,
-    index: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Search the words of calque index instead of a text.")
-    ] = None,
     aligned: Annotated[str | None, typer.Option(help="The aligned encoder, if --encoder is the base.")] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Number of nearest words to show.")] = 5,
     pretokenized: Pretokenized = False,
@@ -44,19 +40,6 @@ def neighbours(
     from calque.runs.neighbours import neighbours as run
     from calque.runs.neighbours import table
 
-    if index is not None:
-        why = "is not for --index, which has a text and an encoder of its own"
-        refuse_unused(context, dict.fromkeys(("lang2", "sentence2", "text2", "aligned", "limit"), why))
-        from calque.runs.index import indexed_neighbours
-
-        nearest = indexed_neighbours(
-            index, encoder=encoder, lang1=lang1, sentence1=sentence1, word1=word1, k=k, pretokenized=pretokenized,
-            load=loading.arguments(),
-        )  # fmt: skip
-        print(json.dumps(nearest, ensure_ascii=False) if as_json else table(nearest))
-        return
-    if lang2 is None:
-        raise SettingError("--lang2 is missing: the language of --text2 or --sentence2")
     if text2 is None:
         refuse_unused(context, {"limit": "is only for --text2"})
     nearest = run(

@@ -38,8 +38,8 @@ class SenseOptions:
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="Senses: a setting of how they are found, e.g. start=fresh or apart=0.5; repeatable. The names are warmup, "
-            "start, apart, near, occurrences, rate, axes, queue, below, joint and others; see the guide.",
+            help="Senses: a setting of how they are found, e.g. start=fresh or axes=24; repeatable. The names are warmup, "
+            "start, occurrences, rate, axes, queue, below, joint and others; see the guide.",
         ),
     ] = None
 

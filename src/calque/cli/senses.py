@@ -16,13 +16,14 @@ from calque.errors import SettingError
 def senses(
     context: typer.Context,
     folder: Annotated[
-        str, typer.Argument(metavar="FOLDER", help="A language model with senses: what calque pretrain --senses made.")
+        str, typer.Argument(metavar="ENCODER", help="An ELMo, or an encoder with a mask (folder, hub name or mini).")
     ],
     word: Annotated[str | None, typer.Argument(metavar="WORD", help="The word whose senses to show.")] = None,
     text: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="FILE...", help="Text, one sentence per line; de=FILE if its name does not say the language."
+            metavar="FILE...",
+            help="Text to find the senses in, one sentence per line; de=FILE if its name does not say the language.",
         ),
     ] = None,
     out: Annotated[
@@ -32,12 +33,10 @@ def senses(
             "the senses among their neighbours to this JSON lines file, for calque report."
         ),
     ] = None,
-    direction: Annotated[
-        str | None,
-        typer.Option(
-            help="ELMo: forward, backward, or both by the sum of their cosines; default: both, if the model has shared senses."
-        ),
-    ] = None,
+    trained: Annotated[
+        bool,
+        typer.Option("--trained", help="Use the senses of calque pretrain --senses instead of finding them in --text."),
+    ] = False,
     k: Annotated[int, typer.Option("-k", min=1, help="Number of nearest senses to show.")] = 10,
     examples: Annotated[int, typer.Option(min=0, help="Number of sentences to show of each sense.")] = 3,
     pretokenized: Pretokenized = False,
@@ -45,10 +44,10 @@ def senses(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Show the senses of a word, or mark those of a text.
+    """Find the senses of words in a text.
 
-    For a word: each sense with its share, the nearest senses of all languages, and sentences. For a text: a line of numbers
-    for each line.
+    For a word: each sense with its share, the nearest senses of all languages, and sentences. Without one: a line of numbers
+    for each line of the text.
     """
     from calque.runs.senses import senses as of_word
     from calque.runs.senses import table, write_senses
@@ -56,7 +55,7 @@ def senses(
     if not text:
         refuse_unused(context, dict.fromkeys(("pretokenized", "limit", "examples"), "is only for --text"))
     how = {
-        "direction": direction, "pretokenized": pretokenized, "limit": limit, "progress": not quiet,
+        "trained": trained, "pretokenized": pretokenized, "limit": limit, "progress": not quiet,
     }  # fmt: skip
     if word is not None:
         output_file("--out", out, [folder, *(text or [])], adds=True)

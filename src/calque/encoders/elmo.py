@@ -112,7 +112,14 @@ class ElmoEncoder(Encoder):
         key = self._chosen if self.mix is None else _MIXED
         return self._encode(sentences, [key], progress, None if out is None else {key: Path(out)}, dtype)[key]
 
-    def _encode(self, sentences, layers: list[int], progress: bool, out, dtype: str) -> dict[int, Embeddings]:
+    def encode_contexts(self, sentences: Iterable[Sentence | Sequence[str]]) -> Embeddings:
+        """Return the states of the last layer that predict each word and have not read it: read forwards as far as the word
+        before, and backwards as far as the word after."""
+        return self._encode(sentences, [self.n_layers], False, None, "float32", around=1)[self.n_layers]
+
+    def _encode(
+        self, sentences, layers: list[int], progress: bool, out, dtype: str, around: int = 0
+    ) -> dict[int, Embeddings]:
         stored_type(dtype)
         self.network.eval()
         with matmul_precision(self.precision or "highest"):
@@ -121,12 +128,12 @@ class ElmoEncoder(Encoder):
             # Words that come again are only known within a window.
             plan = Plan(self.budget, window=32_768)
             return extract(
-                sentences, split=words.split, vectors=lambda batch: self._vectors(words, batch.to(device), layers),
+                sentences, split=words.split, vectors=lambda batch: self._vectors(words, batch.to(device), layers, around),
                 layers=layers, dim=self.dim, plan=plan, key=key, dtype=dtype, out=out, progress=progress,
             )  # fmt: skip
 
-    def _vectors(self, words: WordTypes, batch: WordBatch, layers: Sequence[int]) -> dict[int, Tensor]:
-        """Vectors of a batch's words by layer, `[W, dim]` each."""
+    def _vectors(self, words: WordTypes, batch: WordBatch, layers: Sequence[int], around: int) -> dict[int, Tensor]:
+        """Vectors of a batch's words by layer, `[W, dim]` each; their halves from so many words before and after."""
         ids = batch.input_ids.reshape(-1)
         x = words.vectors(ids if batch.inside is None else ids[batch.inside])
         depth = self.n_layers if _MIXED in layers else max(layers)
@@ -134,7 +141,9 @@ class ElmoEncoder(Encoder):
         outputs = dict(enumerate(self.network(x, ragged, depth=depth)))
         if _MIXED in layers:
             outputs[_MIXED] = scalar_mix(list(outputs.values()), torch.tensor(self.mix, device=x.device), self.scale)
-        return check_finite({layer: outputs[layer][batch.packed] for layer in layers}, self.name)
+        half, before, after = self.dim // 2, batch.packed - around, batch.packed + around
+        halves = {k: (outputs[k][before, :half], outputs[k][after, half:]) for k in layers}
+        return check_finite({k: torch.cat(both, dim=1) for k, both in halves.items()}, self.name)
 
     # -- identity and disk -----------------------------------------------------------------------------------------
     @property
@@ -151,7 +160,7 @@ class ElmoEncoder(Encoder):
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write `options.json` and `weights.hdf5`, which AllenNLP reads as well, and what `load_encoder` needs more."""
-        with saving(folder) as path:
+        with saving(folder, self) as path:
             write_network(self.network, path)
             about = {"layer": self._chosen, "mix": self.mix, "scale": self.scale, "precision": self.precision}
             write_about(path, "elmo", about | ({"lower": True} if self.lower else {}))

@@ -20,7 +20,7 @@ class SenseTable(nn.Module):
     begins with its first sense alone (the warm-up); `open` gives it the others, `prune` takes away what is hardly used.
 
     What is learnt by gradient are the vectors w and their biases. The centres, the projection and the queue are buffers,
-    which only `follow`, `remember`, `open` and `prune` change, so that a checkpoint holds them.
+    which only `follow`, `remember`, `keep_recent`, `open` and `prune` change, so that a checkpoint holds them.
 
     Args:
         senses: int `[n_words]`, how many senses each word has, at least 1.
@@ -28,6 +28,8 @@ class SenseTable(nn.Module):
         axes: d′, dimensions of the projection in which states and centres are compared; at most d.
         queue: Q, states that the projection is made from.
         spread: σ, standard deviation of a centre's components at the beginning.
+        recent: states to keep of each word that may have several senses, the last ones; 0 keeps none.
+        kinds: kinds of states that are kept of each occurrence.
 
     Attributes:
         weight, bias: w `[n_classes, dim]` and `[n_classes]`.
@@ -37,6 +39,9 @@ class SenseTable(nn.Module):
             mean, see `project`.
         queue: `[queue, dim]`, the last states, in the order of a ring; `seen` says how many there have been.
         queued: int64 `[queue]`, the words of these states.
+        recent: `[n_several, recent, kinds, dim]`, last states of the words in `several`, in the order of rings; int64
+            `n_recent` `[n_several]` says how many there have been.
+        several: int64 `[n_several]`, words that may have several senses.
         counts: int64 `[n_classes]`, selections since the senses were opened.
         live: bool `[n_classes]`, the senses in use.
         index: int64 `[n_words, S]`, the classes of each word; −1 fills up the rows.
@@ -52,14 +57,18 @@ class SenseTable(nn.Module):
     queue: Tensor
     queued: Tensor
     seen: Tensor
+    recent: Tensor
+    n_recent: Tensor
+    several: Tensor
     counts: Tensor
     live: Tensor
     index: Tensor
     words: Tensor
 
     def __init__(
-        self, senses: Sequence[int] | np.ndarray, dim: int, *, axes: int = 16, queue: int = 20_000, spread: float = 0.01
-    ):
+        self, senses: Sequence[int] | np.ndarray, dim: int, *, axes: int = 16, queue: int = 20_000, spread: float = 0.01,
+        recent: int = 0, kinds: int = 1,
+    ):  # fmt: skip
         super().__init__()
         of_words = torch.as_tensor(np.asarray(senses), dtype=torch.int64)
         fewest, most = (int(of_words.min()), int(of_words.max())) if len(of_words) else (0, 0)
@@ -79,6 +88,10 @@ class SenseTable(nn.Module):
         self.register_buffer("queue", torch.zeros(queue, dim))
         self.register_buffer("queued", torch.full((queue,), -1))
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
+        several = (of_words > 1).nonzero().squeeze(1)
+        self.register_buffer("recent", torch.zeros(len(several), recent, kinds, dim))
+        self.register_buffer("n_recent", torch.zeros(len(several), dtype=torch.int64))
+        self.register_buffer("several", several, persistent=False)
         self.register_buffer("counts", torch.zeros(n, dtype=torch.int64))
         slots = torch.arange(int(of_words.max()))
         first = of_words.cumsum(0) - of_words
@@ -164,6 +177,25 @@ class SenseTable(nn.Module):
         self.queue[places] = kept.to(self.queue.dtype)
         self.queued[places] = words[-size:]
         self.seen += len(states)
+
+    @torch.no_grad()
+    def keep_recent(self, states: Tensor, words: Tensor) -> None:
+        """Keep the last states of each word that may have several senses, in place of its oldest.
+
+        Args:
+            states: `[n, kinds, dim]`, in the order of the text.
+            words: int64 `[n]`; states of other words are passed over.
+        """
+        size = self.recent.shape[1]
+        place = torch.searchsorted(self.several, words).clamp(max=max(0, len(self.several) - 1))
+        known = (self.several[place] == words).nonzero().squeeze(1) if size and len(self.several) else words[:0]
+        place, order = place[known].sort(stable=True)
+        uses = torch.bincount(place, minlength=len(self.several))
+        rank = torch.arange(len(place), device=place.device) - (uses.cumsum(0) - uses)[place]
+        last = rank >= uses[place] - size
+        slots = (self.n_recent[place] + rank)[last] % max(1, size)
+        self.recent[place[last], slots] = states[known[order[last]]].to(self.recent.dtype)
+        self.n_recent += uses
 
     @torch.no_grad()
     def project(self, *, centred: bool = False, whiten: float = 0.0) -> None:

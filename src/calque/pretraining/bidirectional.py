@@ -237,7 +237,9 @@ class WordPrediction(Prediction):
         own = contexts.own[side]
         compared = dict(enumerate(own)) if self.training.settings.joint else {side: own[side]}
         targets = self.training.targets(compared, words, languages.to(states.device))
-        return head.loss(states, targets, side, negatives), Selected(own[side], words, targets.classes[:, 0])
+        return head.loss(states, targets, side, negatives), Selected(
+            own[side], words, targets.classes[:, 0], states.detach()
+        )
 
     def after_update(self, step: int) -> None:
         if self.training is not None:

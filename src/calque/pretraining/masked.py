@@ -344,11 +344,13 @@ class Hidden(NamedTuple):
         answers: int64 `[n]`, what they are.
         languages: int64 `[n]`, index of the language of each one's text.
         words: bool `[n]`, whether each is a whole word.
+        masked: bool `[n]`, whether the mask stands in its place.
     """
 
     answers: Tensor
     languages: Tensor
     words: Tensor
+    masked: Tensor
 
 
 class MaskedPrediction(Prediction):
@@ -386,7 +388,8 @@ class MaskedPrediction(Prediction):
         loss, selected = torch.zeros((), device=self.processes.device), None
         if len(mine):
             own = np.isin(row, mine)
-            about = ids.flat[chosen[own]].astype(np.int64), self._languages(update)[row[own]], whole.flat[chosen[own]]
+            answers, masked = ids.flat[chosen[own]].astype(np.int64), read.flat[chosen[own]] == self._mask_id
+            about = answers, self._languages(update)[row[own]], whole.flat[chosen[own]], masked
             part = torch.from_numpy(read[mine].astype(np.int64)).to(self.processes.device)
             places = torch.from_numpy(chosen[own] - mine[0] * ids.shape[1]).to(part.device)
             with self.processes.autocast():
@@ -450,9 +453,10 @@ class MaskedSensePrediction(MaskedPrediction):
         training.begin()
 
     def _term(self, states: Tensor, hidden: Hidden) -> tuple[Tensor, Selected]:
-        states = self.transform(states).float()
-        targets = self.training.targets({0: states.detach()}, hidden.answers, hidden.languages, hidden.words)
-        return self.senses.loss(states, targets, 0), Selected(states.detach(), hidden.answers, targets.classes[:, 0])
+        states, answers = self.transform(states).float(), hidden.answers
+        targets = self.training.targets({0: states.detach()}, answers, hidden.languages, hidden.words)
+        selected = Selected(states.detach(), answers, targets.classes[:, 0], unread=hidden.masked)
+        return self.senses.loss(states, targets, 0), selected
 
     def _finish(self, selected: Selected | None, counts: list[int]) -> None:
         self.training.keep([selected], counts)

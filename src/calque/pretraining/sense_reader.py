@@ -1,10 +1,11 @@
-"""Which sense each word of a text has, by a language model that has learnt senses."""
+"""Which sense each word of a text has: by clusters of hidden states, or by the senses that a model was trained with."""
 
 from __future__ import annotations
 
 import difflib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -13,6 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from calque.algebra.clusters import ENOUGH, FEWEST_WORDS, split_words, word_space
+from calque.algebra.normalize import unit_rows
+from calque.encoders.base import Encoder
 from calque.encoders.batches import collate, token_batches
 from calque.encoders.checkpoint import weights_as
 from calque.encoders.elmo import ElmoEncoder
@@ -36,6 +40,8 @@ EVERY = 7
 _BLOCK = 32_768  # senses that are compared at a time
 _DRAWN = 100_000  # senses that the plane is made from at most
 _WINDOW = 4096  # sentences whose states are held at once
+_WORDS = 2000  # words of a text whose senses are asked, the most frequent
+_OCCURRENCES = 200  # of each of these that are divided
 
 
 class Neighbour(NamedTuple):
@@ -46,89 +52,27 @@ class Neighbour(NamedTuple):
     cosine: float
 
 
-class SenseInventory:
-    """The senses in use. A sense is a class of one table; or, of an ELMo read in both directions, the same class of each.
-
-    A word's senses are numbered from 1, those selected most often in training first, of equally frequent ones that of the
-    lower class. So the numbers belong to the model, whatever text is looked at.
+class Inventory:
+    """Senses of words, numbered from 1 for each word.
 
     Args:
-        tables: one or two, of the same vocabulary.
-        classes: int64 `[n_tables, n_words, k]`, the senses of each word in any order; −1 for none.
-
-    Attributes:
-        classes: the same in the order of the numbers.
-        shares: float64 `[n_words, k]`, of the selections of the word in training; 0 for none. Of two tables the mean.
         n_senses: int64 `[n_words]`.
+        shares: float64 `[n_words, k]`, of the uses of each word; 0 for no sense.
+        vectors: `[n_senses, dim]`, of length 1, in the order of words and numbers; None for a subclass with its own.
     """
 
-    def __init__(self, tables: Sequence[SenseTable], classes: Tensor):
-        self.tables = list(tables)
-        exists = (classes >= 0).all(0)
-        shares = torch.stack([
-            shares_of(table)[own.clamp(min=0)] for table, own in zip(self.tables, classes, strict=True)
-        ]).mean(0)  # fmt: skip
-        order = torch.argsort(torch.where(exists, -shares, torch.inf), dim=1, stable=True)
-        order = order[:, : int(exists.sum(1).max())]
-        exists = exists.gather(1, order)
-        self.classes = torch.where(exists, torch.stack([own.gather(1, order) for own in classes]), -1)
-        shares = torch.where(exists, shares.gather(1, order), 0.0)
-        # A class may be in two pairs, and another of the same direction in none: what is shown are shares of the word.
-        shares = torch.where(shares.any(1, keepdim=True), shares, exists.double())
-        self.shares = (shares / shares.sum(1, keepdim=True)).numpy()
-        self.n_senses = exists.sum(1).numpy()
-        self._rows = exists.nonzero().numpy()  # word and place of each sense
-        self._norms = [table.weight.detach().norm(dim=1).clamp(min=1e-30) for table in self.tables]
-
-    @classmethod
-    def of_one(cls, table: SenseTable) -> SenseInventory:
-        """The senses of one table."""
-        return cls([table], classes_of(table)[None])
-
-    @classmethod
-    def of_both(cls, forward: SenseTable, backward: SenseTable) -> SenseInventory:
-        """Those of an ELMo whose directions selected together in training: the classes in use in both."""
-        return cls([forward, backward], _shared(forward, backward))
+    def __init__(self, n_senses: np.ndarray, shares: np.ndarray, vectors: Tensor | None = None):
+        self.n_senses, self.shares, self._vectors = n_senses, shares, vectors
+        self._rows = np.stack([np.repeat(np.arange(len(n_senses)), n_senses), ranges(0 * n_senses, n_senses)], axis=1)
 
     @property
     def n_words(self) -> int:
         return len(self.n_senses)
 
-    # -- which is meant ----------------------------------------------------------------------------------------------------
-    @torch.no_grad()
-    def similarity(self, states: Sequence[Tensor], words: Tensor) -> Tensor:
-        """How near each word's state is to the centre of each of its senses: the cosine after the projection
-        (Algorithm 1, line 7), of two tables the mean of both.
-
-        Args:
-            states: `[n, dim]` for each table.
-            words: int64 `[n]`.
-
-        Returns:
-            `[n, k]` by number; −inf where a word has no such sense.
-        """
-        different, place = torch.unique(words, return_inverse=True)
-        total = torch.zeros(len(words), self.classes.shape[2])
-        for table, own, given in zip(self.tables, self.classes, states, strict=True):
-            here = own[different]  # [u, k]
-            centres = table.projected(table.centres[here.clamp(min=0)])
-            total += torch.einsum("na,nka->nk", table.projected(given.float()), centres[place])
-        return (total / len(self.tables)).masked_fill(self.classes[0][words] < 0, -torch.inf)
-
-    def select(self, states: Sequence[Tensor], words: Tensor) -> Tensor:
-        """The number of the sense that is meant, int64 `[n]`; of equally near ones the most frequent."""
-        return self.similarity(states, words).argmax(1) + 1
-
-    # -- what lies near ----------------------------------------------------------------------------------------------------
     def vectors(self, rows: np.ndarray) -> Tensor:
-        """Sense vectors w of some senses in use, by their places in `senses`, `[n, dim]` of length 1. Of two tables both
-        vectors of length 1, one after the other: so the cosine of two is the mean of the cosines in both."""
-        word, place = torch.from_numpy(self._rows[rows]).unbind(1)
-        parts = [
-            table.weight.detach()[own[word, place]] / norm[own[word, place]][:, None]
-            for table, own, norm in zip(self.tables, self.classes, self._norms, strict=True)
-        ]
-        return torch.cat(parts, dim=1) / len(parts) ** 0.5
+        """Vectors of some senses, by their indices in `senses`, `[n, dim]` of length 1."""
+        assert self._vectors is not None
+        return self._vectors[torch.from_numpy(rows)]
 
     @property
     def senses(self) -> np.ndarray:
@@ -172,6 +116,86 @@ class SenseInventory:
         return places
 
 
+class SenseInventory(Inventory):
+    """The senses in use that a model was trained with.
+
+    A sense is a class of one table; or, of an ELMo read in both directions, the same class of each.
+
+    A word's senses are numbered from 1, those selected most often in training first, of equally frequent ones that of the
+    lower class. So the numbers belong to the model, whatever text is looked at.
+
+    Args:
+        tables: one or two, of the same vocabulary.
+        classes: int64 `[n_tables, n_words, k]`, the senses of each word in any order; −1 for none.
+
+    Attributes:
+        classes: the same in the order of the numbers.
+        shares: float64 `[n_words, k]`, of the selections of the word in training; 0 for none. Of two tables the mean.
+        n_senses: int64 `[n_words]`.
+    """
+
+    def __init__(self, tables: Sequence[SenseTable], classes: Tensor):
+        self.tables = list(tables)
+        exists = (classes >= 0).all(0)
+        shares = torch.stack([
+            shares_of(table)[own.clamp(min=0)] for table, own in zip(self.tables, classes, strict=True)
+        ]).mean(0)  # fmt: skip
+        order = torch.argsort(torch.where(exists, -shares, torch.inf), dim=1, stable=True)
+        order = order[:, : int(exists.sum(1).max())]
+        exists = exists.gather(1, order)
+        self.classes = torch.where(exists, torch.stack([own.gather(1, order) for own in classes]), -1)
+        shares = torch.where(exists, shares.gather(1, order), 0.0)
+        # A class may be in two pairs, and another of the same direction in none: what is shown are shares of the word.
+        shares = torch.where(shares.any(1, keepdim=True), shares, exists.double())
+        super().__init__(exists.sum(1).numpy(), (shares / shares.sum(1, keepdim=True)).numpy())
+        self._norms = [table.weight.detach().norm(dim=1).clamp(min=1e-30) for table in self.tables]
+
+    @classmethod
+    def of_one(cls, table: SenseTable) -> SenseInventory:
+        """The senses of one table."""
+        return cls([table], classes_of(table)[None])
+
+    @classmethod
+    def of_both(cls, forward: SenseTable, backward: SenseTable) -> SenseInventory:
+        """Those of an ELMo whose directions selected together in training: the classes in use in both."""
+        return cls([forward, backward], _shared(forward, backward))
+
+    # -- which is meant ----------------------------------------------------------------------------------------------------
+    @torch.no_grad()
+    def similarity(self, states: Sequence[Tensor], words: Tensor) -> Tensor:
+        """How near each word's state is to the centre of each of its senses: the cosine after the projection
+        (Algorithm 1, line 7), of two tables the mean of both.
+
+        Args:
+            states: `[n, dim]` for each table.
+            words: int64 `[n]`.
+
+        Returns:
+            `[n, k]` by number; −inf where a word has no such sense.
+        """
+        different, place = torch.unique(words, return_inverse=True)
+        total = torch.zeros(len(words), self.classes.shape[2])
+        for table, own, given in zip(self.tables, self.classes, states, strict=True):
+            here = own[different]  # [u, k]
+            centres = table.projected(table.centres[here.clamp(min=0)])
+            total += torch.einsum("na,nka->nk", table.projected(given.float()), centres[place])
+        return (total / len(self.tables)).masked_fill(self.classes[0][words] < 0, -torch.inf)
+
+    def select(self, states: Sequence[Tensor], words: Tensor) -> Tensor:
+        """The number of the sense that is meant, int64 `[n]`; of equally near ones the most frequent."""
+        return self.similarity(states, words).argmax(1) + 1
+
+    def vectors(self, rows: np.ndarray) -> Tensor:
+        """Sense vectors w of some senses in use, by their indices in `senses`, `[n, dim]` of length 1. Of two tables both
+        vectors of length 1, one after the other: so the cosine of two is the mean of the cosines in both."""
+        word, place = torch.from_numpy(self._rows[rows]).unbind(1)
+        parts = [
+            table.weight.detach()[own[word, place]] / norm[own[word, place]][:, None]
+            for table, own, norm in zip(self.tables, self.classes, self._norms, strict=True)
+        ]
+        return torch.cat(parts, dim=1) / len(parts) ** 0.5
+
+
 def classes_of(table: SenseTable) -> Tensor:
     """The classes in use of each word, int64 `[n_words, S]`; −1 for none."""
     index = table.index.cpu()
@@ -203,14 +227,16 @@ class SenseReader(ABC):
 
     Attributes:
         name: of the model.
-        inventory: the senses, by the numbers of words.
+        inventory: an `Inventory` of the senses, by the numbers of words.
+        lacks: what messages say of a word without a number.
         words: form of each number; "" for what is no whole word.
         direction: of an ELMo, whose states count; None of a model that reads both sides at once.
     """
 
     direction: Direction | None = None
+    lacks = "is not in the vocabulary of {}"
     name: str
-    inventory: SenseInventory
+    inventory: Any
     words: Sequence[str]
 
     @abstractmethod
@@ -236,7 +262,7 @@ class SenseReader(ABC):
         if number < 0:
             close = difflib.get_close_matches(word, [known for known in self.words if known], n=3, cutoff=0.7)
             hint = f"did you mean {' or '.join(close)}?" if close else "only whole words of it have senses"
-            raise SettingError(f"{word!r} is not in the vocabulary of {self.name}: {hint}")
+            raise SettingError(f"{word!r} {self.lacks.format(self.name)}: {hint}")
         return number
 
     def select(self, sentences: Iterable[Sentence | Sequence[str]], *, progress: bool = False) -> np.ndarray:
@@ -334,12 +360,8 @@ class ElmoSenseReader(SenseReader):
         return np.where(numbers >= FIRST_WORD, numbers, -1)
 
     def _selected(self, sentences: Sequence[Sentence | Sequence[str]], rows: np.ndarray, words: np.ndarray) -> Tensor:
-        offsets = offsets_of(word_counts(sentences))
-        sentence = np.searchsorted(offsets, rows, side="right") - 1
-        needed = np.unique(sentence)
-        part = sentences.take(needed) if isinstance(sentences, Sentences) else [sentences[k] for k in needed.tolist()]
+        part, places = _needed(sentences, rows)
         (states,) = self.encoder.encode_layers(part, [self.encoder.n_layers]).values()
-        places = states.offsets[np.searchsorted(needed, sentence)] + rows - offsets[sentence]
         halves = torch.from_numpy(states.data[places]).chunk(2, dim=1)
         return self.inventory.select([halves[side] for side in self._sides], torch.from_numpy(words))
 
@@ -357,11 +379,8 @@ class MaskedSenseReader(SenseReader):
     """
 
     def __init__(self, encoder: HuggingFaceEncoder, transform: Any, table: Any):
-        tokenizer: Any = encoder.tokenizer
-        self.encoder, self.name, self._transform = encoder, encoder.name, transform
-        self._mask: int = tokenizer.mask_token_id
-        self.inventory = SenseInventory.of_one(table)
-        self._nothing = np.array(sorted(tokenizer.all_special_ids))
+        self.contexts, self.name = MaskedContexts(encoder, transform), encoder.name
+        self.inventory, tokenizer = SenseInventory.of_one(table), encoder.tokenizer
         # What a subword's form is split into again is that subword alone, where it is a whole word.
         ids = np.arange(min(self.inventory.n_words, len(tokenizer)))
         forms = [form.strip() for form in tokenizer.batch_decode(ids[:, None].tolist())]
@@ -369,29 +388,209 @@ class MaskedSenseReader(SenseReader):
         self.words = [form if one else "" for form, one in zip(forms, whole.tolist(), strict=True)]
 
     def numbers(self, words: Sequence[str]) -> np.ndarray:
+        return self.contexts.subwords(words)
+
+    def _read(self, sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
+        return self.contexts.covered(sentences)
+
+    def _selected(self, sentences: Sequence[Sentence | Sequence[str]], rows: np.ndarray, words: np.ndarray) -> Tensor:
+        return self.inventory.select([self.contexts.states(sentences, rows)], torch.from_numpy(words))
+
+
+# -- senses of a text, without training -----------------------------------------------------------------------------------
+class ElmoContexts:
+    """States of an ELMo that predict words, see `ElmoEncoder.encode_contexts`."""
+
+    def __init__(self, encoder: ElmoEncoder):
+        self.encoder, self.lower = encoder, encoder.lower
+
+    def subwords(self, words: Sequence[str]) -> np.ndarray:
+        """Return int64 `[n]`, −1 for a word that has no state that predicts it alone."""
+        return np.zeros(len(words), dtype=np.int64)
+
+    def covered(self, sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
+        """Return the mask of the words that the model reads, bool `[n_words]`."""
+        return np.ones(int(word_counts(sentences).sum()), dtype=bool)
+
+    def states(self, sentences: Sequence[Sentence | Sequence[str]], rows: np.ndarray) -> Tensor:
+        """Return the states `[n, dim]` of the words with some indices, int64 `[n]`, ascending, among all of the sentences."""
+        part, places = _needed(sentences, rows)
+        return torch.from_numpy(self.encoder.encode_contexts(part).data[places])
+
+
+class MaskedContexts:
+    """States of a masked language model in the place of a word that is hidden, after its head's dense layer and norm.
+
+    Only words of one subword have such states. Every `EVERY`-th word of a sentence is hidden at a time, as in training, so
+    that a sentence is read up to so many times.
+
+    Args:
+        encoder: around the model's body.
+        transform: of its head, from states of the last layer to those that predict; None to leave them as they are.
+    """
+
+    def __init__(self, encoder: HuggingFaceEncoder, transform: Any = None):
+        tokenizer: Any = encoder.tokenizer
+        self.encoder, self._transform = encoder, transform or (lambda states: states)
+        self.lower = bool(getattr(tokenizer, "do_lower_case", False))
+        self._mask, self._nothing = int(tokenizer.mask_token_id), np.array(sorted(tokenizer.all_special_ids))
+
+    def subwords(self, words: Sequence[str]) -> np.ndarray:
+        """Return the subword that each word is, int64 `[n]`; −1 for a word of several."""
         split = self.encoder.split([[word] for word in words])
         one = split.word_lengths == 1
         ids = split.ids[split.offsets[:-1] + split.word_starts]
         return np.where(one & ~np.isin(ids, self._nothing), ids, -1).astype(np.int64)
 
-    def _read(self, sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
+    def covered(self, sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
+        """Return the mask of the words that the model reads, bool `[n_words]`."""
         return self.encoder.split(sentences).covered
 
-    def _selected(self, sentences: Sequence[Sentence | Sequence[str]], rows: np.ndarray, words: np.ndarray) -> Tensor:
+    def states(self, sentences: Sequence[Sentence | Sequence[str]], rows: np.ndarray) -> Tensor:
+        """Return the states `[n, dim]` of the words with some indices, int64 `[n]`, ascending, among all of the sentences."""
         copies, order = _copies(self.encoder.split(sentences), rows, EVERY, self._mask)
-        chosen, given = torch.zeros(len(rows), dtype=torch.int64), words[order]
-        sizes, device = np.diff(copies.word_offsets), self.encoder.device
+        sizes, device, parts, places = np.diff(copies.word_offsets), self.encoder.device, [], []
         with matmul_precision(self.encoder.precision or "highest"), torch.inference_mode():
             for numbers in token_batches(copies.lengths, self.encoder.budget):
                 batch = collate(copies, numbers).to(device)
                 read = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
-                states = self.encoder.model(**read).last_hidden_state.flatten(0, 1)[batch.starts]
-                places = ranges(copies.word_offsets[numbers], sizes[numbers])
-                selected = self.inventory.select(
-                    [self._transform(states).float().cpu()], torch.from_numpy(given[places])
-                )
-                chosen[torch.from_numpy(order[places])] = selected
-        return chosen
+                hidden = self.encoder.model(**read).last_hidden_state.flatten(0, 1)[batch.starts]
+                parts.append(self._transform(hidden).float().cpu())
+                places.append(order[ranges(copies.word_offsets[numbers], sizes[numbers])])
+        found = torch.cat(parts)
+        return torch.empty_like(found).index_copy_(0, torch.from_numpy(np.concatenate(places)), found)
+
+
+Contexts = ElmoContexts | MaskedContexts
+
+
+class ContextSenseReader(SenseReader):
+    """Senses of the words of a text: clusters of the states that predict them, see `split_words`. The model needs no senses.
+
+    Words are those with a letter that occur `ENOUGH` times or more, the most frequent 2,000 at most. Of each up to 200
+    occurrences are divided, drawn evenly; every other one has the sense whose centre is nearest.
+
+    Args:
+        contexts: of the model.
+        name: of the model.
+        texts: gives the blocks of sentences anew at each call.
+        word: to be among the words, however many are more frequent.
+        most, seed: see `split_words`.
+
+    Raises:
+        SettingError: the text has fewer than `FEWEST_WORDS` such words.
+    """
+
+    lacks = f"does not occur {ENOUGH} times in the text as a word that the model can predict"
+
+    def __init__(
+        self, contexts: Contexts, name: str, texts: Callable[[], Iterable[Sentences]], *, word: str = "", most: int = 5,
+        seed: int = 0,
+    ):  # fmt: skip
+        self.contexts, self.name = contexts, name
+        counts: Counter[str] = Counter()
+        for block in texts():
+            types, place, _ = number_words(block)
+            for form, n in zip(types, np.bincount(place, minlength=len(types)).tolist(), strict=True):
+                counts[self._form(form)] += n
+        forms = [form for form, n in counts.most_common() if n >= ENOUGH and any(letter.isalpha() for letter in form)]
+        forms = [form for form, k in zip(forms, contexts.subwords(forms).tolist(), strict=True) if k >= 0]
+        forms = forms[:_WORDS] + [form for form in forms[_WORDS:] if form == self._form(word)]
+        self._number = {form: k for k, form in enumerate(forms)}
+        kept = self._sample(texts, np.array([counts[form] for form in forms], dtype=np.int64), seed)
+        forms = [form for form, states in zip(forms, kept, strict=True) if len(states) >= ENOUGH]
+        kept = [states for states in kept if len(states) >= ENOUGH]
+        if len(forms) < FEWEST_WORDS:
+            raise SettingError(
+                f"only {len(forms)} words of the text occur {ENOUGH} times or more, {FEWEST_WORDS} are needed to tell how "
+                "words of one sense divide: give more text"
+            )
+        self.words, self._number = forms, {form: k for k, form in enumerate(forms)}
+        self._mean, self._axes = word_space(kept)
+        labels = split_words(kept, most=most, seed=seed)
+        n_senses = np.array([of_word.max() + 1 for of_word in labels])
+        shares = np.stack([np.bincount(of_word, minlength=n_senses.max()) / len(of_word) for of_word in labels])
+        centres = [
+            self._compared(states)[of_word == sense].mean(0)
+            for states, of_word in zip(kept, labels, strict=True)
+            for sense in range(of_word.max() + 1)
+        ]
+        self._centres, self._first = np.stack(centres), offsets_of(n_senses)
+        self.inventory = Inventory(n_senses, shares, torch.from_numpy(unit_rows(self._centres)))
+
+    def _form(self, word: str) -> str:
+        return word.lower() if self.contexts.lower else word
+
+    def _compared(self, states: np.ndarray) -> np.ndarray:
+        return unit_rows((states - self._mean) @ self._axes)
+
+    def _sample(self, texts: Callable[[], Iterable[Sentences]], counts: np.ndarray, seed: int) -> list[np.ndarray]:
+        """Return the states of up to `_OCCURRENCES` occurrences of each word, of words with these counts."""
+        rng, first = np.random.default_rng(seed), offsets_of(counts)
+        drawn, seen = np.zeros(first[-1], dtype=bool), np.zeros(len(counts), dtype=np.int64)
+        for begin, n in zip(first.tolist(), counts.tolist(), strict=False):
+            drawn[begin + rng.permutation(n)[:_OCCURRENCES]] = True
+        kept: list[list[np.ndarray]] = [[] for _ in counts]
+        for block in texts():
+            types, place, _ = number_words(block)
+            words = self.numbers(types)[place] if len(types) else place
+            rows = np.flatnonzero(words >= 0)
+            order = rows[np.argsort(words[rows], kind="stable")]
+            uses = np.bincount(words[rows], minlength=len(counts))
+            rank = np.empty(len(words), dtype=np.int64)
+            rank[order] = ranges(first[:-1] + seen, uses)
+            seen += uses
+            rows = rows[drawn[rank[rows]]]
+            rows = rows[self.contexts.covered(block)[rows]]
+            if len(rows):
+                states = self.contexts.states(block, rows).numpy()
+                for k in np.unique(words[rows]).tolist():
+                    kept[k].append(states[words[rows] == k])
+        return [np.concatenate(parts) if parts else np.zeros((0, 1), dtype=np.float32) for parts in kept]
+
+    def numbers(self, words: Sequence[str]) -> np.ndarray:
+        return np.array([self._number.get(self._form(word), -1) for word in words], dtype=np.int64)
+
+    def _read(self, sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
+        return self.contexts.covered(sentences)
+
+    def _selected(self, sentences: Sequence[Sentence | Sequence[str]], rows: np.ndarray, words: np.ndarray) -> Tensor:
+        x, chosen = self._compared(self.contexts.states(sentences, rows).numpy()), np.zeros(len(rows), dtype=np.int64)
+        for word in np.unique(words).tolist():
+            own = words == word
+            centres = self._centres[self._first[word] : self._first[word + 1]]
+            chosen[own] = ((x[own, None] - centres) ** 2).sum(2).argmin(1) + 1
+        return torch.from_numpy(chosen)
+
+
+def open_contexts(encoder: Encoder) -> Contexts:
+    """Open the states by which an encoder predicts words.
+
+    Raises:
+        SettingError: it is neither an ELMo nor a model of `transformers` with a mask among its subwords.
+    """
+    if isinstance(encoder, ElmoEncoder):
+        return ElmoContexts(encoder)
+    if not isinstance(encoder, HuggingFaceEncoder) or encoder.tokenizer.mask_token_id is None:
+        raise SettingError(
+            f"{encoder.name} predicts no words from their context: senses need an ELMo or a model with a mask"
+        )
+    try:
+        head = head_of(open_masked(str(getattr(encoder.model, "name_or_path", "")))[0])
+    except InputError:  # aligned encoders and sentence encoders have no head
+        head = None
+    return MaskedContexts(encoder, None if head is None else head.transform.to(encoder.device).eval())
+
+
+def _needed(
+    sentences: Sequence[Sentence | Sequence[str]], rows: np.ndarray
+) -> tuple[Sequence[Sentence | Sequence[str]], np.ndarray]:
+    """Return the sentences that contain the words with some indices, and the indices of these words among theirs."""
+    offsets = offsets_of(word_counts(sentences))
+    sentence = np.searchsorted(offsets, rows, side="right") - 1
+    needed, place = np.unique(sentence, return_inverse=True)
+    part = sentences.take(needed) if isinstance(sentences, Sentences) else [sentences[k] for k in needed.tolist()]
+    return part, offsets_of(np.diff(offsets)[needed])[place] + rows - offsets[sentence]
 
 
 def _copies(split: SplitSentences, rows: np.ndarray, every: int, mask: int) -> tuple[SplitSentences, np.ndarray]:

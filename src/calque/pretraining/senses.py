@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +17,8 @@ from calque.pretraining.grouping import group
 from calque.pretraining.softmax import Targets
 from calque.pretraining.translations import Translations
 
+_RECENT = 60  # states kept of each word that may have several senses, where senses are grouped
+
 
 @dataclass(frozen=True, kw_only=True)
 class Senses:
@@ -28,11 +30,8 @@ class Senses:
         warmup: updates with one sense (contextual_warmup; 20,000 of 600,000 or 1,000,000 as published); None: half of all
             where senses are grouped from what the model knows by then, else a tenth, 20,000 at most.
         start: how the other senses begin then: "fresh" (SaELMo) and "kept" (SaBERT), see `SenseTable.open`; with
-            "grouped", as many as the last states of a word form clusters, with these as centres and copied vectors, see
-            `grouping.group`. Random centres are all alike, so that the first to be selected often takes all.
-        apart: where senses are grouped, largest cosine between the centres of a word's senses for it to have several at all;
-            None: 0.56 for an ELMo, whose states know the word itself, and 0.15 for a BERT, from whose states it is hidden.
-        near: the same for how many they are, once a word has several; None: 0.64 and 0.45.
+            "grouped", as many as the last states of a word are found to have, with the means of their states as centres and
+            copied vectors, see `grouping.group`. Random centres are all alike, so that the first to be selected often takes all.
         whiten: how far axes of a large variance are scaled down, see `SenseTable.project`; 0 as published.
         centred: compare states and centres after subtracting the mean of the queue, see `SenseTable.project`.
         joint: of an ELMo, select by the states of both directions together, one sense for both, instead of each for itself.
@@ -53,15 +52,13 @@ class Senses:
     occurrences: int = 100
     warmup: int | None = None
     start: Literal["grouped", "kept", "fresh"] = "grouped"
-    apart: float | None = None
-    near: float | None = None
     whiten: float = 0.5
     centred: bool = True
     joint: bool = True
     rate: float = 0.01
     spread: float = 0.01
     axes: int = 16
-    queue: int = 60_000
+    queue: int = 20_000
     project_every: int = 100
     below: float = 0.1
     prune_every: int = 500
@@ -77,13 +74,6 @@ class Senses:
             raise SettingError(f"start is grouped, kept or fresh, got {self.start!r}")
         if self.warmup == 0 and self.start == "grouped":
             raise SettingError("nothing can be grouped without a warm-up: name 1 update or more, or another start")
-        for name in ("apart", "near"):
-            if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), least=-1, most=1)
-        if self.apart is not None and self.near is not None and self.near < self.apart:
-            raise SettingError(
-                f"near, {self.near:g}, is below apart, {self.apart:g}: a word would have several senses and one"
-            )
         check_number("whiten", self.whiten, least=0, most=1)
         check_number("rate", self.rate, above=0, most=1)
         check_number("spread", self.spread, above=0)
@@ -92,12 +82,14 @@ class Senses:
         check_number("below", self.below, least=0, below=1)
 
     def tables(self, counts: np.ndarray, dim: int, number: int = 1) -> list[SenseTable]:
-        """Tables for words with these counts in the training text, int `[n_words]`."""
+        """Return tables for words with these counts in the training text, int `[n_words]`: one, or one for each direction."""
         several = np.where(counts > 0, self.senses, 1)
         if self.occurrences:
             several = np.clip(counts // self.occurrences, 1, self.senses)
         slots = np.where(several > 1, several + 1, 1) if self.start == "fresh" else several
-        return [SenseTable(slots, dim, axes=self.axes, queue=self.queue, spread=self.spread) for _ in range(number)]
+        kept: dict[str, Any] = {"recent": _RECENT, "kinds": number} if self.start == "grouped" else {}
+        how = {"axes": self.axes, "queue": self.queue, "spread": self.spread, **kept}
+        return [SenseTable(slots, dim, **how) for _ in range(number)]
 
     def warmup_of(self, updates: int) -> int:
         """Updates with one sense, of so many."""
@@ -113,11 +105,15 @@ class Selected(NamedTuple):
         states: `[n, dim]`, by which they were selected.
         words: int64 `[n]`.
         classes: int64 `[n]`.
+        contexts: `[n, dim]`, states that predict the words; None where they are the same.
+        unread: bool `[n]`, which words their context has not read; None for all.
     """
 
     states: Tensor
     words: Tensor
     classes: Tensor
+    contexts: Tensor | None = None
+    unread: Tensor | None = None
 
 
 class SenseTraining:
@@ -200,7 +196,10 @@ class SenseTraining:
             selected: for each table what this process selected; None where it has no text.
             counts: number of predictions of every process, for each table.
         """
-        nothing = [Selected(table.centres[:0], table.counts[:0], table.counts[:0]) for table in self.tables]
+        nothing = [
+            Selected(t.centres[:0], t.counts[:0], t.counts[:0], t.centres[:0] if len(self.tables) > 1 else None)
+            for t in self.tables
+        ]
         self._pending = [(part or none, counts) for part, none in zip(selected, nothing, strict=True)]
 
     def after_update(self, step: int) -> None:
@@ -208,10 +207,15 @@ class SenseTraining:
         settings = self.settings
         for table, (selected, counts) in zip(self.tables, self._pending, strict=True):
             states = self.processes.gather_rows(selected.states.detach().float(), counts)
-            numbers = torch.stack([selected.words, selected.classes], dim=1)
-            words, classes = self.processes.gather_rows(numbers, counts).unbind(1)
+            unread = torch.ones_like(selected.words) if selected.unread is None else selected.unread
+            numbers = torch.stack([selected.words, selected.classes, unread], dim=1)
+            words, classes, unread = self.processes.gather_rows(numbers, counts).unbind(1)
             table.follow(states, classes, settings.rate)
             table.remember(states, words)
+            if settings.start == "grouped" and step <= self._warmup:
+                contexts = [] if selected.contexts is None else [selected.contexts.detach().float()]
+                kinds = [*(self.processes.gather_rows(part, counts) for part in contexts), states]
+                table.keep_recent(torch.stack(kinds, dim=1), words.masked_fill(unread == 0, -1))
             if step % settings.project_every == 0:
                 table.project(centred=settings.centred, whiten=settings.whiten)
         self._pending = []
@@ -221,26 +225,17 @@ class SenseTraining:
             for table in self.tables:
                 table.prune(settings.below)
 
-    def _cosines(self) -> tuple[float, float]:
-        """`apart` and `near`. Where one alone is named, the other goes no further than that."""
-        apart, near = self.settings.apart, self.settings.near
-        usual = (0.56, 0.64) if len(self.tables) > 1 else (0.15, 0.45)
-        if apart is None:
-            apart = usual[0] if near is None else min(usual[0], near)
-        return apart, max(usual[1], apart) if near is None else near
-
     def _open(self) -> None:
         settings = self.settings
         if settings.start != "grouped":
             for table in self.tables:
                 table.open(start=settings.start)
             return
-        apart, near = self._cosines()
         together = [self.tables] if settings.joint else [[table] for table in self.tables]
         for tables in together:
             for table in tables:
                 table.project(centred=settings.centred, whiten=settings.whiten)
-            live = group(tables, apart=apart, near=near, share=settings.below, seed=self._seed)
+            live = group(tables, seed=self._seed)
             for table in tables:
                 table.open(start="copied", live=live)
 

@@ -115,14 +115,7 @@ def table(found: Mapping[str, Any]) -> str:
         for rank, about in enumerate(found[name], 1):
             cosines = " → ".join(f"{about[each]:6.3f}" for each in (BEFORE, AFTER) if each in about)
             lines.append(f"{rank:3}  {about['word']:{width}}  {cosines}  {_marked(about)}")
-    if "index" in found:
-        lines += ["", f"approximate: {told(found['index'])}"]
     return "\n".join(lines)
-
-
-def told(about: Mapping[str, Any]) -> str:
-    """How good an index is, for people."""
-    return f"index {about['kind']}, whose candidates hold {100 * about['recall']:.1f}% of the ten nearest words of a sample"
 
 
 def _marked(about: Mapping[str, Any]) -> str:

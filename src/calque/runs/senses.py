@@ -1,4 +1,4 @@
-"""What a language model takes for the senses of a word, and which of them the words of a text have."""
+"""The senses of a word in a text, and which of them each occurrence has."""
 
 from __future__ import annotations
 
@@ -26,42 +26,41 @@ def senses(
     *,
     k: int = 10,
     examples: int = 3,
-    direction: str | None = None,
+    trained: bool = False,
     pretokenized: bool = False,
     limit: int | None = None,
     out: str | Path | None = None,
     progress: bool = False,
 ) -> dict[str, Any]:
-    """The senses of a word: how frequent they were in training, what lies near to them, and where they are meant.
+    """Return the senses of a word: how frequent they are, what lies near to them, and sentences with each.
 
     Args:
-        folder: of a language model that has learnt senses.
-        word: of its vocabulary.
-        texts: files, one sentence a line, `de=FILE` if the name does not say the language; for sentences, and for the
-            languages of words, which the model does not know.
+        folder: of an encoder that predicts words; or its name.
+        word: of the texts, or of the vocabulary of a model that was trained with senses.
+        texts: files, one sentence a line, `de=FILE` if the name does not say the language. The senses are found in them,
+            see `ContextSenseReader`.
         k: how many of the nearest senses; of each language, where texts tell several.
         examples: sentences of each sense.
-        direction: see `open_sense_reader`.
+        trained: take the senses that the model was trained with; then texts are for sentences and languages of words alone.
         pretokenized, limit: words stand between spaces; read only so many lines of each text.
         out: JSON lines file to which the senses among their neighbours are appended, for reports.
         progress: show a bar on standard error.
 
     Returns:
-        `word`, `model`, `direction` (None if the model reads both sides at once), and `senses`, the most frequent first:
-        `number`, `share` of the selections of the word in training, and `nearest`: senses with `word`, `number`, `cosine`
-        and `lang`, None where it is not known. With texts also `occurrences` of the word, and for each sense `chosen`, how
-        many of them are of it, and `sentences`: `words`, `place` of the word, and `lang`.
+        `word`, `model`, `trained`, and `senses`, the most frequent first: `number`, `share` of the uses of the word in the
+        texts, or in training, and `nearest`: senses with `word`, `number`, `cosine` and `lang`, None where it is not known.
+        With texts also `occurrences` of the word, and for each sense `chosen`, how many of them are of it, and `sentences`:
+        `words`, `place` of the word, and `lang`.
 
     Raises:
-        InputError: no senses in the folder, or a text that cannot be read.
-        SettingError: the word is not in the vocabulary.
+        InputError: no model in the folder, or none with senses; or a text that cannot be read.
+        SettingError: the word is not in the vocabulary, or too rare; no text to find senses in.
     """
     from calque.analyses.senses import neighbourhoods
-    from calque.pretraining.sense_reader import open_sense_reader
     from calque.storage import append_lines
 
     files = texts_of(folder, texts, pretokenized)
-    reader = open_sense_reader(folder, direction=direction)  # type: ignore[arg-type]
+    reader = _reader(folder, files, pretokenized, limit, trained, word)
     number = reader.find(word)
     found = _Found(reader, number, examples)
     for lang, path in files:
@@ -75,7 +74,7 @@ def senses(
     return {
         "word": reader.words[number],
         "model": reader.name,
-        "direction": reader.direction,
+        "trained": trained,
         **({"occurrences": int(found.chosen.sum())} if files else {}),
         "senses": [
             {
@@ -94,7 +93,7 @@ def write_senses(
     texts: Sequence[str],
     out: str | Path,
     *,
-    direction: str | None = None,
+    trained: bool = False,
     pretokenized: bool = False,
     limit: int | None = None,
     progress: bool = False,
@@ -102,10 +101,10 @@ def write_senses(
     """Write for every line of some texts a line with the number of the sense of each word, `-` for a word that has none.
 
     Args:
-        folder: of a language model that has learnt senses.
+        folder: see `senses`.
         texts: files, one after the other in the result.
         out: file, which appears when it is complete.
-        direction, pretokenized, limit, progress: see `senses`.
+        trained, pretokenized, limit, progress: see `senses`.
 
     Returns:
         how many `lines` and `words` there are, and how many words are `known`, which have a number.
@@ -113,11 +112,10 @@ def write_senses(
     Raises:
         InputError: see `senses`.
     """
-    from calque.pretraining.sense_reader import open_sense_reader
     from calque.storage import write_lines
 
     files = texts_of(folder, texts, pretokenized)
-    reader = open_sense_reader(folder, direction=direction)  # type: ignore[arg-type]
+    reader = _reader(folder, files, pretokenized, limit, trained)
     done = {"lines": 0, "words": 0, "known": 0}
 
     def lines() -> Iterator[str]:
@@ -133,6 +131,32 @@ def write_senses(
 
     write_lines(out, lines())
     return done
+
+
+def _reader(
+    folder: str | Path,
+    files: Sequence[tuple[str, str]],
+    pretokenized: bool,
+    limit: int | None,
+    trained: bool,
+    word: str = "",
+) -> SenseReader:
+    """Open the senses that a model was trained with, or find those of some texts."""
+    from calque.encoders import load_encoder
+    from calque.pretraining.sense_reader import ContextSenseReader, open_contexts, open_sense_reader
+
+    if trained:
+        return open_sense_reader(folder)
+    if not files:
+        raise SettingError(
+            "senses are found in a text: add --text FILE; or --trained for those that the model was trained with"
+        )
+    encoder = load_encoder(str(folder))
+
+    def texts() -> Iterator[Sentences]:
+        return (block for lang, path in files for block in _blocks(lang, path, pretokenized, limit))
+
+    return ContextSenseReader(open_contexts(encoder), encoder.name, texts, word=word)
 
 
 def texts_of(folder: str | Path, texts: Sequence[str], pretokenized: bool) -> list[tuple[str, str]]:
@@ -227,10 +251,10 @@ def _nearest(reader: SenseReader, word: int, sense: int, k: int, langs: np.ndarr
 def table(found: Mapping[str, Any]) -> str:
     """What `senses` found."""
     several = len(found["senses"])
-    read = {None: "", "both": ", read in both directions"}.get(found["direction"], f", read {found['direction']}s")
-    lines = [f"{found['word']}: {several} sense{'s' if several > 1 else ''} ({found['model']}{read})"]
+    lines = [f"{found['word']}: {several} sense{'s' if several > 1 else ''} ({found['model']})"]
+    uses = "uses in training" if found["trained"] else "uses in a sample of the text"
     for sense in found["senses"]:
-        lines += ["", f"{found['word']}_{sense['number']}  {100 * sense['share']:.1f}% of its uses in training"]
+        lines += ["", f"{found['word']}_{sense['number']}  {100 * sense['share']:.1f}% of its {uses}"]
         by_lang: dict[str | None, list[str]] = {}
         for near in sense["nearest"]:
             by_lang.setdefault(near["lang"], []).append(f"{near['word']}_{near['number']} {near['cosine']:.2f}")

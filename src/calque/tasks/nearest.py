@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,7 +10,7 @@ import numpy as np
 from calque.algebra.normalize import unit_rows
 from calque.algebra.rows import UnitRows
 from calque.algebra.similarity import Neighbours, cosine_neighbours, csls_neighbours
-from calque.errors import CalqueWarning, SettingError
+from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.storage import blocks, filled, taken
 from calque.vectors import Embeddings
@@ -35,7 +34,6 @@ class Retrieved:
         dropped: links that could not be asked because a word has no vector.
         target_lists, source_lists: int64 `[n, depth]`, rows of the nearest words, the nearest first; −1 where there
             are no more, or no vector.
-        index: of an approximate search, the kind of index, and its recall.
     """
 
     queries: np.ndarray
@@ -46,7 +44,6 @@ class Retrieved:
     dropped: int
     target_lists: np.ndarray
     source_lists: np.ndarray
-    index: dict[str, Any] | None = None
 
     @property
     def nearest_targets(self) -> np.ndarray:
@@ -71,8 +68,6 @@ def retrieve(
     target_words: np.ndarray | None = None,
     uncovered: Uncovered = "drop",
     depth: int = 1,
-    approximate: bool = False,
-    seed: int = 0,
 ) -> Retrieved:
     """Ask for the nearest neighbour of every linked word (Cao et al. 2020, §3.2).
 
@@ -87,9 +82,6 @@ def retrieve(
         uncovered: what to do with a link to a word without a vector: "drop" and count it, or count it as
             "wrong", which makes encoders of different coverage comparable.
         depth: how many of the nearest words to list for each query.
-        approximate: take candidates from an index instead of comparing all words with all; the result says which share
-            of the exact nearest words the index finds.
-        seed: of the index.
 
     Raises:
         SettingError: a value that is not one of these, links that are not one-to-one, or that point outside.
@@ -124,9 +116,7 @@ def retrieve(
             linked = np.zeros_like(pool)
             linked[row[has_vector]] = True
             pool &= linked
-    neighbours, index = _search(
-        source, target, pools, [row[has_vector] for row in rows], similarity, k, depth, approximate, seed
-    )
+    neighbours = _search(source, target, pools, [row[has_vector] for row in rows], similarity, k, depth)
     kept = np.flatnonzero(has_vector) if uncovered == "drop" else np.arange(len(asked))
     queries, places = asked[kept], np.flatnonzero(has_vector[kept])
     lists = [np.full((len(queries), depth), -1, dtype=np.int64) for _ in rows]
@@ -142,7 +132,6 @@ def retrieve(
         dropped=int((~has_vector).sum()),
         target_lists=lists[0],
         source_lists=lists[1],
-        index=index,
     )
 
 
@@ -166,28 +155,15 @@ def _rows(side: Embeddings, sentence: np.ndarray, word: np.ndarray) -> np.ndarra
     return row
 
 
-def _search(
-    source, target, pools, rows, similarity: Similarity, k: int, depth: int, approximate: bool, seed: int
-) -> tuple[Neighbours, dict[str, Any] | None]:
+def _search(source, target, pools, rows, similarity: Similarity, k: int, depth: int) -> Neighbours:
     vectors, queries = [], []
     for side, pool, row in zip((source, target), pools, rows, strict=True):
         chosen = np.flatnonzero(pool)
         large = isinstance(side.data, np.memmap) and 4 * len(chosen) * side.dim > _LOADED
-        read = UnitRows if approximate or large else unit_rows
+        read = UnitRows if large else unit_rows
         vectors.append(read(side.data, None if len(chosen) == side.n_words else chosen))
         queries.append(np.searchsorted(chosen, row))
     asked: Any = {"source_queries": queries[0], "target_queries": queries[1], "n_best": depth}
-    if approximate and all(map(len, vectors)):
-        from calque.algebra.approximate import approximate_neighbours
-
-        found = approximate_neighbours(*vectors, k=k if similarity == "csls" else 0, seed=seed, **asked)
-        warnings.warn(
-            f"approximate search ({found.kind}): its candidates hold {100 * found.recall:.1f}% of the exact nearest words, "
-            "on a sample; the rest are missed",
-            CalqueWarning,
-            stacklevel=4,
-        )
-        return found.neighbours, {"kind": found.kind, "recall": found.recall}
     if similarity == "cosine":
-        return cosine_neighbours(*vectors, **asked), None
-    return csls_neighbours(*vectors, k=k, **asked), None
+        return cosine_neighbours(*vectors, **asked)
+    return csls_neighbours(*vectors, k=k, **asked)

@@ -59,7 +59,6 @@ class WordRetrieval(Task):
         candidates, similarity, k, uncovered: see `retrieve`.
         special: count the special subwords at both ends of a sentence ([CLS], [SEP]) as linked words, as Cao
             et al.'s code does, which raises the accuracy. They are never part of the unseen pairs.
-        approximate: search with an index (extra `faiss`) instead of comparing all words; see `retrieve`.
         by_origin: also give the figures for each value of the text's third column, which says where a pair is from. The
             candidates stay the words of all sentences.
         model, symmetrize: of the statistical aligner.
@@ -85,7 +84,6 @@ class WordRetrieval(Task):
         k: int = 10,
         special: bool = False,
         uncovered: Uncovered = "drop",
-        approximate: bool = False,
         by_origin: bool = False,
         model: str = "auto",
         symmetrize: str = "one-to-one",
@@ -107,7 +105,7 @@ class WordRetrieval(Task):
         self.uncovered: Uncovered = uncovered
         self.candidates: Candidates = candidates
         self.similarity: Similarity = similarity
-        self.k, self.approximate, self.by_origin = k, approximate, by_origin
+        self.k, self.by_origin = k, by_origin
         self.model, self.symmetrize = model, symmetrize
         self.bootstrap, self.seed, self.data = bootstrap, seed, data
 
@@ -119,13 +117,12 @@ class WordRetrieval(Task):
         candidates: Candidates = "all",
         similarity: Similarity = "csls",
         contextual: bool = True,
-        approximate: bool = False,
         by_origin: bool = False,
     ) -> list[Task]:
         """One for each test text."""
         tasks: list[Task] = []
         options: Any = {
-            "candidates": candidates, "similarity": similarity, "contextual": contextual, "approximate": approximate,
+            "candidates": candidates, "similarity": similarity, "contextual": contextual,
         }  # fmt: skip
         for one in inputs.each():
             task = cls.read(one, by_origin=by_origin, **options)
@@ -267,8 +264,7 @@ class WordRetrieval(Task):
         answers = retrieve(
             source, target, pairs,
             candidates=self.candidates, similarity=self.similarity, k=self.k, uncovered=self.uncovered,
-            source_words=first[0], target_words=first[1], depth=depth, approximate=self.approximate,
-            seed=self.seed,
+            source_words=first[0], target_words=first[1], depth=depth,
         )  # fmt: skip
         return pairs, unseen, answers
 
@@ -309,7 +305,6 @@ class WordRetrieval(Task):
             "target_words_without_vector": 0 if target.covered is None else int((~target.covered).sum()),
             "links_without_vector": answers.dropped,
             "bootstrap": self.bootstrap,
-            **({} if answers.index is None else {"approximate": answers.index}),
             **(about or {}),
         }
         found = list(self._figures(pairs, unseen, answers, source, target))

@@ -9,7 +9,7 @@ from calque.alignment import METHODS
 from calque.errors import SettingError
 from calque.linking import Words
 from calque.runs.dictionary import align_dictionary
-from calque.runs.study.values import Cosine, Count, Few, Files, Layer, Share, of
+from calque.runs.study.values import Count, Few, Files, Layer, Share, of
 from calque.tasks.table import TASKS, option_names
 
 Types = dict[str, Any]
@@ -85,7 +85,7 @@ def of_senses() -> Types:
     """Settings of the senses of such an encoder."""
     from calque.pretraining.senses import Senses
 
-    return {**of(Senses), "apart": Cosine, "near": Cosine}
+    return of(Senses)
 
 
 def of_supervision(kind: str) -> Types:

@@ -37,7 +37,6 @@ Count = Annotated[int, Range(1)]
 Few = Annotated[int, Range(1, 1000)]
 Layer = Annotated[int, Range(-1000, 1000)]
 Share = Annotated[float, Range(0, 1, below=True)]
-Cosine = Annotated[float, Range(-1, 1)]
 Files = str | Sequence[str]
 Label = NewType("Label", str)  # text that may be empty
 
