@@ -34,7 +34,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -419,8 +419,8 @@ def _part_of_speech(word: str) -> str:
 
 
 # -- running -----------------------------------------------------------------------------------------------------------
-def give(arguments: list[str], out: Path, err: Path, source: Path) -> int:
-    """Start `calque` with these arguments in a fork, or Python with `-c`; its process id."""
+def give(arguments: list[str], out: Path, err: Path, source: Path, first: Callable[[], object] = lambda: None) -> int:
+    """Start `calque` with these arguments in a fork, or Python with `-c`; its process id. The fork calls `first` before."""
     sys.stdout.flush()
     if pid := os.fork():
         return pid
@@ -432,6 +432,7 @@ def give(arguments: list[str], out: Path, err: Path, source: Path) -> int:
         sys.path[0] = str(source)
         sys.argv = ["calque", *arguments]
         signal.alarm(PATIENCE)
+        first()
         if arguments[:1] == ["python"]:
             exec(arguments[1], {"__name__": "__main__"})
         else:
