@@ -1,6 +1,6 @@
 """Senses and translations that are known because they were planted, and how far a model finds them.
 
-python -m benchmarks.planted make senses TEXT --out DIR
+python -m benchmarks.planted make senses TEXT --out DIR [--joined 2 2 --any --pseudo 30 --test 8000 --seed 22]
 calque pretrain en=DIR/train.txt --pretokenized … --out FOLDER
 calque senses FOLDER --text DIR/test.txt --pretokenized --out FILE
 python -m benchmarks.planted score senses DIR FILE

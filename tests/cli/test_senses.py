@@ -167,8 +167,7 @@ def test_what_cannot_be_is_one_line(capsys, elmo, text, tmp_path):
     (tmp_path / "table.vec").write_text("2 2\nbank 1 0\nriver 0 1\n")
     table = fails(capsys, "senses", tmp_path / "table.vec", "bank", "--text", f"en={text}")
     assert "senses need an ELMo or a model with a mask" in table
-    missing = fails(capsys, "senses", elmo, "--text", f"en={tmp_path}/no.txt", "--out", tmp_path / "out.txt")
-    assert "no.txt" in missing
+    assert "no.txt" in fails(capsys, "senses", elmo, "--text", f"en={tmp_path}/no.txt", "--out", tmp_path / "out.txt")
     assert "is also read" in fails(capsys, "senses", elmo, "--text", f"en={text}", "--out", text)
 
 

@@ -20,11 +20,8 @@ def planted(seed: int = 0, n: int = 8000) -> tuple[torch.Tensor, torch.Tensor, t
     truth = np.where(words < DOUBLE, rng.integers(0, 2, n), 0)
     context = 3 * rng.normal(size=(WORDS, 2, DIM))[words, truth] + rng.normal(size=(n, DIM)) + 5
     own = context + 20 * rng.normal(size=(WORDS, DIM))[words]
-    return (
-        torch.from_numpy(np.stack([context, own], axis=1)).float(),
-        torch.from_numpy(words),
-        torch.from_numpy(truth),
-    )
+    states = torch.from_numpy(np.stack([context, own], axis=1)).float()
+    return states, torch.from_numpy(words), torch.from_numpy(truth)
 
 
 def table_of(states: torch.Tensor, words: torch.Tensor) -> SenseTable:
@@ -45,6 +42,8 @@ def test_the_last_states_of_every_word_are_kept_however_long_the_text():
         assert int(table.n_recent[word]) == len(own)
         slots = [k % 60 for k in range(max(0, len(own) - 60), len(own))]
         assert torch.equal(table.recent[word, slots], own[-60:])
+    few = words < 6
+    assert int(group([table_of(states[few], words[few])], seed=0).sum()) == WORDS
     one = SenseTable([1, 2], DIM, axes=4, queue=9, recent=60)  # of a word with one sense nothing is kept
     one.keep_recent(states[:5, :1], torch.tensor([0, 1, 0, 0, -1]))
     assert one.recent.shape[0] == 1
@@ -77,9 +76,3 @@ def test_both_directions_are_divided_alike():
     assert len(several) >= DOUBLE
     for number in [c for row in several for c in row if live[c]]:
         torch.testing.assert_close(tables[0].centres[number].flip(0), tables[1].centres[number])
-
-
-def test_few_words_keep_one_sense():
-    states, words, _ = planted()
-    few = words < 6
-    assert int(group([table_of(states[few], words[few])], seed=0).sum()) == WORDS
