@@ -10,9 +10,9 @@ calque pretrain aa=DIR/train.aa.txt bb=DIR/train.bb.txt --pretokenized --diction
 python -m benchmarks.planted score translations DIR --encoder FOLDER
 
 python -m benchmarks.planted make key-points --out DIR
-calque clcr train aa=DIR/aa bb=DIR/bb DIR/train.tsv --pretokenized --langs aa bb --pivot aa --out FOLDER
-calque clcr pivots FOLDER DIR/test.tsv --pretokenized --langs aa bb --out PIVOTS
-calque clcr keypoints FOLDER DIR/test.bb --pretokenized --lang bb --out POINTS
+python -m calque --trust-code clcr train aa=DIR/aa bb=DIR/bb DIR/train.tsv --pretokenized --langs aa bb --pivot aa --out FOLDER
+python -m calque --trust-code clcr pivots FOLDER DIR/test.tsv --pretokenized --langs aa bb --out PIVOTS
+python -m calque --trust-code clcr keypoints FOLDER DIR/test.bb --pretokenized --lang bb --out POINTS
 python -m benchmarks.planted score key-points DIR --pivots PIVOTS --key-points bb=POINTS
 """
 

@@ -229,7 +229,7 @@ def test_a_mistake_says_what_to_do(capsys, monkeypatch, tmp_path, text, tiny_fol
         capsys, *job, "--option", "epochs=1,1,1"
     )
     said = fails(capsys, "evaluate", "mini", "retrieval", "--test", text / "train.tsv", *EN_XX, "--record")
-    assert "and mini has no calque-run.json: name such a folder, or keep the scores with --out FILE" in said
+    assert "and mini has no calque.json: name such a folder, or keep the scores with --out FILE" in said
     assert "encode:" not in said
     shutil.copytree(tiny_folder, tmp_path / "e")
     for key, value in (("pooling", "nan"), ("precision", "low")):
