@@ -356,7 +356,7 @@ def test_scores_are_added_to_scores_alone(capsys, tmp_path, text, tiny_folder, c
     out.write_text(content)
     job = ("evaluate", tiny_folder, "retrieval", "--test", text / "train.tsv", *EN_XX, "--out", out, "-q")
     if content:
-        assert "calque did not write this file and leaves it alone" in fails(capsys, *job)
+        assert re.search(r"calque did not write this file \(.*\) and leaves it alone", fails(capsys, *job))
         assert out.read_text() == content
         return
     works(capsys, *job)
@@ -440,10 +440,9 @@ def test_an_interruption_is_never_lost_nor_told_at_length(capsys, monkeypatch):
 
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
     for broken in (job, wrapped):
-        before, began = signal.getsignal(signal.SIGINT), time.monotonic()
+        began = time.monotonic()
         monkeypatch.setattr("calque.cli.app", broken)
         ended = run(capsys, "words")
-        signal.signal(signal.SIGINT, before)
         assert ended == (130, "", "calque: interrupted\n")
         assert time.monotonic() - began < 10
 

@@ -32,7 +32,7 @@ MOMENTS = [
     ("transformers", "PreTrainedModel.save_pretrained"),
     ("calque.encoders.mapped", "write_arrays"),
     ("calque.encoders.folder", "move_into"),
-    ("calque.runs.align", "model_card"),
+    ("calque.encoders.card", "model_card"),
     ("calque.runs.folder", "_sync"),
     ("calque.runs.folder", "_publish"),
     ("calque.runs.folder", "remove_temporary"),

@@ -232,9 +232,7 @@ def _close_stdout() -> None:
 
 
 def _stopped(message: str, number: int = signal.SIGINT) -> NoReturn:
-    """Nothing is wrong, but it is not done either; another Ctrl-C ends what the system still cleans up."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    """Nothing is wrong, but it is not done either."""
     _say(f"calque: {message}")
     sys.exit(128 + number)
 
