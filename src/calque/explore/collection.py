@@ -14,6 +14,7 @@ from calque.text import ParallelCorpus, Sentence, Sentences
 
 _UNSPACED = {"zh", "ja", "th", "lo", "km", "my"}
 _RIGHT_TO_LEFT = {"ar", "he", "fa", "ur", "yi", "ps", "sd", "ug", "dv", "ckb", "arc", "syr", "nqo", "iw", "ji"}
+_FREQUENT = 100  # forms of a language that are taken for function words, at most a tenth of all
 _WIDEST = 64  # partners of one sentence that are followed; "Yes." translates thousands
 
 
@@ -124,6 +125,13 @@ class Collection:
         for row, form in enumerate(words):
             rows.setdefault(form, []).append(row)
         return rows
+
+    def content_forms(self) -> set[tuple[str, str]]:
+        """Return language and form of the words with a letter that are not among the most frequent of their language."""
+        forms = {lang: [key for key in self.forms if key[0] == lang] for lang in self.ranges}
+        ranked = [sorted(each, key=lambda key: -len(self.forms[key])) for each in forms.values()]
+        rare = (key for each in ranked for key in each[min(_FREQUENT, len(each) // 10) :])
+        return {key for key in rare if any(map(str.isalpha, key[1]))}
 
     @cached_property
     def _characters(self) -> dict[str, set[str]]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from calque.analyses.words import senses
 from calque.encoders.base import require
 from calque.errors import SettingError
 from calque.explore.collection import Collection, is_right_to_left, is_unspaced
@@ -17,6 +20,7 @@ from calque.explore.vectors import CollectionView, K, Neighbourhoods, Stopped, T
 from calque.wordalign.similarity import links_from_embeddings
 
 LONGEST = 1000  # characters of a sentence that is typed
+_LINKED, _SURE = 4000, 3  # sentence pairs that are linked to find a first word; links that prove a translation
 _MOST = 50  # neighbours of a language
 
 
@@ -59,6 +63,7 @@ class Explorer:
             self.views[name].layer(self.views[name].own)
         self._sums.progress = False
         collection.index()
+        self.start = self._start()
 
     def prepare(self) -> None:
         """Compute what the other layers and encoders lack, before anyone asks for it; may be stopped by `close`."""
@@ -96,19 +101,49 @@ class Explorer:
             ],
             "before": self.before,
             "after": self.after,
-            "start": self._start(),
+            "start": self.start,
         }  # fmt: skip
 
     def _start(self) -> dict[str, int]:
-        """The first sentence with the most translations, one that no encoder learnt from if possible."""
-        text = self.collection
+        """Choose the word to open with: a form of the first language that has several translations.
 
-        def interest(k: int) -> tuple[int, bool, int]:
+        Words are linked by the encoder after alignment. A form counts by how often its second most frequent translation
+        is linked (at most `_SURE` times), squared and summed over languages, so that one repeated link outweighs several
+        stray ones. Spelling variants are one translation (`analyses.words.senses`); the most frequent words are left out.
+        Among the sentences of the form, and among all where no form qualifies, the one with the most translations is
+        chosen, if possible one that no encoder was trained on.
+        """
+        text, view = self.collection, self.views[self.after]
+        meant = text.content_forms()
+        linked: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+        places: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        first = range(*text.ranges[text.languages[0]])
+        for k, other in islice(((k, other) for k in first for other in text.translations(k).values()), _LINKED):
+            own, theirs = text.sentences[k], text.sentences[other]
+            links = links_from_embeddings(view.vectors(view.own, k), view.vectors(view.own, other))
+            for i, j in zip(links.source.tolist(), links.target.tolist(), strict=True):
+                form, translation = own.words[i].casefold(), theirs.words[j].casefold()
+                if (own.lang, form) in meant and (theirs.lang, translation) in meant:
+                    linked[form][theirs.lang][translation] += 1
+                    places[form].append((k, i))
+
+        def several(form: str) -> int:
+            counts = [
+                sorted(sum(often[each] for each in group) for group in senses([each for each, _ in often.most_common()]))
+                for often in linked[form].values()
+            ]
+            return sum(min(each[-2], _SURE) ** 2 for each in counts if len(each) > 1)
+
+        def interest(place: tuple[int, int]) -> tuple[int, bool, int]:
+            k, _ = place
             return len(text.translations(k)), not text.trained[k], -abs(len(text.sentences[k]) - 10)
 
-        first = max(range(min(len(text), 1000)), key=interest)
-        words = text.sentences[first].words
-        return {"id": first, "word": max(range(len(words)), key=lambda k: len(words[k]))}
+        best = max(linked, key=several, default="")
+        if not best or not several(best):
+            lengths = [[len(word) for word in sentence.words] for sentence in text.sentences[:1000]]
+            places[best] = [(k, each.index(max(each))) for k, each in enumerate(lengths)]
+        sentence, word = max(places[best], key=interest)
+        return {"id": sentence, "word": word}
 
     def search(self, query: str, lang: str | None = None, limit: int = 20) -> dict[str, Any]:
         """Sentences that hold all words of the query."""
