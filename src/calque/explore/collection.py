@@ -14,7 +14,6 @@ from calque.text import ParallelCorpus, Sentence, Sentences
 
 _UNSPACED = {"zh", "ja", "th", "lo", "km", "my"}
 _RIGHT_TO_LEFT = {"ar", "he", "fa", "ur", "yi", "ps", "sd", "ug", "dv", "ckb", "arc", "syr", "nqo", "iw", "ji"}
-_FREQUENT = 100  # forms of a language that are taken for function words, at most a tenth of all
 _WIDEST = 64  # partners of one sentence that are followed; "Yes." translates thousands
 
 
@@ -113,10 +112,6 @@ class Collection:
 
         return len(hits), sorted(hits, key=rank)[:limit]
 
-    def index(self) -> None:
-        """Make now what finding needs, not at the first question."""
-        self.guess_language(" ".join(self._searched[:1]))
-
     @cached_property
     def forms(self) -> dict[tuple[str, str], list[int]]:
         """Rows by language and word form, whatever its case."""
@@ -126,19 +121,9 @@ class Collection:
             rows.setdefault(form, []).append(row)
         return rows
 
-    def content_forms(self) -> set[tuple[str, str]]:
-        """Return language and form of the words with a letter that are not among the most frequent of their language."""
-        forms = {lang: [key for key in self.forms if key[0] == lang] for lang in self.ranges}
-        ranked = [sorted(each, key=lambda key: -len(self.forms[key])) for each in forms.values()]
-        rare = (key for each in ranked for key in each[min(_FREQUENT, len(each) // 10) :])
-        return {key for key in rare if any(map(str.isalpha, key[1]))}
-
     @cached_property
     def _characters(self) -> dict[str, set[str]]:
-        characters: dict[str, set[str]] = {lang: set() for lang in self.ranges}
-        for lang, word in self.forms:
-            characters[lang].update(word)
-        return characters
+        return {lang: {c for own, word in self.forms if own == lang for c in word} for lang in self.ranges}
 
     def guess_language(self, text: str) -> str:
         """The language of this text whose words, and then whose letters, the given text shares most."""

@@ -198,11 +198,10 @@ async function showAnswers(sentence, beside, mine) {
   const answers = await Promise.all(
     state.views.map(({ encoder, layer }) => {
       const asked = { encoder, layer, ...naming(state) };
-      const to = beside && (beside.text ? { to_text: beside.text, to_lang: beside.lang } : { to: beside.id });
       const { senses } = about.encoders.find((each) => each.name === encoder);
       return Promise.all([
         ask("neighbours", { ...asked, word: state.word, n: state.n }),
-        beside ? ask("links", { ...asked, ...to }) : null,
+        beside ? ask("links", { ...asked, to: beside.id }) : null,
         senses ? ask("sense", { encoder, ...naming(state), word: state.word }) : null,
       ]);
     }),
