@@ -147,10 +147,6 @@ def test_sentences_are_found_by_keyboard(page, seen, url):  # noqa: F811
     box.press("Enter")
     page.wait_for_function("document.title.startsWith('birds')")
     assert "id=5" in page.url
-    page.locator("#words button").first.focus()
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("Enter")
-    page.wait_for_function("document.title.startsWith('sing')")
     settled(page)
     assert seen.errors == []
 
@@ -232,7 +228,6 @@ def test_a_phone_shows_one_encoder_in_tabs_at_the_thumb(page, seen, url):  # noq
     assert page.evaluate(wrong) == 0  # the word itself is always to be seen, and a thumb can hit everything
     page.set_viewport_size({"width": 320, "height": 740})
     page.wait_for_selector(".pair.ladder")  # sentences too long for the width stand upright
-    assert shown() == ["after"]
     page.set_viewport_size({"width": 1280, "height": 800})
     page.wait_for_function("document.querySelectorAll('.pair.ladder').length === 0")
     assert (page.get_by_role("tab").count(), page.locator(".panel:visible").count()) == (0, 2)
