@@ -359,9 +359,7 @@ def test_every_answer_over_http(app, explorer):
     assert [each["lang"] for each in sentence["translations"]] == ["de", "he"]
     typed = got("sentence", text="Das  Haus der\nKatze.")
     assert (typed["lang"], typed["guessed"], typed["text"]) == ("de", True, "Das Haus der Katze.")
-    assert got("neighbours", encoder="tiny", layer="1", id=2, word=4, n=3) == explorer.neighbours(
-        "tiny", "1", 2, 4, n=3
-    )
+    assert got("neighbours", encoder="tiny", id=2, word=4) == explorer.neighbours("tiny", None, 2, 4)
     asked = {"encoder": "tiny", "word": "bank", "near": "river", "lang": "en", "limit": 1}
     assert got("occurrences", **asked) == explorer.occurrences("tiny", None, "bank", "river", "en", limit=1)
     assert got("links", encoder="tiny", id=2, to=8) == explorer.links("tiny", None, 2, 8)
