@@ -7,7 +7,7 @@ import calque
 
 ROOT = Path(calque.__file__).parent
 FLOOR = {
-    "errors": -2, "offsets": -2, "launched": -2,
+    "errors": -2, "offsets": -2, "launched": -2, "version": -2,
     "storage": -1, "named": -1, "progress": -1,  # the ground
     "text": 0, "segment": 0,
     "pairs": 1, "vectors": 1, "annotated": 1,

@@ -9,7 +9,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0.dev0"
+from calque.version import VERSION
+
+__version__ = VERSION
 
 # Name → module. Loaded on first use, so that `import calque` and `calque --help` stay quick.
 _EXPORTS = {

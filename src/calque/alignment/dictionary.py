@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from calque.alignment.base import Method
 from calque.alignment.maps import with_maps
 from calque.annotated import Dictionary
-from calque.encoders.card import made_of
+from calque.encoders.base import made_of
 from calque.encoders.mapped import Combine
 from calque.errors import SettingError
 from calque.maps.dictionary import DictionaryFit, Whitened, fit_dictionary, with_identical_words

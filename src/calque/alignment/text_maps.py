@@ -13,8 +13,7 @@ import numpy as np
 from calque.algebra.procrustes import Moments
 from calque.alignment.base import Method
 from calque.alignment.maps import with_maps
-from calque.encoders.base import require
-from calque.encoders.card import made_of
+from calque.encoders.base import made_of, require
 from calque.encoders.mapped import Combine, MappedEncoder
 from calque.encoders.static import StaticEncoder
 from calque.errors import SettingError, check_number

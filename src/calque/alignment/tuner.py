@@ -14,11 +14,9 @@ from torch import Tensor
 
 from calque.alignment.aligned import AlignedText
 from calque.alignment.base import Method
-from calque.alignment.text_maps import centred
 from calque.alignment.update import Alignment, GroupVectors, Reference
 from calque.distributed import Processes
-from calque.encoders.base import require
-from calque.encoders.card import made_of
+from calque.encoders.base import made_of, require
 from calque.encoders.lora import LowRank, library
 from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
 from calque.encoders.trainable import TrainableEncoder
@@ -235,6 +233,8 @@ class Tuner(Method):
         tuned = self.tune(encoder, corpus, pairs, folder=folder, checkpoint_every=checkpoint_every, progress=progress)
         if not self.centre:
             return tuned
+        from calque.alignment.text_maps import centred
+
         corpora = [corpus] if isinstance(corpus, ParallelCorpus) else corpus
         aligned = centred(tuned, corpora, towards=self.towards, progress=progress)
         aligned.made = tuned.made

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import calque
+from calque.version import VERSION
 
 _LIBRARIES = ("torch", "transformers", "numpy", "numba")
 
@@ -23,7 +23,7 @@ def environment() -> dict[str, Any]:
 
     return {
         **({} if (command := command_line()) is None else {"command": command}),
-        "calque": calque.__version__,
+        "calque": VERSION,
         "versions": {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}},
         "threads": torch.get_num_threads(),  # of a training they decide the last digits
         "processes": world_size(),

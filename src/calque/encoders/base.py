@@ -168,6 +168,13 @@ class Encoder(ABC):
         with saving(folder, self) as path:
             write_about(path, kind, {"fingerprint": self.fingerprint})
 
+    def write_card(self, folder: Path) -> None:
+        """Write model card and record into the folder that `save` fills, if the encoder was aligned."""
+        if self.made is not None:
+            from calque.encoders.card import write_card
+
+            write_card(folder, self, self.made)
+
     def push_to_hub(
         self, repo: str, *, private: bool | None = None, message: str = "", revision: str | None = None,
         license: str | None = None,
@@ -271,3 +278,27 @@ def require(encoder: Any, use: Literal["measured", "mapped", "trained"], rows: S
         )
     if use == "mapped" and getattr(encoder, "base", None) is not None:
         raise SettingError(f"{encoder.name} has maps already: map {encoder.base.name}, which they are for")
+
+
+def made_of(
+    base: Encoder, method: str, towards: str, corpora: Sequence[Any], pairs: Sequence[Any], about: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the record of an alignment that was made in Python, for the card that `save` writes.
+
+    Args:
+        base: the encoder that was aligned.
+        method, towards: name of the method, and the language that the others move towards.
+        corpora, pairs: parallel texts and their word links.
+        about: `Method.record()`: settings, and what else there is.
+    """
+    texts = [
+        {
+            "path": "text given in Python",
+            "langs": list(corpus.langs),
+            "sentence_pairs": len(corpus),
+            "word_pairs": len(linked),
+        }
+        for corpus, linked in zip(corpora, pairs, strict=True)
+    ]
+    known = {"encoder": base.name, "encoder_fingerprint": base.fingerprint, "encoder_precision": base.precision}
+    return {**about, "method": method, "towards": towards, "texts": texts, **known}

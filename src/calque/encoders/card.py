@@ -3,55 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import calque
 from calque.corpora.by_name import hub_ids
 from calque.distributed.environment import environment
 from calque.encoders.folder import RUN_FILE, read_about
 from calque.encoders.hub import word_vector_code
 from calque.storage import write_text
-
-if TYPE_CHECKING:
-    from calque.encoders.base import Encoder
+from calque.version import VERSION
 
 
-def made_of(
-    base: Encoder, method: str, towards: str, corpora: Sequence[Any], pairs: Sequence[Any], about: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the record of an alignment that was made in Python, for the card that `save` writes.
-
-    Args:
-        base: the encoder that was aligned.
-        method, towards: name of the method, and the language that the others move towards.
-        corpora, pairs: parallel texts and their word links.
-        about: `Method.record()`: settings, and what else there is.
-    """
-    texts = [
-        {
-            "path": "text given in Python",
-            "langs": list(corpus.langs),
-            "sentence_pairs": len(corpus),
-            "word_pairs": len(linked),
-        }
-        for corpus, linked in zip(corpora, pairs, strict=True)
-    ]
-    known = {"encoder": base.name, "encoder_fingerprint": base.fingerprint, "encoder_precision": base.precision}
-    return {**about, "method": method, "towards": towards, "texts": texts, **known}
-
-
-def write_card(folder: Path, encoder: Encoder, record: dict[str, Any]) -> None:
+def write_card(folder: Path, encoder: Any, record: dict[str, Any]) -> None:
     """Write `README.md` and `calque-run.json` of an encoder that was just saved; `record` gets what follows from the folder."""
     record.pop("vectors", None)
     about = read_about(folder)
     record["kind"] = about.get("base", about.get("kind"))
     if about.get("kind") in ("huggingface", "adapters"):
         n_layers = about["layer"] if about.get("cut") else encoder.n_layers
-        known: Any = encoder
         record["vectors"] = {"layer": about["layer"], "n_layers": n_layers, "pooling": about["pooling"],
-                             "add_prefix_space": bool(known.subwords.needs_space)}  # fmt: skip
+                             "add_prefix_space": bool(encoder.subwords.needs_space)}  # fmt: skip
         if "adapted" in about:
             record["vectors"]["adapted"] = about["adapted"]["place"]
     model_card(folder, record)
@@ -139,7 +111,7 @@ def _done(record: dict[str, Any], others: list[str]) -> str:
     else:
         what = f"The word vectors of {langs} were moved towards those of {towards}"
     means = f" Then each language's mean was moved onto that of {towards}." if record["settings"].get("centre") else ""
-    return f"{what}, with calque {calque.__version__} by the method *{method}*.{means}"
+    return f"{what}, with calque {VERSION} by the method *{method}*.{means}"
 
 
 def _left_out(counts: dict[str, Any]) -> list[str]:

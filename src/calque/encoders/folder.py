@@ -203,10 +203,8 @@ def saving(folder: str | PathLike[str], encoder: Any = None) -> Iterator[Path]:
     part = temporary_folder(place, folder)
     try:
         yield part
-        if encoder is not None and encoder.made is not None:
-            from calque.encoders.card import write_card
-
-            write_card(part, encoder, encoder.made)
+        if encoder is not None:
+            encoder.write_card(part)
         for file in part.rglob("*.safetensors"):
             readable(file)
         if folder.is_dir():

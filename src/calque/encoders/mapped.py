@@ -14,8 +14,7 @@ import torch
 
 from calque.algebra.procrustes import Moments
 from calque.corpora.languages import best_match
-from calque.encoders.base import Encoder, require, stored, stored_layers
-from calque.encoders.card import made_of
+from calque.encoders.base import Encoder, made_of, require, stored, stored_layers
 from calque.encoders.folder import ENCODERS, OWN, encoder_kind, read_about, saving, write_about
 from calque.encoders.numerics import number_type
 from calque.encoders.per_language import PerLanguage, check_language

@@ -14,8 +14,7 @@ from calque.alignment.clcr.learning import Judged, learn
 from calque.alignment.clcr.reordering import Reordering
 from calque.alignment.clcr.step import TOLERANCE, Transformed, TransformStep
 from calque.alignment.clcr.text import paired_texts
-from calque.encoders.base import Encoder, require
-from calque.encoders.card import made_of
+from calque.encoders.base import Encoder, made_of, require
 from calque.encoders.key_points import STEPS, KeyPointEncoder, named_steps
 from calque.encoders.per_language import PerLanguage
 from calque.errors import SettingError, check_number
