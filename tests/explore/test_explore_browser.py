@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -30,7 +31,7 @@ def opened(page, url: str, view: str = RIVER):  # noqa: F811
 
 def settled(page) -> None:  # noqa: F811
     """Wait for both encoders' answers."""
-    page.locator(".body[aria-busy=false] .near").nth(1).wait_for()
+    page.locator(".body[aria-busy=false] .near").nth(1).wait_for(state="attached")
 
 
 def chosen(page) -> str:  # noqa: F811
@@ -109,10 +110,8 @@ def test_encoder_and_layer_are_chosen_and_kept_in_the_address(page, seen, url): 
     page.locator("#n").select_option("5")
     page.wait_for_function("new URLSearchParams(location.search).get('n') === '5'")
     settled(page)
-    here, shown = page.url, nearest(page, 0)
-    page.goto("about:blank")
-    opened(page, here, "")
-    assert nearest(page, 0) == shown
+    page.reload()
+    settled(page)
     assert first.locator(".layer").input_value() == "0"
     assert seen.errors == []
 
@@ -148,10 +147,6 @@ def test_sentences_are_found_by_keyboard(page, seen, url):  # noqa: F811
     box.press("Enter")
     page.wait_for_function("document.title.startsWith('birds')")
     assert "id=5" in page.url
-    page.locator("#words button").first.focus()
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("Enter")
-    page.wait_for_function("document.title.startsWith('sing')")
     settled(page)
     assert seen.errors == []
 
@@ -206,17 +201,62 @@ def test_right_to_left_text_runs_right_to_left(page, seen, url):  # noqa: F811
     assert seen.errors == []
 
 
-def test_a_phone_shows_it_without_scrolling_sideways(page, seen, url):  # noqa: F811
-    page.set_viewport_size({"width": 360, "height": 740})
+def test_a_phone_shows_one_encoder_in_tabs_at_the_thumb(page, seen, url):  # noqa: F811
+    page.set_viewport_size({"width": 390, "height": 844})
     opened(page, url)
-    assert not scrolls_sideways(page)
-    assert page.locator(".pair.ladder").count() == 2  # sentences too long for the width stand upright
-    cut = """[...document.querySelectorAll(".near mark")].filter((mark) =>
-        mark.getBoundingClientRect().right > mark.parentElement.getBoundingClientRect().right + 1).length"""
-    assert page.evaluate(cut) == 0  # the word itself is always to be seen
-    assert violations(page) == []
+    before = page.get_by_role("tab").first
+
+    def shown() -> list[str]:
+        assert not scrolls_sideways(page)
+        assert violations(page) == []
+        return [panel.get_attribute("id") for panel in page.get_by_role("tabpanel").all()]
+
+    assert shown() == ["after"]
+    before.click()
+    assert shown() == ["before"]
+    page.reload()
+    settled(page)
+    assert shown() == ["before"]
+    before.press("ArrowRight")
+    assert shown() == ["after"]
+    assert before.bounding_box()["y"] > 780
+    wrong = """[...document.querySelectorAll(".near mark")].filter((mark) =>
+        mark.getBoundingClientRect().right > mark.parentElement.getBoundingClientRect().right + 1).length +
+        [...document.querySelectorAll("button, select, input, .near a")].filter((each) =>
+        each.clientHeight && each.offsetHeight < 40 && !each.closest("[hidden]")).length"""
+    assert page.evaluate(wrong) == 0  # the word itself is always to be seen, and a thumb can hit everything
+    page.set_viewport_size({"width": 320, "height": 740})
+    page.wait_for_selector(".pair.ladder")  # sentences too long for the width stand upright
     page.set_viewport_size({"width": 1280, "height": 800})
     page.wait_for_function("document.querySelectorAll('.pair.ladder').length === 0")
+    assert (page.get_by_role("tab").count(), page.locator(".panel:visible").count()) == (0, 2)
+    assert seen.errors == []
+
+
+def test_a_search_stays_in_the_address(page, seen, url):  # noqa: F811
+    def shows_the_search() -> None:
+        page.wait_for_function("document.title.startsWith('birds')")
+        settled(page)
+        assert page.locator("#find").input_value() == "birds house"
+        assert (page.locator("#lang").input_value(), chosen(page)) == ("en", "birds")
+
+    opened(page, url, "")
+    assert {"id", "word", "before", "after"} <= set(parse_qs(urlsplit(page.url).query))
+    page.locator("#lang").select_option("en")
+    page.locator("#find").fill("birds house")
+    page.locator("#found li").first.click()
+    shows_the_search()
+    page.go_back()
+    page.wait_for_function("!document.title.startsWith('birds')")
+    page.go_forward()
+    shows_the_search()
+    page.reload()
+    shows_the_search()
+    page.locator("#find").click()  # what was found is one touch away
+    page.locator("#found li").first.wait_for()
+    page.locator("#find").fill("")
+    page.wait_for_function("!new URLSearchParams(location.search).has('q')")
+    assert seen.errors == []
 
 
 def test_mistakes_are_told_on_the_page(page, url):  # noqa: F811

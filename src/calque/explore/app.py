@@ -5,22 +5,22 @@ Everything is `GET` and answers JSON. A sentence is given by its number, `id=12`
 own. Words are counted from 0.
 
     /api/about
-        {"languages": [{"lang", "dir", "spaced", "first", "sentences", "words"}], "encoders": [{"name", "before", "dim",
-        "layers", "own", "senses"}], "before", "after", "start": {"id", "word"}, "words", "neighbourhood"}
+        {"languages": [{"lang", "dir", "spaced", "first", "sentences"}], "encoders": [{"name", "before", "layers", "own",
+        "senses"}], "before", "after", "start": {"id", "word"}, "words"}; "start" is a word with several translations
     /api/search?q=river bank[&lang=en][&limit=20]
         {"total", "sentences": [SENTENCE]}, those that hold all words of q
     /api/sentence?id=12                 or ?text=…[&lang=en]
         SENTENCE, with "translations": [SENTENCE] and "trained" for one of the text, or "guessed" for one's own
     /api/neighbours?encoder=mini[&layer=6]&id=12&word=3[&n=10]
         {"encoder", "layer", "word", "covered", "languages": [{"lang", "own", "words": [HIT]}],
-        "same": {"total", "nearest": [HIT], "farthest": [HIT]}, "milliseconds"}; "same" is the same form elsewhere
+        "same": {"total", "nearest": [HIT], "farthest": [HIT]}}; "same" is the same form elsewhere
     /api/sense?encoder=elmo&id=12&word=3
         {"encoder", "word", "senses", "number", "share", "nearest": [{"word", "number", "cosine", "lang"}]}: which of its senses
         the word has there, of an encoder with "senses"; without "number" and the rest where the word has none, "senses" being 0
     /api/occurrences?encoder=mini[&layer=6]&word=bank&near=river[&lang=en][&limit=20]
         {"encoder", "layer", "word", "near": [word], "lang", "total", "occurrences": [HIT]}: where the form stands, the sentences
         that come nearest to the words of `near` first
-    /api/links?encoder=mini[&layer=6]&id=12&to=40      or &to_text=…[&to_lang=de]
+    /api/links?encoder=mini[&layer=6]&id=12&to=40
         {"encoder", "layer", "links": [[word, word, strength]]}
 
 SENTENCE is {"id" or "text", "lang", "words"}; HIT is a SENTENCE with "word", "cosine", "csls" (not in "same"; "near" instead of
@@ -35,7 +35,6 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-import time
 from collections.abc import Callable, Iterable
 from importlib.resources import files
 from typing import Any
@@ -100,7 +99,7 @@ def make_app(explorer: Explorer, *, hosts: Iterable[str] = LOCAL, any_address: b
     ]
     app = Starlette(
         routes=routes,
-        exception_handlers={CalqueError: _refused, HTTPException: _missing},  # pyright: ignore[reportArgumentType]
+        exception_handlers={CalqueError: _refused, HTTPException: _refused},  # pyright: ignore[reportArgumentType]
     )
     app.add_middleware(_OwnNameOnly, hosts=frozenset(hosts), any_address=any_address)  # pyright: ignore[reportArgumentType]
     return app
@@ -114,10 +113,8 @@ def _sentence(explorer: Explorer, query: Any) -> dict[str, Any]:
 
 
 def _neighbours(explorer: Explorer, query: Any) -> dict[str, Any]:
-    start = time.perf_counter()
     encoder, word, n = _text(query, "encoder"), _number(query, "word"), _number(query, "n", 10)
-    answer = explorer.neighbours(encoder, query.get("layer"), _which(explorer, query), word, n=n)
-    return {**answer, "milliseconds": round(1000 * (time.perf_counter() - start), 1)}
+    return explorer.neighbours(encoder, query.get("layer"), _which(explorer, query), word, n=n)
 
 
 def _occurrences(explorer: Explorer, query: Any) -> dict[str, Any]:
@@ -127,8 +124,7 @@ def _occurrences(explorer: Explorer, query: Any) -> dict[str, Any]:
 
 
 def _links(explorer: Explorer, query: Any) -> dict[str, Any]:
-    to = {"id": query.get("to"), "text": query.get("to_text"), "lang": query.get("to_lang")}
-    which, other = _which(explorer, query), _which(explorer, to)
+    which, other = _which(explorer, query), _number(query, "to")
     return explorer.links(_text(query, "encoder"), query.get("layer"), which, other)
 
 
@@ -176,12 +172,8 @@ def _json(content: dict[str, Any], status: int = 200) -> Response:
 
 
 def _refused(request: Request, error: Exception) -> Response:
-    return _json({"error": " ".join(str(error).split())}, 400)
-
-
-def _missing(request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 404
-    return _json({"error": "no such page" if status == 404 else str(error)}, status)
+    status = error.status_code if isinstance(error, HTTPException) else 400
+    return _json({"error": "no such page" if status == 404 else " ".join(str(error).split())}, status)
 
 
 class _OwnNameOnly:

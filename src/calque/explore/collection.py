@@ -112,10 +112,6 @@ class Collection:
 
         return len(hits), sorted(hits, key=rank)[:limit]
 
-    def index(self) -> None:
-        """Make now what finding needs, not at the first question."""
-        self.guess_language(" ".join(self._searched[:1]))
-
     @cached_property
     def forms(self) -> dict[tuple[str, str], list[int]]:
         """Rows by language and word form, whatever its case."""
@@ -127,10 +123,7 @@ class Collection:
 
     @cached_property
     def _characters(self) -> dict[str, set[str]]:
-        characters: dict[str, set[str]] = {lang: set() for lang in self.ranges}
-        for lang, word in self.forms:
-            characters[lang].update(word)
-        return characters
+        return {lang: {c for own, word in self.forms if own == lang for c in word} for lang in self.ranges}
 
     def guess_language(self, text: str) -> str:
         """The language of this text whose words, and then whose letters, the given text shares most."""

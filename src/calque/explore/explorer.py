@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from calque.analyses.words import senses
 from calque.encoders.base import require
-from calque.errors import SettingError
+from calque.errors import CalqueError, SettingError
 from calque.explore.collection import Collection, is_right_to_left, is_unspaced
 from calque.explore.sources import NamedEncoder
-from calque.explore.vectors import CollectionView, K, Neighbourhoods, Stopped, Typed, WordVectors
+from calque.explore.vectors import CollectionView, Neighbourhoods, Stopped, Typed, WordVectors
+from calque.text import Sentence
 from calque.wordalign.similarity import links_from_embeddings
 
 LONGEST = 1000  # characters of a sentence that is typed
+_LINKED, _SURE = 4000, 3  # sentence pairs that are linked to find a first word; links that prove a translation
 _MOST = 50  # neighbours of a language
 
 
@@ -58,14 +63,18 @@ class Explorer:
         for name in dict.fromkeys((self.before, self.after)):
             self.views[name].layer(self.views[name].own)
         self._sums.progress = False
-        collection.index()
+        self.start = self._start()
 
     def prepare(self) -> None:
         """Compute what the other layers and encoders lack, before anyone asks for it; may be stopped by `close`."""
-        with suppress(Stopped):
+        try:
             for view in self.views.values():
                 for name in (view.own, *view.numbers):
                     view.layer(name)
+        except Stopped:
+            pass
+        except CalqueError as error:  # the other layers can still be explored
+            warnings.warn(f"some layers could not be prepared: {error}", stacklevel=2)
 
     def close(self) -> None:
         """Stop what `prepare` does."""
@@ -77,38 +86,62 @@ class Explorer:
         collection = self.collection
         return {
             "words": collection.n_words,
-            "neighbourhood": K,
             "languages": [
-                {
-                    "lang": lang,
-                    "dir": "rtl" if is_right_to_left(lang) else "ltr",
-                    "spaced": not is_unspaced(lang),
-                    "first": first,
-                    "sentences": last - first,
-                    "words": int(collection.offsets[last] - collection.offsets[first]),
-                }
+                {"lang": lang, "dir": "rtl" if is_right_to_left(lang) else "ltr", "spaced": not is_unspaced(lang),
+                 "first": first, "sentences": last - first}
                 for lang, (first, last) in collection.ranges.items()
             ],
             "encoders": [
-                {"name": name, "before": view.before, "dim": view.encoder.dim, "layers": list(view.numbers),
-                 "own": view.own, "senses": view.senses is not None}
+                {"name": name, "before": view.before, "layers": list(view.numbers), "own": view.own,
+                 "senses": view.senses is not None}
                 for name, view in self.views.items()
             ],
             "before": self.before,
             "after": self.after,
-            "start": self._start(),
+            "start": self.start,
         }  # fmt: skip
 
     def _start(self) -> dict[str, int]:
-        """The first sentence with the most translations, one that no encoder learnt from if possible."""
-        text = self.collection
+        """Choose the word to open with: a form of the first language that has several translations.
+
+        Words are linked by the encoder after alignment. A form counts by how often its second most frequent translation
+        is linked (at most `_SURE` times), squared and summed over languages: one repeated link outweighs stray ones. Among
+        the sentences of the form, and among all where no form qualifies, the one with the most translations is chosen, if
+        possible one that no encoder was trained on.
+        """
+        text, view = self.collection, self.views[self.after]
+
+        def is_content(lang: str, form: str) -> bool:  # function words have many translations
+            first, last = text.ranges[lang]
+            return any(map(str.isalpha, form)) and len(text.forms[lang, form]) <= 2 + (last - first) // 100
+
+        linked: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+        places: dict[str, dict[int, int]] = defaultdict(dict)  # a word of each sentence that contains the form
+        pairs = ((k, other) for k in range(*text.ranges[text.languages[0]]) for other in text.translations(k).values())
+        for k, other in islice(pairs, _LINKED):
+            own, theirs = text.sentences[k], text.sentences[other]
+            links = links_from_embeddings(view.vectors(view.own, k), view.vectors(view.own, other))
+            for i, j in zip(links.source.tolist(), links.target.tolist(), strict=True):
+                form, translation = own.words[i].casefold(), theirs.words[j].casefold()
+                if is_content(own.lang, form) and is_content(theirs.lang, translation):
+                    linked[form, theirs.lang][translation] += 1
+                    places[form][k] = i
+
+        scores: Counter[str] = Counter()
+        for (form, _), often in linked.items():
+            groups = senses([translation for translation, _ in often.most_common()])
+            counts = sorted(sum(often[each] for each in group) for group in groups)
+            scores[form] += min(counts[-2], _SURE) ** 2 if len(counts) > 1 else 0
 
         def interest(k: int) -> tuple[int, bool, int]:
             return len(text.translations(k)), not text.trained[k], -abs(len(text.sentences[k]) - 10)
 
-        first = max(range(min(len(text), 1000)), key=interest)
-        words = text.sentences[first].words
-        return {"id": first, "word": max(range(len(words)), key=lambda k: len(words[k]))}
+        best = max(scores, key=scores.__getitem__, default="")
+        if not scores[best]:
+            lengths = [[len(word) for word in sentence.words] for sentence in text.sentences[:1000]]
+            places[best] = {k: each.index(max(each)) for k, each in enumerate(lengths)}
+        sentence = max(places[best], key=interest)
+        return {"id": sentence, "word": places[best][sentence]}
 
     def search(self, query: str, lang: str | None = None, limit: int = 20) -> dict[str, Any]:
         """Sentences that hold all words of the query."""
@@ -142,22 +175,18 @@ class Explorer:
             raise SettingError(f"no text in {lang!r}, only in {', '.join(self.collection.languages)}")
         return lang or None
 
-    def _words(self, which: int | Typed, word: int = 0) -> tuple[str, ...]:
-        """The words of a sentence, among which `word` must be."""
+    def _given(self, which: int | Typed, word: int = 0) -> Sentence | Typed:
+        """Return a sentence, which must contain word number `word`."""
         if isinstance(which, int) and not 0 <= which < len(self.collection):
             raise SettingError(f"no sentence {which}, only 0 to {len(self.collection) - 1}")
-        words = which.words if isinstance(which, Typed) else self.collection.sentences[which].words
-        if not 0 <= word < len(words):
-            raise SettingError(f"no word {word}, the sentence has {len(words)}")
-        return words
-
-    def _language(self, which: int | Typed) -> str:
-        return which.lang if isinstance(which, Typed) else self.collection.sentences[which].lang
+        given = which if isinstance(which, Typed) else self.collection.sentences[which]
+        if not 0 <= word < len(given.words):
+            raise SettingError(f"no word {word}, the sentence has {len(given.words)}")
+        return given
 
     def _shown(self, which: int | Typed) -> dict[str, Any]:
-        name = {"text": which.text} if isinstance(which, Typed) else {"id": which}
-        words = list(self._words(which))
-        return {**name, "lang": self._language(which), "words": words}
+        name, given = {"text": which.text} if isinstance(which, Typed) else {"id": which}, self._given(which)
+        return {**name, "lang": given.lang, "words": list(given.words)}
 
     # -- neighbours ------------------------------------------------------------------------------------------------
     def neighbours(
@@ -170,25 +199,25 @@ class Explorer:
         """
         view = self._view(encoder)
         store, name = view.store(layer)
-        words, lang = self._words(which, word), self._language(which)
+        given = self._given(which, word)
         if not 1 <= n <= _MOST:
             raise SettingError(f"n={n}, expected 1 to {_MOST}")
         vectors = view.vectors(name, which)
         row = None if isinstance(which, Typed) else int(self.collection.offsets[which]) + word
         covered = vectors.covered is None or bool(vectors.covered[word])
-        answer: dict[str, Any] = {"encoder": encoder, "layer": name, "word": words[word], "covered": covered}
+        answer: dict[str, Any] = {"encoder": encoder, "layer": name, "word": given.words[word], "covered": covered}
         if not covered:
             return {**answer, "languages": [], "same": {"total": 0, "nearest": [], "farthest": []}}
         related = set() if isinstance(which, Typed) else set(self.collection.related(which))
         vector = np.asarray(vectors.data[word])
         languages = []
-        for other, nearest in store.neighbours(vector, lang, n, but=row).items():
+        for other, nearest in store.neighbours(vector, given.lang, n, but=row).items():
             hits = [
                 {**self._hit(int(r), related), "csls": round(float(score), 4), "cosine": round(float(cosine), 4)}
                 for r, score, cosine in zip(nearest.rows, nearest.csls, nearest.cosines, strict=True)
             ]
-            languages.append({"lang": other, "own": other == lang, "words": hits})
-        return {**answer, "languages": languages, "same": self._same(store, vector, lang, words[word], row)}
+            languages.append({"lang": other, "own": other == given.lang, "words": hits})
+        return {**answer, "languages": languages, "same": self._same(store, vector, given.lang, given.words[word], row)}
 
     def _hit(self, row: int, related: set[int]) -> dict[str, Any]:
         sentence, word = self.collection.place(row)
@@ -271,24 +300,21 @@ class Explorer:
         Raises:
             SettingError: no such encoder, sentence or word; no senses.
         """
-        view, words = self._view(encoder), self._words(which, word)
+        view, words = self._view(encoder), self._given(which, word).words
         return {"encoder": encoder, "word": words[word], **view.sense(words, word)}
 
     # -- links -----------------------------------------------------------------------------------------------------
-    def links(self, encoder: str, layer: str | None, which: int | Typed, other: int | Typed) -> dict[str, Any]:
-        """Links between the words of two sentences: those that are nearest to each other by their vectors."""
+    def links(self, encoder: str, layer: str | None, which: int | Typed, other: int) -> dict[str, Any]:
+        """Return links between the words of two sentences that are nearest to each other by their vectors."""
         view = self._view(encoder)
         _, name = view.store(layer)
         for sentence in (which, other):
-            self._words(sentence)  # raises where there is no such sentence
+            self._given(sentence)  # raises where there is no such sentence
         pairs = links_from_embeddings(view.vectors(name, which), view.vectors(name, other))
         assert pairs.posterior is not None
         parts = pairs.source.tolist(), pairs.target.tolist(), pairs.posterior.tolist()
-        return {
-            "encoder": encoder,
-            "layer": name,
-            "links": [[i, j, round(p, 4)] for i, j, p in zip(*parts, strict=True)],
-        }
+        links = [[i, j, round(p, 4)] for i, j, p in zip(*parts, strict=True)]
+        return {"encoder": encoder, "layer": name, "links": links}
 
     # -- vectors ---------------------------------------------------------------------------------------------------
     def _view(self, encoder: str) -> CollectionView:

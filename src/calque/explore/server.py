@@ -7,12 +7,11 @@ import os
 import socket
 import sys
 import threading
-import warnings
 import webbrowser
 from collections.abc import Callable
 from contextlib import suppress
 
-from calque.errors import CalqueError, MissingExtraError, SettingError
+from calque.errors import MissingExtraError, SettingError
 from calque.explore.explorer import Explorer
 
 PORT = 8472  # tried first, so that a link to a view works again tomorrow
@@ -86,7 +85,7 @@ def serve(
     )  # fmt: skip
     if browser:
         _open(url_of(listening), say)
-    rest = threading.Thread(target=_prepare, args=(explorer,))
+    rest = threading.Thread(target=explorer.prepare)
     rest.start()
     try:
         with suppress(KeyboardInterrupt):  # the usual end
@@ -94,14 +93,6 @@ def serve(
     finally:
         explorer.close()
         rest.join()
-
-
-def _prepare(explorer: Explorer) -> None:
-    """The layers that are left; one that cannot be made is no end of those that are there."""
-    try:
-        explorer.prepare()
-    except CalqueError as error:
-        warnings.warn(f"some layers could not be prepared: {error}", stacklevel=2)
 
 
 def _open(url: str, say: Callable[[str], None]) -> None:

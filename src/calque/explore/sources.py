@@ -60,9 +60,7 @@ def find_encoders(names: Sequence[str], base: str | None, say: Say) -> list[Name
     from calque.encoders import load_encoder
 
     by_hash: dict[str, NamedEncoder] = {}  # an encoder that is named twice is there once
-    befores: list[NamedEncoder] = (
-        [] if base is None else [NamedEncoder(_called(base), load_encoder(base), True, _folder(base))]
-    )
+    befores = [] if base is None else [NamedEncoder(_called(base), load_encoder(base), True, _folder(base))]
     for name in names:
         folder = Path(name)
         for member in _members(folder) if is_collection(folder) else [name]:

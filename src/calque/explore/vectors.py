@@ -90,7 +90,7 @@ class Neighbourhoods:
                         values, _ = largest_products(x, y, K + 1)
                         hubness[a, rows[a]] = values[:, 1:].mean(
                             axis=1, dtype=np.float64
-                        )  # the first of each is itself
+                        )  # the first is the word itself
                 shown.update(len(rows[a]) * len(rows[b]))
         return hubness
 

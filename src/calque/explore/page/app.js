@@ -2,11 +2,12 @@
 
 import { drawLinks } from "./links.js";
 import { searchBox } from "./search.js";
-import { context, joined, know, make, nameOf, spaces, speak } from "./text.js";
+import { context, know, make, nameOf, narrow, spaces, speak } from "./text.js";
 
 const at = (id) => document.getElementById(id);
 const SIDES = ["before", "after"];
 const panels = [...document.querySelectorAll(".panel")];
+const tabs = [...at("tabs").children]; // of the panels, on phones
 const sentences = new Map();
 
 let about = null;
@@ -47,6 +48,9 @@ function readAddress() {
     word: fresh ? about.start.word : number("word"),
     beside: number("beside"),
     language: given.get("with"),
+    query: given.get("q"),
+    within: about.languages.some(({ lang }) => lang === given.get("in")) ? given.get("in") : null,
+    tab: SIDES.includes(given.get("tab")) ? given.get("tab") : "after",
     n: ["1", "3", "5", "10"].includes(given.get("n")) ? Number(given.get("n")) : 3,
     views: SIDES.map((side) => viewOf(given.get(side), side)),
   };
@@ -61,7 +65,7 @@ function viewOf(given, side) {
   return { encoder: chosen.name, layer: chosen.layers.includes(layer) ? layer : chosen.own };
 }
 
-function address(changed) {
+function address(changed = {}) {
   const next = { ...state, ...changed };
   const given = new URLSearchParams();
   const put = (name, value) => value !== null && value !== undefined && value !== "" && given.set(name, value);
@@ -73,14 +77,30 @@ function address(changed) {
   put("with", next.language);
   put("beside", next.beside);
   if (next.n !== 3) put("n", next.n);
+  put("q", next.query);
+  put("in", next.within);
+  if (next.tab !== "after") put("tab", next.tab);
   next.views.forEach(({ encoder, layer }, k) => put(SIDES[k], `${encoder}:${layer}`));
   return `?${given}`;
 }
 
-function go(changed, { replace = false } = {}) {
-  const url = address(changed);
+/** Changes the view and its address, without asking for anything. */
+function keep(changed, how = "replaceState") {
   state = { ...state, ...changed };
-  history[replace ? "replaceState" : "pushState"](null, "", url);
+  history[how](null, "", address());
+}
+
+function go(changed, { replace = false } = {}) {
+  keep(changed, replace ? "replaceState" : "pushState");
+  return show();
+}
+
+/** Shows what the address says. */
+function open() {
+  state = readAddress();
+  at("find").value = state.query ?? "";
+  at("lang").value = state.within ?? "";
+  showTabs();
   return show();
 }
 
@@ -96,10 +116,11 @@ async function show() {
     const sentence = await sentenceOf(state);
     if (mine !== turn) return;
     if (state.text && state.lang !== sentence.lang) {
-      state.lang = sentence.lang; // it was guessed, and the address shall say it
+      state.lang = sentence.lang; // it was guessed
       sentences.set(JSON.stringify(naming(state)), sentence);
     }
     if (!(state.word < sentence.words.length) || state.word === null) state.word = longest(sentence.words);
+    keep({}); // the address says what was chosen for the user, too
     const beside = await partnerOf(sentence);
     if (mine !== turn) return;
     showSentence(sentence, beside);
@@ -163,7 +184,7 @@ function showChoice(panel, side) {
   const { encoder, layer } = state.views[side];
   const chosen = about.encoders.find((each) => each.name === encoder);
   const aligned = about.encoders.some((each) => each.before) ? "After alignment" : ["First view", "Second view"][side];
-  panel.querySelector("h2").textContent = chosen.before ? "Before alignment" : aligned;
+  panel.querySelector("h2").textContent = tabs[side].textContent = chosen.before ? "Before alignment" : aligned;
   panel.querySelector(".encoder").value = encoder;
   const layers = chosen.layers.map((name) => {
     const kind = name === chosen.own ? " (default)" : name === "0" ? " (embeddings)" : "";
@@ -177,11 +198,10 @@ async function showAnswers(sentence, beside, mine) {
   const answers = await Promise.all(
     state.views.map(({ encoder, layer }) => {
       const asked = { encoder, layer, ...naming(state) };
-      const to = beside && (beside.text ? { to_text: beside.text, to_lang: beside.lang } : { to: beside.id });
       const { senses } = about.encoders.find((each) => each.name === encoder);
       return Promise.all([
         ask("neighbours", { ...asked, word: state.word, n: state.n }),
-        beside ? ask("links", { ...asked, ...to }) : null,
+        beside ? ask("links", { ...asked, to: beside.id }) : null,
         senses ? ask("sense", { encoder, ...naming(state), word: state.word }) : null,
       ]);
     }),
@@ -307,6 +327,18 @@ function spoken(found, side) {
   return `${encoder}: nearest to ${found.word}: ${said.join(", ")}.`;
 }
 
+// -- tabs, where the window is narrow -----------------------------------------------------------------------------------
+function showTabs() {
+  SIDES.forEach((side, k) => {
+    const open = state.tab === side;
+    tabs[k].setAttribute("aria-selected", String(open));
+    tabs[k].tabIndex = open ? 0 : -1;
+    panels[k].classList.toggle("open", open);
+    if (narrow.matches) panels[k].setAttribute("role", "tabpanel");
+    else panels[k].removeAttribute("role");
+  });
+}
+
 // -- what the user does -----------------------------------------------------------------------------------------------
 function listen() {
   panels.forEach((panel, side) => {
@@ -321,6 +353,19 @@ function listen() {
     });
     panel.querySelector(".layer").addEventListener("change", (event) => change({ ...state.views[side], layer: event.target.value }));
   });
+  tabs.forEach((tab, k) =>
+    tab.addEventListener("click", () => {
+      keep({ tab: SIDES[k] });
+      showTabs();
+    }),
+  );
+  at("tabs").addEventListener("keydown", (event) => {
+    if (!["ArrowLeft", "ArrowRight"].includes(event.key)) return;
+    const other = tabs.find((tab) => tab !== document.activeElement);
+    other.focus();
+    other.click();
+  });
+  narrow.addEventListener("change", showTabs);
   at("n").addEventListener("change", (event) => go({ n: Number(event.target.value) }, { replace: true }));
   at("words").addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -332,10 +377,7 @@ function listen() {
     buttons[(here + forward + buttons.length) % buttons.length].focus();
   });
   at("another").addEventListener("click", another);
-  addEventListener("popstate", () => {
-    state = readAddress();
-    show();
-  });
+  addEventListener("popstate", open);
   const find = async (query, lang, sense) => {
     const { encoder, layer } = state.views[1];
     const asked = [ask("search", { q: query, lang, limit: 8 }).catch(() => ({ total: 0, sentences: [] }))];
@@ -343,7 +385,7 @@ function listen() {
     const [found, near] = await Promise.all(asked);
     return { ...found, near };
   };
-  searchBox(at("find"), at("found"), at("lang"), find, chosen);
+  searchBox(at("find"), at("found"), at("lang"), find, chosen, (query) => keep({ query, within: at("lang").value }));
 }
 
 /** A sentence was found or typed. */
@@ -387,8 +429,7 @@ async function start() {
   const counted = about.languages.map(({ lang, sentences: n }) => `${nameOf(lang)} ${n.toLocaleString("en")}`).join(", ");
   at("size").textContent = `${about.words.toLocaleString("en")} words in context. Sentences: ${counted}.`;
   listen();
-  state = readAddress();
-  await show();
+  await open();
 }
 
 start();

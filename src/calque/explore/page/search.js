@@ -9,8 +9,9 @@ const SENSE = /^\s*(\S+)\s+(?:near|~)\s+(.*\S)\s*$/i;
  * @param ask async (query, lang, sense) => {total, sentences, near}; sense is {word, near} for "bank near river", and near
  *   what the server says of it
  * @param choose ({id, words, terms}) | ({id, place}) | ({text}) => void: a sentence of the text, a word in one, or one's own
+ * @param keep (query) => void: what is looked for, or its language, has changed
  */
-export function searchBox(input, list, language, ask, choose) {
+export function searchBox(input, list, language, ask, choose, keep) {
   let options = [];
   let active = -1;
   let timer = 0;
@@ -38,7 +39,6 @@ export function searchBox(input, list, language, ask, choose) {
     const chosen = options[k]?.value;
     if (!chosen) return;
     close();
-    input.value = "";
     choose(chosen);
   };
 
@@ -58,6 +58,7 @@ export function searchBox(input, list, language, ask, choose) {
 
   const look = async () => {
     const query = input.value.trim();
+    keep(query);
     if (!query) {
       close();
       return;
@@ -73,7 +74,12 @@ export function searchBox(input, list, language, ask, choose) {
     clearTimeout(timer);
     timer = setTimeout(look, 120);
   });
-  language.addEventListener("change", () => input.value.trim() && look());
+  input.addEventListener("click", () => {
+    if (!list.hidden) return;
+    input.select(); // a new search replaces the one that stayed
+    look();
+  });
+  language.addEventListener("change", look);
   input.addEventListener("blur", close);
   input.addEventListener("keydown", async (event) => {
     if (event.isComposing) return;

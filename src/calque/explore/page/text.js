@@ -6,7 +6,7 @@ const FRENCH = /^[;:!?»]+$/u;
 const LATIN = /^[\p{Script=Latin}\p{Nd}]/u;
 const displayed = new Intl.DisplayNames(["en"], { type: "language" });
 
-const narrow = matchMedia("(max-width: 36rem)");
+export const narrow = matchMedia("(max-width: 36rem)"); // as in style.css
 
 let languages = new Map();
 
