@@ -205,18 +205,6 @@ def test_a_saved_pass_goes_on(tmp_path):
         AnchorSums.open(tmp_path / "sums")
 
 
-def test_what_does_not_fit_says_so():
-    sentences, found = zipf()
-    with pytest.raises(SettingError, match=r"layers \[0\], expected \[0, 3\]"):
-        summed([(sentences, {0: found[0]})])
-    with pytest.raises(SettingError, match="words and 7 dimensions"):
-        summed([(sentences[:5], found)])
-    with pytest.raises(SettingError, match="cannot be joined"):
-        summed([]).merge(AnchorSums(DIM, lang="de"))
-    with pytest.raises(SettingError, match="each once"):
-        AnchorSums(3, layers=(1, 1))
-
-
 # -- samples and senses ----------------------------------------------------------------------------------------------
 def test_samples_are_even_and_of_bounded_size():
     drawn = np.zeros(50)
