@@ -18,7 +18,6 @@ from calque.cli import main
 from calque.errors import InputError, MissingExtraError, SettingError
 from calque.report import report
 from calque.report.content import compose
-from calque.report.plots import svg
 from calque.report.plots.axes import Linear, Logarithmic, apart, around
 from calque.report.questions import DEFINE, DEFINE_HERE
 from calque.report.reading import read_results, short_names
@@ -731,32 +730,6 @@ def test_short_names_are_those_after_the_folder_was_renamed():
 
 
 # -- drawing -------------------------------------------------------------------------------------------------------------------
-def contrast(one: str, other: str) -> float:
-    """Ratio of the luminances of two colours `#rrggbb`, from 1 to 21 (WCAG 2.2)."""
-
-    def luminance(colour: str) -> float:
-        parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
-        return sum(
-            w * (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4)
-            for w, c in zip((0.2126, 0.7152, 0.0722), parts, strict=True)
-        )
-
-    high, low = sorted((luminance(one), luminance(other)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
-
-
-def test_colours_have_contrast():
-    for palette in (svg.LIGHT, svg.DARK):
-        for number in range(svg.SERIES):
-            assert contrast(palette[f"s{number}"], palette["paper"]) >= 4.5
-        assert contrast(palette["soft"], palette["faint"]) >= 4.5
-        for kind in ("good", "bad"):
-            assert all(contrast(palette[f"{kind}{k}"], palette["ink"]) >= 4.5 for k in (1, 2))
-            assert contrast(palette[f"{kind}3"], palette["on3"]) >= 4.5
-    assert contrast("#000000", "#ffffff") == pytest.approx(21)
-    assert len(set(svg.SHAPES)) == svg.SERIES
-
-
 def test_scales_and_labels():
     assert around([0.12, 0.47]) == pytest.approx((0.1, 0.5))
     assert around([3, 3])[0] < 3 < around([3, 3])[1]
