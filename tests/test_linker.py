@@ -164,6 +164,3 @@ def test_the_command(capsys, tiny_folder, tiny_encoder, text, corpus, tmp_path):
     assert found == trained
     np.testing.assert_allclose(found.posterior, trained.posterior, rtol=1e-2)
     assert "leave them out, or --prior" in fails(capsys, *words, "--prior", "--extract", "softmax")
-    assert "--model: of a statistical aligner" in fails(capsys, *words, "--model", "hmm")
-    assert "name one with --encoder" in fails(capsys, *words[:-2], "--extract", "mutual")
-    assert "expected one of mutual" in fails(capsys, *words, "--extract", "argmax")

@@ -398,17 +398,3 @@ def test_words_are_learnt_and_a_stopped_run_goes_on_bit_by_bit(student, teacher,
     assert again.history == whole.history
     for name, weight in one.encoder.model.state_dict().items():
         assert torch.equal(weight, other.encoder.model.state_dict()[name]), name
-
-
-def test_words_that_cannot_be_learnt(student, teacher, tmp_path):
-    store, text = SentenceStore(tmp_path, *teacher), corpus()
-    with pytest.raises(SettingError, match="go together"):
-        Distillation(towards="en", words=1.0).distil(student, subwords(), store, [text])
-    given = linked(teacher[0], tmp_path, text, LINKS)
-    with pytest.raises(SettingError, match="go together"):
-        Distillation(towards="en").distil(student, subwords(), store, [text], words=given)
-    static = static_student(student.tokenizer, store, [text.source])
-    with pytest.raises(SettingError, match="static vectors know no context"):
-        Distillation(towards="en", words=1.0).distil(static, SentencePooling.of(static), store, [text], words=given)
-    with pytest.raises(SettingError):
-        Distillation(towards="en", words=-1.0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import calque
-from calque.alignment.held_out import HeldOut, common, deal, small
+from calque.alignment.held_out import HeldOut, deal, small
 from calque.errors import SettingError
 from calque.wordalign import Similarities
 from command import fails, run
@@ -74,17 +74,6 @@ def test_any_sentence_pairs_of_the_texts(tiny_encoder, texts, links):
         held(strange)
 
 
-def test_what_cannot_be_held_out(tiny_encoder, texts, links):
-    with pytest.raises(SettingError, match="2 texts and links of 1"):
-        HeldOut(tiny_encoder, texts, links[:1])
-    none = calque.WordPairs(np.zeros(0), np.zeros(0), np.zeros(0), n_sentences=len(TEXT))
-    with pytest.raises(SettingError, match="no links outside part 1 of 2"):
-        HeldOut(tiny_encoder, texts[:1], [none], parts=2)
-    with pytest.raises(SettingError, match="no language in common"):
-        common([texts[0], corpus_of(OTHER, ("de", "yy"))])
-    assert common([texts[0], corpus_of(OTHER, ("yy", "en"))]) == "en"
-
-
 @pytest.mark.parametrize("model", ["hmm", "gibbs"])
 def test_the_weight_of_a_prior(tiny_encoder, texts, model):
     prior = calque.Linker(tiny_encoder).similarities
@@ -119,9 +108,5 @@ def test_the_command(capsys, tiny_folder, tiny_encoder, texts, links, tmp_path):
     assert run(capsys, *words, "--also", f"en-yy={names[1]}", "--scores", "--prior-weight", 1)[0] == 0
     expected = calque.align_words(texts[0], model="hmm", prior=lambda _: halved)
     np.testing.assert_allclose(calque.WordPairs.open(out).posterior, expected.posterior, rtol=1e-2)
-    assert "add --prior" in fails(capsys, *plain, "--cross-fit", 3)
     assert "add --cross-fit" in fails(capsys, *plain, "--prior", "--also", f"en-yy={names[1]}")
-    assert "which languages?" in fails(capsys, *words, "--also", names[1])
     assert "on the very text" in fails(capsys, *words, "--sample", 2)
-    assert "takes no prior" in fails(capsys, *words, "--model", "fast-align")
-    assert "part of --use" in fails(capsys, *plain[:-2], "--prior", "--prior-weight", 1, "--use", names[1])

@@ -98,8 +98,6 @@ def test_its_own_options(capsys, own, tiny_folder):
     ("more", "message"),
     [
         (["--method", "shifting:Broken"], "shifting:Broken is no method: expected a subclass of calque.alignment.base:Meth"),
-        (["--method", "shifting:Nothing"], "shifting:Nothing: shifting has no Nothing"),
-        (["--method", "nobodys:Shift"], "nobodys cannot be imported"),
         (["--method", "shifting:Shift", "--epochs", "2"], "--epochs is not an option of --method shifting:Shift"),
         (["--method", "shifting:Shift", "--option", "speed=1"], "--option speed=1: expected NAME=VALUE, with one of .*streng"),
         (["--method", "shifting:Shift", "--option", "strength=x"], "--option strength = 'x', expected a number"),
@@ -128,23 +126,3 @@ def test_a_row_is_found_in_help_study_report_and_documentation(capsys, own, tiny
         "from calque.cli import main; main(['align', '--help'])"
     )
     assert "contrastive (default), clcr, shift" in " ".join(forked.run("-c", program).stdout.split())
-
-
-def test_in_a_study(capsys, own, tiny_folder):
-    plan = f"""
-        encoders = ["{tiny_folder}"]
-        [methods.shift]
-        method = "shifting:Shift"
-        strength = 0.5
-        [supervision.text]
-        de = "train.tsv"
-        [tasks.retrieval]
-        test = {{ de = "test.tsv" }}
-    """
-    (own / "study.toml").write_text(plan, encoding="utf-8")
-    works(capsys, "study", own / "study.toml", "-q")
-    (line,) = {json.loads(line)["method"] for line in (own / "study" / "results.jsonl").read_text().splitlines()}
-    assert line == "shift"
-    (own / "study.toml").write_text(plan.replace("strength = 0.5", "speed = 1"), encoding="utf-8")
-    said = fails(capsys, "study", own / "study.toml", "-q")
-    assert re.search("unknown setting 'speed' of methods.shift .*, expected .*strength", said)

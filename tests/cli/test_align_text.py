@@ -58,8 +58,4 @@ def test_what_has_no_effect_is_refused(capsys, texts, tiny_folder):
     assert "--option offset=false: expected NAME=VALUE, with one of layers, combine, rank" in fails(
         capsys, "align", *plain, *place, "--option", "offset=false"
     )
-    assert "lsar needs text in en and in another language, got en: give one --text per language" in fails(
-        capsys, "align", *plain[:2], *place
-    )
-    assert "rank=2: the means of 2 languages" in fails(capsys, "align", *plain, *place, "--option", "rank=2")
     assert not (texts / "o").exists()

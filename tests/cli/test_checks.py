@@ -130,16 +130,11 @@ ALIGN = ("align", "TRAIN", *EN_XX, "--encoder", "mini", "--towards", "en", "--ou
     ("job", "said"),
     [
         (("words", "TRAIN", "--langs", "en", "en", "--out", "OUT"), "two different languages"),
-        (("words", "TRAIN", "--langs", "", "en", "--out", "OUT"), "expected a language"),
         (("words", "TRAIN", "--langs", "en", "de", "es", "--out", "OUT"), "repeat it, as in --langs"),
-        (("encode", "mini", "PLAIN", "--lang", "", "--out", "OUT"), "--lang"),
-        ((*ALIGN[:-3], "", "--out", "OUT"), "--towards"),
         ((*ALIGN, "--weight", "nan"), "--weight"),
-        ((*ALIGN, "--epochs", "nan"), "--epochs"),
         ((*ALIGN, "--seed", str(1 << 40)), "--seed"),
         (("align", "--dictionary", "PLAIN", *ALIGN[2:], "--option", "held_out=nan"), "held_out"),
         (("perplexity", "mini", "en=PLAIN", "--share", "nan"), "--share"),
-        (("evaluate", "mini", "ner", "--train", "x", "--test", "x", "--epochs", "inf"), "--epochs"),
     ],
 )
 def test_values_that_cannot_work_are_refused(capsys, text, tmp_path, job, said):
@@ -150,21 +145,13 @@ def test_values_that_cannot_work_are_refused(capsys, text, tmp_path, job, said):
 
 
 RETRIEVAL = ("evaluate", "mini", "retrieval", "--test", "x", *EN_XX)
-NER = ("evaluate", "mini", "ner", "--train", "en=x", "--test", "en=x")
-FIT = ("align", "--dictionary", "x", *EN_XX, "--encoder", "mini", "--towards", "en", "--out", "OUT")
 
 
 @pytest.mark.parametrize(
     ("job", "option", "users"),
     [
         ((*RETRIEVAL, "--seeds", "3"), "--seeds", "ner"),
-        ((*RETRIEVAL, "--extract", "mutual"), "--extract", "word-alignment"),
-        (("evaluate", "mini", "parsing", "--train", "en=x", "--test", "en=x", "--head", "linear"), "--head", "ner"),
-        ((*ALIGN, "--method", "rotation", "--precision", "float32"), "--precision", "training"),
         ((*ALIGN, "--links", "x", "--model", "hmm"), "--model", "--links"),
-        ((*FIT, "--symmetrize", "union"), "--symmetrize", "parallel text"),
-        (("align", "--released", "x", "--encoder", "mini", "--towards", "en", "--out", "OUT", "--seed", "1"),
-         "--seed", "--released"),
         (("words", "x", *EN_XX, "--out", "OUT", "--use", "y", "--model", "hmm"), "--model", "--use"),
         (("anchors", "x", "--lang", "en", "--encoder", "mini", "--out", "OUT", "--shard", "1/2", "--most", "5"),
          "--most", "--merge"),

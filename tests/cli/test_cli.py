@@ -152,29 +152,9 @@ def test_maps(capsys, texts, tiny_folder, tmp_path, method):
     assert "base.jsonl line 1: is not a score" in err
 
 
-def test_encode_writes_vectors(capsys, tiny_folder, tmp_path):
-    from calque.vectors import Embeddings
-
-    text = tmp_path / "text.txt"
-    text.write_text("the cat sees\n\nwater and time\n", encoding="utf-8")
-    code, _, err = run(capsys, "encode", tiny_folder, text, "--lang", "en", "--out", tmp_path / "v.safetensors")
-    assert code == 0, err
-    assert Embeddings.open(tmp_path / "v.safetensors").offsets.tolist() == [0, 3, 3, 6]
-
-
 def test_mistakes_are_one_line_and_exit_code_2(capsys, texts, tiny_folder, tmp_path):
     train, en_xx = texts / "en-xx.tsv", ("--langs", "en", "xx")
     target = ("--encoder", tiny_folder, "--towards", "en", "--out", tmp_path / "o")
-    assert "--langs takes two languages" in fails(capsys, "words", train, "--langs", "en")
-    assert "no-such.tsv" in fails(capsys, "words", tmp_path / "no-such.tsv", *en_xx, "--out", tmp_path / "f")
-    assert "expected one of" in fails(capsys, "align", train, *en_xx, *target, "--method", "magic")
-    assert "--towards de" in fails(
-        capsys, "align", train, *en_xx, *target[:2], "--towards", "de", "--out", tmp_path / "o"
-    )
-    assert "for training" in fails(capsys, "align", train, *en_xx, *target, "--method", "rotation", "--epochs", 2)
-    assert "--train-links needs --train" in fails(
-        capsys, "evaluate", tiny_folder, "retrieval", "--test", texts / "test.tsv", *en_xx, "--train-links", "x"
-    )
     short = tmp_path / "short.align"
     short.write_text("0-0\n" * 59)
     line = fails(capsys, "align", train, *en_xx, *target, "--links", short)

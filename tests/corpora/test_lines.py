@@ -334,20 +334,6 @@ def test_utf_16_is_named(tmp_path):
         read(path)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"on_error": "ignore"}, {"format": "xml"}, {"limit": -1}, {"langs": ("en",)}, {"langs": "ende"}],
-)
-def test_wrong_arguments(tmp_path, wrong):
-    (tmp_path / "f.tsv").write_text("a\tb\n")
-    with pytest.raises(SettingError):
-        read_parallel(tmp_path / "f.tsv", **{"langs": LANGS, **wrong})
-    with pytest.raises(SettingError, match="expected two"):
-        read((tmp_path / "f.tsv",))
-    with pytest.raises(SettingError, match="expected two"):
-        read((tmp_path / "f.tsv", tmp_path / "f.tsv"), format="tsv")
-
-
 def test_limit_reads_no_further(tmp_path):
     path = tmp_path / "f.tsv"
     path.write_bytes(b"a\tb\n\nc\td\nbroken\n")

@@ -117,18 +117,6 @@ def test_entities_are_spans_of_whatever_scheme(tmp_path):
         read_probe(plain, lang="en", probe="entities")
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "probe", "fact"),
-    [
-        ("a.conllu", CONLLU, "constituents", "no probe 'constituents' in CoNLL-U, expected pos or dependencies; const"),
-        ("a.tsv", "Ann\tB-PER\n", "dependencies", "no probe 'dependencies' in columns of words and tags, expected pos or entit"),
-    ],
-)  # fmt: skip
-def test_a_file_of_another_kind_is_told_in_a_line(tmp_path, name, text, probe, fact):
-    with pytest.raises(InputError, match=fact):
-        read_probe(write(tmp_path, name, text), lang="en", probe=probe)
-
-
 def lines(*objects):
     return "".join(json.dumps(each) + "\n" for each in objects)
 

@@ -85,7 +85,6 @@ def test_questions_without_an_answer_are_counted_and_never_an_error(tmp_path):
         (qa("?", (" ", 5)), None, "the answer ' ' at 5 has no words"),
         (qa(" ", ("Rome", 34)), "question without words", "the question has no words"),
         (qa("?"), "no answers", "answers is [], expected a list of one or more"),
-        ({"answers": []}, "no question", "question is None"),
         (qa("?", ("Rome", -1)), "answer without text or place", "answer_start -1, expected a text and a number from 0"),
     ],
 )  # fmt: skip
@@ -111,11 +110,8 @@ def test_every_flaw_is_placed_and_counted(tmp_path, bad, reason, fact):
         (b'{"data": [', ".json line 1: not JSON (Expecting value at column 11), expected one JSON object; is the file whole?"),
         (b"\xff{}", ".json: byte 0 is not UTF-8"),
         (b"[]", '.json: JSON without a list "data", expected that of SQuAD: data[].paragraphs[] with context'),
-        ({"data": []}, "no questions could be read: the file is empty or blank"),
-        ({"data": [3]}, '.json: data[0]: no list "paragraphs", expected one in every entry of data; or skip it'),
         ({"data": [{"paragraphs": [{"qas": []}]}]}, "data[0].paragraphs[0]: context is None and qas is []"),
         (squad((" ", [GOOD])), "data[0].paragraphs[0].qas[0]: the passage has no words"),
-        (b"[" * 100_000, "not JSON"),
     ],
 )  # fmt: skip
 def test_files_that_are_something_else(tmp_path, whole, said):

@@ -250,21 +250,6 @@ def test_centred_adapters_are_saved_under_maps(tiny_encoder, tmp_path):
     assert json.loads((tmp_path / "a" / "calque.json").read_text())["base"] == "adapters"
 
 
-def test_what_cannot_be_is_said_before_training(tiny_encoder, tmp_path):
-    changed = load_encoder(str(tiny_encoder.model.name_or_path))
-    with torch.no_grad():
-        changed.model.embeddings.word_embeddings.weight[5] += 1
-    text = make_text("xx", 8, 0)
-    with pytest.raises(SettingError, match="save it, and load it from there"):
-        Contrastive(towards="en", lora=2).tune(changed, *text)
-    with pytest.raises(SettingError, match=r"no linear module whose name ends so; its modules end in dense, key"):
-        Contrastive(towards="en", lora=2, lora_targets=["q_proj"]).tune(tiny_encoder, *text)
-    with pytest.raises(SettingError, match="give lora"):
-        Contrastive(towards="en", lora_alpha=4)
-    with pytest.raises(SettingError, match="lora must be at least 1"):
-        Contrastive(towards="en", lora=0)
-
-
 def test_a_file_has_no_adapters_to_merge(tmp_path):
     from calque.runs.merge import merge
 

@@ -351,16 +351,9 @@ def test_files_that_are_something_else(folder, tmp_path, monkeypatch):
     (copied / "weights.hdf5").write_bytes(b"\x89HDF\r\n\x1a\n" + b"\0" * 100)
     with pytest.raises(InputError, match="no HDF5 file"):
         load_encoder(copied, device="cpu")
-    (copied / "weights.hdf5").write_text("no")
-    with pytest.raises(InputError, match="no HDF5 file"):
-        load_encoder(copied, device="cpu")
     (copied / "options.json").write_text("[1]")
     with pytest.raises(InputError, match="no options of an ELMo"):
         load_encoder(copied, device="cpu")
-    with pytest.raises(InputError, match="no options of an ELMo"):
-        load_encoder(tmp_path / "absent_weights.hdf5", device="cpu")
-    with pytest.raises(InputError, match="no such file"):
-        ElmoEncoder.open(tmp_path / "absent.hdf5", folder / "options.json")
     with pytest.raises(InputError, match="no ELMo here"):
         ElmoEncoder.open(tmp_path)
     shutil.copy(folder / "options.json", copied)

@@ -86,8 +86,6 @@ def test_on_the_command_line(capsys, own):
     [
         ("letters:Needs", r"letters:Needs cannot be built without arguments \(.*'size'\): give a subclass that knows them"),
         ("letters:np", "letters:np is no kind of encoder: expected a subclass of calque.encoders.base:Encoder"),
-        ("letters:Nothing", "letters:Nothing: letters has no Nothing"),
-        ("nobodys:Encoder", "nobodys cannot be imported"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_it(capsys, own, name, message):

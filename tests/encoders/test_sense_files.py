@@ -76,18 +76,6 @@ def test_parts_that_do_not_fit_are_one_line(tmp_path, damage):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "metadata",
-    [None, {}, *({"senses": text} for text in ('{"tables": 0, "settings": {}}', '{"tables": 2, "settings": {}}',
-                                               '{"tables": 1, "settings": []}', '{"tables": 1}', "[]", "{"))],
-)  # fmt: skip
-def test_settings_that_are_missing_are_one_line(tmp_path, metadata):
-    save_senses([a_table()], tmp_path, {})
-    save_file(load_file(tmp_path / SENSES_FILE), tmp_path / SENSES_FILE, metadata=metadata)
-    with pytest.raises(InputError, match="not the senses of a language model"):
-        open_senses(tmp_path)
-
-
 def test_a_file_cut_short_is_one_line(tmp_path):
     save_senses([a_table()], tmp_path, {})
     whole = (tmp_path / SENSES_FILE).read_bytes()

@@ -221,15 +221,3 @@ def test_a_shard_that_cannot_be_read_is_one_line(capsys, here, tiny_folder, fold
     write_parquet(folder / "text/b.parquet", [None, "a"])
     said = fails(capsys, "anchors", folder / "text/b.parquet", "--encoder", tiny_folder, *out, folder / "2")
     assert "b.parquet: row 1: expected text or a list of words, got None (on " in said
-
-
-def test_options_of_one_engine_are_refused_by_the_other(capsys, tiny_folder, folder):
-    for command, message in (
-        (["--address", "auto"], "--address is only for --engine ray"),
-        (["--engine", "spark"], "--engine spark: expected local or ray"),
-        (["--engine", "ray", "--limit", "3"], "--limit is only for --engine local"),
-        (["--engine", "ray", "--shard-rows", "100"], "--shard-rows 100: expected a multiple of 32,768"),
-        (["--engine", "ray", "--format", "csv"], "expected one of parquet, jsonl"),
-        (["--format", "jsonl"], "--format is only for --engine ray"),
-    ):
-        assert message in fails(capsys, "encode", tiny_folder, folder / "text", "--lang", "en", "--out", "o", *command)

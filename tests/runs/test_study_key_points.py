@@ -163,13 +163,9 @@ def test_a_view_changes_no_training_and_a_threshold_only_its_own_row(tmp_path, u
 @pytest.mark.parametrize(("place", "value", "fact"), [
     (("methods", "clcr", "views"), {"T": "extract"}, r"clcr.views.T: steps extract: expected .*, or pivots"),
     (("methods", "clcr", "views"), {"P": {"steps": "pivots", "delta": 0.1}}, "clcr.views.P.delta does not apply to pivots"),
-    (("methods", "clcr", "views"), {"base": "transform"}, "clcr.views.base: there is a method of that name"),
-    (("methods", "linear", "views"), {"T": "transform"}, r"methods.\*.views says 'T' twice"),
     (("methods", "linear", "views"), {"L": "transform,extract"}, "linear.views.L: extract is not learnt with methods.linear"),
-    (("methods", "linear", "epochs"), [1.0], "methods.linear: epochs has a number for each of the three phases"),
     (("tasks", "pos"), {"train": ["aa=a"], "test": ["bb=b"]}, "pos: pos is on words, and row 'T.E' of methods.clcr has key"),
     (("tasks", "retrieval"), {"test": {"bb": "a"}, "methods": ["T", "all"]}, "retrieval is on words, and row 'all' of meth"),
-    (("tasks", "nli", "translations"), {"bb": ["a"]}, r"nli.translations.bb = \['a'\], expected the file in aa and that in bb"),
     (("tasks", "nli", "translations"), {}, "row 'T.pGA' of methods.clcr needs translations of the tests in bb, or"),
 ])  # fmt: skip
 def test_what_is_wrong_is_said_before_anything_is_trained(place, value, fact, tmp_path, unread):

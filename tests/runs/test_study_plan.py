@@ -198,23 +198,15 @@ def test_whatever_stands_in_a_plan_is_laid_out_or_refused_in_one_line(recipe, tm
 @pytest.mark.parametrize(("place", "value", "fact"), [
     (("seeds",), "a", "seeds = 'a', expected a whole number from 1 to 1000"),
     (("towards",), "fr", "towards = 'fr', but supervision.parallel is between en and de: expected 'en', or 'target'"),
-    (("encoders",), ["a/mini", "b/mini"], "encoders says 'mini' twice"),
     (("encoders", "plain"), "a\0b", "encoders.plain = .*, expected text on one short line"),
     (("encoders", "layered", "layers"), [], r"layers = \[\], expected a list of whole numbers from -1000 to 1000"),
-    (("encoders", "layered", "runs"), 2, "encoders.layered.runs: a path stands for one encoder"),
-    (("encoders", "own", "pretrain", "pairs"), True, "encoders.own.pretrain: apart and pairs exclude each other"),
     (("encoders", "bert", "pretrain", "senses"), {"warmup": 10**6}, "encoders.bert.pretrain: the warm-up of 1,000,000 updates"),
     (("encoders", "bert", "pretrain", "dictionaries"), {"en-de": "d.tsv"}, "dictionaries translate the senses of languages that"),
-    (("encoders", "sense-aware", "pretrain", "dictionaries"), {"en-fr": "d.tsv"}, "'en-fr' is not en and another of en, de"),
-    (("encoders", "sense-aware", "pretrain", "texts"), {"de": "b.txt"}, "pretrain.pairs: expected texts in en, the source"),
     (("methods", "rcsls", "encoders"), "x", "methods.rcsls.encoders: unknown 'x', expected plain, vectors"),
-    (("methods", "base"), {"epochs": 1}, "unknown setting 'epochs' of methods.base, expected none"),
     (("methods", "finetune", "epochs"), 0, "methods.finetune: epochs.* must be above 0"),
-    (("methods", "x"), {"method": "finetune", "start": "identical"}, "methods.x.method = 'finetune', expected 'rotation' or"),
     (("supervision", "parallel", "en"), "x.tsv", "supervision.parallel.en: that is the source language"),
     (("supervision", "dictionary", "entries"), [5, 2], r"entries = \[5, 2\], expected \[first\] or \[first, end\]"),
     (("tasks", "retrieval", "train"), {"fr": "x"}, "tasks.retrieval.train names fr, in which there is no test"),
-    (("tasks", "ner", "test"), ["de="], "tasks.ner.test = 'de=': no file after the language"),
     (("tasks", "senses", "train"), ["a.xml", "b.xml"], "tasks.senses.train: wsd takes one file, got 2"),
 ])  # fmt: skip
 def test_what_is_wrong_is_said_with_file_key_expected_and_got(place, value, fact, tmp_path, unread):

@@ -176,13 +176,9 @@ def test_a_lexicon_and_its_text(files, tiny_folder, capsys, monkeypatch):
 
 @pytest.mark.parametrize(("arguments", "fact"), [
     (("ner", "--test", "ner.test.de.tsv"), "ner needs training text: --train FILE"),
-    (("ner", "--train", "dict.tsv", "--test", "ner.test.de.tsv"), "dict.tsv: which language is it in? Say it before the name"),
     (("cooking", "--test", "mood.de.tsv"), "unknown task 'cooking', expected one of retrieval"),
-    (("retrieval", "--test", "a"), "retrieval needs --langs"),
-    (("ner", "--train", "en_tree.conllu", "--test", "ner.test.de.tsv"), "has the tags NOUN, VERB; expected spans"),
     (("ner", "--train", "ner.train.en.tsv", "--test", "de=en_tree.conllu"), "en_tree.conllu line 1: label 'NOUN' is not in the"),
     (("ner", "--train", "ner.train.en.tsv", "--test", "ner.test.de.tsv", "--ceiling", "ner.test.es.tsv"), "in es, but the tests"),
-    (("parsing", "--train", "ner.train.en.tsv", "--test", "en_tree.conllu"), "words with tags alone are for the task pos"),
     (("lexicon", "--test", "dict.tsv", "--langs", "en", "de", "--option", "entries=[9]"),
      "dict.tsv: 3 source words, none from 9"),
 ])  # fmt: skip

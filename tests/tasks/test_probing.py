@@ -15,7 +15,7 @@ from calque.report.reading import read_results
 from calque.tasks.datasets import Dataset
 from calque.tasks.probing import KeyPointVectors, Probing
 from calque.vectors import Embeddings
-from command import fails, works
+from command import works
 from planted import QUICK, KeyPoints, Planted, asked, spans, trees, words, write_trees
 
 SMALL = {"seeds": (0,), "bootstrap": 50, "width": 24, "hidden": 24, "options": QUICK}
@@ -302,15 +302,3 @@ def test_every_probe_from_files_to_scores(files, tiny_folder, capsys, arguments,
     if "--mix" in arguments:
         assert found["settings"]["mix"] == [0, 1, 2, 3]
         assert len(found["settings"]["layer_weights"]) == 4
-
-
-@pytest.mark.parametrize(
-    ("arguments", "fact"),
-    [
-        (("--train", "en_tree.conllu", "--test", "de_tree.conllu"), "en_tree.conllu: CoNLL-U has two probes"),
-        (("--train", "pairs.en.jsonl", "--test", "pairs.de.jsonl", "--mix", "0,x"), "--mix 0,x: expected whole numbers"),
-        (("--train", "pairs.en.jsonl", "--test", "pairs.de.jsonl", "--mix", "9"), "layer 9"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_probed_is_one_line(files, tiny_folder, capsys, arguments, fact):
-    assert fact in fails(capsys, "evaluate", tiny_folder, *job_of(*arguments))

@@ -331,12 +331,8 @@ def test_seen_pairs_in_a_text_of_many_blocks(monkeypatch):
     ("options", "message"),
     [
         ({"candidates": "some"}, "candidates='some'"),
-        ({"similarity": "dot"}, "similarity='dot'"),
-        ({"uncovered": "?"}, "uncovered"),
-        ({"k": 0}, "k=0"),
         ({"train_pairs": WordPairs([], [], [], n_sentences=1)}, "give train as well"),
         ({"train": ParallelCorpus.of([], [], ("en", "fr"))}, "training text in"),
-        ({"special": True, "contextual": False}, "contextual=True"),
         ({"pairs": WordPairs([0], [0], [5], n_sentences=1)}, "target word 5"),
     ],
 )
