@@ -30,7 +30,6 @@ class DistilledText:
         student, pooling: read the texts.
         teacher: has a vector of every text in its language.
         corpora: whose source is in that language.
-        texts: in that language alone.
 
     Attributes:
         table: all texts.

@@ -128,8 +128,6 @@ class Questions:
         """One encoder's answers: one sweep over the similarities.
 
         Args:
-            name: what the encoder is called.
-            source, target: its vectors of both sides.
             about: what to record of it.
             depth: how many of the nearest words are listed; `hubness` needs the default, accuracy 1.
         """
@@ -270,7 +268,6 @@ def tags_for(sentences: Sentences, tagged: TaggedText) -> np.ndarray:
     tag of the word in which it begins.
 
     Args:
-        sentences: those whose tags are wanted.
         tagged: a text that has them among its own.
 
     Returns:

@@ -249,7 +249,6 @@ def points(
     """Return the same pairs of words under every encoder, both languages of an encoder projected together from unit vectors.
 
     Args:
-        views: the encoders' answers.
         pairs: at most so many.
         projection: see `project`.
         seed: of the choice and the projection.

@@ -19,8 +19,6 @@ class Samples:
     Args:
         size: occurrences of a type.
         layers: number of layers.
-        dim: dimensions of a vector.
-        seed: of the drawing.
     """
 
     def __init__(self, size: int, layers: int, dim: int, seed: int = 0):

@@ -73,13 +73,11 @@ class AnchorSums:
     of the published code, (n · mean + x) / (n + 1), is the same but for rounding.
 
     Args:
-        dim: dimensions of a vector.
         layers: the layers that `add` will get.
         vocabulary: the word types to sum; None: all that come.
         most_occurrences: count only so many occurrences of a type, the first ones. Parts that are merged each count
             so many at most.
         samples: keep so many of the occurrences of each type, drawn evenly, for `split_senses`.
-        lang: the language.
         seed: of the drawing; parts that will be merged must have different ones.
 
     Attributes:
@@ -128,7 +126,6 @@ class AnchorSums:
         """Add a part of the text.
 
         Args:
-            sentences: the text.
             embeddings: its vectors, by layer; of a single layer also without its number.
 
         Raises:
@@ -270,7 +267,6 @@ class AnchorSums:
         """Write everything to a safetensors file that `open` reads; the file is replaced when it is complete.
 
         Args:
-            path: the file.
             note: kept with it, and given back by `note_of`.
         """
         tensors = {"counts": self.counts, **self._arrays()}
@@ -341,8 +337,6 @@ def anchors_of(sentences: Sentences, embeddings: Embeddings, *, at_least: int = 
     """Average the occurrences of each word of a text whose vectors are at hand; see `AnchorSums` for more.
 
     Args:
-        sentences: text.
-        embeddings: its vectors.
         at_least: occurrences below which a word is left out.
         most: keep only so many of the most frequent words.
     """

@@ -64,7 +64,6 @@ class Losses:
     """What becomes of an item that cannot be used: an error, or a count of which a warning tells in the end.
 
     Args:
-        path: the file.
         on_error: `raise` or `skip`.
         what: the items, as "sentences".
 

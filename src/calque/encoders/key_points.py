@@ -223,7 +223,6 @@ class KeyPointEncoder(_RowsOfKeyPoints):
             most probable. 0.2 in the paper.
         beam: hypotheses that the search for the order keeps; 10 in the paper.
         costs: by language what a pivot may cost, see `pivots`.
-        name: what reports call it.
         settings: how the parts were learnt, for the record.
 
     Raises:
@@ -287,7 +286,6 @@ class KeyPointEncoder(_RowsOfKeyPoints):
         Args:
             corpus: parallel text of the pivot language and another.
             at_least_one: of a sentence pair without a pivot, its cheapest pair of words.
-            progress: show bars on standard error.
 
         Raises:
             SettingError: languages that it was not made for; or transforms that nothing was learnt about.

@@ -15,7 +15,6 @@ class LinearEnds(nn.Module):
     """A linear layer on each word (Devlin et al. 2019, §4.2): for vectors that know the question already.
 
     Args:
-        dim: of the rows.
         dropout: before the layer.
     """
 
@@ -39,7 +38,6 @@ class MatchedEnds(nn.Module):
         first, last = W BiLSTM(relu(F m))
 
     Args:
-        dim: of the rows.
         hidden: of either LSTM in each direction, and of the projection.
         dropout: on the rows, on the projection, and before the last layer.
 

@@ -126,7 +126,6 @@ class CharacterCNN(nn.Module):
 
     Args:
         options: the part `char_cnn` of `options.json`.
-        dim: of the projection.
         rows: of the table of characters; more than 261 are kept, and never read.
     """
 

@@ -47,21 +47,13 @@ def make_anchors(
     The sums stay in the folder: a stopped call goes on where it was, a finished one with further texts goes on with
     those, and `merge_anchors` joins them with others.
 
+    Arguments not listed here are the options of `calque anchors`.
+
     Args:
         texts: one sentence a line, all of one language.
-        lang: the language.
-        encoder: hub name, folder, `mini` or static vectors.
-        out: folder for the result.
-        layers: by number; None for the encoder's own.
-        vocabulary: file with a word a line, the only ones that count.
         most_occurrences: count only so many occurrences of each word, the first ones.
         samples: occurrences of each word that are kept to tell its senses, where `senses` asks for them.
         shard: (k, n): only block k of every n, from 0; writes the sums alone, for `merge_anchors`.
-        pretokenized, limit: words stand between spaces; read only so many lines of each text.
-        block: sentences at a time.
-        seed: of what is drawn.
-        load: keyword arguments of `load_encoder`.
-        progress, say: show a bar on standard error; take a line of news.
         finishing: `at_least`, `most`, `senses` and `format` of `merge_anchors`.
 
     Returns:
@@ -100,14 +92,10 @@ def merge_anchors(
 ) -> dict[int, Anchors]:
     """Join the sums of several passes and take the means.
 
+    Arguments not listed here are the options of `calque anchors --merge`.
+
     Args:
         sums: files that `make_anchors` wrote, of shards or of different texts.
-        out: folder for the result.
-        at_least: occurrences below which a word is left out.
-        most: keep only so many of the most frequent words.
-        senses: keep one anchor of each word, split it into one for each sense, or drop words with several.
-        format: safetensors (our own) or avg_embeds (that of the published code).
-        say: takes a line of news.
 
     Raises:
         InputError: a pass that is not finished, or that stands there twice.
@@ -140,9 +128,7 @@ def open_folder(path: str, *, lang: str = "", encoder: Any = None) -> dict[int, 
     """Anchors that `calque anchors` wrote, or those of the published code.
 
     Args:
-        path: the folder.
         lang: the language, where the files do not say it.
-        encoder: whose anchors they should be.
 
     Raises:
         InputError: there are none, or they are in another language or of another encoder.

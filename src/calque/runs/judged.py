@@ -41,7 +41,6 @@ def sentence_cost(
 
     Args:
         base, aligned: the encoder before and after.
-        corpora: the training text.
         lang: the language, `towards`.
 
     Returns:

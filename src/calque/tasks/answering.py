@@ -185,7 +185,6 @@ class WindowSource(VectorSource):
     """Of each question the rows of all its windows.
 
     Args:
-        pairs: the questions and their windows.
         inner: where the vectors of the windows come from.
         numbers: which questions these are, for `take` to say; None if they are all.
     """

@@ -48,11 +48,9 @@ def masked_perplexity(
     Args:
         model: with a language model's head (`AutoModelForMaskedLM`).
         subwords: of its tokenizer.
-        sentences: the text.
         share: of the words of each sentence to hide, at least one.
         mask_id: the subword that hides.
         senses: of a BERT that predicts these instead: p of a subword is then the sum over its senses in use.
-        seed: of the choice.
         bootstrap: samples of the interval.
         data, name: of the text and of the model, for the record.
 
@@ -103,7 +101,6 @@ def word_perplexity(
 
     Args:
         model: of words.
-        sentences: the text.
         bootstrap: samples of the interval, over sentences.
         seed: for the record.
         data, name: of the text and of the model, for the record.

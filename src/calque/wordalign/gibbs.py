@@ -146,7 +146,6 @@ class Chain:
     Args:
         bitext, across: the text, and the direction.
         links: of the observed words at first; changed in place.
-        seed: of the generator.
         settings: of the sampler.
         begin: counts to begin with.
         trained: in further text the tables of the training; None in training.

@@ -99,7 +99,6 @@ def learn(
         extract, reorder: how P and R are trained.
         threshold: δ that P is scored with.
         compare: also train what Tables 2 and 3 compare with: P from labels as they are, R of the other kind.
-        progress: show bars.
 
     Raises:
         SettingError: nothing is left to learn from.
@@ -243,7 +242,6 @@ def order_examples(
     """Return the first sentences that have a few key points to order, with what was found (Figure 3).
 
     Args:
-        lang: their language.
         sentences, vectors, pivots: a text, its vectors, and its pivots.
         heads: what was trained, by its kind; in evaluation mode.
 

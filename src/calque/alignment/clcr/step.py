@@ -93,7 +93,6 @@ class TransformStep:
         scaled: whether vectors are centred, and divided by their spread, for the transforms and the distance; what comes of
             it are transforms between the vectors as they are.
         batch: sentence pairs of each corpus in an update.
-        seed: of the transforms.
         folder: each phase keeps its checkpoints and metrics in a folder of its name there; None keeps none.
         checkpoint_every, progress: see `Loop`.
     """

@@ -59,7 +59,6 @@ class Actor:
     A mistake of the user is returned as a row: Ray would wrap an exception in its own traces.
 
     Args:
-        work: what to do.
         gpus: whether GPUs may be used.
     """
 
@@ -88,10 +87,7 @@ def run(
     A shard whose node dies is begun again on another; actors are added while nodes join.
 
     Args:
-        work: what to do.
         shards: those that are not done.
-        cluster: where.
-        title: of the progress bar.
         done: number of shards that were done before, for the bar.
         progress: show a bar on standard error.
 

@@ -299,7 +299,6 @@ def sentences(
     """Read the sentences of a column of text, which is split into words, or of lists of words.
 
     Args:
-        rows: a block of rows.
         names: of the column, the first that exists; `translation.de` is the field `de` of a column of objects.
         lang, pretokenized: see `calque.segment.splitter`.
         path, first: the file, and the index of the first row there, for messages.
