@@ -39,7 +39,6 @@ def exported(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
     """The `__getattr__` of a package that imports what it offers when it is first asked for.
 
     Args:
-        package: its name.
         places: where each name stands, as `package.module:name`.
     """
 

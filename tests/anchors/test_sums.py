@@ -20,7 +20,7 @@ from calque.encoders.anchors import compute_anchors, sum_anchors
 from calque.encoders.extraction import UncoveredWordsWarning
 from calque.errors import InputError, SettingError
 from calque.text import Sentences
-from calque.vectors import Embeddings, map_arrays, write_arrays
+from calque.vectors import Embeddings
 
 DIM = 7
 
@@ -142,33 +142,6 @@ def test_sums_agree_in_any_order_and_any_parts(tmp_path, most):
             for vector in vectors:
                 np.testing.assert_allclose(vector, mean, rtol=1e-7, atol=1e-12 * norm)
             assert norm == pytest.approx(math.fsum(np.linalg.norm(rows, axis=1)) / n, rel=1e-12)
-
-
-def test_files_of_older_versions_still_open(tmp_path):
-    """These kept apart what rounding had taken from a sum, and samples by type."""
-    whole = summed([zipf()], samples=4)
-    whole.save(tmp_path / "new")
-    arrays, about = map_arrays(tmp_path / "new")
-    old = {name: np.array(array) for name, array in arrays.items() if name != "samples.codes"}
-    for layer in (0, 3):
-        old[f"{layer}.sums"][2] -= 1.0
-        old |= {f"{layer}.lost.types": np.array([2]), f"{layer}.lost": np.ones((1, DIM))}
-        for name in ("squares", "norms"):
-            old[f"{layer}.{name}"] -= 1.0
-            old[f"{layer}.{name}.lost"] = np.ones(len(whole.words))
-    codes = np.asarray(arrays["samples.codes"])
-    n, order = len(whole.words), np.argsort(codes, kind="stable")
-    filled = np.bincount(codes, minlength=n)
-    inside = np.arange(4) < filled[:, None]
-    keys, slots = np.zeros((n, 4)), np.full((n, 4), -1)
-    keys[inside], slots[inside] = arrays["samples.keys"][order], order
-    write_arrays(
-        tmp_path / "old", old | {"samples.keys": keys, "samples.slots": slots, "samples.filled": filled}, about
-    )
-    opened = AnchorSums.open(tmp_path / "old")
-    same(opened.finish(), whole.finish())
-    for code in range(n):
-        np.testing.assert_array_equal(opened.samples.of(code), whole.samples.of(code))
 
 
 def test_only_the_first_occurrences_count():

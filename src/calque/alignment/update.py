@@ -143,7 +143,6 @@ class Alignment(Objective[Sequence[np.ndarray]]):
 
     Args:
         text: the updates name its sentence pairs.
-        layers: that the loss reads.
         reference: the encoder as it was, if the loss needs it.
         loss: the terms, for one layer; see `Tuner.loss`.
         over_all: names of the terms that every process computes over the vectors of all.

@@ -128,7 +128,6 @@ class Questions:
         """One encoder's answers: one sweep over the similarities.
 
         Args:
-            about: what to record of it.
             depth: how many of the nearest words are listed; `hubness` needs the default, accuracy 1.
         """
         _, _, answers = self.task.ask(source, target, depth=depth)
@@ -158,7 +157,6 @@ class Questions:
         Args:
             view: the encoder that it is of; None for several.
             figures: value and ends of its interval, or the value of a figure without one.
-            n: questions.
             about: settings beside those of the view.
         """
         value, low, high = figures if isinstance(figures, tuple) else (figures, math.nan, math.nan)
@@ -208,7 +206,6 @@ class Resamples:
     than one.
 
     Args:
-        n: sentences.
         samples: how many times to draw; 0 for no intervals (both ends are the value).
     """
 

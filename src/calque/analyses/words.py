@@ -146,7 +146,6 @@ def _chosen(links: Sequence[Sequence[int]], right: np.ndarray) -> tuple[tuple[in
     """One occurrence of each sense, the most telling first, and a rank (small is good); None if they tell nothing.
 
     Args:
-        links: those of each sense.
         right: `[n_encoders, n_links]`, 1 where an encoder is right.
     """
 

@@ -18,7 +18,6 @@ class Samples:
 
     Args:
         size: occurrences of a type.
-        layers: number of layers.
     """
 
     def __init__(self, size: int, layers: int, dim: int, seed: int = 0):
@@ -95,13 +94,7 @@ class Samples:
             ValueError: arrays that do not fit each other.
         """
         self._keys, self._rows = np.array(arrays["samples.keys"]), np.array(arrays["samples.rows"])
-        if "samples.codes" in arrays:
-            self._codes = np.array(arrays["samples.codes"])
-        else:  # an older file: numbers and places by type, `[types, size]`
-            filled = np.asarray(arrays["samples.filled"])
-            inside = np.arange(self.size) < filled[:, None]
-            self._codes = np.repeat(np.arange(len(filled)), filled)
-            self._keys, self._rows = self._keys[inside], self._rows[:, arrays["samples.slots"][inside]]
+        self._codes = np.array(arrays["samples.codes"])
         if not self._rows.shape[1] == len(self._keys) == len(self._codes):
             raise ValueError("the samples do not fit each other")
         self.offered, self._sorted = int(arrays["samples.offered"][0]), None

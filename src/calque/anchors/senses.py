@@ -60,7 +60,6 @@ def split_senses(
     if every cluster is large enough (`share`): a single outlier is no sense.
 
     Args:
-        sums: with samples.
         at_least, most: which words get anchors, as in `AnchorSums.finish`.
         most_senses: K, senses of a word at most.
         layer: the layer whose vectors are divided; None for the last. Other layers get the same clusters.

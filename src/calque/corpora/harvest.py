@@ -90,9 +90,6 @@ class Losses:
     def settle(self, used: int) -> None:
         """Warn of what was lost, in the name of whoever called the reader that calls this.
 
-        Args:
-            used: how many items were not.
-
         Raises:
             InputError: none was used.
         """

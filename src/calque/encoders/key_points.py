@@ -215,7 +215,6 @@ class KeyPointEncoder(_RowsOfKeyPoints):
     would have there. Fewer `steps` leave the last ones out; with "transform" alone a row is a word, as of other encoders.
 
     Args:
-        encoders: of each language.
         parts: what was learnt for each of them.
         pivot: the language whose space and order the others take over.
         steps: the first one, two or three of `STEPS`; T, T+E and T+E+R in the paper.
@@ -410,7 +409,6 @@ class PivotedEncoder(_RowsOfKeyPoints):
     pivots of it and its translation, in the order of the translation. So it needs the translation of whatever it reads.
 
     Args:
-        base: encoder of key points.
         corpora: parallel text, each between the pivot language and another: every sentence that will be read.
 
     Raises:

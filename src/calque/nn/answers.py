@@ -118,7 +118,6 @@ def best_ends(scores: np.ndarray, window: np.ndarray, owner: np.ndarray, n: int,
         scores: float `[n_rows, 2]`.
         window: int64 `[n_rows]`, in which window each row is; rows of one stand together and in order.
         owner: int64 `[n_rows]`, for which question.
-        n: how many questions there are.
         most: words of an answer at most.
 
     Returns:

@@ -26,7 +26,6 @@ class KeyPointHead(nn.Module):
         w · dropout(relu(W dropout(h) + b)) + c
 
     Args:
-        hidden: size of the hidden layer.
         dropout: fraction of the components zeroed, of what comes in and of the hidden layer.
 
     Attributes:
@@ -124,7 +123,6 @@ class RelativeOrder(Order):
     or after it may be a matter of whether it is the first one.
 
     Args:
-        hidden: size of the hidden layer.
         reach: distances in words beyond this one are all the same.
         most: places beyond this one are all the same.
         dropout: fraction of the components zeroed, of what comes in and of the hidden layer.
@@ -187,7 +185,6 @@ class AbsoluteOrder(Order):
     word. Without them the vector would have to know where it stands.
 
     Args:
-        hidden: size of the hidden layer.
         most: N; later places are all in the last class, later positions share the last embedding.
         dropout: see `RelativeOrder`.
 

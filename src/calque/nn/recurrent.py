@@ -20,7 +20,6 @@ class StackedLSTM(nn.Module):
 
     Args:
         hidden: size of a state, in each direction.
-        layers: number of layers.
         dropout: fraction of the components zeroed between layers, the same for all words of a sentence (`SentenceDropout`);
             not before the first, not after the last, not in the recurrent connections.
 

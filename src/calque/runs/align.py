@@ -65,7 +65,6 @@ def align(
             for a method that needs none: it takes the sides for text of each language.
         words: how words are found and linked.
         load: keyword arguments of `load_encoder` (layer, pooling, …).
-        say: takes one line of progress.
     """
     from calque.encoders import load_encoder
 

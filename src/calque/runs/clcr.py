@@ -94,7 +94,6 @@ def open_pivoted(
         folder: of an encoder of key points.
         translations: `de=FILE,FILE`, the pivot language's file first, with the same texts line by line (labelled, as of
             inference); or `de=FILE`, parallel text.
-        pretokenized: words stand between spaces.
         load: keyword arguments of `load_encoder`.
 
     Raises:

@@ -40,7 +40,6 @@ def sentence_cost(
     """Compare a sentence encoder's vectors of one language before and after alignment.
 
     Args:
-        base, aligned: the encoder before and after.
         lang: the language, `towards`.
 
     Returns:

@@ -109,7 +109,6 @@ class Bert(LanguageModelRun[MaskedLanguageModel]):
     """A BERT, trained by masked language modelling.
 
     Args:
-        vocabulary: subwords of the tokenizer.
         start: folder, or `mini`, of a BERT to go on from, with its tokenizer.
         held_out: see `LanguageModelRun`.
         options: of `MaskedLanguageModel`.

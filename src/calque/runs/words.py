@@ -169,7 +169,6 @@ def held_out(
 
     Args:
         words: how words are found and linked before the encoder learns from them; the seed is that of the alignments, too.
-        parts: of the text.
 
     Raises:
         SettingError: a text without its languages, or an encoder that cannot be trained.

@@ -136,7 +136,6 @@ class QuestionVectors:
     """Vectors of questions and passages that know nothing of each other.
 
     Args:
-        passages: each once.
         questions: `[n]`.
         owner: int64 `[n]`, the passage of each question.
     """

@@ -196,7 +196,6 @@ def same_form_nearest(
 
     Args:
         numbers: int64 `[n_words]`, the number of each word's form.
-        forms: the forms, in lower case.
         letters: characters of a word that is asked for, at least, of which one is a letter.
 
     Returns:

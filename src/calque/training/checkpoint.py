@@ -36,7 +36,6 @@ class Checkpoint:
 
     Args:
         identity: everything that the result depends on; a checkpoint of another identity is refused.
-        objective: what is trained.
     """
 
     def __init__(

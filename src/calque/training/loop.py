@@ -110,8 +110,6 @@ class Loop:
     """Runs updates, and can be killed at any moment.
 
     Args:
-        objective: what is trained, and how.
-        schedule: how long and how fast.
         identity: everything that the result depends on; a checkpoint of another identity is refused.
         folder: where checkpoints and `metrics.jsonl` go; None keeps neither.
         checkpoint_every: updates between checkpoints; 0 for none. There is also one every minute, one when SIGINT or

@@ -53,7 +53,6 @@ class Realignment(ABC):
         """The loss of the alignment, for "during".
 
         Args:
-            learning: whose model learns.
             encoder: the same as it was before.
             seed: of the order of the text.
         """

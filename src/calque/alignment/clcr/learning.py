@@ -94,7 +94,6 @@ def learn(
 
     Args:
         first: encoders, transforms and texts; of each text P and R are learnt from `train` and scored on `held_out`.
-        pivot: the pivot language.
         steps: those wanted; with "transform" alone there is nothing to learn.
         extract, reorder: how P and R are trained.
         threshold: δ that P is scored with.

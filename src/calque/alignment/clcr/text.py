@@ -69,7 +69,6 @@ def paired_texts(
     Args:
         corpora: each of the pivot language and another one.
         links: of each corpus; None for none.
-        pivot: the pivot language.
         max_words: pairs with a longer side are left out; None keeps all.
         held_out: fraction of the pairs that is not trained on.
         seed: of which these are.

@@ -60,7 +60,6 @@ class ScaledSource(VectorSource):
     """Vectors less the mean of their space, divided by its spread.
 
     Args:
-        whole: gives the vectors.
         space: theirs; it stays the same while `whole` learns.
     """
 

@@ -57,9 +57,6 @@ class Actor:
     """A process of the cluster that works on one shard after the other.
 
     A mistake of the user is returned as a row: Ray would wrap an exception in its own traces.
-
-    Args:
-        gpus: whether GPUs may be used.
     """
 
     def __init__(self, work: Work, gpus: bool = True):

@@ -227,7 +227,6 @@ def left_of(out: str, settings: dict[str, Any], shards: Sequence[Shard], target:
     """Return the shards that have no result yet, and write into the folder with which settings it was made.
 
     Args:
-        out: address of the folder.
         settings: all that the results depend on besides the text.
         shards: the text; files may have been added since the folder was begun.
         target: the name of a shard's result in the folder.

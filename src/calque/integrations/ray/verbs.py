@@ -93,7 +93,6 @@ class Job:
 
         Args:
             texts: addresses of Parquet and JSON lines: files, folders or with wildcards.
-            verb: the command.
             settings: what else the results depend on.
         """
         shards = shards_of(files_of(texts), self.rows)
@@ -216,7 +215,6 @@ def encode(
     Args:
         encoder: hub name, folder, `mini` or a file of vectors; a folder must be there on every node.
         texts: addresses of Parquet and JSON lines: files, folders or with wildcards.
-        pretokenized: words stand between spaces.
         load: keyword arguments of `load_encoder`.
         job: see `Job`.
 

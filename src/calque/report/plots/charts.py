@@ -234,7 +234,6 @@ def phases(each: Sequence[Phase], series: Series, *, title: str, measure: str, d
     """Draw curves through the phases of a training, side by side over one scale, each as wide as the others.
 
     Args:
-        each: in their order.
         series: names and numbers of the curves.
     """
     signs, top = legend(series, 16, 16, _WIDTH - 16)

@@ -107,7 +107,6 @@ class Workers:
     """Runs steps, in parallel if there are several workers.
 
     Args:
-        workers: number of processes.
         own: names of the user's own classes, which every process imports.
         track, track_folder: see `study`.
 
