@@ -1,18 +1,18 @@
 """Senses and translations that are known because they were planted, and how far a model finds them.
 
 python -m benchmarks.planted make senses TEXT --out DIR
-calque pretrain en=DIR/train.txt --pretokenized --senses 5 … --out FOLDER
+calque pretrain en=DIR/train.txt --pretokenized … --out FOLDER
 calque senses FOLDER --text DIR/test.txt --pretokenized --out FILE
-python -m benchmarks.planted score senses DIR --senses FILE --encoder FOLDER
+python -m benchmarks.planted score senses DIR FILE
 
 python -m benchmarks.planted make translations TEXT --out DIR
 calque pretrain aa=DIR/train.aa.txt bb=DIR/train.bb.txt --pretokenized --dictionary aa-bb=DIR/dictionary.tsv … --out FOLDER
 python -m benchmarks.planted score translations DIR --encoder FOLDER
 
 python -m benchmarks.planted make key-points --out DIR
-calque clcr train aa=DIR/aa bb=DIR/bb DIR/train.tsv --pretokenized --langs aa bb --pivot aa --out FOLDER
-calque clcr pivots FOLDER DIR/test.tsv --pretokenized --langs aa bb --out PIVOTS
-calque clcr keypoints FOLDER DIR/test.bb --pretokenized --lang bb --out POINTS
+python -m calque --trust-code clcr train aa=DIR/aa bb=DIR/bb DIR/train.tsv --pretokenized --langs aa bb --pivot aa --out FOLDER
+python -m calque --trust-code clcr pivots FOLDER DIR/test.tsv --pretokenized --langs aa bb --out PIVOTS
+python -m calque --trust-code clcr keypoints FOLDER DIR/test.bb --pretokenized --lang bb --out POINTS
 python -m benchmarks.planted score key-points DIR --pivots PIVOTS --key-points bb=POINTS
 """
 
@@ -28,7 +28,7 @@ import numpy as np
 from sklearn.metrics import v_measure_score
 
 from benchmarks.planted_key_points import score_world, write_world
-from benchmarks.planted_senses import plant, replace, score_found, score_separation, supervised
+from benchmarks.planted_senses import plant, replace, score_found, supervised
 from benchmarks.planted_translations import RARE, rename, score_retrieval
 from calque.corpora import read_sentences
 from calque.corpora.languages import name_and_path
@@ -59,7 +59,14 @@ def make_senses(given: argparse.Namespace) -> None:
     held_out = set(_evenly(len(text), given.test))
     train = [line for k, line in enumerate(text) if k not in held_out]
     test = [text[k] for k in sorted(held_out)]
-    planted = plant(train, words=given.pseudo, at_least=given.at_least, seed=given.seed)
+    planted = plant(
+        train,
+        words=given.pseudo,
+        per_pseudo=given.joined,
+        at_least=given.at_least,
+        unlike=given.unlike,
+        seed=given.seed,
+    )
     parts = {"train": (planted.sentences, planted.truth), "test": replace(test, planted.members)}
     given.out.mkdir(parents=True, exist_ok=True)
     for name, (sentences, truth) in parts.items():
@@ -99,13 +106,9 @@ def score_senses(given: argparse.Namespace) -> None:
         [line.split() for line in _text(given.dir / f"{given.part}{kind}")] for kind in (".txt", ".truth.txt")
     )
     figures: dict[str, object] = {"part": given.part}
-    if given.senses is not None:
-        found = [line.split() for line in _text(given.senses)]
-        _check_words(found, text, given.senses)
-        figures |= score_found(text, truth, found, list(about["members"]), about["controls"])
-    if given.encoder is not None:
-        vectors = load_encoder(given.encoder, layer=-1).encode(Sentences.of(text, about["lang"]))
-        figures |= score_separation(text, truth, vectors, list(about["members"]))
+    found = [line.split() for line in _text(given.senses)]
+    _check_words(found, text, given.senses)
+    figures |= score_found(text, truth, found, list(about["members"]), about["controls"])
     print(json.dumps(_rounded(figures)))
 
 
@@ -168,6 +171,10 @@ def parser() -> argparse.ArgumentParser:
         if name == "senses":
             one.add_argument("--pseudo", type=int, default=60, help="pseudo-words")
             one.add_argument("--at-least", type=int, default=100, help="occurrences of a word that may be joined")
+            one.add_argument(
+                "--joined", type=int, nargs=2, default=(2, 4), help="least and most words of a pseudo-word"
+            )
+            one.add_argument("--any", dest="unlike", action="store_false", help="join any words of like frequency")
         else:
             one.add_argument("--words", type=int, default=6000, help="words that keep their form; others are <rare>")
     points = make.add_parser("key-points")
@@ -181,8 +188,7 @@ def parser() -> argparse.ArgumentParser:
     senses = score.add_parser("senses")
     senses.set_defaults(action=score_senses)
     senses.add_argument("dir", type=Path, help="what `make senses` wrote")
-    senses.add_argument("--senses", type=Path, help="a line for each of the text, the sense of each word or -")
-    senses.add_argument("--encoder", help="whose last layer the separation is measured in")
+    senses.add_argument("senses", type=Path, help="a line for each of the text, the sense of each word or -")
     senses.add_argument("--part", choices=("train", "test"), default="test", help="the text that the senses are of")
     translations = score.add_parser("translations")
     translations.set_defaults(action=score_translations)

@@ -28,7 +28,6 @@ from benchmarks.planted_words import (
     one_side,
 )
 from calque.errors import InputError
-from calque.vectors import Embeddings
 
 NONE = "-"  # stands where a word has no sense, in truth as in what is found
 _SPARE = 1.2  # times as many pseudo-words are tried as are kept
@@ -57,16 +56,18 @@ def plant(
     words: int = 60,
     per_pseudo: tuple[int, int] = (2, 4),
     at_least: int = 100,
+    unlike: bool = True,
     seed: int = 0,
 ) -> Planted:
-    """Join frequent words of a text that are unlike each other, and keep which was which.
+    """Join frequent words of a text, and keep which was which.
 
     Args:
         sentences: the text, in small letters.
         words: pseudo-words to make.
         per_pseudo: least and greatest number of real words of each; all numbers between are equally many.
         at_least: occurrences that a real word needs.
-        seed: of the order of the sizes in which words are asked for partners.
+        unlike: join words that their neighbours distinguish; else any, with frequencies within a factor of two.
+        seed: of the order of the sizes in which words are asked for partners, and of the partners where they may be any.
 
     Raises:
         InputError: the text has too few words that are frequent enough.
@@ -82,9 +83,17 @@ def plant(
         )
     frequency = np.array([counts[word] for word in pool])
     tried = np.resize(np.arange(per_pseudo[0], per_pseudo[1] + 1), round(_SPARE * words))
-    wrong = confusions(sentences, pool)
-    tried = np.random.default_rng(seed).permutation(tried)
-    groups = least_confused(group_unlike(wrong, frequency, tried), wrong, Counter(sizes.tolist()))
+    rng = np.random.default_rng(seed)
+    if unlike:
+        wrong = confusions(sentences, pool)
+        tried = rng.permutation(tried)
+        groups = least_confused(group_unlike(wrong, frequency, tried), wrong, Counter(sizes.tolist()))
+    else:
+        groups, free = [], rng.permutation(len(pool)).tolist()
+        for size in rng.permutation(sizes).tolist():
+            near = [k for k in free if frequency[free[0]] <= 2 * frequency[k] <= 4 * frequency[free[0]]][:size]
+            groups.append(near)
+            free = [k for k in free if k not in near]
     members = {}
     for group in groups:
         parts = tuple(pool[k] for k in group)
@@ -122,28 +131,6 @@ def supervised(
 
 
 # -- how well senses agree with the truth --------------------------------------------------------------------
-def separation(vectors: np.ndarray, labels: np.ndarray, *, most: int = 500) -> float:
-    """Mean Euclidean distance between occurrences of different senses, divided by that between occurrences of the same.
-
-    Args:
-        vectors: `[n, dim]`, of the occurrences of one word.
-        labels: `[n]`, the true sense of each.
-        most: occurrences that are looked at, evenly taken.
-
-    Returns:
-        1 where senses play no part; nan where there are no two occurrences of one sense, or no two senses.
-    """
-    rows = np.unique(np.linspace(0, len(vectors) - 1, min(len(vectors), most)).astype(int))
-    x, labels = np.asarray(vectors, dtype=np.float64)[rows], np.asarray(labels)[rows]
-    square = (x * x).sum(axis=1)
-    distance = np.sqrt(np.maximum(square[:, None] + square - 2 * x @ x.T, 0))
-    same = labels[:, None] == labels
-    others = ~np.eye(len(rows), dtype=bool)
-    if not (same & others).any() or same.all():
-        return float("nan")
-    return float(distance[~same].mean() / distance[same & others].mean())
-
-
 def score_found(
     text: Sequence[Words], truth: Sequence[Words], found: Sequence[Words], forms: Sequence[str], controls: Sequence[str]
 ) -> dict[str, float | int]:
@@ -175,19 +162,6 @@ def score_found(
         "senses_selected": float(np.mean(senses)),
         "controls": len(shares),
         "controls_share_of_one": float(np.mean(shares)),
+        "controls_whole": float(np.mean(np.array(shares) == 1)),
         "controls_with_90_percent_in_one": float(np.mean(np.array(shares) >= 0.9)),
     }
-
-
-def score_separation(
-    text: Sequence[Words], truth: Sequence[Words], vectors: Embeddings, forms: Sequence[str]
-) -> dict[str, float | int]:
-    """`separation`, the mean over those pseudo-words that it can be said of."""
-    covered = np.ones(vectors.n_words, dtype=bool) if vectors.covered is None else vectors.covered
-    ratios = []
-    for form in forms:
-        places = [(i, j) for i, j in occurrences(text, [form])[0] if covered[vectors.offsets[i] + j]]
-        rows = np.array([vectors.offsets[i] + j for i, j in places], dtype=np.int64)
-        ratios.append(separation(vectors.data[rows], np.array([truth[i][j] for i, j in places])))
-    told = [ratio for ratio in ratios if not np.isnan(ratio)]
-    return {"separation": float(np.mean(told)) if told else float("nan"), "separation_of": len(told)}

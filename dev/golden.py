@@ -34,7 +34,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -110,7 +110,6 @@ align/record: copy @align/rotation/out out ; evaluate mini retrieval <test> --ou
 
 anchors/mean: anchors @in/en.txt --lang en --encoder mini --out out
 anchors/german: anchors @in/de.txt --lang de --encoder mini --out out --occurrences 4 --pretokenized
-anchors/split: anchors @in/long.txt --lang en --encoder mini --senses split --samples 20 --out out
 anchors/part: anchors @in/en.txt --lang en --encoder mini --shard 1/2 --out one ; anchors @in/en.txt --lang en --encoder
   mini --shard 2/2 --out two
 anchors/merge: anchors @anchors/part/one/sums-1-of-2.safetensors @anchors/part/two/sums-2-of-2.safetensors --merge --out
@@ -132,8 +131,8 @@ pretrain/senses: pretrain en=@in/en.txt de=@in/de.txt --model elmo --senses 3 --
 pretrain/senses-bert: pretrain en=@in/en.txt de=@in/de.txt --senses 3 --sense-option axes=4 --layers 1 --dim 16 --heads 2
   --vocabulary 300 --length 16 --batch 4 --updates 10 --out out
 
-senses/elmo: senses @pretrain/senses/out the --text en=@in/en.txt de=@in/de.txt --limit 40 --out senses.jsonl ; senses
-  @pretrain/senses/out --text en=@in/en.txt de=@in/de.txt --direction forward --out numbers.txt
+senses/elmo: senses @pretrain/senses/out the --trained --text en=@in/en.txt de=@in/de.txt --limit 40 --out senses.jsonl ; senses
+  @pretrain/senses/out --text en=@in/en.txt de=@in/de.txt --trained --out numbers.txt
 perplexity/mini: perplexity mini en=@in/en.txt de=@in/de.txt --limit 40 --share 0.3 --seed 1
 evaluate/retrieval: evaluate mini retrieval <test> --out scores.jsonl ; evaluate mini retrieval <test> --json --out
   scores.jsonl
@@ -420,8 +419,8 @@ def _part_of_speech(word: str) -> str:
 
 
 # -- running -----------------------------------------------------------------------------------------------------------
-def give(arguments: list[str], out: Path, err: Path, source: Path) -> int:
-    """Start `calque` with these arguments in a fork, or Python with `-c`; its process id."""
+def give(arguments: list[str], out: Path, err: Path, source: Path, first: Callable[[], object] = lambda: None) -> int:
+    """Start `calque` with these arguments in a fork, or Python with `-c`; its process id. The fork calls `first` before."""
     sys.stdout.flush()
     if pid := os.fork():
         return pid
@@ -433,6 +432,7 @@ def give(arguments: list[str], out: Path, err: Path, source: Path) -> int:
         sys.path[0] = str(source)
         sys.argv = ["calque", *arguments]
         signal.alarm(PATIENCE)
+        first()
         if arguments[:1] == ["python"]:
             exec(arguments[1], {"__name__": "__main__"})
         else:

@@ -23,20 +23,21 @@ import importlib
 import os
 import random
 import re
-import runpy
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 
+import golden
+
+Aim = tuple[str, float]
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 TIMES = re.compile(  # in JSON, and on a page
     rb'"seconds": (\{[^}]*\}|[\d.e-]+)|<dt>seconds</dt><dd>[^<]*|&#34;seconds&#34;: \{[^}]*|\d{4}-\d\d-\d\d \d\d:\d\d UTC'
@@ -46,6 +47,7 @@ FOREIGN = ("thesis.tex", "result.old/thesis.tex", "result.part/src/a.py", "resul
            ".result.saving/x", "tables.part")  # fmt: skip
 PATIENCE, ANSWER = 900, 60  # seconds: a command that takes longer hangs; an answer to a signal
 SIGNALS = ("SIGINT", "GROUP", "SIGTERM")
+ANSWERS = (130, 143, -signal.SIGINT, -signal.SIGTERM)  # exit codes
 COLUMNS = ("half results", "tracebacks", "foreign files", "refused", "unequal", "no answer")
 LIBRARIES = (
     "torch", "transformers.modeling_utils", "transformers.models.auto.modeling_auto", "transformers.models.bert.modeling_bert",
@@ -95,7 +97,7 @@ class Verb:
     """A command and what it leaves behind.
 
     Attributes:
-        line: its arguments; `{name}` is a file of `make_inputs`.
+        line: its arguments; `@NAME` is a file of `golden.plant`.
         units: final names (patterns), each of which is absent or complete at any moment.
         once: a finished result is refused; otherwise the command may be given again at any time.
         adds: the result is added to a file, so that a finished command is not given again.
@@ -111,18 +113,15 @@ class Verb:
     inside: str = ""
 
 
-_ALIGN = "align {train} --langs en de --encoder mini --towards en --out result --method"
-_PRETRAIN = (
-    "pretrain en={english} de={german} --vocabulary 400 --batch 8 --out result --checkpoint-every 5 --updates 20"
-)
+_ALIGN = "align @train.tsv --langs en de --encoder mini --towards en --out result --method"
+_PRETRAIN = "pretrain en=@en.txt de=@de.txt --vocabulary 400 --batch 8 --out result --checkpoint-every 5 --updates 20"
 _BERT, _ELMO = f"{_PRETRAIN} --layers 2 --dim 32 --length 32", f"{_PRETRAIN} --model elmo --dim 8 --length 16"
 _STUDY_UNITS = ("result/results*", "result/steps/*")
 VERBS = {
-    "words --tables": Verb("words {train} --langs en de --out result --tables tables", units=("result", "tables")),
-    "encode huggingface": Verb("encode mini {long} --lang en --out result"),
-    "encode static": Verb("encode {vectors} {long} --lang en --out result"),
-    "anchors": Verb("anchors {english} --lang en --encoder mini --out result", ("result/anchors*",), inside="result/notes"),
-    "index": Verb("index {english} --lang en --encoder mini --out result", ("result/index.json",), inside="result/notes"),
+    "words --tables": Verb("words @train.tsv --langs en de --out result --tables tables", units=("result", "tables")),
+    "encode huggingface": Verb("encode mini @long.txt --lang en --out result"),
+    "encode static": Verb("encode @en.vec @long.txt --lang en --out result"),
+    "anchors": Verb("anchors @en.txt --lang en --encoder mini --out result", ("result/anchors*",), inside="result/notes"),
     "align rotation": Verb(f"{_ALIGN} rotation", once=True),
     "align rotation --overwrite": Verb(f"{_ALIGN} rotation --overwrite", over=f"{_ALIGN} means"),
     "align finetune": Verb(f"{_ALIGN} finetune --epochs 1 --checkpoint-every 5", once=True),
@@ -133,17 +132,17 @@ VERBS = {
     "pretrain bert --overwrite": Verb(f"{_BERT} --seed 1 --overwrite", over=_BERT),
     "pretrain elmo": Verb(_ELMO, once=True),
     "distil": Verb(
-        "distil {train} --langs en de --teacher mini --teacher-pooling words --student mini --epochs 1 --out result", once=True
+        "distil @train.tsv --langs en de --teacher mini --teacher-pooling words --student mini --epochs 1 --out result", once=True
     ),
     "clcr train": Verb(
-        "clcr train en=mini de=mini {train} --langs en de --pivot en --out result --option epochs=[0.5,0.2,0.2] --option "
+        "clcr train en=mini de=mini @train.tsv --langs en de --pivot en --out result --option epochs=[0.5,0.2,0.2] --option "
         "refine=0.2 --option head_epochs=0.2 --checkpoint-every 3", once=True,
     ),
     "demo": Verb("demo --languages de --out result", once=True),
-    "study": Verb("study {study} --out result", _STUDY_UNITS, inside="result/thesis.tex"),
-    "study --workers 2": Verb("study {study} --out result --workers 2", _STUDY_UNITS),
-    "analyze": Verb("analyze mini --test {test} --langs en de --only rank,length --out result", adds=True),
-    "evaluate": Verb("evaluate mini retrieval --test {test} --langs en de --out result", adds=True),
+    "study": Verb("study @study.toml --out result", _STUDY_UNITS, inside="result/thesis.tex"),
+    "study --workers 2": Verb("study @study.toml --out result --workers 2", _STUDY_UNITS),
+    "analyze": Verb("analyze mini --test @test.tsv --langs en de --only rank,length --out result", adds=True),
+    "evaluate": Verb("evaluate mini retrieval --test @test.tsv --langs en de --out result", adds=True),
 }  # fmt: skip
 
 _STUDY = """
@@ -159,29 +158,6 @@ de = "train.tsv"
 [tasks.retrieval]
 test = { de = "test.tsv" }
 """
-
-
-def make_inputs(folder: Path) -> dict[str, str]:
-    """Write the sample text as the files that the commands read."""
-    import numpy as np
-
-    from calque.corpora.sample import sample_text
-
-    folder.mkdir(parents=True, exist_ok=True)
-    parts = {part: sample_text("de", part) for part in ("all", "train", "test")}
-    rows = {part: [f"{' '.join(a.words)}\t{' '.join(b.words)}" for a, b in corpus] for part, corpus in parts.items()}
-    english, german = ([" ".join(s.words) for s in side] for side in (parts["all"].source, parts["all"].target))
-    words = sorted({word for line in english for word in line.split()})
-    values = np.random.default_rng(0).normal(size=(len(words), 50)).round(4)
-    vectors = [f"{word} {' '.join(map(str, row))}" for word, row in zip(words, values, strict=True)]
-    files = {
-        "repeated.tsv": rows["all"] * 5, "train.tsv": rows["train"], "test.tsv": rows["test"], "english.txt": english,
-        "german.txt": german, "long.txt": english * 6, "study.toml": _STUDY.splitlines(),
-        "vectors.vec": [f"{len(words)} 50", *vectors],
-    }  # fmt: skip
-    for name, lines in files.items():
-        (folder / name).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-    return {name.partition(".")[0]: str(folder / name) for name in files}
 
 
 # -- what is in a folder ---------------------------------------------------------------------------------------------
@@ -225,28 +201,13 @@ def members(group: int) -> list[int]:
 
 
 # -- running and killing ---------------------------------------------------------------------------------------------
-def _forked(arguments: list[str], folder: Path, environment: dict[str, str], err: int) -> int:
-    """Run calque in a fork of this process; return its number."""
-    if number := os.fork():
-        return number
-    code = 1
-    try:
-        os.setsid()
-        os.chdir(folder)
-        os.environ.update(environment)
-        null = os.open(os.devnull, os.O_RDWR)
-        for stream, where in ((0, null), (1, null), (2, err)):
-            os.dup2(where, stream)
-        sys.argv = ["calque", *arguments]
-        exec(compile(_HOOK, "hook", "exec"), {})
-        runpy.run_module("calque", run_name="__main__", alter_sys=True)
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
+def enter(folder: Path, environment: dict[str, str]) -> None:
+    """Begin a forked command in its folder and in a session of its own."""
+    signal.alarm(0)
+    os.setsid()
+    os.chdir(folder)
+    os.environ.update(environment)
+    exec(compile(_HOOK, "hook", "exec"), {})
 
 
 @dataclass
@@ -255,7 +216,6 @@ class Sweep:
 
     name: str
     folder: Path
-    inputs: dict[str, str]
     fresh: float
     rng: random.Random
     most: int = 0  # bytes on the disk at any time
@@ -266,14 +226,12 @@ class Sweep:
     hits: Counter[str] = field(default_factory=Counter)
     failures: list[tuple[str, str]] = field(default_factory=list)
 
-    def give(
-        self, aim: tuple[str, float] = ("", 0.0), *, line: str = "", fresh: bool | None = None
-    ) -> tuple[int, float, bool, str]:
+    def give(self, aim: Aim = ("", 0.0), *, line: str = "", fresh: bool | None = None) -> tuple[int, float, bool, str]:
         """Run the command, and kill it where `aim` says: exit code, seconds, whether it was ended, standard error."""
-        run, log, (kind, value) = self.folder / "run", self.folder / "steps", aim
+        run, log, null, (kind, value) = self.folder / "run", self.folder / "steps", Path(os.devnull), aim
         log.unlink(missing_ok=True)
         fresh = self.rng.random() < self.fresh if fresh is None else fresh
-        arguments = [*(word.format(**self.inputs) for word in (line or VERBS[self.name].line).split()), "--quiet"]
+        arguments = [*(line or VERBS[self.name].line).replace("@", f"{self.folder.parent / 'in'}/").split(), "--quiet"]
         more = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "SWEEP_ROOT": str(run), "SWEEP_LOG": str(log),
                 "PYTHONPATH": f"{self.folder / 'hooks'}{os.pathsep}{SOURCE}",
                 "SWEEP_STEP": str(int(value)) if kind == "step" else "0"}  # fmt: skip
@@ -283,7 +241,9 @@ class Sweep:
                 process = subprocess.Popen([sys.executable, "-m", "calque", *arguments], cwd=run, env={**os.environ, **more},
                                            stderr=err, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
                                            start_new_session=True)  # fmt: skip
-            number = process.pid if process else _forked(arguments, run, more, err.fileno())
+                number = process.pid
+            else:
+                number = golden.give(arguments, null, Path(err.name), SOURCE, lambda: enter(run, more))
             while code is None:
                 elapsed = time.perf_counter() - began
                 if elapsed > PATIENCE or (sent and elapsed - sent > ANSWER):
@@ -295,22 +255,20 @@ class Sweep:
                     send(number, {"moment": signal.SIGKILL, "SIGTERM": signal.SIGTERM}.get(kind, signal.SIGINT))
                     sent = elapsed
                 with suppress(FileNotFoundError):  # renamed meanwhile
-                    self.most = (
-                        max(self.most, sum(path.stat().st_size for path in run.rglob("*"))) if not kind else self.most
-                    )
+                    size = 0 if kind else sum(path.stat().st_size for path in run.rglob("*"))
+                    self.most = max(self.most, size)
                 time.sleep(0.002)
-                ended, status = os.waitpid(number, os.WNOHANG)
-                code = os.waitstatus_to_exitcode(status) if ended else None
+                gone, status = os.waitpid(number, os.WNOHANG)
+                code = os.waitstatus_to_exitcode(status) if gone else None
             if process:
                 process.returncode = code
             seconds = time.perf_counter() - began
             err.seek(0)
             said = err.read().decode(errors="replace").strip()
-        for _ in range(300):
-            if not members(number):
-                break
+        ended = time.perf_counter()  # workers that still import find out afterwards that nobody waits for them
+        while members(number) and time.perf_counter() - ended < ANSWER:
             time.sleep(0.02)
-        else:
+        if members(number):
             self.fail("no answer", f"{kind}:{value:g}: processes outlive the command")
             os.killpg(number, signal.SIGKILL)
         if "Traceback" in said:
@@ -365,7 +323,7 @@ class Sweep:
                 self.fail("foreign files", f"--overwrite over a foreign file ended with {code}: {said[-300:]}")
         return True
 
-    def round(self, aims: list[tuple[str, float]]) -> None:
+    def round(self, aims: list[Aim]) -> bool | None:
         """Begin, end the command as often as there are aims, let it end by itself, compare."""
         verb, finished, complete = VERBS[self.name], units(self.expected, VERBS[self.name]), False
         self.begin()
@@ -379,24 +337,17 @@ class Sweep:
                 break
             log = self.folder / "steps"
             done = log.stat().st_size / max(1, self.steps) if log.exists() else 0
-            self.hits.update(
-                ["signals" if kind in SIGNALS else "kills", "end" if done > 0.9 else "work" if done else "start"]
-            )
-            if kind in SIGNALS and (
-                len(said.splitlines()) > 1 or code not in (130, 143, -signal.SIGINT, -signal.SIGTERM)
-            ):
-                self.fail(
-                    "tracebacks",
-                    f"{given}: {kind}:{value:g} is answered by {code} and more than a line: {said[-300:]!r}",
-                )
+            phase = "end" if done > 0.9 else "work" if done else "start"
+            self.hits.update(["signals" if kind in SIGNALS else "kills", phase])
+            if kind in SIGNALS and (len(said.splitlines()) > 1 or code not in ANSWERS):
+                fact = f"{kind}:{value:g} is answered by {code} and more than a line"
+                self.fail("tracebacks", f"{given}: {fact}: {said[-300:]!r}")
             there, older = units(self.found(given), verb), units(self.older, verb)
             for unit, files in there.items():
                 wrong = difference(files, finished.get(unit, {}))
                 if wrong and (unit not in older or difference(files, older[unit])):
                     self.fail("half results", f"{given}: killed, {unit} is neither absent nor complete: {wrong}")
-            if complete := all(
-                unit in there and not difference(there[unit], files) for unit, files in finished.items()
-            ):
+            if complete := not any(difference(there.get(unit, {}), files) for unit, files in finished.items()):
                 break
         if not (complete and verb.adds):
             code, _, _, said = self.give()
@@ -437,17 +388,16 @@ class Sweep:
 
 def table(sweeps: list[Sweep]) -> str:
     """Return what was done to each verb and what was found, in columns."""
-    rows = [("verb", "kills", "signals", "start/work/end", *COLUMNS)]
+    rows: list[tuple[str, ...]] = [("verb", "kills", "signals", "start/work/end", *COLUMNS)]
     for sweep in sweeps:
         found, hits = Counter(kind for kind, _ in sweep.failures), sweep.hits
         phases = "/".join(str(hits[phase]) for phase in ("start", "work", "end"))
-        rows.append(
-            (sweep.name, str(hits["kills"]), str(hits["signals"]), phases, *(str(found[each]) for each in COLUMNS))
-        )
+        counts = [str(found[each]) for each in COLUMNS]
+        rows.append((sweep.name, str(hits["kills"]), str(hits["signals"]), phases, *counts))
     return "\n".join("  ".join(cell.ljust(31 if not n else 14) for n, cell in enumerate(row)) for row in rows)
 
 
-def _aim(text: str) -> tuple[str, float]:
+def _aim(text: str) -> Aim:
     kind, _, value = text.partition(":")
     if kind not in ("moment", "step", *SIGNALS):
         raise argparse.ArgumentTypeError(f"{text}: expected step:COUNT, or moment, {', '.join(SIGNALS)} with :SECONDS")
@@ -459,13 +409,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--verbs", default="", help=f"some of {', '.join(VERBS)}, with commas; default: all")
     parser.add_argument("--kills", type=int, default=100, help="kills and signals in all")
     parser.add_argument("--seed", type=int, default=0, help="of where they hit")
-    parser.add_argument(
-        "--fresh", type=float, default=0.05, help="share of commands that start an interpreter of their own"
-    )
+    parser.add_argument("--fresh", type=float, default=0.05, help="share of commands in an interpreter of their own")
     parser.add_argument("--at", type=_aim, action="append", help="end it just here, e.g. step:17; repeat for a round")
-    parser.add_argument(
-        "--full-disk", action="store_true", help="small disks instead of kills; needs the right to mount"
-    )
+    parser.add_argument("--full-disk", action="store_true", help="small disks, no kills; needs the right to mount")
     parser.add_argument("--folder", type=Path, help="for the runs; default: a temporary one, kept after a failure")
     options = parser.parse_args(arguments)
     folder = (options.folder or Path(tempfile.mkdtemp(prefix="calque-kills-"))).resolve()
@@ -474,9 +420,11 @@ def main(arguments: list[str] | None = None) -> int:
     sys.path.insert(0, str(SOURCE))
     for library in LIBRARIES if options.fresh < 1 else ():
         importlib.import_module(library)
-    inputs = make_inputs(folder / "inputs")
+    shutil.rmtree(folder / "in", ignore_errors=True)
+    golden.plant(folder / "in", SOURCE)
+    (folder / "in" / "study.toml").write_text(_STUDY)
     rng, ready = random.Random(options.seed), []
-    sweeps = [Sweep(name, folder / name.replace(" ", "-"), inputs, options.fresh, rng) for name in names]
+    sweeps = [Sweep(name, folder / name.replace(" ", "-"), options.fresh, rng) for name in names]
     for sweep in sweeps:
         if not sweep.usual():
             continue
@@ -484,16 +432,17 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{sweep.name}: {sweep.seconds:.1f} s, {sweep.steps} steps", flush=True)
         for part in (0.02, 0.3, 0.6, 0.9) if options.full_disk else ():
             sweep.on_a_full_disk(part)
-    kinds = ["moment", "step", *SIGNALS]
+    kinds, shown = ["moment", "step", *SIGNALS], 1
     while ready and not options.full_disk and sum(sweep.count for sweep in ready) < options.kills:
-        sweep = min(ready, key=lambda each: each.count * each.seconds**0.5)  # the quick ones more often
+        sweep = min(ready, key=lambda each: each.count * each.seconds)  # the quick ones more often
         chosen, most = rng.choices(kinds, k=rng.randint(1, 4)), 1.02 * sweep.seconds
         aims = [(kind, rng.randint(1, sweep.steps) if kind == "step" else rng.uniform(0, most)) for kind in chosen]
         sweep.round(options.at or aims)
         if options.at:
             break
-        if sum(each.count for each in ready) % 20 == 0:
+        if sum(each.count for each in ready) >= 20 * shown:
             print(table(sweeps), flush=True)
+            shown += 1
     failures = sum(len(sweep.failures) for sweep in sweeps)
     print(f"{table(sweeps)}\n{sum(sweep.count for sweep in sweeps)} kills and signals, {failures} failures")
     if not failures and options.folder is None:

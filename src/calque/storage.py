@@ -360,8 +360,6 @@ def unwritten(error: BaseException) -> str | None:
         number = cause.errno if isinstance(cause, OSError) else None
         if number is None and (match := _NUMBER.search(said)):
             number = int(match[1])
-        if isinstance(cause, RuntimeError):  # FAISS
-            number = next((each for each in _FULL if os.strerror(each) in said), number)
         if number in _FULL:
             return _FULL[number]
         if isinstance(cause, OSError) and _NUMPY.search(said):

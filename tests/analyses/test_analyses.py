@@ -85,11 +85,10 @@ def test_many_intervals_are_those_of_one():
         return ratio(drawn[..., 0], drawn[..., 1])
 
     resamples = Resamples(30, samples=200)
-    for _ in range(2):  # the second time from what was kept
-        values, low, high = resamples.intervals(sums, statistic)
-        for group in range(4):
-            expected = measure(sums[:, group], statistic, samples=200).ends
-            assert (values[group], low[group], high[group]) == pytest.approx(expected, nan_ok=True)
+    values, low, high = resamples.intervals(sums, statistic)
+    for group in range(4):
+        expected = measure(sums[:, group], statistic, samples=200).ends
+        assert (values[group], low[group], high[group]) == pytest.approx(expected, nan_ok=True)
     assert resamples.interval(sums[:, 0], statistic) == measure(sums[:, 0], statistic, samples=200).ends
     values, low, high = Resamples(30, samples=0).intervals(sums, statistic)
     assert low[0] == values[0] == high[0]

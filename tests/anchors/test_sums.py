@@ -1,24 +1,14 @@
 """Anchors are means over occurrences, however the text is cut into parts."""
 
-import json
 import math
 
 import numpy as np
 import pytest
 
-from calque.algebra.clusters import kmeans
 from calque.anchors import (
     AnchorSums,
-    open_anchors,
-    read_avg_embeds,
-    save_anchors,
-    split_senses,
-    write_avg_embeds,
 )
-from calque.anchors.senses import silhouette
-from calque.encoders.anchors import compute_anchors, sum_anchors
-from calque.encoders.extraction import UncoveredWordsWarning
-from calque.errors import InputError, SettingError
+from calque.errors import InputError
 from calque.text import Sentences
 from calque.vectors import Embeddings
 
@@ -162,230 +152,15 @@ def test_only_the_first_occurrences_count():
 def test_a_saved_pass_goes_on(tmp_path):
     sentences, found = zipf()
     parts = list(cut(sentences, found, 90))
-    whole = summed(parts, samples=4)
-    summed(parts[:1], samples=4).save(tmp_path / "sums", note="half")
+    whole = summed(parts)
+    summed(parts[:1]).save(tmp_path / "sums", note="half")
     assert AnchorSums.note_of(tmp_path / "sums") == "half"
     again = AnchorSums.open(tmp_path / "sums")
     again.add(*parts[1])
     same(again.finish(), whole.finish())
-    for code in range(len(whole.words)):
-        np.testing.assert_array_equal(again.samples.of(code), whole.samples.of(code))
     empty = AnchorSums(DIM, lang="en")
     empty.save(tmp_path / "none")
     assert len(AnchorSums.open(tmp_path / "none").finish()[0]) == 0
     (tmp_path / "sums").write_bytes(b"\x00" * 50)
     with pytest.raises(InputError, match="safetensors"):
         AnchorSums.open(tmp_path / "sums")
-
-
-# -- samples and senses ----------------------------------------------------------------------------------------------
-def test_samples_are_even_and_of_bounded_size():
-    drawn = np.zeros(50)
-    for seed in range(400):
-        text = Sentences.of([["a", "b"] * 10] * 5, "en")  # 50 occurrences of each
-        data = np.repeat(np.arange(50.0), 2)[:, None].astype(np.float32)
-        sums = AnchorSums(1, samples=5, lang="en", seed=seed)
-        for start in (0, 20, 40, 60, 80):
-            part = Embeddings(data[start : start + 20], np.array([0, 20]))
-            sums.add(text[:1], part)
-        kept = sums.samples.of(0)[0, :, 0]
-        assert len(set(kept)) == 5
-        drawn[kept.astype(int)] += 1
-    # each of 50 is drawn 40 times on average, with a standard deviation of 6
-    assert 15 < drawn.min() <= drawn.max() < 65
-    assert abs(drawn[:25].sum() - 1000) < 100
-
-
-def test_samples_merge():
-    parts = []
-    for seed in range(2):
-        sums = AnchorSums(1, samples=6, lang="en", seed=seed)
-        data = (np.arange(30.0) + 100 * seed)[:, None].astype(np.float32)
-        sums.add(Sentences.of([["b", "a"][:: 1 - 2 * seed] * 15], "en"), Embeddings(data, np.array([0, 30])))
-        parts.append(sums)
-    kept = {s: {w: set(parts[s].samples.of(k)[0, :, 0]) for k, w in enumerate(parts[s].words)} for s in (0, 1)}
-    merged = parts[0].merge(parts[1])
-    for code, word in enumerate(merged.words):
-        found = set(merged.samples.of(code)[0, :, 0])
-        assert len(found) == 6
-        assert found <= kept[0][word] | kept[1][word]
-    assert merged.finish()[0].counts.tolist() == [30, 30]
-
-
-def senses_text(rng, dim=30, n=120):
-    """`one` has a centre, `two` has two far apart, `three` three, `rare` too few occurrences."""
-    centres = {"one": 1, "two": 2, "three": 3, "rare": 2}
-    words, rows, which = [], [], []
-    for word, k in centres.items():
-        c = rng.standard_normal((k, dim)) * 1.5
-        for i in range(6 if word == "rare" else n):
-            words.append(word)
-            which.append(i % k)
-            rows.append(c[i % k] + rng.standard_normal(dim) + 3)
-    data = np.array(rows, dtype=np.float32)
-    offsets = np.arange(len(words) + 1)
-    text = Sentences.of([[word] for word in words], "en")
-    return text, {0: Embeddings(data, offsets), 1: Embeddings(-2 * data, offsets)}, np.array(which)
-
-
-def test_clusters_of_occurrences_are_senses():
-    text, found, which = senses_text(np.random.default_rng(0))
-    sums = AnchorSums(30, layers=(0, 1), samples=100, lang="en")
-    sums.add(text, found)
-    split = split_senses(sums)
-    words = split.whole[0].words
-    assert dict(zip(words, split.senses.tolist(), strict=True)) == {"one": 1, "two": 2, "three": 3, "rare": 1}
-    assert set(split.single()[1].words) == {"one", "rare"}
-    assert np.isnan(split.silhouettes[words.index("rare")])
-    anchors = split.anchors
-    assert anchors[0].words.count("three") == 3
-    np.testing.assert_allclose(anchors[1].vectors, -2 * anchors[0].vectors, rtol=1e-4, atol=1e-4)
-    flat = np.array([sentence.words[0] for sentence in text])
-    for word in ("two", "three"):
-        rows = [k for k, w in enumerate(anchors[0].words) if w == word]
-        assert anchors[0].counts[rows].sum() == 120
-        for k in range(len(rows)):
-            true = found[0].data[(flat == word) & (which == k)].mean(0)
-            nearest = np.linalg.norm(anchors[0].vectors[rows] - true, axis=1).min()
-            assert nearest < 1.0  # the centres are 11 apart, a mean of 33 occurrences is uncertain by 1
-        assert (anchors[0].variances[rows] < split.whole[0].variances[words.index(word)]).all()
-    with pytest.raises(SettingError, match="kept no occurrences"):
-        split_senses(AnchorSums(3))
-
-
-def test_kmeans_and_silhouette_against_the_slow_way():
-    rng = np.random.default_rng(1)
-    x = np.concatenate([rng.standard_normal((20, 3)) + shift for shift in (0, 6, -6)])
-    gram = x @ x.T
-    squared = np.maximum(np.diag(gram)[:, None] + np.diag(gram) - 2 * gram, 0)
-    labels = kmeans(gram, squared, 3, 5, rng)
-    assert sorted(tuple(np.unique(labels[k : k + 20])) for k in (0, 20, 40)) == [(0,), (1,), (2,)]
-    labels = rng.integers(3, size=60)
-    distances = np.linalg.norm(x[:, None] - x, axis=2)
-    slow = []
-    for i in range(60):
-        means = {c: [distances[i, j] for j in range(60) if labels[j] == c and j != i] for c in range(3)}
-        a = np.mean(means[labels[i]])
-        b = min(np.mean(means[c]) for c in range(3) if c != labels[i])
-        slow.append((b - a) / max(a, b))
-    assert silhouette(distances, labels) == pytest.approx(np.mean(slow))
-
-
-# -- files -----------------------------------------------------------------------------------------------------------
-def test_files_come_back(tmp_path):
-    anchors = summed([zipf()]).finish()
-    save_anchors(tmp_path, anchors)
-    again = open_anchors(tmp_path)
-    same(again, anchors, 0)
-    assert again[3].lang == "en"
-    write_avg_embeds(tmp_path, anchors)
-    assert (tmp_path / "avg_embeds_3.txt").read_text().splitlines()[0] == f"{len(anchors[3])} {DIM}"
-    norms = json.loads((tmp_path / "norms.json").read_text())
-    assert norms["avg_norm_layer_0"] == pytest.approx(anchors[0].mean_norm)
-    text, lengths = read_avg_embeds(tmp_path, lang="en")
-    for layer in anchors:
-        assert text[layer].words == anchors[layer].words
-        np.testing.assert_array_equal(text[layer].vectors, anchors[layer].vectors)
-        np.testing.assert_array_equal(text[layer].counts, anchors[layer].counts)
-        assert lengths[layer] == pytest.approx(anchors[layer].mean_norm)
-    with pytest.raises(InputError, match="not anchors saved by calque"):
-        open_anchors(_sums(tmp_path))
-
-
-def _sums(folder):
-    summed([]).save(folder / "sums")
-    return folder / "sums"
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [("2 3\na 1 2 3\n", "2 words are promised, 1"), ("1 3\na 1 2\n", "line 2: expected a word and 3 numbers"),
-     ("1 2\na 1 x\n", "line 2: not a number"), ("a 1 2\n", "line 1: expected the number of words"),
-     ("1 1\na 1\nb 2\n", "line 3"), ("9000000000 300\na 1\n", "more than the file can hold")],
-)  # fmt: skip
-def test_damaged_text_files_say_where(tmp_path, text, message):
-    (tmp_path / "avg_embeds_1.txt").write_text(text)
-    with pytest.raises(InputError, match=message):
-        read_avg_embeds(tmp_path)
-
-
-def test_a_folder_without_anchors(tmp_path):
-    with pytest.raises(InputError, match="no avg_embeds_LAYER"):
-        read_avg_embeds(tmp_path)
-
-
-# -- with an encoder -------------------------------------------------------------------------------------------------
-WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
-
-
-@pytest.fixture
-def text():
-    rng = np.random.default_rng(0)
-    return Sentences.of([[WORDS[k] for k in rng.integers(0, 10, rng.integers(1, 7))] for _ in range(40)], "en")
-
-
-def test_an_encoder_in_chunks_equals_one_pass(tiny_encoder, text, tmp_path):
-    found = tiny_encoder.encode_layers(text, (1, -1))
-    slow, norms, _ = published_loop(text, found, set(WORDS))
-    anchors = compute_anchors(tiny_encoder, text, layers=(1, -1), block=7)
-    assert list(anchors) == [1, tiny_encoder.n_layers]
-    for number, layer in ((1, 1), (tiny_encoder.n_layers, -1)):
-        assert anchors[number].lang == "en"
-        assert anchors[number].mean_norm == pytest.approx(norms[layer], rel=1e-5)
-        for word, vector in zip(anchors[number].words, anchors[number].vectors, strict=True):
-            np.testing.assert_allclose(vector, slow[layer][word], atol=2e-5)
-    shards = [sum_anchors(tiny_encoder, text, layers=(1, -1), block=5, shard=(k, 3)) for k in range(3)]
-    merged = shards[0].merge(shards[1]).merge(shards[2])
-    assert merged.n_sentences == 40
-    for layer, got in merged.finish().items():
-        by_word = dict(zip(got.words, got.vectors, strict=True))
-        np.testing.assert_allclose([by_word[w] for w in anchors[layer].words], anchors[layer].vectors, atol=1e-5)
-
-
-def test_a_stopped_pass_continues(tiny_encoder, text, tmp_path, monkeypatch):
-    whole = compute_anchors(tiny_encoder, text, layers=(1,), block=8)
-    calls = 0
-    encode = type(tiny_encoder).encode_layers
-
-    def stop(self, *arguments, **options):
-        nonlocal calls
-        calls += 1
-        if calls == 3:
-            raise KeyboardInterrupt
-        return encode(self, *arguments, **options)
-
-    monkeypatch.setattr(type(tiny_encoder), "encode_layers", stop)
-    partial = tmp_path / "sums"
-    with pytest.raises(KeyboardInterrupt):
-        compute_anchors(tiny_encoder, text, layers=(1,), block=8, partial=partial, save_every=0)
-    assert AnchorSums.open(partial).n_sentences == 16
-    same(compute_anchors(tiny_encoder, text, layers=(1,), block=8, partial=partial, save_every=0), whole)
-    assert calls == 6
-    same(compute_anchors(tiny_encoder, text, layers=(1,), block=8, partial=partial), whole)
-    assert calls == 6
-    with pytest.raises(SettingError, match="another pass"):
-        compute_anchors(tiny_encoder, text, layers=(2,), block=8, partial=partial)
-
-
-def test_sentences_without_wanted_words_are_not_encoded(tiny_encoder, text, monkeypatch):
-    seen = []
-    encode = type(tiny_encoder).encode_layers
-
-    def count(self, sentences, *arguments, **options):
-        seen.extend(sentences)
-        return encode(self, sentences, *arguments, **options)
-
-    monkeypatch.setattr(type(tiny_encoder), "encode_layers", count)
-    got = compute_anchors(tiny_encoder, text, layers=(2,), vocabulary=["cat"], most_occurrences=4, block=3)
-    assert got[2].words == ("cat",)
-    assert got[2].counts.tolist() == [4]
-    assert all("cat" in sentence.words for sentence in seen)
-    assert len(seen) < 10
-
-
-def test_words_without_vectors_are_told_of_once(tiny_encoder):
-    long = Sentences.of([["cat"] * 90] * 3, "en")  # beyond the 64 positions of this encoder
-    with pytest.warns(UncoveredWordsWarning) as told:
-        sums = sum_anchors(tiny_encoder, long, block=1)
-    assert sums.uncovered > 0
-    assert [str(warning.message).split()[0] for warning in told] == [str(sums.uncovered)]

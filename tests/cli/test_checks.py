@@ -216,7 +216,7 @@ def test_a_mistake_says_what_to_do(capsys, monkeypatch, tmp_path, text, tiny_fol
         capsys, *job, "--option", "epochs=1,1,1"
     )
     said = fails(capsys, "evaluate", "mini", "retrieval", "--test", text / "train.tsv", *EN_XX, "--record")
-    assert "and mini has no calque-run.json: name such a folder, or keep the scores with --out FILE" in said
+    assert "and mini has no calque.json: name such a folder, or keep the scores with --out FILE" in said
     assert "encode:" not in said
     shutil.copytree(tiny_folder, tmp_path / "e")
     for key, value in (("pooling", "nan"), ("precision", "low")):
@@ -371,12 +371,10 @@ def test_scores_are_added_to_scores_alone(capsys, tmp_path, text, tiny_folder, c
 def test_folders_of_other_programs_are_left_alone(capsys, tmp_path, text, tiny_folder):
     study = text / "study.toml"
     study.write_text('encoders = ["mini"]\n[methods.base]\n[tasks.retrieval]\ntest = { de = "train.tsv" }\n')
-    index = ("index", text / "en.txt", "--lang", "en", "--encoder", tiny_folder, "-q")
     anchors = ("anchors", text / "en.txt", "--lang", "en", "--encoder", tiny_folder, "-q")
     for job, names in (
         (("study", study), ["results.jsonl"]),
         (("study", study), ["results.md"]),
-        (index, ["index.json", "vectors.safetensors"]),
         (anchors, ["anchors.safetensors"]),
     ):
         out = tmp_path / f"{job[0]}-{names[0]}"

@@ -63,12 +63,13 @@ os.replace(".result.calque-part", "result")
 @pytest.fixture
 def sweep(tmp_path, monkeypatch, capsys):
     """Runs the sweep over a program of these lines: its exit code and what it printed."""
+    monkeypatch.syspath_prepend(SCRIPT.parent)
     spec = importlib.util.spec_from_file_location("kill_sweep", SCRIPT)
     script = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "kill_sweep", script)
     spec.loader.exec_module(script)
     monkeypatch.setattr(script, "SOURCE", tmp_path)
-    monkeypatch.setattr(script, "make_inputs", lambda folder: {})
+    monkeypatch.setattr(script.golden, "plant", lambda folder, source: folder.mkdir(parents=True))
     (tmp_path / "calque").mkdir()
     for name in ("__init__", "cli"):
         (tmp_path / "calque" / f"{name}.py").touch()

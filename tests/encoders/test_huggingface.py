@@ -479,7 +479,7 @@ def test_without_a_connection_the_answer_comes_at_once(monkeypatch):
     monkeypatch.setattr(AutoConfig, "from_pretrained", lambda *a, **k: asked.append(k) or real(*a, **k))
     with pytest.raises(InputError, match="from the Hugging Face hub failed"):
         load_encoder("somebody/some-encoder")
-    assert asked == [{"local_files_only": True}]
+    assert asked == [{"local_files_only": True, "trust_remote_code": False}]
 
 
 def test_folders_that_hold_no_encoder(tmp_path, tiny_folder, load):

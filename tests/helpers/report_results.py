@@ -21,10 +21,11 @@ def line(
     task: str, langs: Sequence[str], metric: str, value: float | None, half: float | None, *, n: int = 1000,
     data: str = "", settings: dict[str, Any] | None = None, percent: bool = True, **more: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """One line, of an encoder that nothing random made unless it has another `training_seed`; without `half` no interval."""
+    """One line, of an encoder that nothing random made where no `training_seed` is given; without `half` no interval."""
     ends = (None, None) if value is None or half is None else (value - half, value + half)
     return {
-        "training_seed": None, **more, "task": task, "data": data or f"{task}.{langs[-1]}.tsv", "languages": list(langs), "metric": metric,
+        "training_seed": None, **more, "task": task,
+        "data": data or f"{task}.{langs[-1]}.tsv", "languages": list(langs), "metric": metric,
         "value": value, "low": ends[0], "high": ends[1], "n": n, "seed": 0, "settings": settings or {}, "percent": percent,
         "queries": n,
     }  # fmt: skip

@@ -25,7 +25,6 @@ from calque.maps.dictionary import (
     seed_pairs,
 )
 from calque.maps.distributions import self_learning, similarity_seeds
-from calque.maps.generalized import concepts, generalized_procrustes
 from calque.maps.refine import (
     Refinement,
     hold_out,
@@ -331,63 +330,6 @@ def test_a_search_that_failed_says_so():
             SettingError, match=f"'seed' is not an option of the start {start}; its options: {there_are}"
         ):
             fit_unsupervised(source, target, start=start, options=dict(seed=1))
-
-
-# -- many languages --------------------------------------------------------------------------------------------------
-@pytest.fixture
-def four():
-    rng = np.random.default_rng(0)
-    meaning = rng.standard_normal((300, DIM))
-    turns = {lang: np.linalg.qr(rng.standard_normal((DIM, DIM)))[0] for lang in ("en", "de", "fr", "tr")}
-    vectors = {lang: meaning @ turn.T + 0.1 * rng.standard_normal((300, DIM)) for lang, turn in turns.items()}
-    for lang in ("de", "fr", "tr"):
-        vectors[lang][rng.random(300) < 0.3] = np.nan
-    return vectors, turns
-
-
-def test_four_languages_come_together(four):
-    vectors, turns = four
-    space = generalized_procrustes(vectors, towards="en")
-    np.testing.assert_array_equal(space.maps["en"].matrix, np.eye(DIM))
-    for lang, made in space.maps.items():
-        np.testing.assert_allclose(made.matrix, turns[lang] @ turns["en"].T, atol=0.08)
-        np.testing.assert_allclose(made.matrix @ made.matrix.T, np.eye(DIM), atol=1e-10)
-        if lang != "en":
-            assert made.n_pairs == np.isfinite(vectors[lang][:, 0]).sum()
-    assert (np.diff(space.losses) <= 1e-12).all()
-    assert space.losses[-1] < 4 * DIM * 0.01
-    # all languages together are nearer to each other than each fitted to English alone, on words held out of none
-    pivot = {
-        lang: Rotation().fit(*(vectors[side][np.isfinite(vectors[lang][:, 0])] for side in (lang, "en")))
-        for lang in ("de", "fr", "tr")
-    }
-    both = np.isfinite(vectors["de"][:, 0]) & np.isfinite(vectors["tr"][:, 0])
-
-    def apart(maps):
-        return np.linalg.norm(maps["de"].transform(vectors["de"][both]) - maps["tr"].transform(vectors["tr"][both]))
-
-    assert apart(space.maps) < apart(pivot)
-    own = generalized_procrustes(vectors)
-    assert own.losses[-1] == pytest.approx(space.losses[-1])
-
-
-def test_a_language_that_shares_nothing_says_so(four):
-    vectors, _ = four
-    with pytest.raises(SettingError, match="tr shares no concept"):
-        generalized_procrustes(vectors | {"tr": np.full((300, DIM), np.nan)})
-    with pytest.raises(SettingError, match="two languages or more"):
-        generalized_procrustes({"en": vectors["en"]})
-    with pytest.raises(SettingError, match="towards"):
-        generalized_procrustes(vectors, towards="xx")
-
-
-def test_concepts_of_a_pivot_language():
-    vectors = {lang: np.arange(8.0).reshape(4, 2) + shift for lang, shift in (("en", 0), ("de", 10), ("fr", 20))}
-    pairs = {"de": np.array([[1, 0], [3, 0], [0, 2]]), "fr": np.array([[3, 2], [2, 3]])}
-    found = concepts(vectors, pairs, "en")
-    np.testing.assert_array_equal(found["en"], [[0, 1], [4, 5], [6, 7]])
-    np.testing.assert_array_equal(found["de"], [[12, 13], [10, 11], [np.nan, np.nan]])
-    np.testing.assert_array_equal(found["fr"], [[np.nan, np.nan], [26, 27], [24, 25]])
 
 
 # -- encoders --------------------------------------------------------------------------------------------------------

@@ -23,8 +23,8 @@ def folder(tmp_path_factory):
 
 
 def html(*folders, **more) -> Page:
-    written = report(folders, out=folders[0] / "r.html", **more)
-    return Page(written.path.read_text(encoding="utf-8"))
+    report(folders, out=folders[0] / "r.html", **more)
+    return Page((folders[0] / "r.html").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")

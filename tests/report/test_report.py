@@ -621,7 +621,7 @@ def test_markdown_and_json_have_the_same_figures(folder, page, tmp_path):
 
 
 def test_plots_as_files(folder, tmp_path):
-    written = report([folder], out=tmp_path / "r.html", plots=tmp_path / "plots").plots
+    written = report([folder], out=tmp_path / "r.html", plots=tmp_path / "plots")
     names = [path.name for path in written]
     assert "retrieval-heat.svg" in names
     assert "points-de-contrastive.svg" in names
@@ -636,7 +636,7 @@ def test_plots_as_files(folder, tmp_path):
 def test_a_plot_as_points(tmp_path):
     pytest.importorskip("resvg_py")
     path = write(tmp_path / "study" / "results.jsonl", study(("de", "es", "fr"), ("base", "finetune"), ("ner",)))
-    (png,) = report([path], out=tmp_path / "r.html", plots=tmp_path / "p", plot_form="png").plots
+    (png,) = report([path], out=tmp_path / "r.html", plots=tmp_path / "p", plot_form="png")
     assert png.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 

@@ -178,8 +178,8 @@ def test_the_policy_lets_the_page_work(browser, url):
 
 
 def test_key_points(page, seen, tmp_path):
-    written = report([write_key_points(tmp_path / "en-de", updates=(100, 20))], out=tmp_path / "r.html")
-    page.goto(written.path.as_uri())
+    report([write_key_points(tmp_path / "en-de", updates=(100, 20))], out=tmp_path / "r.html")
+    page.goto((tmp_path / "r.html").as_uri())
     words = page.locator("#key-points-words-plot")
     words.locator(".choose").get_by_label("language").select_option("de")
     assert "Katze" in words.locator(".panel:visible svg").first.text_content()
@@ -197,10 +197,10 @@ def test_key_points(page, seen, tmp_path):
 
 def test_hostile_text_does_nothing(page, seen, tmp_path):
     path = write(tmp_path / "r.jsonl", hostile_lines())
-    written = report([path], out=tmp_path / "r.html", title=HOSTILE[0])
+    report([path], out=tmp_path / "r.html", title=HOSTILE[0])
     dialogs = []
     page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
-    page.goto(written.path.as_uri())
+    page.goto((tmp_path / "r.html").as_uri())
     assert page.title() == HOSTILE[0]
     for mark in page.locator(".mark:visible, circle[data-pair]:visible").all()[:8]:
         mark.dispatch_event("pointerover", {"bubbles": True})

@@ -12,10 +12,13 @@ import numpy as np
 import pytest
 import torch
 
+from calque.corpora import read_parallel
 from calque.corpora.sample import sample_text
 from calque.encoders import load_encoder
-from calque.runs.align import align
+from calque.pairs import WordPairs
+from calque.runs.align import align, make_method
 from calque.text import Sentence
+from command import works
 
 
 @pytest.fixture(scope="module")
@@ -107,3 +110,23 @@ def test_what_alignment_cost_a_sentence_encoder(tiny_folder, train, tmp_path):
     assert [cost["unrelated_before"], cost["unrelated_after"]] == pytest.approx(np.mean(cosines, axis=1), abs=2e-3)
     assert f"correlate {cost['correlation']:.2f} with those before alignment" in card
     assert "What alignment cost" not in aligned(train, tiny_folder, tmp_path / "plain")
+
+
+@pytest.mark.parametrize("name", ["contrastive", "rotation", "means"])
+def test_an_encoder_saved_in_python_has_card_and_record(name, tiny_folder, train, tmp_path, capsys):
+    corpus = read_parallel(train, langs=("en", "de"))
+    pairs = WordPairs.of([[(0, 0), (1, 1)]] * len(corpus))
+    options = {"epochs": 0.5, "batch": 4} if name == "contrastive" else {}
+    made = make_method(name, "en", options).align(load_encoder(tiny_folder), corpus, pairs)
+    made.save(tmp_path / "out")
+    record = json.loads((tmp_path / "out" / "calque-run.json").read_text())
+    assert (record["method"], record["towards"], record["encoder"]) == (name, "en", tiny_folder.name)
+    assert record["settings"]
+    assert f"aligned by {name}" in (tmp_path / "out" / "README.md").read_text()
+    for folder in ("out", "plain"):  # --record works where nothing was recorded before, too
+        if folder == "plain":
+            load_encoder(tiny_folder).save(tmp_path / folder)
+        test = ["--test", train, "--langs", "en", "de", "--non-contextual"]
+        works(capsys, "evaluate", tmp_path / folder, "retrieval", *test, "--record", "-q")
+        assert json.loads((tmp_path / folder / "calque-run.json").read_text())["scores"]
+        assert "| retrieval |" in (tmp_path / folder / "README.md").read_text()

@@ -39,23 +39,6 @@ def record(right: np.ndarray, *, metric: str = "accuracy", lang: str = "de") -> 
 
 
 # -- Student's t -----------------------------------------------------------------------------------------------------------
-def test_tails_and_quantiles_are_those_of_tables():
-    # Two-sided quantiles as statistical tables print them.
-    for level, df, expected in (
-        (0.95, 1, 12.706),
-        (0.95, 2, 4.303),
-        (0.95, 4, 2.776),
-        (0.99, 10, 3.169),
-        (0.999, 30, 3.646),
-    ):
-        assert student.quantile(level, df) == pytest.approx(expected, abs=6e-4)
-        assert student.tail(student.quantile(level, df), df) == pytest.approx(1 - level, rel=1e-9)
-    assert student.quantile(0.95, math.inf) == pytest.approx(1.959964, abs=1e-6)
-    assert student.tail(-3.0, 1) == pytest.approx(2 * (0.5 - math.atan(3) / math.pi), rel=1e-12)  # Cauchy
-    assert student.tail(2.0, 2) == pytest.approx(1 - 2 / math.sqrt(2 + 4), rel=1e-12)
-    assert student.tail(0.0, 3) == 1
-
-
 def test_degrees_of_freedom_of_a_sum():
     assert student.total([(2.0, 4), (2.0, 4)]) == pytest.approx((4.0, 8.0))
     assert student.total([(2.0, 4), (0.0, 1)]) == pytest.approx((2.0, 4.0))

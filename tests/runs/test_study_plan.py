@@ -57,7 +57,7 @@ preset = "tiny"
 pairs = true
 texts = { en = "a.txt", de = "b.txt" }
 dictionaries = { en-de = "d.tsv" }
-senses = { senses = 3, start = "fresh", apart = -0.5 }
+senses = { senses = 3, start = "fresh", below = 0.2 }
 
 [methods]
 base = {}

@@ -48,6 +48,10 @@ def test_words_apart_transfer_nothing_and_the_gap_says_so():
 
 def test_frozen_vectors_are_computed_once_for_all_seeds():
     encoder = Planted()
+    assert [Tagging("ner", [tagged(5, "en")], [tagged(5, "de")], tune=tune).seeds[-1] for tune in (False, True)] == [
+        4,
+        2,
+    ]
     job = jobs(n=30, seeds=(0, 1, 2), options={"epochs": 1})["ner"]
     score = job.evaluate(encoder)[0]
     assert encoder.passes == 3  # one text to learn from, two to be tested on

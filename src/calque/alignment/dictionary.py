@@ -8,15 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calque.algebra.normalize import unit_rows
 from calque.alignment.base import Method
 from calque.alignment.maps import with_maps
 from calque.annotated import Dictionary
+from calque.encoders.card import made_of
 from calque.encoders.mapped import Combine
 from calque.errors import SettingError
 from calque.maps.dictionary import DictionaryFit, Whitened, fit_dictionary, with_identical_words
-from calque.maps.generalized import concepts, generalized_procrustes
-from calque.maps.linear import Rotation
 from calque.maps.unsupervised import fit_unsupervised
 
 if TYPE_CHECKING:
@@ -45,8 +43,6 @@ class DictionaryMaps(Method):
         method: rotation, normalized-rotation, linear, rcsls or whitened.
         towards: the language that the others are mapped into.
         start: for a fit without dictionaries, what to begin from (`fit_unsupervised`).
-        together: afterwards rotate all languages onto each other at once, on the pairs that each was fitted on
-            (`generalized_procrustes`); `towards` stays where it is.
         identical: add every word that both languages have to their dictionary, see `with_identical_words`.
         combine: see `MappedEncoder`.
         options: of `fit_dictionary`, or of `fit_unsupervised`; they go before what the method says.
@@ -59,12 +55,12 @@ class DictionaryMaps(Method):
     """
 
     def __init__(
-        self, method: str = "rotation", *, towards: str, start: str | None = None, together: bool = False,
-        identical: bool = False, combine: Combine = "last", **options: Any,
+        self, method: str = "rotation", *, towards: str, start: str | None = None, identical: bool = False,
+        combine: Combine = "last", **options: Any,
     ):  # fmt: skip
         if method not in _FITS:
             raise SettingError(f"unknown method {method!r}, expected one of {', '.join(_FITS)}")
-        self.method, self.towards, self.start, self.together = method, towards, start, together
+        self.method, self.towards, self.start = method, towards, start
         self.combine: Combine = combine
         self.identical = identical
         self._options = _FITS[method] | options
@@ -106,12 +102,12 @@ class DictionaryMaps(Method):
                 maps.setdefault(lang, {})[layer] = fit.source
                 if fit.target is not None:
                     maps.setdefault(self.towards, {})[layer] = fit.target
-        if self.together:
-            for layer in layers:
-                for lang, turned in _together(corpus, self.fits, self.towards, layer).items():
-                    maps[lang][layer] = turned
         settings = {"method": f"{self.start or 'dictionary'}-{self._options['method']}", **self.record()["settings"]}
-        return with_maps(encoder, maps, towards=self.towards, combine=self.combine, settings=settings)
+        aligned = with_maps(encoder, maps, towards=self.towards, combine=self.combine, settings=settings)
+        aligned.made = made_of(encoder, settings["method"], self.towards, [], [], self.record()) | {
+            "langs": sorted(corpus)
+        }
+        return aligned
 
     def _checked(
         self, anchors: Mapping[str, Mapping[int, Anchors]], dictionaries: Sequence[Dictionary]
@@ -153,24 +149,6 @@ class DictionaryMaps(Method):
     def record(self) -> dict[str, Any]:
         fits = {lang: {str(layer): record_of(fit) for layer, fit in maps.items()} for lang, maps in self.fits.items()}
         return {"settings": {"fits": fits}}
-
-
-def _together(
-    anchors: Mapping[str, Mapping[int, Anchors]],
-    fits: Mapping[str, Mapping[int, DictionaryFit]],
-    towards: str,
-    layer: int,
-) -> dict[str, Rotation]:
-    """Rotations of the other languages, fitted all at once on the pairs of each."""
-    for by_layer in fits.values():
-        if not isinstance(by_layer[layer].source, Rotation):
-            raise SettingError(
-                "together rotates vectors about the origin: it needs method rotation and normalise none or unit"
-            )
-    vectors = {lang: unit_rows(anchors[lang][layer].vectors) for lang in (towards, *fits)}
-    shared = concepts(vectors, {lang: by_layer[layer].pairs for lang, by_layer in fits.items()}, towards)
-    rotations = generalized_procrustes(shared, towards=towards).maps
-    return {lang: rotations[lang] for lang in fits}
 
 
 def record_of(fit: DictionaryFit) -> dict[str, Any]:

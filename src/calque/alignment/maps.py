@@ -64,7 +64,9 @@ class LinkedMaps(Method):
         self._settings = {**mapped.settings, "layers": list(mapped.layers), "combine": mapped.combine}
         if not static:
             return mapped
-        return with_maps(encoder, mapped.maps, towards=self.towards, settings=mapped.settings)
+        aligned = with_maps(encoder, mapped.maps, towards=self.towards, settings=mapped.settings)
+        aligned.made = mapped.made
+        return aligned
 
     def record(self) -> dict[str, Any]:
         return {"settings": self._settings}

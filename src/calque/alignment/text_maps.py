@@ -14,6 +14,7 @@ from calque.algebra.procrustes import Moments
 from calque.alignment.base import Method
 from calque.alignment.maps import with_maps
 from calque.encoders.base import require
+from calque.encoders.card import made_of
 from calque.encoders.mapped import Combine, MappedEncoder
 from calque.encoders.static import StaticEncoder
 from calque.errors import SettingError, check_number
@@ -94,7 +95,9 @@ class TextMaps(Method):
             "sentences": {lang: sum(map(len, parts)) for lang, parts in texts.items()},
             "word_vectors": {lang: next(iter(by_layer.values())).n for lang, by_layer in moments.items()},
         }
-        return with_maps(encoder, maps, towards=self.towards, combine=self.combine, settings=self._settings)
+        aligned = with_maps(encoder, maps, towards=self.towards, combine=self.combine, settings=self._settings)
+        aligned.made = made_of(encoder, self.method, self.towards, [], [], self.record()) | {"langs": sorted(texts)}
+        return aligned
 
     def record(self) -> dict[str, Any]:
         return {"settings": self._settings}

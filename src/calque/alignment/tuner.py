@@ -18,6 +18,7 @@ from calque.alignment.text_maps import centred
 from calque.alignment.update import Alignment, GroupVectors, Reference
 from calque.distributed import Processes
 from calque.encoders.base import require
+from calque.encoders.card import made_of
 from calque.encoders.lora import LowRank, library
 from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
 from calque.encoders.trainable import TrainableEncoder
@@ -200,6 +201,8 @@ class Tuner(Method):
         tuned.model.eval()
         if self.lora is None:
             tuned.model.requires_grad_(True)
+        about = self.record()
+        tuned.made = made_of(encoder, about["settings"]["method"], self.towards, corpora, pairs_of, about)
         return tuned
 
     def _copy(self, encoder: TrainableEncoder, device: torch.device, *, kept: bool = True) -> TrainableEncoder:
@@ -233,7 +236,9 @@ class Tuner(Method):
         if not self.centre:
             return tuned
         corpora = [corpus] if isinstance(corpus, ParallelCorpus) else corpus
-        return centred(tuned, corpora, towards=self.towards, progress=progress)
+        aligned = centred(tuned, corpora, towards=self.towards, progress=progress)
+        aligned.made = tuned.made
+        return aligned
 
     # -- what a run is made of, for those who train something else along with it ------------------------------------
     def text(

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from calque.anchors.samples import Samples
 from calque.errors import InputError, SettingError
 from calque.storage import to_numpy
 from calque.text import Sentences
@@ -26,8 +25,7 @@ class Anchors:
     """Word types with the means of their vectors, in one layer.
 
     Attributes:
-        words: `[n_types]`, the most frequent first, as they stand in the text (case is kept). Sense anchors
-            (`split_senses`) have a word as often as it has senses.
+        words: `[n_types]`, the most frequent first, as they stand in the text (case is kept).
         vectors: float32 `[n_types, dim]`, mean vector of the occurrences.
         counts: int64 `[n_types]`, occurrences that have a vector.
         lang: the language.
@@ -73,11 +71,12 @@ class AnchorSums:
     of the published code, (n · mean + x) / (n + 1), is the same but for rounding.
 
     Args:
+        dim: dimensions of a vector.
         layers: the layers that `add` will get.
         vocabulary: the word types to sum; None: all that come.
         most_occurrences: count only so many occurrences of a type, the first ones. Parts that are merged each count
             so many at most.
-        samples: keep so many of the occurrences of each type, drawn evenly, for `split_senses`.
+        lang: the language.
         seed: of the drawing; parts that will be merged must have different ones.
 
     Attributes:
@@ -94,7 +93,6 @@ class AnchorSums:
         layers: Sequence[int] = (0,),
         vocabulary: Iterable[str] | None = None,
         most_occurrences: int | None = None,
-        samples: int = 0,
         lang: str = "",
         seed: int = 0,
     ):
@@ -110,7 +108,6 @@ class AnchorSums:
         self._counts = np.zeros(0, dtype=np.int64)
         self._sums = {layer: np.zeros((0, dim)) for layer in self.layers}
         self._lengths = {layer: np.zeros((0, 2)) for layer in self.layers}  # sums of squared norms and of norms
-        self.samples = Samples(samples, len(self.layers), dim, seed) if samples else None
         self._grow(len(self._numbers))
 
     @property
@@ -126,6 +123,7 @@ class AnchorSums:
         """Add a part of the text.
 
         Args:
+            sentences: the text.
             embeddings: its vectors, by layer; of a single layer also without its number.
 
         Raises:
@@ -169,9 +167,6 @@ class AnchorSums:
                 sums = self._sums[layer]
                 for code, (a, b) in zip(types, bounds, strict=True):
                     sums[code] += block[a:b].sum(axis=0)
-        if self.samples is not None:
-            order = np.argsort(rows)  # numbers are drawn in the order of the text
-            self.samples.add(rows[order], of_rows[order], [data[layer] for layer in self.layers])
 
     def wanted(self, sentences: Sentences) -> np.ndarray:
         """Sentences that have a word still to be counted, bool `[n_sentences]`: the others need no vectors."""
@@ -213,13 +208,9 @@ class AnchorSums:
         Raises:
             SettingError: sums over other layers, dimensions or languages.
         """
-        mine, theirs = (
-            (sums.dim, sums.layers, sums.lang, sums.samples and sums.samples.size) for sums in (self, other)
-        )
+        mine, theirs = ((sums.dim, sums.layers, sums.lang) for sums in (self, other))
         if mine != theirs:
-            raise SettingError(
-                f"sums of (dimensions, layers, language, samples) {mine} cannot be joined with those of {theirs}"
-            )
+            raise SettingError(f"sums of (dimensions, layers, language) {mine} cannot be joined with those of {theirs}")
         rows = self._numbered(other._numbers, grow=self.is_open)
         self._grow(len(self._numbers))
         known = np.flatnonzero(rows >= 0)
@@ -228,8 +219,6 @@ class AnchorSums:
         for layer in self.layers:
             self._sums[layer][ours] += other._sums[layer][known]
             self._lengths[layer][ours] += other._lengths[layer][known]
-        if self.samples is not None and other.samples is not None:
-            self.samples.merge(other.samples, rows)
         self.n_sentences += other.n_sentences
         self.uncovered += other.uncovered
         return self
@@ -267,15 +256,14 @@ class AnchorSums:
         """Write everything to a safetensors file that `open` reads; the file is replaced when it is complete.
 
         Args:
+            path: the file.
             note: kept with it, and given back by `note_of`.
         """
         tensors = {"counts": self.counts, **self._arrays()}
-        if self.samples is not None:
-            tensors |= self.samples.arrays()
         about = {
             "dim": self.dim, "layers": self.layers, "lang": self.lang, "seed": self.seed, "is_open": self.is_open,
             "most_occurrences": self.most_occurrences, "n_sentences": self.n_sentences, "uncovered": self.uncovered,
-            "samples": self.samples.size if self.samples else 0, "words": self.words,
+            "words": self.words,
         }  # fmt: skip
         write_arrays(path, tensors, {"calque": "anchor sums", "note": note, "about": json.dumps(about)})
 
@@ -306,7 +294,7 @@ class AnchorSums:
             _check(about)
             sums = cls(
                 about["dim"], layers=about["layers"], most_occurrences=about["most_occurrences"],
-                samples=about["samples"], lang=about["lang"], seed=about["seed"],
+                lang=about["lang"], seed=about["seed"],
             )  # fmt: skip
             sums._numbers = {word: k for k, word in enumerate(about["words"])}
             n = len(sums._numbers)
@@ -318,8 +306,6 @@ class AnchorSums:
                 array[...] = arrays[name].reshape(array.shape)
             if sums._counts.shape != (n,):
                 raise ValueError("counts and words differ in number")
-            if sums.samples is not None:
-                sums.samples.restore(arrays)
             sums.is_open = about["is_open"]
             sums.n_sentences, sums.uncovered = about["n_sentences"], about["uncovered"]
         except (KeyError, ValueError, TypeError, IndexError, OverflowError, RecursionError, SettingError) as error:
@@ -332,6 +318,8 @@ def anchors_of(sentences: Sentences, embeddings: Embeddings, *, at_least: int = 
     """Average the occurrences of each word of a text whose vectors are at hand; see `AnchorSums` for more.
 
     Args:
+        sentences: text.
+        embeddings: its vectors.
         at_least: occurrences below which a word is left out.
         most: keep only so many of the most frequent words.
     """
@@ -345,9 +333,9 @@ def _check(about: Any) -> None:
     for name in ("dim", "n_sentences", "uncovered", "seed"):
         if type(about[name]) is not int or not 0 <= about[name] < 1 << 62:
             raise ValueError(f"{name} is {about[name]!r:.40}")
-    for name in ("most_occurrences", "samples"):
-        if about[name] is not None and (type(about[name]) is not int or not 0 <= about[name] < 1 << 31):
-            raise ValueError(f"{name} is {about[name]!r:.40}")
+    most = about["most_occurrences"]
+    if most is not None and (type(most) is not int or not 0 <= most < 1 << 31):
+        raise ValueError(f"most_occurrences is {most!r:.40}")
     if not all(type(layer) is int for layer in about["layers"]) or not about["layers"]:
         raise ValueError(f"layers are {about['layers']!r:.40}")
     if not isinstance(about["lang"], str) or not all(isinstance(word, str) for word in about["words"]):

@@ -24,45 +24,20 @@ from calque.errors import CalqueError, CalqueWarning, SettingError, Stopped
 # Options that take every value up to the next option, and how many there are at least after the command's name.
 _SEVERAL = {
     "align": (("--dictionary", "--text", "--anchors", "--released"), 0),
-    "evaluate": (
-        (
-            "--test",
-            "--train",
-            "--dev",
-            "--text",
-            "--ceiling",
-            "--translated",
-            "--project",
-            "--rename",
-            "--links",
-            "--train-links",
-            "--translations",
-            "--realign",
-        ),
-        2,
-    ),
+    "evaluate": (("--test", "--train", "--dev", "--text", "--ceiling", "--translated", "--project", "--rename", "--links",
+                  "--train-links", "--translations", "--realign"), 2),
     "distil": (("--text",), 0),
     "analyze": (("--upos",), 1),
     "explore": (("--text", "--test"), 1),
     "senses": (("--text",), 1),
     "clcr": (("--parallel",), 1),
-}
+}  # fmt: skip
 # Former options that are options of the method or task now; their old spelling works for one release.
 _MOVED = {
-    "align": (
-        "temperature",
-        "sentences",
-        "reduction",
-        "target",
-        "refine",
-        "held-out",
-        "normalise",
-        "restarts",
-        "most",
-        "at-least",
-    ),
+    "align": ("temperature", "sentences", "reduction", "target", "refine", "held-out", "normalise", "restarts", "most",
+              "at-least"),
     "evaluate": ("restrict", "patience", "per-epoch", "letters"),
-}
+}  # fmt: skip
 
 
 def of_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -12,13 +12,7 @@ import typer
 
 from calque.alignment import METHODS, learns_from, methods_for
 from calque.cli.checks import given, language, output_folder, refuse_unused
-from calque.cli.dictionary import (
-    Fitting,
-    from_text,
-    languages_of,
-    named_dictionaries,
-    with_dictionaries,
-)
+from calque.cli.dictionary import Fitting, from_text, languages_of, named_dictionaries, with_dictionaries
 from calque.cli.options import (
     Limit,
     Linking,
@@ -63,10 +57,7 @@ def align(
     tuning: Tuning,
     fitting: Fitting,
     tracking: Tracking,
-    train: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[TRAIN...]", help="One or more parallel texts."),
-    ] = None,
+    train: Annotated[list[str] | None, typer.Argument(metavar="[TRAIN...]", help="One or more parallel texts.")] = None,
     langs: Annotated[
         list[str] | None,
         typer.Option(

@@ -14,7 +14,7 @@ from calque.errors import SettingError
 
 # what the sums of a pass depend on
 _OF_A_PASS = (
-    "lang", "encoder", "shard", "layers", "pooling", "vocabulary", "occurrences", "samples", "pretokenized", "max_length",
+    "lang", "encoder", "shard", "layers", "pooling", "vocabulary", "occurrences", "pretokenized", "max_length",
     "limit", "seed",
 )  # fmt: skip
 
@@ -45,10 +45,6 @@ def anchors(
     occurrences: Annotated[
         int | None, typer.Option(min=1, help="Average only the first N occurrences of a word; saves encoding time.")
     ] = None,
-    senses: Annotated[
-        str, typer.Option(help="Words with several senses: keep one anchor, split into one per sense, or drop.")
-    ] = "keep",
-    samples: Annotated[int, typer.Option(min=20, help="Occurrences of a word to cluster into senses.")] = 100,
     shard: Annotated[
         str | None,
         typer.Option(
@@ -74,10 +70,10 @@ def anchors(
     """
     from calque.runs.anchors import make_anchors, merge_anchors
 
-    finishing: dict[str, Any] = {"at_least": at_least, "most": most, "senses": senses, "format": format}
+    finishing: dict[str, Any] = {"at_least": at_least, "most": most, "format": format}
     say = news(quiet)
     on_ray = engine.on_ray(
-        merge=merge, shard=shard, occurrences=occurrences, senses=senses != "keep", samples=samples != 100, limit=limit,
+        merge=merge, shard=shard, occurrences=occurrences, limit=limit,
         seed=seed,
     )  # fmt: skip
     if not on_ray:
@@ -103,11 +99,9 @@ def anchors(
         refuse_unused(
             context, dict.fromkeys(("at_least", "most", "format"), "is only for --merge, once all parts are done")
         )
-    if senses == "keep":
-        refuse_unused(context, {"samples": "is only for --senses split and --senses drop"})
     make_anchors(
         text, lang=lang, encoder=encoder, out=out, layers=numbers(layers), vocabulary=vocabulary,
-        most_occurrences=occurrences, samples=samples, shard=_part(shard), pretokenized=pretokenized, limit=limit,
+        most_occurrences=occurrences, shard=_part(shard), pretokenized=pretokenized, limit=limit,
         seed=seed, load=load, progress=not quiet, say=say, **finishing,
     )  # fmt: skip
 

@@ -8,11 +8,7 @@ from typing import Annotated
 import typer
 
 from calque.cli.checks import output_folder
-from calque.cli.options import (
-    Quiet,
-    Seed,
-    news,
-)
+from calque.cli.options import Quiet, Seed, news
 
 
 def demo(

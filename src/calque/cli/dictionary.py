@@ -137,7 +137,7 @@ def _known_options(start: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
     from calque.runs.study.values import Share, of
 
     types = of(align_dictionary) | {"normalise": Normalisation, "held_out": Share}
-    names = ("normalise", "refine", "together", "most", "at_least", "most_occurrences")
+    names = ("normalise", "refine", "most", "at_least", "most_occurrences")
     names += ("identical", "held_out") if start is None else ()
     if start in (None, IDENTICAL):
         return {name: types[name] for name in names}, {}

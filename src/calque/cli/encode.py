@@ -9,15 +9,7 @@ import typer
 
 from calque.cli.checks import language, output_file
 from calque.cli.engine import Engine, only_on_ray
-from calque.cli.options import (
-    Limit,
-    Loading,
-    Pretokenized,
-    Quiet,
-    VectorPrecision,
-    grouped,
-    news,
-)
+from calque.cli.options import Limit, Loading, Pretokenized, Quiet, VectorPrecision, grouped, news
 
 
 @grouped

@@ -72,8 +72,7 @@ class Texts:
     ] = None
     train_links: Annotated[list[str] | None, typer.Option(help="Word links of --train.")] = None
     text: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILE...", help="Text to average word vectors over, in both languages."),
+        list[str] | None, typer.Option(metavar="FILE...", help="Text to average word vectors over, in both languages.")
     ] = None
     project: Annotated[
         list[str] | None,
@@ -84,8 +83,7 @@ class Texts:
         ),
     ] = None
     first_senses: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="WordNet's index.sense, for lemmas missing from --train."),
+        str | None, typer.Option(metavar="FILE", help="WordNet's index.sense, for lemmas missing from --train.")
     ] = None
     altered: Annotated[
         str | None,
@@ -327,8 +325,8 @@ def evaluate(
         raise SettingError("--against is only for --record")
     if output.record and realigning.realign:
         raise SettingError("--record is for scores of ENCODER as it is, and --realign measures another one: use --out")
-    if output.record and not (Path(encoder) / "calque-run.json").is_file():
-        what = f"--record adds scores to the model card of a folder that calque wrote, and {encoder} has no calque-run.json"
+    if output.record and not (Path(encoder) / "calque.json").is_file():
+        what = f"--record adds scores to the model card of a folder that calque wrote, and {encoder} has no calque.json"
         raise SettingError(f"{what}: name such a folder, or keep the scores with --out FILE")
     base = None
     if output.against is not None:

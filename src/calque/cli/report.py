@@ -41,6 +41,6 @@ def report(
     output_file("--out", out, results)
     output_folder("--plots", plots)
     written = run(results, out=out, form=form, title=title, base=base, plots=plots, plot_form=plot_format)
-    if written.plots:
-        news(quiet)(f"{len(written.plots)} plots saved to {plots}")
-    print(written.path)
+    if written:
+        news(quiet)(f"{len(written)} plots saved to {plots}")
+    print(out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,6 +44,7 @@ def study(
         write_text(folder / "results.md", text + "\n")
         print(text)
 
+    os.environ.setdefault("PYTHONWARNINGS", "ignore:resource_tracker")  # workers may be ended
     output_folder("--out", out)
     run(
         plan, workers=workers, data=data, out=out, tests=test or [], track=tracking.track or [],

@@ -16,25 +16,9 @@ from calque.named import TRUST_CODE
 
 #: functions of the modules of the same name, or of the one behind the colon
 VERBS = (
-    "words",
-    "align",
-    "distil",
-    "merge",
-    "anchors",
-    "neighbours",
-    "evaluate",
-    "analyze",
-    "study",
-    "encode",
-    "pretrain",
-    "perplexity:pretrain",
-    "senses",
-    "data",
-    "demo",
-    "report",
-    "explore",
-    "push",
-)
+    "words", "align", "distil", "merge", "anchors", "neighbours", "evaluate", "analyze", "study", "encode", "pretrain",
+    "perplexity:pretrain", "senses", "data", "demo", "report", "explore", "push",
+)  # fmt: skip
 
 
 def command_of(verb: str) -> Callable[..., Any]:

@@ -10,17 +10,7 @@ import typer
 
 from calque.cli.checks import output_file
 from calque.cli.engine import Engine, only_on_ray
-from calque.cli.options import (
-    Langs,
-    Limit,
-    Linking,
-    Loading,
-    Pretokenized,
-    Quiet,
-    grouped,
-    news,
-    pairs_of,
-)
+from calque.cli.options import Langs, Limit, Linking, Loading, Pretokenized, Quiet, grouped, news, pairs_of
 from calque.corpora.languages import pair_and_path
 from calque.errors import SettingError
 
@@ -45,8 +35,7 @@ def words(
         ),
     ] = None,
     extract: Annotated[
-        str | None,
-        typer.Option(help="--encoder: mutual (default), iterative, softmax or transport."),
+        str | None, typer.Option(help="--encoder: mutual (default), iterative, softmax or transport.")
     ] = None,
     matrix: Annotated[
         Path | None,
@@ -59,8 +48,7 @@ def words(
         ),
     ] = False,
     prior_weight: Annotated[
-        float | None,
-        typer.Option(min=0, help="--prior: how much similarities count; default: 2."),
+        float | None, typer.Option(min=0, help="--prior: how much similarities count; default: 2.")
     ] = None,
     cross_fit: Annotated[
         int | None,
@@ -81,8 +69,7 @@ def words(
         typer.Option(help="More text in the same languages to train the aligner on; not in the output."),
     ] = None,
     posteriors: Annotated[
-        bool,
-        typer.Option("--posteriors", "--scores", help="Write each link with its probability or score, i-j:p."),
+        bool, typer.Option("--posteriors", "--scores", help="Write each link with its probability or score, i-j:p.")
     ] = False,
     tables: Annotated[
         Path | None, typer.Option(help="Save the trained aligner here, to link new text with --use.")
@@ -91,8 +78,7 @@ def words(
         str | None, typer.Option(metavar="PATH", help="Link with an aligner saved by --tables, without training.")
     ] = None,
     sample: Annotated[
-        int | None,
-        typer.Option(min=1, help="Train on N sentence pairs drawn from the text, and link all of it."),
+        int | None, typer.Option(min=1, help="Train on N sentence pairs drawn from the text, and link all of it.")
     ] = None,
     format: Annotated[str | None, typer.Option(help="--engine ray: parquet or jsonl; default: as the text.")] = None,
     limit: Limit = None,

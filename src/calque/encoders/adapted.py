@@ -103,7 +103,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
             folder: where to; files of the same names are replaced.
         """
         place = self.origin.place
-        with saving(folder) as path:
+        with saving(folder, self) as path:
             write_adapters(self.model, path, str(BUNDLED.get(place, place)))
             about = {"place": place, "weights": self.origin.weights, "dtype": self.origin.dtype}
             if os.path.isdir(place):  # so that both can be moved together

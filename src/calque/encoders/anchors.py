@@ -53,7 +53,6 @@ def sum_anchors(
     *,
     vocabulary: Iterable[str] | None = None,
     most_occurrences: int | None = None,
-    samples: int = 0,
     shard: tuple[int, int] = (0, 1),
     block: int = 2048,
     partial: str | PathLike[str] | None = None,
@@ -69,7 +68,7 @@ def sum_anchors(
     Args:
         encoder, layers: see `compute_anchors`.
         text: of one language, or its blocks one after the other, so that a text of any size streams through.
-        vocabulary, most_occurrences, samples, seed: see `AnchorSums`; a shard's seed is its own.
+        vocabulary, most_occurrences, seed: see `AnchorSums`; a shard's seed is its own.
         shard: (k, n): take only block k of every n, from 0.
         block: sentences encoded at a time, where the text does not come in blocks; what memory holds besides the sums.
         partial: keep the sums so far in this file; a call for the same encoder, text and settings goes on from there.
@@ -94,12 +93,12 @@ def sum_anchors(
     first = next(blocks, Sentences.of([]))
     words = None if vocabulary is None else list(dict.fromkeys(vocabulary))
     sums = AnchorSums(
-        encoder.dim, layers=numbers, vocabulary=words, most_occurrences=most_occurrences, samples=samples,
+        encoder.dim, layers=numbers, vocabulary=words, most_occurrences=most_occurrences,
         lang=first.lang, seed=seed * n + k,
     )  # fmt: skip
     partial_sums = None
     if partial is not None:
-        about = [numbers, words, most_occurrences, samples, [k, n], seed, first.lang]
+        about = [numbers, words, most_occurrences, 0, [k, n], seed, first.lang]  # 0: older sums kept occurrences, too
         partial_sums = _Partial(partial, encoder, about)
         sums = partial_sums.open() or sums
     saved, done = time.monotonic(), 0

@@ -49,6 +49,7 @@ class Encoder(ABC):
         base: the encoder that this one is built on, if it is built on one.
         precision: of float32 matrix products in `encode`; None if it computes none.
         rows: what a row of the vectors is.
+        made: how it was aligned, for the card and the record that `save` writes; None for an encoder that was not.
     """
 
     dim: int
@@ -58,6 +59,7 @@ class Encoder(ABC):
     base: Encoder | None = None
     precision: str | None = None
     rows: Literal["words", "key points"] = "words"
+    made: dict[str, Any] | None = None
     _first_layer: ClassVar[str] = ""  # what layer 0 is, for messages
 
     @property
@@ -163,7 +165,7 @@ class Encoder(ABC):
                 f"{self.name} cannot be saved: {type(self).__name__} has no save, and stands in no module that could be "
                 "imported"
             )
-        with saving(folder) as path:
+        with saving(folder, self) as path:
             write_about(path, kind, {"fingerprint": self.fingerprint})
 
     def push_to_hub(

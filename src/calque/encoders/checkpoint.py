@@ -85,6 +85,27 @@ def weights_as(dtype: torch.dtype | str) -> dict[str, Any]:
     return {"dtype" if (major, minor) >= (4, 56) else "torch_dtype": dtype}
 
 
+def read_language_model(name: str) -> Any | None:
+    """The masked language model of a folder or of a name on the hub, in float32; None where there is none, or an encoder
+    without its head."""
+    from transformers import AutoConfig, AutoModelForMaskedLM
+
+    try:
+        with _quiet(local=os.path.isdir(name)):
+            where = {
+                "local_files_only": not os.path.isdir(name) and unconnected(),
+                "trust_remote_code": bool(TRUST_CODE),
+            }
+            if type(AutoConfig.from_pretrained(name, **where)) not in AutoModelForMaskedLM._model_mapping:
+                return None
+            how: dict[str, Any] = {**weights_as(torch.float32), "output_loading_info": True, **where}
+            loaded: Any = AutoModelForMaskedLM.from_pretrained(name, **how)
+    except (OSError, ValueError):  # gone since the encoder was read, or never there
+        return None
+    model, report = loaded
+    return None if report["missing_keys"] else model
+
+
 def read_classifier(folder: Path, labels: Sequence[str], *, texts: bool) -> Any | None:
     """Return the model of sequence (`texts`) or token classification on an encoder's folder, with an untrained classifier; None
     where `transformers` has none for its architecture."""

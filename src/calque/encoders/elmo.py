@@ -160,7 +160,7 @@ class ElmoEncoder(Encoder):
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write `options.json` and `weights.hdf5`, which AllenNLP reads as well, and what `load_encoder` needs more."""
-        with saving(folder) as path:
+        with saving(folder, self) as path:
             write_network(self.network, path)
             about = {"layer": self._chosen, "mix": self.mix, "scale": self.scale, "precision": self.precision}
             write_about(path, "elmo", about | ({"lower": True} if self.lower else {}))

@@ -184,7 +184,7 @@ def write_about(folder: Path, kind: str, about: Mapping[str, Any]) -> None:
 
 # -- files that come whole or not at all -------------------------------------------------------------------------------
 @contextmanager
-def saving(folder: str | PathLike[str]) -> Iterator[Path]:
+def saving(folder: str | PathLike[str], encoder: Any = None) -> Iterator[Path]:
     """Write an encoder beside its folder, and move it there when it is complete.
 
     A folder that is new appears whole. In one that exists, files of the same names are replaced, and the others stay;
@@ -192,6 +192,7 @@ def saving(folder: str | PathLike[str]) -> Iterator[Path]:
 
     Args:
         folder: where to.
+        encoder: the encoder; one that was aligned gets its model card and record.
 
     Yields:
         an empty folder to write to.
@@ -202,6 +203,10 @@ def saving(folder: str | PathLike[str]) -> Iterator[Path]:
     part = temporary_folder(place, folder)
     try:
         yield part
+        if encoder is not None and encoder.made is not None:
+            from calque.encoders.card import write_card
+
+            write_card(part, encoder, encoder.made)
         for file in part.rglob("*.safetensors"):
             readable(file)
         if folder.is_dir():

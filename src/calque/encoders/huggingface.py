@@ -230,7 +230,7 @@ class HuggingFaceEncoder(TrainableEncoder):
 
     def _save(self, folder: str | PathLike[str], keep_layers: bool, *, declare: bool) -> None:
         """See `save`; what is no encoder by itself, but the base of one, declares no pooling."""
-        with saving(folder) as path:
+        with saving(folder, self) as path:
             cut = False
             if keep_layers or not isinstance(self.model, PreTrainedModel) or self.layer == self.n_layers:
                 save_model(self.model, path)

@@ -365,7 +365,7 @@ class KeyPointEncoder(_RowsOfKeyPoints):
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write each language's encoder to a folder of its own, the parts, and `calque.json`, which names them."""
-        with saving(folder) as path:
+        with saving(folder, self) as path:
             for number, encoder in enumerate(self.encoders.values()):
                 encoder.save_whole(path / f"encoder-{number}")
             about = {

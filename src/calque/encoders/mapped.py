@@ -15,6 +15,7 @@ import torch
 from calque.algebra.procrustes import Moments
 from calque.corpora.languages import best_match
 from calque.encoders.base import Encoder, require, stored, stored_layers
+from calque.encoders.card import made_of
 from calque.encoders.folder import ENCODERS, OWN, encoder_kind, read_about, saving, write_about
 from calque.encoders.numerics import number_type
 from calque.encoders.per_language import PerLanguage, check_language
@@ -146,7 +147,10 @@ class MappedEncoder(Encoder):
             "sentence_pairs": sum(map(len, corpora)),
             "pairs": used,
         }
-        return cls(base, maps, towards=towards, combine=combine, settings=settings)
+        aligned = cls(base, maps, towards=towards, combine=combine, settings=settings)
+        about = {"settings": {**settings, "layers": list(aligned.layers), "combine": combine}}
+        aligned.made = made_of(base, settings["method"], towards, corpora, pairs_of, about)
+        return aligned
 
     def without_maps(self) -> MappedEncoder:
         """The same layers, combined in the same way, as they were before."""
@@ -239,7 +243,7 @@ class MappedEncoder(Encoder):
         again. A map is applied to a layer's word vectors by
         `(x - source_mean) @ matrix + target_mean`, with the tensors `LANGUAGE.LAYER.matrix` and so on.
         """
-        with saving(folder) as path:
+        with saving(folder, self) as path:
             self.base.save_whole(path)
             tensors = {
                 f"{lang}.{layer}.{name}": array

@@ -106,7 +106,7 @@ class PerLanguage(Encoder):
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write each encoder to a folder of its own, and `calque.json`, which names them."""
-        with saving(folder) as path:
+        with saving(folder, self) as path:
             for number, encoder in enumerate(self.encoders.values()):
                 encoder.save_whole(path / f"encoder-{number}")
             write_about(path, "per-language", {"langs": list(self.encoders), "name": self.name})

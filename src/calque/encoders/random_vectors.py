@@ -69,7 +69,7 @@ class RandomVectors(Encoder):
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write a folder that `load_encoder` reads."""
-        with saving(folder) as path:
+        with saving(folder, self) as path:
             write_about(path, encoder_kind(self), {"dim": self.dim, "seed": self.seed})
 
     @classmethod

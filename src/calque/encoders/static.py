@@ -193,7 +193,7 @@ class StaticEncoder(Encoder):
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write tables, means, maps and settings to a folder that `load_static` and `load_encoder` read."""
-        with saving(folder) as path:
+        with saving(folder, self) as path:
             arrays: dict[str, np.ndarray] = {}
             for lang, table in self.tables.items():
                 arrays[f"{lang}.matrix"] = table.matrix

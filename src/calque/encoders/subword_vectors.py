@@ -97,7 +97,7 @@ class SubwordVectors(Encoder):
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write a folder that `load_encoder` and sentence-transformers read."""
-        with saving(folder) as path:
+        with saving(folder, self) as path:
             self.subwords.tokenizer.save_pretrained(path)
             save_file({_WEIGHT: self.model.weight.detach().contiguous()}, path / _MODEL)
             kinds = [("", "StaticEmbedding"), *([("1_Normalize", "Normalize")] if self.unit else [])]

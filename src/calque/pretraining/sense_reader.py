@@ -18,7 +18,7 @@ from calque.algebra.clusters import ENOUGH, FEWEST_WORDS, split_words, word_spac
 from calque.algebra.normalize import unit_rows
 from calque.encoders.base import Encoder
 from calque.encoders.batches import collate, token_batches
-from calque.encoders.checkpoint import read_language_model, weights_as
+from calque.encoders.checkpoint import weights_as
 from calque.encoders.elmo import ElmoEncoder
 from calque.encoders.elmo_files import file_pair
 from calque.encoders.extraction import encode_bar, word_counts
@@ -575,9 +575,10 @@ def open_contexts(encoder: Encoder) -> Contexts:
         raise SettingError(
             f"{encoder.name} predicts no words from their context: senses need an ELMo or a model with a mask"
         )
-    name = str(getattr(encoder.model, "name_or_path", ""))
-    model = read_language_model(name) if name else None
-    head = None if model is None else head_of(model)
+    try:
+        head = head_of(open_masked(str(getattr(encoder.model, "name_or_path", "")))[0])
+    except InputError:  # aligned encoders and sentence encoders have no head
+        head = None
     return MaskedContexts(encoder, None if head is None else head.transform.to(encoder.device).eval())
 
 

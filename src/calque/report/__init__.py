@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from calque.errors import SettingError
 from calque.storage import locked, write_text
 
 FORMATS = ("html", "md", "json")
-
-
-@dataclass(frozen=True)
-class Written:
-    """What a report left behind: its file, and those of its plots."""
-
-    path: Path
-    plots: tuple[Path, ...]
 
 
 def report(
@@ -30,8 +21,8 @@ def report(
     base: str | None = None,
     plots: str | os.PathLike[str] | None = None,
     plot_form: str = "svg",
-) -> Written:
-    """Write a report.
+) -> list[Path]:
+    """Write a report, and return the files of its plots.
 
     Args:
         paths: result files (JSON lines) and folders that hold some.
@@ -63,7 +54,4 @@ def report(
     path = Path(out)
     with locked(path, wait=True):
         write_text(path, write(composed))
-    written: list[Path] = []
-    if plots is not None:
-        written = formats.write_plots(composed.plots(), plots, plot_form)
-    return Written(path, tuple(written))
+    return [] if plots is None else formats.write_plots(composed.plots(), plots, plot_form)

@@ -137,12 +137,7 @@ def figure_of(record: Record) -> Figure:
 
 
 def average(figures: Sequence[Figure], run_of: Sequence[Hashable] | None = None) -> Figure:
-    """Return the mean over several trainings that were asked the same questions.
-
-    Args:
-        figures: one or more of each training.
-        run_of: the training that each is of; by default each of its own.
-    """
+    """Return the mean over several trainings that were asked the same questions; `run_of` says which training each is of."""
     if len(figures) == 1:
         return figures[0]
     runs = range(len(figures)) if run_of is None else run_of

@@ -31,9 +31,6 @@ class _Column(NamedTuple):
     is_target: bool
 
 
-Figures = Mapping[Row, Figure]  # of one column
-
-
 def tables(records: Sequence[Mapping[str, Any]]) -> str:
     """A Markdown table for each task and metric: methods down, test sets across, in per cent; then the mean over the
     languages that the task was not learnt in, where a row has them all. Several training runs of a method are one row. Below
@@ -68,7 +65,7 @@ def _in_columns(line: Record) -> Record:
     return Record(line.source, plain)
 
 
-def _columns(records: Sequence[Record]) -> dict[_Column | None, Figures]:
+def _columns(records: Sequence[Record]) -> dict[_Column | None, Mapping[Row, Figure]]:
     """Return the scores by column; the mean over the target languages has the key None."""
     cells: dict[_Column, dict[Row, list[Record]]] = {}
     for record in records:
@@ -78,7 +75,7 @@ def _columns(records: Sequence[Record]) -> dict[_Column | None, Figures]:
         for column, rows in cells.items()
     }
     targets = [column for column in figures if column.is_target] or list(figures)
-    found: dict[_Column | None, Figures] = {column: figures[column] for column in targets}
+    found: dict[_Column | None, Mapping[Row, Figure]] = {column: figures[column] for column in targets}
     if len(targets) > 1:
         in_all = [row for row in dict.fromkeys(map(_row, records)) if all(row in figures[column] for column in targets)]
         means = {row: mean_of([figures[column][row] for column in targets]) for row in in_all}

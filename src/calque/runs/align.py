@@ -13,10 +13,11 @@ import numpy as np
 from calque.alignment import METHODS, learns_from, methods_for
 from calque.corpora.by_name import name_of
 from calque.distributed import is_first
+from calque.encoders.folder import RUN_FILE
 from calque.errors import SettingError
 from calque.linking import Say, Words, skipped
 from calque.pairs import WordPairs
-from calque.runs.card import add_scores, model_card
+from calque.runs.card import add_scores
 from calque.runs.folder import TRAINING, check, writing
 from calque.runs.judged import scores_of, sentence_cost
 from calque.runs.links import links_of
@@ -140,24 +141,17 @@ def leave(aligned: Encoder, folder: Path, base: Encoder, record: dict[str, Any],
 
 
 def save_with_card(encoder: Encoder, folder: Path, record: dict[str, Any], *, keep_layers: bool = False) -> None:
-    """Save an encoder and write its model card, of whose record it completes what follows from the folder."""
+    """Save an encoder with its model card, of whose record it completes what follows from the folder."""
     from calque.encoders import HuggingFaceEncoder
-    from calque.encoders.folder import read_about
+    from calque.encoders.card import write_card
 
-    record.pop("vectors", None)
+    encoder.made = record
     if isinstance(encoder, HuggingFaceEncoder):
         encoder.save(folder, keep_layers=keep_layers)
     else:
         encoder.save(folder)
-    about = read_about(folder)
-    record["kind"] = about.get("base", about.get("kind"))
-    if isinstance(encoder, HuggingFaceEncoder):
-        n_layers = about["layer"] if about.get("cut") else encoder.n_layers
-        record["vectors"] = {"layer": about["layer"], "n_layers": n_layers, "pooling": about["pooling"],
-                             "add_prefix_space": bool(encoder.subwords.needs_space)}  # fmt: skip
-        if "adapted" in about:
-            record["vectors"]["adapted"] = about["adapted"]["place"]
-    model_card(folder, record)
+    if not (folder / RUN_FILE).is_file():  # of a class from elsewhere, whose `save` writes no card
+        write_card(folder, encoder, record)
 
 
 def make_method(name: str, towards: str, options: Mapping[str, Any]) -> Method:

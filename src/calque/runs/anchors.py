@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from calque.text import Sentences
 
 FORMATS = ("safetensors", "avg_embeds")
-SENSES = ("keep", "split", "drop")
 SUMS_FILE = "sums.safetensors"
 
 
@@ -31,7 +30,6 @@ def make_anchors(
     layers: Sequence[int] | None = None,
     vocabulary: str | None = None,
     most_occurrences: int | None = None,
-    samples: int = 100,
     shard: tuple[int, int] = (0, 1),
     pretokenized: bool = False,
     limit: int | None = None,
@@ -52,9 +50,8 @@ def make_anchors(
     Args:
         texts: one sentence a line, all of one language.
         most_occurrences: count only so many occurrences of each word, the first ones.
-        samples: occurrences of each word that are kept to tell its senses, where `senses` asks for them.
         shard: (k, n): only block k of every n, from 0; writes the sums alone, for `merge_anchors`.
-        finishing: `at_least`, `most`, `senses` and `format` of `merge_anchors`.
+        finishing: `at_least`, `most` and `format` of `merge_anchors`.
 
     Returns:
         the anchors by layer; nothing of a shard.
@@ -63,14 +60,14 @@ def make_anchors(
     from calque.encoders.anchors import sum_anchors
 
     folder, (k, n) = Path(out), shard
-    senses = _checked(finishing, folder)
+    _check(finishing.get("format", "safetensors"), folder)
     words = None if vocabulary is None else read_vocabulary(vocabulary)
     loaded = load_encoder(encoder, **dict(load or {}))
     name = SUMS_FILE if n == 1 else f"sums-{k + 1}-of-{n}.safetensors"
     with locked(folder / name):  # the shards of one text may be made side by side
         sums = sum_anchors(
             loaded, _stream(texts, lang, pretokenized, limit, block), layers, vocabulary=words,
-            most_occurrences=most_occurrences, samples=samples if senses != "keep" else 0, shard=shard, seed=seed,
+            most_occurrences=most_occurrences, shard=shard, seed=seed,
             partial=folder / name, progress=progress,
         )  # fmt: skip
         if n == 1:
@@ -86,7 +83,6 @@ def merge_anchors(
     out: str | Path,
     at_least: int = 1,
     most: int | None = None,
-    senses: str = "keep",
     format: str = "safetensors",
     say: Say = lambda line: None,
 ) -> dict[int, Anchors]:
@@ -104,7 +100,7 @@ def merge_anchors(
     from calque.encoders.anchors import pass_of
 
     folder = Path(out)
-    _checked({"senses": senses, "format": format}, folder)
+    _check(format, folder)
     if not sums:
         raise SettingError("nothing to merge: give files of sums")
     passes = [pass_of(path) for path in sums]
@@ -121,14 +117,16 @@ def merge_anchors(
     about = {name: passes[0].get(name) for name in ("encoder", "fingerprint")}
     with locked(folder / SUMS_FILE):
         joined.save(folder / SUMS_FILE, note=json.dumps({**about, "parts": [Path(path).name for path in sums]}))
-        return _finish(joined, folder, say, at_least=at_least, most=most, senses=senses, format=format)
+        return _finish(joined, folder, say, at_least=at_least, most=most, format=format)
 
 
 def open_folder(path: str, *, lang: str = "", encoder: Any = None) -> dict[int, Anchors]:
     """Anchors that `calque anchors` wrote, or those of the published code.
 
     Args:
+        path: the folder.
         lang: the language, where the files do not say it.
+        encoder: whose anchors they should be.
 
     Raises:
         InputError: there are none, or they are in another language or of another encoder.
@@ -150,16 +148,12 @@ def open_folder(path: str, *, lang: str = "", encoder: Any = None) -> dict[int, 
     return anchors
 
 
-def _checked(finishing: Mapping[str, Any], folder: Path) -> str:
+def _check(format: str, folder: Path) -> None:
     from calque.anchors.files import FILE
 
-    senses, format = finishing.get("senses", "keep"), finishing.get("format", "safetensors")
-    if senses not in SENSES:
-        raise SettingError(f"senses={senses!r}, expected one of {', '.join(SENSES)}")
     if format not in FORMATS:
         raise SettingError(f"format={format!r}, expected one of {', '.join(FORMATS)}")
     check_files(folder, (FILE, "norms.json"), lambda: any(folder.glob("sums*.safetensors")))
-    return senses
 
 
 def _stream(texts: Sequence[str], lang: str, pretokenized: bool, limit: int | None, block: int) -> Iterator[Sentences]:
@@ -188,20 +182,15 @@ def read_vocabulary(path: str) -> list[str]:
 
 
 def _finish(
-    sums: AnchorSums, folder: Path, say: Say, *, at_least: int = 1, most: int | None = None, senses: str = "keep",
+    sums: AnchorSums, folder: Path, say: Say, *, at_least: int = 1, most: int | None = None,
     format: str = "safetensors",
 ) -> dict[int, Anchors]:  # fmt: skip
-    from calque.anchors import save_anchors, split_senses, write_avg_embeds
+    from calque.anchors import save_anchors, write_avg_embeds
 
     say(_told(sums))
     if sums.uncovered:
         skipped(f"{sums.uncovered:,} words skipped, for which the encoder has no vector")
-    if senses == "keep":
-        anchors = sums.finish(at_least=at_least, most=most)
-    else:
-        split = split_senses(sums, at_least=at_least, most=most)
-        anchors = split.anchors if senses == "split" else split.single()
-        say(f"{int((split.senses > 1).sum()):,} words have several senses")
+    anchors = sums.finish(at_least=at_least, most=most)
     first = next(iter(anchors.values()))
     if not len(first):
         raise SettingError("no word occurs often enough: there are no anchors to write")

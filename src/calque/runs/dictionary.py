@@ -36,7 +36,6 @@ def align_dictionary(
     start_options: Mapping[str, Any] | None = None,
     method: str = "rotation",
     normalise: str | None = None,
-    together: bool = False,
     identical: bool = False,
     refine: int = 5,
     held_out: float = 0.1,
@@ -85,7 +84,7 @@ def align_dictionary(
     if start is not None:
         check_start(start, start_options)
         options |= {"restarts": restarts, "seed": seed, "options": dict(start_options or {})}
-    options |= {"together": together, "identical": identical, "combine": combine}
+    options |= {"identical": identical, "combine": combine}
     how = DictionaryMaps(method, towards=towards, start=start, **options)
     check(out, overwrite=overwrite)
     if (start is None) != bool(dictionaries):
@@ -122,10 +121,9 @@ def align_dictionary(
             {"path": Path(path).name, "langs": list(pair), "entries": len(entries.source)}
             for path, pair, entries in zip(dictionaries, pairs, read, strict=bool(dictionaries))
         ] + sources,
-        "settings": {"method": method, "start": start, "start_options": dict(start_options or {}), "together": together,
-                     "identical": identical,
-                     "combine": combine, "most": most,
-                     "at_least": at_least, "most_occurrences": most_occurrences, "fits": records},
+        "settings": {"method": method, "start": start, "start_options": dict(start_options or {}),
+                     "identical": identical, "combine": combine, "most": most, "at_least": at_least,
+                     "most_occurrences": most_occurrences, "fits": records},
         "failed": [f"{lang}, layer {layer}" for lang, fits in records.items() for layer in fits if fits[layer].get("failed")],
         "seconds": {"anchors": round(averaged - started, 2), "maps": round(time.perf_counter() - averaged, 2)},
     }  # fmt: skip

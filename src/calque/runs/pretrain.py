@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calque.corpora import read_dictionary
+from calque.distributed.environment import environment
 from calque.encoders.folder import RUN_FILE
 from calque.errors import SettingError
 from calque.linking import Say, read_languages
-from calque.runs.environment import environment
 from calque.runs.folder import TRAINING, check, writing
 from calque.storage import write_text
 

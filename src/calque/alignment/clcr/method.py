@@ -15,6 +15,7 @@ from calque.alignment.clcr.reordering import Reordering
 from calque.alignment.clcr.step import TOLERANCE, Transformed, TransformStep
 from calque.alignment.clcr.text import paired_texts
 from calque.encoders.base import Encoder, require
+from calque.encoders.card import made_of
 from calque.encoders.key_points import STEPS, KeyPointEncoder, named_steps
 from calque.encoders.per_language import PerLanguage
 from calque.errors import SettingError, check_number
@@ -168,10 +169,14 @@ class KeyPointAlignment(Method):
             reorder=Reordering(kind=self.order, training=training),
         )  # fmt: skip
         self.transformed = first
-        return KeyPointEncoder(
+        aligned = KeyPointEncoder(
             {lang: first.encoders[lang] for lang in self.learnt.parts}, self.learnt.parts, pivot=self.towards,
             steps=self._steps, threshold=self.delta, beam=self.beam, costs=first.thresholds, settings=self.settings(),
         )  # fmt: skip
+        base = encoder if isinstance(encoder, Encoder) else PerLanguage(encoder)
+        langs = list(dict.fromkeys(lang for each in corpora for lang in each.langs))
+        aligned.made = made_of(base, "clcr", self.towards, [], [], self.record()) | {"langs": langs}
+        return aligned
 
     def record(self) -> dict[str, Any]:
         first = self.transformed

@@ -284,9 +284,6 @@ def anchors(
         finishing: `at_least`, `most` and `format` of `merge_anchors`.
     """
     on, finishing = Job(**job), dict(finishing or {})
-    if finishing.get("senses", "keep") != "keep":
-        fact = "senses are distinguished by occurrences drawn in the order of the text"
-        raise SettingError(f"{fact}: on one machine only")
     words = None if vocabulary is None else tuple(dict.fromkeys(read_vocabulary(vocabulary)))
     loaded, made, settings = _loaded(encoder, load, lang, pretokenized, on)
     numbers = None if layers is None else tuple(loaded.layer_numbers(layers))

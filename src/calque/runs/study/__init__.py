@@ -7,12 +7,12 @@ import os
 import re
 import signal
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from multiprocessing import active_children, get_context, parent_process, resource_tracker
+from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -130,8 +130,6 @@ class Workers:
         if self.workers > 1:
             cores = max(1, len(os.sched_getaffinity(0)) // self.workers)
             self._others = active_children()
-            with _without_warnings("resource_tracker"):  # which tells of the locks of workers that are ended
-                resource_tracker.ensure_running()
             how = {"initializer": _begin, "initargs": (cores, self.own, bool(TRUST_CODE), bool(SKIP_UNUSABLE))}
             self._pool = ProcessPoolExecutor(self.workers, get_context("spawn"), **how)
         return self
@@ -158,18 +156,6 @@ class Workers:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         for number, (_, step) in enumerate(zip(done, left, strict=True), 1):
             self.say(f"{title}: {number} of {len(left)} done ({step.label or step.kind})")
-
-
-@contextmanager
-def _without_warnings(begin: str) -> Iterator[None]:
-    """Have processes that start in the block ignore warnings that begin like this."""
-    before = os.environ.get("PYTHONWARNINGS")
-    os.environ["PYTHONWARNINGS"] = ",".join(filter(None, (before, f"ignore:{begin}")))
-    try:
-        yield
-    finally:
-        del os.environ["PYTHONWARNINGS"]
-        os.environ.update({} if before is None else {"PYTHONWARNINGS": before})
 
 
 def _tracked(steps: Steps, track: Sequence[str], folder: str, step: Step) -> Path:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from calque.runs.environment import command_line, environment
+from calque.distributed.environment import command_line, environment
 from command import works
 
 
