@@ -216,20 +216,13 @@ def test_the_mean_over_translations_knows_that_they_are_one_text():
     assert math.sqrt(mean.of_texts[0]) > 1.5 * apart
 
 
-def test_a_large_difference_is_found():
-    """Fifteen points with trainings that differ by one, on a page of 24 comparisons; two points where only texts differ."""
-    rng, found = np.random.default_rng(4), {"runs": 0, "texts": 0}
+def test_a_small_difference_is_found_where_only_texts_differ():
+    rng, found = np.random.default_rng(4), 0
     for _ in range(50):
-        chance = texts(rng)
-        base = chance + rng.normal(0, 0.01, 3)  # texts of many questions
-        others = {k: compare.p_value(estimated(chance + rng.normal(0, 0.01, 3)), estimated(base)) for k in range(23)}
-        up = compare.p_value(estimated(chance + 0.15 + rng.normal(0, 0.01, 3)), estimated(base))
-        found["runs"] += compare.holm({**others, "up": up})["up"] < compare.LEVEL
-        right = (rng.random((N, 1)) < chance).astype(float)
+        right = (rng.random((N, 1)) < texts(rng)).astype(float)
         mended = np.maximum(right, rng.random((N, 1)) < 0.04)  # paired: what was right stays right
-        found["texts"] += compare.p_value(estimated(mended), estimated(right)) < compare.LEVEL
-    assert found["runs"] >= 40
-    assert found["texts"] >= 48
+        found += compare.p_value(estimated(mended), estimated(right)) < compare.LEVEL
+    assert found >= 48
 
 
 # -- the rules, by hand --------------------------------------------------------------------------------------------------------
