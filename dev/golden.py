@@ -1,7 +1,6 @@
 """Record what every command answers and writes, and compare two records.
 
     python dev/golden.py record before --source ../frozen/src --jobs 2
-    python dev/golden.py record after --open before          # the new code also opens what the old code wrote
     python dev/golden.py compare before after                # exact
     python dev/golden.py compare before after --points 0.1   # within a tolerance, see `Tolerance`
     python dev/golden.py record some --only "align/*" "evaluate/ner"; python dev/golden.py compare before some
@@ -9,7 +8,6 @@
 A record is a folder with `golden.json` and a folder for each step, which holds the files that the step wrote. A step is one or
 several commands on the encoder and the text that come with calque, or on data planted here. `@align/rotation/out` in a command is
 what another step wrote, which runs first; `@in/…` is an input. Steps `open/…` measure an encoder that another step saved.
-With `--open OLD`, every step that reads what other steps wrote runs once more on the folders in OLD.
 
 Times, dates and hashes of code are not compared (`NOISE`, `TIMES`). Differences of scores and files come first; differences of
 wording alone come in a section of their own, because wording may change on purpose. Either kind makes `compare` end with 1.
@@ -34,7 +32,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -69,8 +67,6 @@ words/gibbs: words @in/train.tsv --langs en de --model gibbs --out links --table
 words/hmm: words @in/train.tsv --langs en de --model hmm --symmetrize grow-diag --posteriors --out links --tables tables
 words/fast: words @in/train.tsv --langs en de --model fast-align --symmetrize union --extra @in/test.tsv --out links
 words/use: words @in/test.tsv --langs en de --use @words/gibbs/tables --posteriors --out links
-words/moses: words @in/moses --langs en de --pretokenized --limit 50 --seed 3 --symmetrize grow-diag-final-and --out
-  links
 align/rotation: <align> --method rotation ; <align> --method rotation ; <align> --method rotation --overwrite --quiet
 align/normalized: <align> --method normalized-rotation --layers -2,-1 --combine concat
 align/sentences: <align> --method sentence-rotation --pooling mean --max-length 24
@@ -78,15 +74,8 @@ align/linear: <align> --method linear --layers 0,3,-1 --combine mean --links @wo
 align/means: <align> --method means --layers 2,-1 --combine mean
 align/lsar: align --encoder mini --towards en --out out --method lsar <texts>
 align/lir: <align> --method lir --option rank=2
-align/three: align @in/train.tsv @in/spanish.tsv --langs en de --langs en es --encoder mini --towards en --method
-  rotation --out out
 align/finetune: <align> --method finetune --epochs 1 --batch 8
-align/published: <align> --method finetune --epochs 1 --option reduction=mean --option target=frozen --weight 0.5
-  --freeze 2 --layer 4 --keep-layers
 align/contrastive: <align> --epochs 1 --option temperature=0.2 --learning-rate 0.0005 --checkpoint-every 3
-align/layers: <align> --method contrastive --epochs 0.5 --layers 2,-1 --accumulate 2 --batch 16 --weight 0 --precision
-  medium
-align/bfloat16: <align> --method contrastive --epochs 0.5 --batch 16 --precision bfloat16 --limit 40
 align/several: align @in/train.tsv @in/spanish.tsv --langs en de --langs en es --encoder mini --towards en --method
   contrastive --epochs 0.5 --batch 16 --out out
 align/static-text: align @in/static.pairs.tsv --langs en de --pretokenized --method rotation <static>
@@ -94,17 +83,13 @@ align/dictionary: <dict> <texts>
 align/anchors: <dict> --method linear --anchors en=@anchors/mean/out de=@anchors/german/out --option refine=0 --option
   held_out=0
 align/dict-layers: <dict> <texts> --method rcsls --layers 2,-1 --combine mean --option refine=2
-align/together: align --dictionary @in/dict.tsv @in/dict.es.tsv --langs en de --langs en es --encoder mini --towards en
-  --option together=true --text en=@in/en.txt de=@in/de.txt es=@in/es.txt --out out
 align/identical: align --dictionary identical --langs en de --encoder mini --towards en <texts> --out out
 align/static: align --dictionary @in/static.tsv --langs en de <static> --option normalise=unit
-align/static-rcsls: align --dictionary @in/static.tsv --langs en de --method rcsls <static> --option held_out=0.2
 align/static-distributions: align --unsupervised --langs en de <static> --option restarts=2 --option frequent=150
   --option patience=5
 align/released: align --released @in/maps --encoder mini --towards en --out out
 align/elmo: align --dictionary @in/dict.tsv --langs en de --encoder en=@pretrain/elmo/out,de=@pretrain/elmo-de/out
   --towards en <texts> --layers 1,2 --combine concat --out out
-align/elmo-text: align @in/train.tsv --langs en de --encoder @pretrain/elmo/out --towards en --method rotation --out out
 align/record: copy @align/rotation/out out ; evaluate mini retrieval <test> --out before.jsonl ; evaluate out retrieval
   <test> --record --against before.jsonl ; evaluate out lexicon --test @in/dict.tsv --langs en de <texts> --record
 
@@ -117,8 +102,6 @@ anchors/merge: anchors @anchors/part/one/sums-1-of-2.safetensors @anchors/part/t
 
 encode/mini: encode mini @in/en.txt --lang en --out vectors.safetensors ; encode mini @in/en.txt --lang en --out
   vectors.safetensors
-encode/static: encode @in/en.vec @in/static.txt --lang en --out vectors.safetensors
-encode/elmo: encode @pretrain/elmo/out @in/en.txt --lang en --layer 1 --out vectors.safetensors
 
 pretrain/bert: pretrain en=@in/en.txt de=@in/de.txt --layers 2 --dim 32 --vocabulary 300 --length 32 --batch 8 --updates
   12 --checkpoint-every 5 --out out ; perplexity out en=@in/en.txt de=@in/de.txt --json
@@ -128,19 +111,13 @@ pretrain/elmo-de: pretrain de=@in/de.txt --model elmo --dim 8 --hidden 16 --voca
   --updates 6 --out out
 pretrain/senses: pretrain en=@in/en.txt de=@in/de.txt --model elmo --senses 3 --sense-option axes=4 --dim 8 --hidden 16
   --vocabulary 300 --length 16 --batch 8 --updates 10 --out out
-pretrain/senses-bert: pretrain en=@in/en.txt de=@in/de.txt --senses 3 --sense-option axes=4 --layers 1 --dim 16 --heads 2
-  --vocabulary 300 --length 16 --batch 4 --updates 10 --out out
 
 senses/elmo: senses @pretrain/senses/out the --trained --text en=@in/en.txt de=@in/de.txt --limit 40 --out senses.jsonl ; senses
   @pretrain/senses/out --text en=@in/en.txt de=@in/de.txt --trained --out numbers.txt
-perplexity/mini: perplexity mini en=@in/en.txt de=@in/de.txt --limit 40 --share 0.3 --seed 1
 evaluate/retrieval: evaluate mini retrieval <test> --out scores.jsonl ; evaluate mini retrieval <test> --json --out
   scores.jsonl
 evaluate/retrieval-links: evaluate mini retrieval <test> --links @words/use/links --train @in/train.tsv --train-links
   @words/gibbs/links --non-contextual --max-length 20 --json
-evaluate/retrieval-two: evaluate @align/three/out retrieval --test @in/test.tsv @in/test.es.tsv --langs en de --langs en
-  es --json
-evaluate/aligned: evaluate @align/rotation/out retrieval <test> --out scores.jsonl
 evaluate/word-alignment: evaluate mini word-alignment --test @in/gold.tsv --langs en de --out scores.jsonl
 evaluate/ner: evaluate mini ner --train en=@in/ner.tsv --test en=@in/ner.test.tsv de=@in/ner.de.tsv
   --test-limit 30 <quick>
@@ -153,7 +130,6 @@ evaluate/slots: evaluate mini slots --train en=@in/slots.tsv --test en=@in/slots
 evaluate/pos: evaluate mini pos --train en=@in/pos.tsv --test en=@in/pos.test.tsv de=@in/pos.de.tsv --column 2 --dropout
   0.1 --option patience=1 --option per_epoch=50 --learning-rate 0.01 <quick> ; evaluate mini pos --train en=@in/tree.conllu --test
   en=@in/tree.test.conllu <quick>
-evaluate/pos-tune: evaluate mini pos --train en=@in/pos.tsv --test de=@in/pos.de.tsv --layer 3 --limit 60 <tune>
 evaluate/projection: evaluate mini pos --train en=@in/pos.tsv --test de=@in/pos.de.tsv --project @in/train.tsv --langs
   en de --model hmm --symmetrize intersection --seed 1 --head linear <quick>
 evaluate/nli: evaluate mini nli --train en=@in/nli.tsv --test en=@in/nli.test.tsv de=@in/nli.de.tsv <quick>
@@ -161,35 +137,22 @@ evaluate/nli-esim: evaluate mini nli --train en=@in/nli.tsv --test en=@in/nli.te
   --translated de=@in/nli.test.tsv
 evaluate/sentiment: evaluate mini sentiment --train en=@in/mood.jsonl --test en=@in/mood.test.tsv de=@in/mood.de.tsv
   --batch 16 <quick>
-evaluate/sentiment-tune: evaluate mini sentiment --train en=@in/mood.jsonl --test de=@in/mood.de.tsv --format auto
-  --limit 60 <tune>
 evaluate/parsing: evaluate mini parsing --train en=@in/tree.conllu --test en=@in/tree.test.conllu de=@in/tree.de.conllu
   --upos 4 <quick>
 evaluate/lexicon: evaluate mini lexicon --test @in/dict.tsv --langs en de <texts> --out scores.jsonl ; evaluate mini
   lexicon --test @in/dict.tsv --langs en de <texts> --option entries=[10,40] --lower --similarity cosine --limit 60 --json
-evaluate/wsd: evaluate mini wsd --train @in/senses.data.xml --test @in/senses.test.data.xml --out scores.jsonl ;
-  evaluate mini wsd --train @in/senses.data.xml --test @in/senses.test.data.xml --first-senses @in/index.sense
-  --option restrict=none --test-limit 20 --json
 
-neighbours/mini: neighbours --encoder mini --lang1 en --sentence1 "The bank closes early today." --word1 bank --lang2 de
-  --text2 @in/de.txt -k 4
 neighbours/aligned: neighbours --encoder mini --aligned @align/contrastive/out --lang1 en --sentence1 "I sat on the bank
   ." --word1 bank --lang2 de --sentence2 "Ich saß auf der Bank ." --sentence2 "Die Bank ist geschlossen ."
   --pretokenized --json
 analyze/all: analyze mini aligned=@align/rotation/out <test> --train @in/train.tsv --upos en=@in/pos.test.tsv
   de=@in/pos.de.tsv --bootstrap 50 --out findings.jsonl
-analyze/tuned: analyze base=mini @align/finetune/out <test> --bootstrap 20 --non-contextual --layer 4 --limit 40 --out
-  findings.jsonl
-analyze/shape: analyze mini @pretrain/bert/out <test> --only isometry,anisotropy,hubness,language,rank --bootstrap 20
-  --out findings.jsonl
 
 study/parallel: study @in/parallel.toml --out out --workers 2 ; study @in/parallel.toml --out out --test
   pos=es=@in/pos.test.tsv
-study/dictionary: study @in/dictionary.toml --out out
 report/html: report @study/parallel/out @analyze/all/findings.jsonl --out report.html --plots plots
-report/md: report @study/parallel/out @analyze/all/findings.jsonl --out report.md --title Words
-report/json: report @study/dictionary/out @evaluate/lexicon/scores.jsonl --out report.json --base base ; report
-  @evaluate/ner/scores.jsonl @evaluate/wsd/scores.jsonl --format md --out scores.txt
+report/json: report @study/parallel/out @evaluate/lexicon/scores.jsonl --out report.json --base base ; report
+  @evaluate/ner/scores.jsonl --format md --out scores.txt
 report/demo: report @demo/de/out --out report.html --plots plots --plot-format png
 demo/de: demo --languages de --out out --seed 1
 
@@ -206,8 +169,8 @@ HELP = (
 )
 # Every encoder folder that a step leaves is opened and measured.
 OPENED = (
-    "rotation normalized sentences linear three finetune published contrastive layers several dictionary anchors dict-layers "
-    "together identical static-text static static-rcsls static-distributions released elmo elmo-text"
+    "rotation normalized sentences linear finetune contrastive several dictionary anchors dict-layers "
+    "identical static-text static static-distributions released elmo"
 )
 STUDIES = {
     "parallel": """
@@ -230,48 +193,11 @@ limit = 60
 train = { de = "train.tsv", es = "spanish.tsv" }
 test = { de = "test.tsv", es = "test.es.tsv" }
 limit = 40
-[tasks.word-alignment]
-test = { de = "gold.tsv" }
 [tasks.pos]
 train = ["en=pos.tsv"]
 test = ["en=pos.test.tsv", "de=pos.de.tsv"]
 epochs = 1
 hidden = 16
-[tasks.nli]
-train = ["en=nli.tsv"]
-test = ["de=nli.de.tsv"]
-epochs = 1
-hidden = 16
-limit = 40
-""",
-    "dictionary": """
-seeds = 1
-[encoders.mini]
-path = "mini"
-layers = [3, -1]
-[methods.base]
-[methods.rotation]
-refine = 1
-[methods.linear]
-[methods.identical]
-[supervision.dictionary]
-kind = "dictionary"
-entries = [0, 60]
-limit = 80
-de = "dict.tsv"
-texts = { en = "en.txt", de = "de.txt" }
-[supervision.nothing]
-kind = "text"
-limit = 80
-texts = { en = "en.txt", de = "de.txt" }
-[tasks.lexicon]
-entries = [60, 90]
-limit = 80
-texts = { en = "en.txt", de = "de.txt" }
-test = { de = "dict.tsv" }
-[tasks.wsd]
-train = ["senses.data.xml"]
-test = ["senses.test.data.xml"]
 """,
 }
 
@@ -326,12 +252,8 @@ def plant(folder: Path, source: Path) -> None:
         write(f"{name}.tsv", [f"{' '.join(cut['en'][n])}\t{' '.join(cut[other][n])}" for n in rows])
     for lang in text:
         write(f"{lang}.txt", [text[lang][n] for n in train])
-        write(f"moses.{lang}", [" ".join(cut[lang][n]) for n in train])
-    write("long.txt", text["en"])
-    write("damaged.txt", ["", ""])
     shutil.copy(sample / "gold.en-de.tsv", folder / "gold.tsv")
-    for name, other in (("dict", "de"), ("dict.es", "es")):
-        write(f"{name}.tsv", _dictionary([(cut["en"][n], cut[other][n]) for n in train]))
+    write("dict.tsv", _dictionary([(cut["en"][n], cut["de"][n]) for n in train]))
     # Vectors of 300 words of two languages, one a rotation of the other with noise.
     vectors, turn = rng.normal(size=(300, 24)), np.linalg.qr(rng.normal(size=(24, 24)))[0]
     for lang, values in (("en", vectors), ("de", vectors @ turn + 0.1 * rng.normal(size=vectors.shape))):
@@ -340,7 +262,6 @@ def plant(folder: Path, source: Path) -> None:
             f"{lang}.vec",
             ["300 24", *(f"{w} {' '.join(f'{x:.4f}' for x in row)}" for w, row in zip(words, values, strict=True))],
         )
-    write("static.txt", [" ".join(f"en{n}" for n in rng.integers(40, 320, 8)) for _ in range(40)])
     drawn = rng.integers(40, 300, (80, 6))
     write(
         "static.pairs.tsv", [f"{' '.join(f'en{n}' for n in row)}\t{' '.join(f'de{n}' for n in row)}" for row in drawn]
@@ -352,7 +273,6 @@ def plant(folder: Path, source: Path) -> None:
         (folder / "maps" / f"{lang}_best_mapping.pth").write_bytes(pickle.dumps(map_))
     for suffix, lang, rows in (("", "en", train), (".test", "en", test), (".de", "de", test)):
         _label([cut[lang][n] for n in rows], suffix, lang, write)
-    write("index.sense", ["bank%1:17:01:: 09213565 1 20", "bank%1:14:00:: 08420278 2 10"])
     for name, study in STUDIES.items():
         write(f"{name}.toml", [study])
 
@@ -382,7 +302,7 @@ def _label(sentences: list[list[str]], suffix: str, lang: str, write: Any) -> No
     write(f"tree{suffix}.conllu", [line for words, own in zip(sentences, upos, strict=True) for line in (
         *(f"{k}\t{w}\t_\t{t}\t_\t_\t{k - 1}\t{'root' if k == 1 else t.lower()}\t_\t_"
           for k, (w, t) in enumerate(zip(words, own, strict=True), 1)), "")])  # fmt: skip
-    slots, pairs, moods, xml, keys = [], ["premise\thypothesis\tlabel"], [], ["<corpus lang='en'><text id='d0'>"], []
+    slots, pairs, moods = [], ["premise\thypothesis\tlabel"], []
     for n, words in enumerate(sentences):
         line, last = " ".join(words), words[-2]
         start = line.rindex(last)
@@ -397,19 +317,9 @@ def _label(sentences: list[list[str]], suffix: str, lang: str, write: Any) -> No
         pairs.append(f"{line}\t{' '.join(other)}\t{label}")
         mood = ("bad", "good")["e" in words[0]]
         moods.append(json.dumps({"text": line, "label": mood}) if not suffix else f"{mood}\t{line}")
-        xml.append(f"<sentence id='d0.s{n}'>")
-        for k, word in enumerate(words):
-            if len(word) > 4 and word.isalpha():
-                xml.append(f"<instance id='d0.s{n}.t{k}' lemma='{word[:4].lower()}' pos='NOUN'>{word}</instance>")
-                keys.append(f"d0.s{n}.t{k} {word[:4].lower()}%{1 + len(words) % 2}:00:00::")
-            else:
-                xml.append(f"<wf lemma='x' pos='X'>{word.replace('&', 'and')}</wf>")
-        xml.append("</sentence>")
     write(f"slots{suffix}.tsv", slots)
     write(f"nli{suffix}.tsv", pairs)
     write(f"mood{suffix}.{'tsv' if suffix else 'jsonl'}", moods)
-    write(f"senses{suffix}.data.xml", [*xml, "</text></corpus>"])
-    write(f"senses{suffix}.gold.key.txt", keys)
 
 
 def _part_of_speech(word: str) -> str:
@@ -452,8 +362,8 @@ def ended(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def perform(name: str, commands: list[str], folder: Path, base: str, source: Path) -> dict[str, Any]:
-    """One step in its own folder: exit codes, what was said and what was written. `@` stands for `base`."""
+def perform(name: str, commands: list[str], folder: Path, source: Path) -> dict[str, Any]:
+    """One step in its own folder: exit codes, what was said and what was written."""
     place = folder / "steps" / name
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
@@ -464,14 +374,12 @@ def perform(name: str, commands: list[str], folder: Path, base: str, source: Pat
         path.write_text("")
     codes = []
     for command in commands:
-        words = [
-            re.sub(r"(^|=)@(in\b)?", lambda m: m[1] + ("../../in" if m[2] else base), w) for w in shlex.split(command)
-        ]
+        words = [re.sub(r"(^|=)@", r"\1../../", word) for word in shlex.split(command)]
         if words[:1] == ["copy"]:
             shutil.copytree(words[1], words[2])
         else:
             codes.append(ended(give(words, out, err, source)))
-    shown = Shown(folder, source, base)
+    shown = Shown(folder, source)
     return {
         "commands": commands, "codes": codes, "out": shown.lines(out.read_text()), "err": shown.lines(err.read_text()),
         "files": shown.files(place),
@@ -482,8 +390,8 @@ def perform(name: str, commands: list[str], folder: Path, base: str, source: Pat
 class Shown:
     """What a step left, without what may differ: places, times, hashes of code."""
 
-    def __init__(self, folder: Path, source: Path, base: str):
-        self.places = {str(base): "../../", f"{folder}/steps/": "../../", str(folder): "FOLDER", str(source): "SOURCE"}
+    def __init__(self, folder: Path, source: Path):
+        self.places = {f"{folder}/steps/": "../../", str(folder): "FOLDER", str(source): "SOURCE"}
         self.keys: dict[str, str] = {}
 
     def text(self, text: str) -> str:
@@ -568,12 +476,10 @@ class Tolerance:
         points: of a score in per cent; a fraction may differ by a hundredth of it, any other number by as much relative to
             its size. 0 asks for equality.
         tensors: largest difference relative to the largest entry of a tensor; used unless `points` is 0.
-        trained: patterns of steps whose training computes in another order. Of these only names and shapes are compared: their
-            scores are compared as means over several seeds.
     """
 
-    def __init__(self, points: float, trained: Iterable[str], folders: Sequence[Path], tensors: float = 1e-5):
-        self.points, self.trained, self.folders, self.tensors = points, tuple(trained), folders, tensors
+    def __init__(self, points: float, folders: Sequence[Path], tensors: float = 1e-5):
+        self.points, self.folders, self.tensors = points, folders, tensors
 
     def numbers(self, x: float, y: float) -> bool:
         return x == y or abs(x - y) <= self.points / 100 * max(1.0, abs(x), abs(y))
@@ -637,9 +543,6 @@ def unordered(value: Any) -> Any:
 
 def differences(step: str, old: dict[str, Any], new: dict[str, Any], allowed: Tolerance) -> tuple[list[str], list[str]]:
     """Return the differences of scores and files of a step, and those of wording."""
-    if any(fnmatch(step, pattern) for pattern in allowed.trained):
-        names = [(record["codes"], sorted(record["files"])) for record in (old, new)]
-        return ([] if names[0] == names[1] else [f"codes and files: {names[0]} → {names[1]}"]), []
     scores, wording = [], []
     if new["commands"][0].startswith("report ") and old.get("files"):
         old, new = unordered(old), unordered(new)
@@ -680,7 +583,7 @@ def compare(old: dict[str, Any], new: dict[str, Any], only: list[str], allowed: 
 
 
 # -- the whole ---------------------------------------------------------------------------------------------------------
-def run(wanted: dict[str, list[str]], folder: Path, base: str, source: Path, jobs: int) -> dict[str, Any]:
+def run(wanted: dict[str, list[str]], folder: Path, source: Path, jobs: int) -> dict[str, Any]:
     """The records of all steps; each runs when those that it reads from are done, some side by side."""
     waiting, running, done = dict(wanted), {}, {}
     while waiting or running:
@@ -690,7 +593,7 @@ def run(wanted: dict[str, list[str]], folder: Path, base: str, source: Path, job
             sys.stdout.flush()
             if not (pid := os.fork()):
                 try:
-                    record = perform(name, commands, folder, base, source)
+                    record = perform(name, commands, folder, source)
                     (folder / "said" / f"{name.replace('/', '-')}.json").write_text(json.dumps(record))
                 except BaseException:
                     traceback.print_exc()
@@ -703,29 +606,20 @@ def run(wanted: dict[str, list[str]], folder: Path, base: str, source: Path, job
     return {name: done[name] for name in wanted}
 
 
-def record(folder: Path, only: list[str], source: Path, old: Path | None, jobs: int) -> int:
-    """Make a record, and return the number of differences to what an old one says of its own folders."""
+def record(folder: Path, only: list[str], source: Path, jobs: int) -> None:
+    """Make a record of the steps that are asked for, and of those that they read from."""
     began, known = time.perf_counter(), steps()
     wanted = {name for name in known if not only or any(fnmatch(name, pattern) for pattern in only)}
     if not wanted:
         sys.exit(f"no step is called {' or '.join(only)}; known are {', '.join(known)}")
-    for name in reversed([*known]):
-        wanted |= set(needed(known[name], known)) if name in wanted else set()
     while more := {n for name in wanted for n in needed(known[name], known)} - wanted:
         wanted |= more
     shutil.rmtree(folder, ignore_errors=True)
     plant(folder / "steps" / "in", source)
-    found = run({n: c for n, c in known.items() if n in wanted}, folder, "../../", source, jobs)
+    found = run({n: c for n, c in known.items() if n in wanted}, folder, source, jobs)
     whole = {"only": only or ["*"], "steps": found}
     (folder / "golden.json").write_text(json.dumps(whole, indent=1, ensure_ascii=False), encoding="utf-8")
     print(f"{len(found)} steps in {time.perf_counter() - began:.0f} s: {folder / 'golden.json'}")
-    if old is None:
-        return 0
-    again = {name: known[name] for name in found if needed(known[name], known)}
-    opened = folder / "opened"
-    shutil.copytree(folder / "steps" / "in", opened / "steps" / "in")
-    got = {"only": [*again], "steps": run(again, opened, f"{old}/steps/", source, jobs)}
-    return compare(json.loads((old / "golden.json").read_text()), got, [*again], Tolerance(0.1, (), (old, opened)))
 
 
 def main() -> int:
@@ -736,20 +630,16 @@ def main() -> int:
     one.add_argument(
         "--source", type=Path, default=Path(__file__).resolve().parents[1] / "src", help="folder with calque"
     )
-    one.add_argument("--open", type=Path, help="a record whose folders are opened, too")
     one.add_argument("--jobs", type=int, default=1, help="steps side by side")
     two = verbs.add_parser("compare", help="print how two records differ")
     two.add_argument("records", type=Path, nargs=2)
     two.add_argument("--points", type=float, default=0.0, help="tolerance of scores in points; default: equality")
-    two.add_argument(
-        "--trained", nargs="+", default=[], metavar="PATTERN", help="steps whose training computes in another order"
-    )
     for each in (one, two):
         each.add_argument("--only", nargs="+", default=[], metavar="PATTERN", help="steps, e.g. 'align/*'")
     options = parser.parse_args()
     if options.verb == "compare":
         old, new = (json.loads((path / "golden.json").read_text(encoding="utf-8")) for path in options.records)
-        allowed = Tolerance(options.points, options.trained, options.records)
+        allowed = Tolerance(options.points, options.records)
         return 1 if compare(old, new, options.only, allowed) else 0
     if os.environ.get("PYTHONHASHSEED") != "0":  # the order of sets decides which of equally frequent words get anchors
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0"})
@@ -760,7 +650,8 @@ def main() -> int:
     }  # fmt: skip
     for library in ("numba", "typer", "torch", "tokenizers", "transformers.models.bert.modeling_bert"):
         __import__(library)
-    return 1 if record(folder, options.only, source, options.open and options.open.resolve(), options.jobs) else 0
+    record(folder, options.only, source, options.jobs)
+    return 0
 
 
 if __name__ == "__main__":

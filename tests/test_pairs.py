@@ -160,18 +160,6 @@ def test_check_names_the_line():
         WordPairs.parse(["", "", ""]).check(corpus)
 
 
-def test_wrong_arrays():
-    one = np.zeros(1, dtype=int)
-    with pytest.raises(SettingError, match="different shapes"):
-        WordPairs(one, one, np.zeros(2, dtype=int), n_sentences=1)
-    with pytest.raises(SettingError, match="there are 1"):
-        WordPairs(one + 1, one, one, n_sentences=1)
-    with pytest.raises(SettingError, match="before the first"):
-        WordPairs(one, one - 1, one, n_sentences=1)
-    with pytest.raises(SettingError, match="another shape"):
-        WordPairs(one, one, one, n_sentences=1, posterior=np.zeros(2))
-
-
 def test_empty():
     pairs = WordPairs.parse([])
     assert len(pairs) == len(pairs.one_to_one()) == len(pairs.swapped()) == pairs.n_sentences == 0

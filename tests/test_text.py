@@ -130,21 +130,6 @@ def test_joined(corpus):
         corpus + other.swapped()
 
 
-def test_wrong_tables_and_arguments(corpus):
-    with pytest.raises(SettingError, match="two languages"):
-        ParallelCorpus(corpus.table, ("en",))
-    with pytest.raises(SettingError, match="column 'target' is missing"):
-        ParallelCorpus(corpus.table.drop_columns(["target"]), ("en", "de"))
-    with pytest.raises(SettingError, match="no metadata column 'x'"):
-        corpus.metadata("x")
-    with pytest.raises(InputError, match="1 source sentences but 2"):
-        ParallelCorpus.of([["a"]], [["b"], ["c"]], ("en", "de"))
-    with pytest.raises(InputError, match="words that are not text"):
-        ParallelCorpus.of([["a\ud800"]], [["b"]], ("en", "de"))
-    with pytest.raises(InputError, match="words that are not text"):
-        Sentences.of([["a", 3]])
-
-
 def test_open_refuses_what_is_no_corpus(tmp_path, corpus):
     path = tmp_path / "c.arrow"
     corpus.save(path)

@@ -77,19 +77,6 @@ def test_rows():
     assert vectors.rows(np.array([0, 1, 1]), np.array([1, 0, 2])).tolist() == [1, 2, 4]
 
 
-def test_shapes_that_do_not_fit():
-    data = np.zeros((3, 2))
-    for offsets in ([0, 2], [1, 3], [], [[0, 3]]):
-        with pytest.raises(InputError, match="do not fit offsets"):
-            Embeddings(data, np.array(offsets))
-    with pytest.raises(InputError, match="go backwards"):
-        Embeddings(data, np.array([0, 2, 1, 3]))
-    with pytest.raises(InputError, match="do not fit"):
-        Embeddings(np.zeros(3), np.array([0, 3]))
-    with pytest.raises(InputError, match="coverage"):
-        Embeddings(data, np.array([0, 3]), np.ones(2, dtype=bool))
-
-
 def safetensors(header, body=b""):
     text = json.dumps(header).encode() if not isinstance(header, bytes) else header
     return struct.pack("<Q", len(text)) + text + body

@@ -54,7 +54,6 @@ class InputError(CalqueError):
 
     Args:
         fact: what is wrong, what was expected and what to do about it, in one line.
-        path: the file.
         line: its line, counted from 1.
     """
 
@@ -85,7 +84,6 @@ def check_number(
     """Raise an error unless a setting is a number within its bounds, and neither NaN nor infinite.
 
     Args:
-        name: what the setting is called.
         value: what it was set to.
         above, least, below, most: its bounds, the outer two excluded.
         whole: it must be a whole number.

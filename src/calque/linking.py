@@ -87,7 +87,6 @@ class Words:
         model: statistical aligner: auto, fast-align, hmm or gibbs.
         symmetrize: how its two directions are joined.
         pretokenized: the text's words are separated by white space.
-        seed: of the Gibbs sampler.
         limit: read only so many sentence pairs of each file.
     """
 

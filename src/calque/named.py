@@ -39,7 +39,6 @@ def exported(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
     """The `__getattr__` of a package that imports what it offers when it is first asked for.
 
     Args:
-        package: its name.
         places: where each name stands, as `package.module:name`.
     """
 
@@ -119,7 +118,6 @@ def class_in_file(target: str, base: type[Any], path: str | PathLike[str]) -> ty
     already, as a subclass of `base`, or code is trusted (`TRUST_CODE`).
 
     Args:
-        target: name of the class.
         base: class of which it must be a subclass.
         path: the file's folder, for the message.
 
@@ -159,7 +157,6 @@ class Table(Mapping[str, R], Generic[R]):
 
     Args:
         what: is named here, for messages: "method".
-        rows: by name.
         base: `package.module:Class` of which every class must be a subclass.
         row_of: makes the row of a class from elsewhere, given its name and itself.
 

@@ -20,9 +20,7 @@ def bar(
     Args:
         over: how many there are in all, None where nobody knows; or the things themselves.
         unit: of what is counted.
-        title: before the bar.
         show: else nothing is written, and every call is free; of several processes, the first shows its bars.
-        initial: how many were done before.
         scaled: write thousands as k and millions as M.
         leave: the last state stays on the screen.
     """

@@ -426,7 +426,6 @@ def filled(n: int, dtype: np.typing.DTypeLike, part: Callable[[slice], np.ndarra
     """Return an array of `n` entries that are computed a block at a time.
 
     Args:
-        n, dtype: of the array.
         part: returns the entries of a slice.
     """
     array = room((n,), dtype)
@@ -453,11 +452,7 @@ def taken(array: np.ndarray, which: np.ndarray) -> np.ndarray:
 
 
 class Gathered:
-    """Numbers that come in parts, as one array in the end: of more than `SMALL` bytes a mapped file.
-
-    Args:
-        dtype: of the array, one-dimensional.
-    """
+    """Numbers that come in parts, as one array in the end: of more than `SMALL` bytes a mapped file."""
 
     def __init__(self, dtype: np.typing.DTypeLike):
         self._dtype = np.dtype(dtype)

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calque.algebra.ordering import absolute_order, relative_order
-from calque.errors import SettingError
 
 
 def log_odds(scores, n):
@@ -135,14 +134,3 @@ def test_long_sentences_and_empty_ones(kind):
     assert order[0] == 0
     assert order[1:].tolist() == wanted.tolist()
     assert cost[[0, 1, 3]].tolist() == [0, 0, 0]
-
-
-def test_scores_that_do_not_fit_are_refused():
-    with pytest.raises(SettingError, match="expected 3 in a row"):
-        relative_order(np.zeros(4), np.array([3]))
-    with pytest.raises(SettingError, match="a score of sentence 1 is nan"):
-        relative_order(np.array([0.0, np.nan]), np.array([2, 2]))
-    with pytest.raises(SettingError, match="beam must be at least 1"):
-        absolute_order(np.zeros(1), np.array([1]), beam=0)
-    with pytest.raises(SettingError, match="a sentence of -1 words"):
-        absolute_order(np.zeros(1), np.array([-1]))

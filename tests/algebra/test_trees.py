@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calque.algebra.trees import maximum_spanning_tree, maximum_spanning_trees
-from calque.errors import SettingError
 
 
 def literal_roots(heads):
@@ -145,17 +144,3 @@ def test_nothing_and_one_word():
     for score in (3.0, -3.0, -np.inf):
         assert maximum_spanning_tree(np.array([[score, np.nan]])).tolist() == [0]
     assert maximum_spanning_tree(np.full((3, 4), -np.inf)).tolist().count(0) == 1
-
-
-def test_wrong_arguments():
-    with pytest.raises(SettingError, match=r"shape \(3, 3\), expected \[words, words \+ 1\]"):
-        maximum_spanning_tree(np.zeros((3, 3)))
-    with pytest.raises(SettingError, match="for 3 sentences"):
-        maximum_spanning_trees(np.zeros((2, 3, 4)), np.array([1, 2, 3]))
-    with pytest.raises(SettingError, match="1 to 4 words in a table for 3"):
-        maximum_spanning_trees(np.zeros((2, 3, 4)), np.array([1, 4]))
-    for value in (np.nan, np.inf):
-        scores = np.zeros((2, 3, 4))
-        scores[1, 0, 2] = value
-        with pytest.raises(SettingError, match="sentence 1 is NaN"):
-            maximum_spanning_trees(scores, np.array([3, 3]))

@@ -8,9 +8,9 @@ import pytest
 from calque.anchors import (
     AnchorSums,
 )
-from calque.errors import InputError, SettingError
+from calque.errors import InputError
 from calque.text import Sentences
-from calque.vectors import Embeddings, map_arrays, write_arrays
+from calque.vectors import Embeddings
 
 DIM = 7
 
@@ -134,23 +134,6 @@ def test_sums_agree_in_any_order_and_any_parts(tmp_path, most):
             assert norm == pytest.approx(math.fsum(np.linalg.norm(rows, axis=1)) / n, rel=1e-12)
 
 
-def test_files_of_older_versions_still_open(tmp_path):
-    """These kept apart what rounding had taken from a sum."""
-    whole = summed([zipf()])
-    whole.save(tmp_path / "new")
-    arrays, about = map_arrays(tmp_path / "new")
-    old = {name: np.array(array) for name, array in arrays.items()}
-    for layer in (0, 3):
-        old[f"{layer}.sums"][2] -= 1.0
-        old |= {f"{layer}.lost.types": np.array([2]), f"{layer}.lost": np.ones((1, DIM))}
-        for name in ("squares", "norms"):
-            old[f"{layer}.{name}"] -= 1.0
-            old[f"{layer}.{name}.lost"] = np.ones(len(whole.words))
-    write_arrays(tmp_path / "old", old, about)
-    opened = AnchorSums.open(tmp_path / "old")
-    same(opened.finish(), whole.finish())
-
-
 def test_only_the_first_occurrences_count():
     sentences, found = zipf(uncovered=0)
     sums = AnchorSums(DIM, layers=(0, 3), most_occurrences=3, lang="en")
@@ -181,15 +164,3 @@ def test_a_saved_pass_goes_on(tmp_path):
     (tmp_path / "sums").write_bytes(b"\x00" * 50)
     with pytest.raises(InputError, match="safetensors"):
         AnchorSums.open(tmp_path / "sums")
-
-
-def test_what_does_not_fit_says_so():
-    sentences, found = zipf()
-    with pytest.raises(SettingError, match=r"layers \[0\], expected \[0, 3\]"):
-        summed([(sentences, {0: found[0]})])
-    with pytest.raises(SettingError, match="words and 7 dimensions"):
-        summed([(sentences[:5], found)])
-    with pytest.raises(SettingError, match="cannot be joined"):
-        summed([]).merge(AnchorSums(DIM, lang="de"))
-    with pytest.raises(SettingError, match="each once"):
-        AnchorSums(3, layers=(1, 1))

@@ -332,7 +332,6 @@ def test_a_search_that_failed_says_so():
             fit_unsupervised(source, target, start=start, options=dict(seed=1))
 
 
-
 # -- encoders --------------------------------------------------------------------------------------------------------
 WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
 

@@ -2,12 +2,10 @@
 
 import math
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calque.errors import SettingError
 from calque.nn.biaffine import MLP, Biaffine
 
 
@@ -89,17 +87,3 @@ def test_nothing_at_all():
             0,
             1,
         )
-
-
-def test_wrong_arguments():
-    form, dependents, heads, chosen, sizes = draw(3, 2, 4, (True, True), [2, 3])
-    with pytest.raises(SettingError, match="arcs have one score, this form has 4"):
-        form.arcs(dependents, heads, sizes)
-    with pytest.raises(SettingError, match="5 heads for 5 words, expected the root and each word"):
-        form.labels(dependents, heads[1:], chosen, sizes)
-    with pytest.raises(SettingError, match=r"heads of shape \(4,\) for 5 words"):
-        form.labels(dependents, heads, chosen[1:], sizes)
-    with pytest.raises(SettingError, match=r"expected \[words, 3\] and \[words, 2\]"):
-        form(heads, dependents)
-    with pytest.raises(SettingError, match="5 left vectors are paired with 6 right vectors"):
-        form(dependents, heads)

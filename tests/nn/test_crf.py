@@ -188,20 +188,3 @@ def test_the_end_may_be_forbidden_and_masks_are_not_saved():
     crf = ChainCRF(2, forbidden=open_end)
     assert crf.decode(torch.tensor([[9.0, 0.0], [9.0, 0.0]]), torch.tensor([2])).tolist() == [0, 1]
     assert set(crf.state_dict()) == {"transitions", "start", "end"}
-
-
-def test_wrong_arguments():
-    crf, scores, tags, sizes = make(3, [2, 3], 0)
-    with pytest.raises(SettingError, match="add up to 5 for 4 words"):
-        crf.decode(scores[:4], sizes)
-    with pytest.raises(SettingError, match=r"expected \[words, 3\]"):
-        crf.decode(scores[:, :2], sizes)
-    with pytest.raises(SettingError, match=r"tags of shape \(4,\) for 5 words"):
-        crf.log_likelihood(scores, tags[:4], sizes)
-    for wrong in (-1, 3):
-        with pytest.raises(SettingError, match=f"tag {wrong}, expected 0 to 2"):
-            crf.log_likelihood(scores, torch.tensor([0, 1, wrong, 0, 0]), sizes)
-    with pytest.raises(SettingError, match="expected a number of words for each sentence"):
-        crf.decode(scores, torch.tensor([6, -1]))
-    with pytest.raises(SettingError, match="forbidden transitions"):
-        ChainCRF(3, forbidden=forbidden_in_bio(NAMES))

@@ -1,12 +1,10 @@
 """ESIM against a literal transcription of the paper, pair by pair and word by word."""
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from calque.errors import SettingError
 from calque.nn.esim import ESIM, soft_alignment
 from calque.nn.recurrent import StackedLSTM
 
@@ -114,10 +112,3 @@ def test_dropout_is_on_every_feed_forward_connection(monkeypatch):
     seen.clear()
     esim.train()(rows, sizes)
     assert seen == [(5, 5), (5, 6), (1, 48), (1, 6)]  # rows, projection, [means; maxima] of both, hidden layer
-
-
-def test_wrong_arguments():
-    with pytest.raises(SettingError, match="3 texts, expected pairs"):
-        soft_alignment(torch.zeros(3, 2), torch.tensor([1, 1, 1]))
-    with pytest.raises(SettingError, match="add up to 2 for 3 words"):
-        soft_alignment(torch.zeros(3, 2), torch.tensor([1, 1]))

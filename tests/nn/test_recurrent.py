@@ -5,7 +5,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calque.errors import SettingError
 from calque.nn.ragged import SentenceDropout
 from calque.nn.recurrent import StackedLSTM
 
@@ -90,15 +89,3 @@ def test_words_of_a_sentence_lose_the_same_components():
     assert same == [True, True]
     assert not found[0].equal(found[99])
     assert dropout.eval()(found, lengths) is found
-
-
-def test_wrong_arguments():
-    lstm = StackedLSTM(4, 3, 1)
-    with pytest.raises(SettingError, match=r"expected \[words, 4\]"):
-        lstm(torch.zeros(3, 5), torch.tensor([3]))
-    with pytest.raises(SettingError, match="add up to 2 for 3 words"):
-        lstm(torch.zeros(3, 4), torch.tensor([2]))
-    with pytest.raises(SettingError, match="layers=0"):
-        StackedLSTM(4, 3, 0)
-    with pytest.raises(SettingError, match=r"dropout=1\.0"):
-        StackedLSTM(4, 3, 2, 1.0)

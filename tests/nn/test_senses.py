@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from calque.errors import SettingError
 from calque.nn.senses import SenseTable, nearest, principal_axes
 from sense_models import select
 
@@ -248,20 +247,6 @@ def test_pruning():
 
 
 # -- numbers that cannot be ------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("senses", "options", "message"),
-    [
-        ([], {}, "from 1 to 64 senses, got 0"),
-        ([2], {"axes": 8}, "7 dimensions cannot be projected onto 8 axes: expected 1 to 7"),
-        ([2], {"queue": 2}, "a queue of 2 states cannot give 3 axes: expected at least 3"),
-    ],
-)
-def test_numbers_that_cannot_be(senses, options, message):
-    with pytest.raises(SettingError, match=message) as error:
-        SenseTable(senses, DIM, **{"axes": AXES, "queue": QUEUE} | options)
-    assert "\n" not in str(error.value)
-
-
 # -- departures from the paper, which are settings -------------------------------------------------------------------------
 def test_what_differs_from_the_mean_may_be_compared():
     table, rng = small_table(), np.random.default_rng(4)

@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-from calque.errors import SettingError
 from calque.nn.matched import MatchedSentences
 from calque.nn.transform import Transform, attention_distance
 
@@ -65,22 +64,6 @@ def test_groups_hold_each_pair_once_and_pad_little():
     assert max(len(numbers) * m[numbers].max() * n[numbers].max() for numbers in sentences.numbers) <= 1_000_000
 
 
-def test_what_cannot_be_matched_is_refused():
-    with pytest.raises(SettingError, match="a sentence without words cannot be matched"):
-        MatchedSentences([2, 0], [1, 3])
-    with pytest.raises(SettingError, match=r"\(2,\) sentences of keys for \(1,\) of queries"):
-        MatchedSentences([2, 2], [1])
-    sentences = MatchedSentences([2], [3])
-    with pytest.raises(SettingError, match="2 keys and 2 queries, expected 2 and 3"):
-        attention_distance(torch.zeros(2, 4), torch.zeros(2, 4), sentences)
-    with pytest.raises(SettingError, match=r"keys of shape \(2, 5\) for queries of shape \(3, 4\)"):
-        attention_distance(torch.zeros(2, 5), torch.zeros(3, 4), sentences)
-    with pytest.raises(SettingError, match="temperature must be above 0"):
-        attention_distance(torch.zeros(2, 4), torch.zeros(3, 4), sentences, temperature=0)
-    with pytest.raises(SettingError, match="score is distance or dot, got 'cosine'"):
-        attention_distance(torch.zeros(2, 4), torch.zeros(3, 4), sentences, score="cosine")  # type: ignore[arg-type]
-
-
 # -- the transform ---------------------------------------------------------------------------------------------------
 def filled(module: nn.Module) -> nn.Module:
     with torch.no_grad():
@@ -127,10 +110,3 @@ def test_a_map_learnt_between_scaled_spaces_is_one_between_the_spaces(hidden):
     m, k = rows([1], 5, 1, torch.float64)[0], rows([1], 4, 2, torch.float64)[0]
     expected = module((r - m) / 0.7) * 3.0 + k
     torch.testing.assert_close(module.between((m, 0.7), (k, 3.0))(r), expected)
-
-
-def test_rows_and_sizes_that_do_not_fit_are_refused():
-    with pytest.raises(SettingError, match=r"vectors of shape \(3, 4\), expected \[words, 5\]"):
-        Transform(5)(torch.zeros(3, 4))
-    with pytest.raises(SettingError, match="hidden must be at least 0"):
-        Transform(5, hidden=-1)

@@ -75,17 +75,6 @@ def test_questions_that_two_languages_share_are_said():
         Choosing([english], [german])
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"head": "cls"}, "head cls reads the first special subword, which needs a tuned encoder"),
-    ],
-)
-def test_settings_that_do_not_fit(options, said):
-    with pytest.raises(SettingError, match=said):
-        Choosing([choices(4, "en")], [choices(4, "de")], **options)
-
-
 def test_other_numbers_of_answers_are_told():
     fewer = choices(4, "de")
     fewer = replace(fewer, data=ChoiceText(fewer.data.texts[:4], np.zeros(4, dtype=np.int32)))

@@ -168,19 +168,6 @@ def test_parallel_text_is_mined_too_with_equal_sentences_once():
     assert encoder.passes == 4  # each side of each text once
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"sentence_pooling": "sum"}, "sentence_pooling='sum', expected one of own, words, subwords, cls"),
-        ({"strategy": "all"}, "strategy='all', expected one of max, forward, backward, intersection"),
-        ({"dev": corpus(3).swapped()}, "the development text in"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused(options, said):
-    with pytest.raises(SettingError, match=said):
-        SentenceRetrieval(corpus(3), **options)
-
-
 # -- from the command line ---------------------------------------------------------------------------------------------
 @pytest.fixture
 def files(tmp_path, monkeypatch):

@@ -3,12 +3,10 @@
 import json
 
 import numpy as np
-import pytest
 import torch
 
 from calque.annotated import Labels
 from calque.corpora.word_pairs import WordPairText
-from calque.errors import SettingError
 from calque.tasks.choosing import CosineHead, WordsInContext
 from calque.tasks.datasets import Dataset
 from calque.tasks.experiment import Experiment
@@ -67,18 +65,6 @@ def test_an_encoder_learns_along(tiny_encoder):
     assert (score.metric, score.n, score.settings["features"]) == ("accuracy", 40, "tuned")
     after = tiny_encoder.model.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"head": "esim"}, "unknown head 'esim', expected one of mean, cosine"),
-        ({"head": "cosine", "tune": True}, "head cosine is for frozen vectors"),
-    ],
-)
-def test_settings_that_do_not_fit(options, said):
-    with pytest.raises(SettingError, match=said):
-        WordsInContext([in_context(9, "en")], [in_context(9, "de")], **options)
 
 
 def test_from_the_command_line(tmp_path, capsys, tiny_folder, monkeypatch):

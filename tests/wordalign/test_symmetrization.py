@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.wordalign.symmetrization import METHODS, symmetrize
 
@@ -80,10 +78,3 @@ def test_equals_the_pseudo_code(text):
 def test_the_posterior_is_the_mean_of_both_directions():
     found = symmetrize(pairs([{(0, 0), (1, 1)}], 0.8), pairs([{(0, 0)}], 0.4), "union")
     np.testing.assert_allclose(found.posterior, [0.6, 0.4])
-
-
-def test_wrong_arguments():
-    with pytest.raises(SettingError, match="expected one of intersection"):
-        symmetrize(pairs([set()]), pairs([set()]), "both")
-    with pytest.raises(SettingError, match="1 and of 2 sentence pairs"):
-        symmetrize(pairs([set()]), pairs([set(), set()]))

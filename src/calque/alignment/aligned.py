@@ -113,7 +113,6 @@ class AlignedText:
 
     Args:
         corpora, pairs: one `WordPairs` for each corpus.
-        encoder: that will be trained.
         towards: the language to move towards, one side of every corpus.
         special: treat the special subwords at both ends ([CLS], [SEP]) as two linked words (Cao 2020, code).
         max_words: drop pairs with a longer side; None keeps them, cut at the encoder's limit.
@@ -198,7 +197,6 @@ class AlignedText:
         """Return the links of which both words have vectors; the others are counted.
 
         Args:
-            pairs: links of a corpus.
             source, target: numbers in the table of its first source sentence and of its first target sentence.
         """
 

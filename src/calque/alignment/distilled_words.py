@@ -57,7 +57,6 @@ class TaughtWords:
     """Words as the student reads them, and where the teacher's vector of each is.
 
     Args:
-        student: reads the words.
         given: whose corpora have the teacher's language first; the teacher has all vectors.
         parts: the sentences of each corpus and text of the distillation, which must be as many.
 
@@ -130,9 +129,7 @@ class WordLoss:
     """The loss over the words of an update.
 
     Args:
-        student: whose model is trained.
         head: from its word vectors to the teacher's; trained with it.
-        words, teacher: what is learnt from.
         processes: of this run; each computes the loss of the words of its share of the texts.
         terms: of the loss, see `Distillation.terms`; over vectors of length 1.
         weight: of them.

@@ -27,10 +27,8 @@ class DistilledText:
     """Texts as the student reads them, and where the teacher's vector of each is.
 
     Args:
-        student, pooling: read the texts.
         teacher: has a vector of every text in its language.
         corpora: whose source is in that language.
-        texts: in that language alone.
 
     Attributes:
         table: all texts.
@@ -81,9 +79,6 @@ class Distilling(Objective[Sequence[np.ndarray]]):
     """The loss of an update: for each corpus the numbers of the sentence pairs of all processes.
 
     Args:
-        student: whose model is trained.
-        pooling: trained with it.
-        text, teacher: what is learnt from.
         processes: of this run; each computes the loss of its share of the texts, which is a share of a sum.
         terms: of the loss, see `Distillation.terms`.
         budget, accumulate: see `Tuner`.

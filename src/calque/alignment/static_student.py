@@ -60,12 +60,7 @@ def static_student(
 
 
 class BagSource(VectorSource):
-    """Means of the subwords of texts, one row a text, by a table of vectors that learns.
-
-    Args:
-        model: the table.
-        split: the texts.
-    """
+    """Means of the subwords of texts, one row a text, by a table of vectors that learns."""
 
     def __init__(self, model: nn.Embedding, split: SplitSentences):
         self.dim, self.model = model.embedding_dim, model

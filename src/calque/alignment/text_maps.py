@@ -179,7 +179,6 @@ def moments_of(
     without a vector do not count.
 
     Args:
-        encoder: the encoder.
         texts: one or more texts of each language.
         layers: of the encoder; None for its own.
         block: sentences encoded at a time.
@@ -220,7 +219,6 @@ def centred(
         encoder: one that was aligned; its own layer is shifted.
         corpora: parallel texts; those without `towards` do not count.
         towards: the language whose mean the others get.
-        progress: show bars on standard error.
 
     Raises:
         SettingError: no text has `towards` on a side.

@@ -142,10 +142,7 @@ class Alignment(Objective[Sequence[np.ndarray]]):
     """A loss of the linked words of an update.
 
     Args:
-        encoder: whose model is trained.
         text: the updates name its sentence pairs.
-        layers: that the loss reads.
-        processes: of this run.
         reference: the encoder as it was, if the loss needs it.
         loss: the terms, for one layer; see `Tuner.loss`.
         over_all: names of the terms that every process computes over the vectors of all.

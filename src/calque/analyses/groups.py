@@ -247,8 +247,6 @@ def layer_curve(
     """Return the accuracy of every layer; x is the layer, 0 the embeddings.
 
     Args:
-        name: of the encoder.
-        source, target: the test text by layer.
         about: what to record of the encoder.
         known: answers of layers that have been asked already.
     """

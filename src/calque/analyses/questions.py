@@ -128,9 +128,6 @@ class Questions:
         """One encoder's answers: one sweep over the similarities.
 
         Args:
-            name: what the encoder is called.
-            source, target: its vectors of both sides.
-            about: what to record of it.
             depth: how many of the nearest words are listed; `hubness` needs the default, accuracy 1.
         """
         _, _, answers = self.task.ask(source, target, depth=depth)
@@ -160,7 +157,6 @@ class Questions:
         Args:
             view: the encoder that it is of; None for several.
             figures: value and ends of its interval, or the value of a figure without one.
-            n: questions.
             about: settings beside those of the view.
         """
         value, low, high = figures if isinstance(figures, tuple) else (figures, math.nan, math.nan)
@@ -210,7 +206,6 @@ class Resamples:
     than one.
 
     Args:
-        n: sentences.
         samples: how many times to draw; 0 for no intervals (both ends are the value).
     """
 
@@ -270,7 +265,6 @@ def tags_for(sentences: Sentences, tagged: TaggedText) -> np.ndarray:
     tag of the word in which it begins.
 
     Args:
-        sentences: those whose tags are wanted.
         tagged: a text that has them among its own.
 
     Returns:

@@ -19,11 +19,8 @@ def neighbourhoods(
     """Each sense of a word with those nearest to it, in the plane of the first two principal axes of all senses.
 
     Args:
-        reader: opens the model.
-        word: number of the word.
         k: neighbours of each sense.
         langs: the language of each word, as far as it is known.
-        languages: of the model.
 
     Returns:
         one finding, with an item for every point: `of`, the number of the sense whose neighbour it is, or which it is itself;

@@ -146,7 +146,6 @@ def _chosen(links: Sequence[Sequence[int]], right: np.ndarray) -> tuple[tuple[in
     """One occurrence of each sense, the most telling first, and a rank (small is good); None if they tell nothing.
 
     Args:
-        links: those of each sense.
         right: `[n_encoders, n_links]`, 1 where an encoder is right.
     """
 
@@ -249,7 +248,6 @@ def points(
     """Return the same pairs of words under every encoder, both languages of an encoder projected together from unit vectors.
 
     Args:
-        views: the encoders' answers.
         pairs: at most so many.
         projection: see `project`.
         seed: of the choice and the projection.

@@ -304,11 +304,6 @@ class AnchorSums:
             sums._counts = np.array(arrays["counts"])
             for name, array in sums._arrays().items():
                 array[...] = arrays[name].reshape(array.shape)
-                if f"{name}.lost" in arrays:  # older files keep apart what rounding had taken
-                    array += arrays[f"{name}.lost"].reshape(array.shape)
-            for layer in sums.layers:
-                if f"{layer}.lost" in arrays:
-                    sums._sums[layer][np.asarray(arrays[f"{layer}.lost.types"])] += arrays[f"{layer}.lost"]
             if sums._counts.shape != (n,):
                 raise ValueError("counts and words differ in number")
             sums.is_open = about["is_open"]

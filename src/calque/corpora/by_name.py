@@ -172,7 +172,6 @@ def sides(path: str | PathLike[str], langs: tuple[str, str]) -> list[tuple[str, 
 
     Args:
         path: as the user wrote it.
-        langs: source and target.
 
     Raises:
         InputError: it is not in these languages.

@@ -29,7 +29,6 @@ def read_columns(
     """Read `source⇥target` or `source ||| target`, the input of fast_align; further columns are kept. Quotes have no meaning.
 
     Args:
-        path: the file.
         separator: a tab or `|||`.
         divided: words are what stands between spaces; plain lines then come as blocks.
     """

@@ -55,7 +55,6 @@ def read_comparable(
     `id⇥id`. Files may be packed.
 
     Args:
-        path: the prefix.
         langs: source and target; the columns of the gold pairs may stand the other way round.
         gold: the file of gold pairs, if it has another name.
         pretokenized: words are what stands between spaces.

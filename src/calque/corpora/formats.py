@@ -117,7 +117,6 @@ def find_layout(path: str | PathLike[str], langs: tuple[str, str]) -> list[str] 
 
     Args:
         path: the folder, a prefix (`…/tatoeba.deu-eng`), or what files of several pairs have in common (`…/tatoeba`).
-        langs: source and target.
 
     Returns:
         None where nothing there has such a name.

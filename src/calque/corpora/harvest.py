@@ -64,7 +64,6 @@ class Losses:
     """What becomes of an item that cannot be used: an error, or a count of which a warning tells in the end.
 
     Args:
-        path: the file.
         on_error: `raise` or `skip`.
         what: the items, as "sentences".
 
@@ -90,9 +89,6 @@ class Losses:
 
     def settle(self, used: int) -> None:
         """Warn of what was lost, in the name of whoever called the reader that calls this.
-
-        Args:
-            used: how many items were not.
 
         Raises:
             InputError: none was used.

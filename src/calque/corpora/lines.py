@@ -239,11 +239,7 @@ def _encoding(raw: bytes) -> str:
 
 
 def json_lines(lines: Iterable[tuple[int, str | Flaw]]) -> Iterator[tuple[int, Any]]:
-    """The value of each line that is not blank, None where it is no JSON; a flaw stays.
-
-    Args:
-        lines: each with its number.
-    """
+    """The value of each line that is not blank, None where it is no JSON; a flaw stays."""
     for number, line in lines:
         if isinstance(line, Flaw):
             yield number, line

@@ -196,7 +196,6 @@ def _gather(
     Args:
         items: in the order of the file. All targets have one span, or all have two; flaws are for `losses` to judge.
         losses: see `Losses`.
-        path, lang: of the text.
         probe: of what kind the labels are; "" for "spans" or "pairs of spans", whichever they are.
 
     Raises:
@@ -242,7 +241,6 @@ def read_trees(path: str | PathLike[str], *, tags: bool = False) -> Iterator[Ask
     the same words (`(S (VP …))`). A tree that is not closed ends before a blank line.
 
     Args:
-        path: the file.
         tags: the targets are each word with its part of speech, instead of the phrases, the outer ones first.
     """
     pieces: list[str] = []

@@ -32,7 +32,6 @@ def read_senses(path: str | PathLike[str], *, keys: str | PathLike[str] | None =
             spaces or `;` between or as a list, or None, empty or `_` where it is not annotated.
         keys: the right senses. Where it is None and the path is X.data.xml, X.gold.key.txt is taken if it exists. It
             may have keys of other texts too.
-        lang: the language.
 
     Raises:
         InputError: with its line: XML that is not well formed or is no such document, an instance without its

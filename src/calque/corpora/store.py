@@ -113,11 +113,7 @@ class TableWriter:
 
 
 class Batches:
-    """Record batches as one table: in memory up to `MEMORY` bytes, then in a mapped temporary file without a name.
-
-    Args:
-        schema: of the table.
-    """
+    """Record batches as one table: in memory up to `MEMORY` bytes, then in a mapped temporary file without a name."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema

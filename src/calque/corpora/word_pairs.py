@@ -94,7 +94,6 @@ def read_word_pairs(path: str | PathLike[str], *, lang: str, on_error: OnError =
             packed or not; or a data set, `hub:NAME`, a folder or a table, with the columns of `pasinit/xlwic` (`context_1`,
             `target_word_location_1` with `char_start` and `char_end`, the same with 2, `label`) or of WiC in SuperGLUE
             (`sentence1`, `start1`, `end1`, the same with 2, `label`; Pilehvar and Camacho-Collados 2019).
-        lang: the language.
         on_error: "raise", or "skip" to leave out and count what cannot be read. Rows with the label −1, as of tests whose
             answers are not published, are left out and counted; that is never an error.
 

@@ -141,8 +141,6 @@ class _Partial:
     """The file of a pass: its sums so far, under the hash of all that they depend on and of the text that they saw.
 
     Args:
-        path: the file.
-        encoder: the encoder.
         about: what the sums depend on besides.
     """
 
@@ -199,7 +197,6 @@ def table_anchors(
 
     Args:
         encoder: static vectors; maps and the sentence part are left out.
-        lang: the language.
         most: words, from the first of the table.
         also: words that get an anchor if they stand anywhere in it.
     """

@@ -45,7 +45,6 @@ def save_classifier(
     """Write a folder that `AutoModelForTokenClassification` or `AutoModelForSequenceClassification` opens.
 
     Args:
-        encoder: the fine-tuned encoder.
         folder: a new folder.
         labels: names of the labels, in the order of the head's outputs.
         head: linear layer from `dim` to the number of labels, on the encoder's own layer.

@@ -247,7 +247,6 @@ class WordTypes:
     Each type's vector is computed once in a window, however often the word occurs.
 
     Args:
-        network: gives the vectors.
         lower: whether words are read in lower case.
     """
 

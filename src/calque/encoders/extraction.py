@@ -68,7 +68,6 @@ def extract(
         dtype: of the stored vectors, float32 or float16.
         out: a file for each layer.
         limit: most subwords of a sentence, to be named where words are lost to it.
-        progress: show a bar on stderr.
 
     Raises:
         SettingError: another `dtype`.

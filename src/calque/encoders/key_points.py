@@ -215,7 +215,6 @@ class KeyPointEncoder(_RowsOfKeyPoints):
     would have there. Fewer `steps` leave the last ones out; with "transform" alone a row is a word, as of other encoders.
 
     Args:
-        encoders: of each language.
         parts: what was learnt for each of them.
         pivot: the language whose space and order the others take over.
         steps: the first one, two or three of `STEPS`; T, T+E and T+E+R in the paper.
@@ -223,7 +222,6 @@ class KeyPointEncoder(_RowsOfKeyPoints):
             most probable. 0.2 in the paper.
         beam: hypotheses that the search for the order keeps; 10 in the paper.
         costs: by language what a pivot may cost, see `pivots`.
-        name: what reports call it.
         settings: how the parts were learnt, for the record.
 
     Raises:
@@ -287,7 +285,6 @@ class KeyPointEncoder(_RowsOfKeyPoints):
         Args:
             corpus: parallel text of the pivot language and another.
             at_least_one: of a sentence pair without a pivot, its cheapest pair of words.
-            progress: show bars on standard error.
 
         Raises:
             SettingError: languages that it was not made for; or transforms that nothing was learnt about.
@@ -412,7 +409,6 @@ class PivotedEncoder(_RowsOfKeyPoints):
     pivots of it and its translation, in the order of the translation. So it needs the translation of whatever it reads.
 
     Args:
-        base: encoder of key points.
         corpora: parallel text, each between the pivot language and another: every sentence that will be read.
 
     Raises:

@@ -28,7 +28,6 @@ def all_states(model: nn.Module, batch: WordBatch, *, unpadded: bool = False) ->
 
     Args:
         model: takes what `batch` has.
-        batch: some sentences.
         unpadded: compute sentences of one length at a time, for a model in which padding changes the states of words.
     """
     inputs, mask = _inputs(batch), batch.attention_mask
@@ -114,7 +113,6 @@ def cut_above(model: PreTrainedModel, blocks: str | None, layer: int, batch: Wor
         model: in evaluation mode.
         blocks: name of its list of layers, as `find_blocks` gives it.
         layer: from 1 to L.
-        batch: some text.
 
     Yields:
         whether the model has been cut; if not, it is as it was.

@@ -21,9 +21,7 @@ def encode_long(encoder: Encoder, texts: Sentences, *, progress: bool = False) -
     `run_squad.py` chooses, Devlin et al. 2019). The encoder itself says how far it gets, so any encoder will do.
 
     Args:
-        encoder: anything whose rows are words.
         texts: in any order; the result keeps it.
-        progress: show a bar on stderr.
 
     Warns:
         UncoveredWordsWarning: words have no vector even alone.
@@ -60,7 +58,6 @@ class _Windows:
     """The windows of one text, one after the other.
 
     Args:
-        words: of the text.
         places: int64 `[n]`, those of its words that can be read.
         end: how many of these the first window has.
         row: where the text begins among the vectors.

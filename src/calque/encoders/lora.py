@@ -81,7 +81,6 @@ def add_adapters(model: Any, lora: LowRank, layers: range, *, seed: int) -> None
 
     Args:
         layers: the layers that get some, counted from 0, where the model has a list of them.
-        seed: of A.
 
     Raises:
         SettingError: the model has no such modules.

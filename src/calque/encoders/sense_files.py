@@ -37,8 +37,6 @@ def save_senses(tables: Sequence[SenseTable], folder: Path, settings: Mapping[st
     The queue of states is left out: it is of use to nobody but the training.
 
     Args:
-        tables: of a language model.
-        folder: of the encoder.
         settings: for `SavedSenses`; whatever JSON takes.
     """
     parts: dict[str, Tensor] = {}

@@ -284,7 +284,6 @@ def write_modules(
 
     Args:
         folder: where `transformers` has saved an encoder and its tokenizer.
-        dim: of the encoder's vectors.
         max_length: most subwords of a text, special ones included; None where nothing limits them.
         tokenizer: the one that is saved there. Where it has nothing to pad with, as GPT-2's, another special subword is named.
         modes: how the vectors of subwords become one of the sentence, see `Recipe`.
@@ -327,7 +326,6 @@ def write_layer(folder: Path, *, dim: int, layer: int, n_layers: int) -> None:
 
     Args:
         folder: if it has modules, and one of them names a layer already, that one goes.
-        dim: of the encoder's vectors.
         layer: which one counts, from 0, the embedding output.
         n_layers: the last one.
     """

@@ -44,7 +44,6 @@ class WordTable(ABC):
         """Vectors of word forms.
 
         Args:
-            forms: the forms.
             lower: try the lower-cased form where the form itself is not in the table.
 
         Returns:

@@ -73,7 +73,6 @@ class TrainableEncoder(Encoder):
 
         Args:
             sentences: in any order; the result keeps it. `Sentences` of a corpus are the quickest.
-            progress: show a bar on stderr.
             out: write to this safetensors file, mapped into memory. If an earlier call for the same sentences and
                 encoder was stopped, even by force, it is continued, bit by bit the same; if it was finished, its
                 result is opened.

@@ -53,7 +53,6 @@ def adversarial_start(
         selected_on: frequent words that the selection looks at.
         k: neighbourhood of CSLS.
         device: where to train.
-        seed: of everything random.
 
     Returns:
         float64 `[dim, dim]`.

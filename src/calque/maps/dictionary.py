@@ -112,7 +112,6 @@ def with_identical_words(dictionary: Dictionary, source: Sequence[str], target: 
 
     Args:
         dictionary: whose entries stay the first.
-        source, target: the words of its languages.
     """
     known = set(zip(dictionary.source, dictionary.target, strict=True))
     both = dict.fromkeys(source[row] for row, _ in identical_words(source, target))

@@ -76,7 +76,6 @@ def self_learning(
         keep, growth, patience, threshold: see above; the defaults are the paper's.
         most_rounds: at most.
         device: where the similarities are computed.
-        seed: of the drawing.
 
     Returns:
         int64 `[n_pairs, 2]`, pairs of the last round.

@@ -89,7 +89,6 @@ def refine(
     Args:
         x, z: `[n, dim]` and `[m, dim]`, vectors of both sides, the most frequent words first.
         pairs: int64 `[n_pairs, 2]`, rows that translate each other, to begin with.
-        solve: makes a map from pairs.
         how: rounds and neighbourhoods.
         held_out: int64 `[n_held_out, 2]`, pairs that choose the round; None: the mean CSLS of mutual neighbours does.
 
@@ -127,7 +126,6 @@ def mutual_neighbours(x: np.ndarray, z: np.ndarray, *, k: int = 10) -> tuple[np.
 
     Args:
         x, z: `[n, dim]` and `[m, dim]` in one space, rows of length 1.
-        k: neighbourhood size.
 
     Returns:
         pairs: int64 `[n_pairs, 2]`.
@@ -147,7 +145,6 @@ def precision_at_1(x: np.ndarray, z: np.ndarray, pairs: np.ndarray, *, k: int = 
     Args:
         x, z: in one space, rows of length 1.
         pairs: int64 `[n_pairs, 2]`.
-        k: neighbourhood size.
         among: candidates, and words that CSLS is relative to: the first so many of each side and those in `pairs`;
             None for all.
     """

@@ -39,7 +39,6 @@ def relaxed_csls(
         spectral: keep W's singular values in [0, 1] (the convex relaxation of orthogonality; §3), instead of no
             constraint, which the paper found best.
         batch: pairs drawn for each step (stochastic gradient, no taking back); None for all.
-        seed: of the drawing.
 
     Returns:
         W float64 `[dim, dim]`, and the loss before each step and after the last.

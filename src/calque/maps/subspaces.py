@@ -97,7 +97,6 @@ def principal_directions(moments: Moments, rank: int) -> np.ndarray:
 
     Args:
         moments: of the language's word vectors, see `Moments`; one side of them.
-        rank: how many.
 
     Returns:
         float64 `[dim, rank]`, orthonormal, the strongest first.

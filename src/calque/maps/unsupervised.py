@@ -59,7 +59,6 @@ def fit_unsupervised(
         refinement: rounds after the start; nothing is held out.
         restarts: tries, of starts that draw at random.
         options: of the start, see `start_options`.
-        seed: of everything random.
 
     Raises:
         SettingError: an argument that has no such value; no words that are spelt alike.
@@ -134,7 +133,6 @@ def judge(x: np.ndarray, z: np.ndarray, matrix: np.ndarray, *, k: int = 10, seed
         x, z: `[n, dim]` and `[m, dim]`, rows of length 1, the most frequent words first.
         matrix: of the map, `[dim, dim]`.
         k: neighbourhood of CSLS.
-        seed: of the random dictionaries.
     """
     n = min(_JUDGED_ON, len(x), len(z))
     x, z = x[:n], z[:n]

@@ -15,7 +15,6 @@ class LinearEnds(nn.Module):
     """A linear layer on each word (Devlin et al. 2019, §4.2): for vectors that know the question already.
 
     Args:
-        dim: of the rows.
         dropout: before the layer.
     """
 
@@ -39,7 +38,6 @@ class MatchedEnds(nn.Module):
         first, last = W BiLSTM(relu(F m))
 
     Args:
-        dim: of the rows.
         hidden: of either LSTM in each direction, and of the projection.
         dropout: on the rows, on the projection, and before the last layer.
 
@@ -120,7 +118,6 @@ def best_ends(scores: np.ndarray, window: np.ndarray, owner: np.ndarray, n: int,
         scores: float `[n_rows, 2]`.
         window: int64 `[n_rows]`, in which window each row is; rows of one stand together and in order.
         owner: int64 `[n_rows]`, for which question.
-        n: how many questions there are.
         most: words of an answer at most.
 
     Returns:

@@ -17,7 +17,6 @@ class MLP(nn.Module):
     ELU as in Schuster et al.'s (2019) parser; Dozat & Manning have a leaky ReLU.
 
     Args:
-        dim, out: sizes.
         dropout: fraction of the components zeroed after the activation, the same for all words of a sentence.
 
     Example:

@@ -57,7 +57,6 @@ class ChainCRF(nn.Module):
     Rabiner 1989, "A tutorial on hidden Markov models", III.A). A score of −inf rules a tag out.
 
     Args:
-        n_tags: number of tags.
         forbidden: what decoding must avoid (`forbidden_in_bio`). The likelihood is over all sequences.
 
     Attributes:

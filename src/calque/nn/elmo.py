@@ -38,11 +38,9 @@ def elmo_options(
     Args:
         dim: size of a word's vector and of a state, in each direction.
         hidden: size of an LSTM cell; None for the published ratio, 8 · dim.
-        layers: LSTM layers.
         filters: width in characters and number of each kind of filter; None for the published ones, fewer for a smaller
             `dim`.
         character_dim: size of a character's vector.
-        highway: highway layers.
         max_characters: of a word, its two ends included.
         activation: of the filters, relu or tanh.
         clip: of cells and projected states.
@@ -126,7 +124,6 @@ class CharacterCNN(nn.Module):
 
     Args:
         options: the part `char_cnn` of `options.json`.
-        dim: of the projection.
         rows: of the table of characters; more than 261 are kept, and never read.
     """
 

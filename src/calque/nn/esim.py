@@ -33,8 +33,6 @@ class ESIM(nn.Module):
     after the hidden layer.
 
     Args:
-        dim: of the rows.
-        n_labels: how many there are.
         hidden: of either LSTM in each direction, of the projection and of the hidden layer.
         dropout: fraction of the components that is zeroed.
 

@@ -26,8 +26,6 @@ class KeyPointHead(nn.Module):
         w · dropout(relu(W dropout(h) + b)) + c
 
     Args:
-        dim: of the vectors.
-        hidden: size of the hidden layer.
         dropout: fraction of the components zeroed, of what comes in and of the hidden layer.
 
     Attributes:
@@ -125,8 +123,6 @@ class RelativeOrder(Order):
     or after it may be a matter of whether it is the first one.
 
     Args:
-        dim: of the vectors.
-        hidden: size of the hidden layer.
         reach: distances in words beyond this one are all the same.
         most: places beyond this one are all the same.
         dropout: fraction of the components zeroed, of what comes in and of the hidden layer.
@@ -189,8 +185,6 @@ class AbsoluteOrder(Order):
     word. Without them the vector would have to know where it stands.
 
     Args:
-        dim: of the vectors.
-        hidden: size of the hidden layer.
         most: N; later places are all in the last class, later positions share the last embedding.
         dropout: see `RelativeOrder`.
 

@@ -45,7 +45,6 @@ class MatchedSentences:
 
     Args:
         keys, queries: int64 `[n]`, words of each sentence; none may be empty.
-        device: of the rows.
 
     Attributes:
         groups: keys and queries of sentence pairs of like lengths.

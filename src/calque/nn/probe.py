@@ -62,7 +62,6 @@ class SpanPooling(nn.Module):
     What a word says of itself is computed once, however many spans it is in; no span is padded.
 
     Args:
-        dim: of the words.
         width: of e and r.
     """
 

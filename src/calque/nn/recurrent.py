@@ -19,9 +19,7 @@ class StackedLSTM(nn.Module):
     on the others in the batch, and no padding is computed.
 
     Args:
-        dim: size of the words' vectors.
         hidden: size of a state, in each direction.
-        layers: number of layers.
         dropout: fraction of the components zeroed between layers, the same for all words of a sentence (`SentenceDropout`);
             not before the first, not after the last, not in the recurrent connections.
 

@@ -24,7 +24,6 @@ class SenseTable(nn.Module):
 
     Args:
         senses: int `[n_words]`, how many senses each word has, at least 1.
-        dim: d, of a state.
         axes: d′, dimensions of the projection in which states and centres are compared; at most d.
         queue: Q, states that the projection is made from.
         spread: σ, standard deviation of a centre's components at the beginning.

@@ -16,8 +16,6 @@ class TaggingHead(nn.Module):
     """Words into scores of tags.
 
     Args:
-        dim: of the word vectors.
-        tags: their names.
         n_intents: labels of whole sentences; 0 for none. They are told from the mean over the words.
         lstm: hidden states and layers of a bidirectional LSTM below; None for none.
         crf: judge whole sequences of tags instead of each alone (Lafferty et al. 2001).

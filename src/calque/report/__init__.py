@@ -26,7 +26,6 @@ def report(
 
     Args:
         paths: result files (JSON lines) and folders that hold some.
-        out: the file to write.
         form: html (one file that needs nothing else), md or json; default: as the name of `out` ends.
         title: over everything; default: the names of the folders.
         base: with what everything is compared; default: the encoder before alignment, see `find_subjects`.

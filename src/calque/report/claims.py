@@ -92,7 +92,6 @@ def claim(questions: Iterable[Question], subjects: Subjects) -> Claims:
 
     Args:
         questions: those of which anything is claimed.
-        subjects: who is compared with whom.
     """
     compared: list[tuple[Question, Subject, Subject, dict[Column | None, tuple[Figure, Figure]]]] = []
     p: dict[Key, float] = {}

@@ -25,7 +25,6 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
 
     Args:
         results: what was read.
-        title: over everything.
         base: with what everything is compared, see `find_subjects`.
     """
     subjects = find_subjects(results, base)

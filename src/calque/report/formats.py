@@ -268,7 +268,6 @@ def write_plots(plots: Sequence[Plot], folder: str | os.PathLike[str], form: str
     """Write every view of every plot, named by what it shows.
 
     Args:
-        plots: of a report.
         folder: made if it is not there.
         form: svg or png.
 

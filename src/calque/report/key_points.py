@@ -31,7 +31,6 @@ def key_points(records: Sequence[RunRecord], lines: Sequence[tuple[str, Record]]
     """One section for everything that made encoders of key points.
 
     Args:
-        records: of runs.
         lines: what result files say of a training (`is_of_training`), with the labels of whose it was.
     """
     runs = key_point_runs(records)

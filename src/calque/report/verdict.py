@@ -40,7 +40,6 @@ def summary(
     Args:
         headlines: the main question of each task, of which gains are said.
         questions: all; every figure of a main one that fell is named.
-        claims: what may be said.
         guessed: see `Subjects`.
     """
     first: dict[Subject, list[Comparison]] = {}

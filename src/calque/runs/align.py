@@ -57,24 +57,15 @@ def align(
 ) -> Aligned:
     """Run one method.
 
+    Arguments not listed here are the options of `calque align`.
+
     Args:
-        texts: parallel texts in any format that `read_parallel` knows.
-        langs: their languages, one pair for each text.
-        encoder: hub name, folder or `mini`.
-        method: one of `METHODS` that learns from parallel text, or `package.module:Class`.
-        towards: the language that the others move towards.
         out: folder for the result, which appears when it is complete. Until then everything is in `.OUT.calque-part`; a training
             that was stopped goes on from what it finds there.
         links: Pharaoh files with the word links, one for each text; without them the statistical aligner links the text. None
             for a method that needs none: it takes the sides for text of each language.
         words: how words are found and linked.
         load: keyword arguments of `load_encoder` (layer, pooling, …).
-        options: keyword arguments of the method.
-        keep_layers: save the layers above the aligned one as well; see `HuggingFaceEncoder.save`.
-        checkpoint_every: updates between checkpoints, 0 for none; one is also written every minute.
-        overwrite: replace a finished result in `out`.
-        progress: show bars on standard error.
-        say: takes one line of progress.
     """
     from calque.encoders import load_encoder
 
@@ -141,11 +132,8 @@ def leave(aligned: Encoder, folder: Path, base: Encoder, record: dict[str, Any],
     """Save an encoder with its model card; of several processes, the first does.
 
     Args:
-        aligned: what a method gave.
-        folder: where to.
         base: the encoder that was aligned; the record gets what is known of it.
         record: of the run, see `model_card`.
-        keep_layers: save the layers above the aligned one as well, see `HuggingFaceEncoder.save`.
     """
     record |= {"encoder": base.name, "encoder_fingerprint": base.fingerprint, "encoder_precision": base.precision}
     if is_first():

@@ -44,20 +44,14 @@ def analyze(
 
     Each encoder encodes the test text once, all layers in the same pass, and each set of vectors is searched once.
 
+    Arguments not listed here are the options of `calque analyze`.
+
     Args:
         encoders: hub names, folders, `mini` or files of vectors, each perhaps as `NAME=PATH`; the one before alignment first.
         inputs: a parallel text to test on, the text that the encoders were aligned with, to tell seen from unseen word pairs,
             and the links of both, which are made from both together where they are not given.
         only: analyses to do, of `ANALYSES`. None: all; those whose files are not given are skipped, with a message.
-        upos: files with parts of speech of the test sentences (CoNLL-U or `word⇥UPOS`), `de=FILE` if the name does not say
-            the language.
-        load: keyword arguments of `load_encoder`.
         contextual: retrieval among all words; False: among the first of each form, as Cao et al.'s Table 4 has it.
-        forms: forms that the examples show.
-        pairs: word pairs in the plot.
-        projection: auto, pca or tsne.
-        bootstrap: samples of the intervals.
-        progress: show bars on standard error.
 
     Raises:
         SettingError: an analysis that is not known, or that was asked for and lacks what it needs.
@@ -87,7 +81,6 @@ class _Chosen:
     Args:
         only: those that are asked for by name; None: all.
         settings: what the options of their rows stand for.
-        say: takes a line of news.
     """
 
     def __init__(self, only: Sequence[str] | None, settings: Mapping[str, Any], say: Say):

@@ -45,20 +45,12 @@ def make_anchors(
     The sums stay in the folder: a stopped call goes on where it was, a finished one with further texts goes on with
     those, and `merge_anchors` joins them with others.
 
+    Arguments not listed here are the options of `calque anchors`.
+
     Args:
         texts: one sentence a line, all of one language.
-        lang: the language.
-        encoder: hub name, folder, `mini` or static vectors.
-        out: folder for the result.
-        layers: by number; None for the encoder's own.
-        vocabulary: file with a word a line, the only ones that count.
         most_occurrences: count only so many occurrences of each word, the first ones.
         shard: (k, n): only block k of every n, from 0; writes the sums alone, for `merge_anchors`.
-        pretokenized, limit: words stand between spaces; read only so many lines of each text.
-        block: sentences at a time.
-        seed: of what is drawn.
-        load: keyword arguments of `load_encoder`.
-        progress, say: show a bar on standard error; take a line of news.
         finishing: `at_least`, `most` and `format` of `merge_anchors`.
 
     Returns:
@@ -96,13 +88,10 @@ def merge_anchors(
 ) -> dict[int, Anchors]:
     """Join the sums of several passes and take the means.
 
+    Arguments not listed here are the options of `calque anchors --merge`.
+
     Args:
         sums: files that `make_anchors` wrote, of shards or of different texts.
-        out: folder for the result.
-        at_least: occurrences below which a word is left out.
-        most: keep only so many of the most frequent words.
-        format: safetensors (our own) or avg_embeds (that of the published code).
-        say: takes a line of news.
 
     Raises:
         InputError: a pass that is not finished, or that stands there twice.

@@ -24,13 +24,11 @@ def write_pivots(
     """Write the pivots of parallel text, as links in Pharaoh format: pairs of words that are nearest to each other in both
     directions, and near enough (CLCR, §3.2).
 
+    Arguments not listed here are the options of `calque clcr pivots`.
+
     Args:
-        folder: of an encoder of key points.
-        text: parallel text, in any format that `read_parallel` knows.
         langs: its languages; one of them is the pivot language.
         out: file for a line of links for each sentence pair.
-        words: how the text is divided into words.
-        progress: show bars on standard error.
 
     Returns:
         how many `sentence_pairs` and `pivots` there were.
@@ -57,14 +55,10 @@ def write_key_points(
 ) -> dict[str, int]:  # fmt: skip
     """Write which words are key points: for each sentence their numbers, from 0, in the order of the pivot language.
 
+    Arguments not listed here are the options of `calque clcr keypoints`.
+
     Args:
-        folder: of an encoder of key points.
-        text: a sentence a line.
-        lang: its language.
         out: file for a line of numbers for each line of text.
-        steps, delta: see `load_encoder`.
-        pretokenized, limit: how the text is read.
-        progress: show a bar on standard error.
 
     Returns:
         how many `sentences`, `words` and `key_points` there were.
@@ -100,7 +94,6 @@ def open_pivoted(
         folder: of an encoder of key points.
         translations: `de=FILE,FILE`, the pivot language's file first, with the same texts line by line (labelled, as of
             inference); or `de=FILE`, parallel text.
-        pretokenized: words stand between spaces.
         load: keyword arguments of `load_encoder`.
 
     Raises:

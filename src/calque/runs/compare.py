@@ -229,7 +229,6 @@ def holm(found: Mapping[K, float], weights: Mapping[K, float] | None = None) -> 
     whatever the comparisons have to do with each other (Holm 1979, §4 with weights).
 
     Args:
-        found: p-values.
         weights: how the 5% are shared out at first; evenly without.
     """
     given = {key: 1.0 if weights is None else weights[key] for key in found}
@@ -274,9 +273,6 @@ ONE_RUN = "One run: the intervals cover the choice of test texts, not variation 
 
 def fallen(base: Sequence[Record], own: Sequence[Record]) -> list[tuple[Record, Record, bool]]:
     """Every figure that is worse than the base's on the same question.
-
-    Args:
-        base, own: records.
 
     Returns:
         the base's record, the method's own, and whether the difference may be claimed, corrected for all that are compared.

@@ -70,15 +70,12 @@ def demo(
 ) -> list[dict[str, Any]]:
     """Align an encoder with the sample text by rotation, Cao's fine-tuning and contrast, one model for all languages.
 
+    Arguments not listed here are the options of `calque demo`.
+
     Args:
-        encoder: hub name, folder or `mini`.
         out: folder for the text (`text/XX.tsv`), the aligned encoders, one folder for each method, `results.jsonl`,
             `analyses.jsonl` and `calque-run.json`. It appears when all is done; a demo that was stopped goes on from what
             it left in `.OUT.calque-part`.
-        langs: languages beside English.
-        seed: of everything random.
-        overwrite: replace what is in `out`.
-        progress, say: show bars on standard error; take a line of news.
         then: adds to the folder, which it is given before that gets its name.
 
     Returns:

@@ -55,35 +55,18 @@ def align_dictionary(
 ) -> Aligned:
     """Fit a map for each language and layer on the anchors of words that translate each other.
 
+    Arguments not listed here are the options of `calque align`.
+
     Args:
         dictionaries: files (MUSE's, XLing-Eval's), each between `towards` and another language; none for maps from
             nothing (`start`).
         langs: their languages, one pair for each file or one for all; without files, the pairs that shall be mapped.
-        encoder: hub name, folder or `mini`; static vectors; or one encoder for each language, `en=elmo-en,de=elmo-de`.
-        towards: the language that the others are mapped into.
-        out: folder for the result, which `load_encoder` opens.
         texts: plain text, one sentence a line, in every language (`de=de.txt` where the name does not say it), whose
             words get anchors. Static vectors need none.
         anchors: instead of texts, folders with anchors that `calque anchors` wrote for this encoder (`de=FOLDER`, or as
             they say themselves).
         start: without a dictionary: identical, distributions or adversarial.
         start_options: of that start, see `calque.maps.unsupervised.start_options`.
-        method: one of `METHODS` that learns from a dictionary.
-        normalise: none, unit, centre or unit-centre-unit; None for what suits the method.
-        identical: take every word that both languages have as its own translation, beside the dictionary.
-        refine: rounds of refinement.
-        held_out: share of the dictionary that chooses the round.
-        restarts: tries of a start that draws at random.
-        layers: layers to map; None for the encoder's own.
-        combine: sum, mean or concat of the mapped layers, or the last of them only.
-        most: frequent words of each language that get an anchor, besides those of the dictionary.
-        at_least: occurrences that a word needs.
-        most_occurrences: take only so many of each word.
-        pretokenized, limit: of the texts: words stand between spaces; read only so many lines.
-        seed: of everything random.
-        load: keyword arguments of `load_encoder`.
-        overwrite: replace a finished result in `out`.
-        progress, say: show bars on standard error; take a line of news.
 
     Returns:
         the encoder, its folder and a record, whose `failed` names the languages (and layers) for which a map without a

@@ -51,26 +51,13 @@ def distil(
 ) -> Aligned:
     """Teach a student the sentence vectors of a teacher, in the teacher's language and in those that it is translated into.
 
+    Arguments not listed here are the options of `calque distil`.
+
     Args:
         texts: parallel texts in any format that `read_parallel` knows, divided at spaces alone: sentences are read as text.
-        langs: their languages, one pair for each text.
-        teacher: hub name, folder or other encoder that has a sentence vector.
-        student: hub name, folder or `mini`.
         out: folder for the result, which appears when it is complete; a training that was stopped goes on.
-        towards: the teacher's language; None for the first of `langs`.
-        monolingual: files of lines in that language, to learn from as well.
-        static: the student is one vector for each subword of `student`, see `calque.alignment.static_student`.
-        pooling: the student's: own, subwords, cls, or modes of sentence-transformers (`cls,max,mean`); None for its own, if it
-            has one, else subwords.
-        teacher_pooling: own, subwords, cls or words; None for its own.
-        vectors: folder that keeps the teacher's vectors for other runs; None keeps them while this one is not finished.
-        links: with `words` among the options, Pharaoh files with the word links of each text; by default the statistical
-            aligner makes them.
-        pretokenized: with `words` among the options, words are divided by white space.
-        limit: lines of each text.
         load: keyword arguments of `load_encoder`, for the student.
         options: keyword arguments of `Distillation`.
-        checkpoint_every, overwrite, progress, say: see `calque.runs.align.align`.
 
     Raises:
         SettingError: a teacher without a sentence vector, a student that is no encoder of subwords, languages that the text does

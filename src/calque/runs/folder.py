@@ -43,8 +43,6 @@ def writing(out: str | Path, *, overwrite: bool = False, holds: str = "an encode
     run all enter; the first one does what changes the disk.
 
     Args:
-        out: the folder.
-        overwrite: replace a result that is there.
         holds: what a finished folder holds, for the message.
 
     Yields:

@@ -40,8 +40,6 @@ def sentence_cost(
     """Compare a sentence encoder's vectors of one language before and after alignment.
 
     Args:
-        base, aligned: the encoder before and after.
-        corpora: the training text.
         lang: the language, `towards`.
 
     Returns:

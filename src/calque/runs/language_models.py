@@ -32,7 +32,6 @@ class LanguageModelRun(ABC, Generic[M]):
     """A language model, its training and what is saved of it.
 
     Args:
-        method: the language model.
         held_out: sentences of each language, drawn evenly from its text, that are not trained on but give the perplexity;
             see `_hold_out`.
 
@@ -61,9 +60,7 @@ class LanguageModelRun(ABC, Generic[M]):
         """Train; whatever a stopped run needs to go on is kept in the folder.
 
         Args:
-            corpora: text by language.
             folder: for the training.
-            say: takes a line of news.
             how: `dictionaries`, `checkpoint_every` and `progress`, as `LanguageModel.train` takes them.
         """
 
@@ -112,11 +109,7 @@ class Bert(LanguageModelRun[MaskedLanguageModel]):
     """A BERT, trained by masked language modelling.
 
     Args:
-        vocabulary: subwords of the tokenizer.
-        tokenizer: folder of one to use instead of training one.
         start: folder, or `mini`, of a BERT to go on from, with its tokenizer.
-        half: write float16.
-        lower: whether the tokenizer to train puts text in lower case.
         held_out: see `LanguageModelRun`.
         options: of `MaskedLanguageModel`.
     """
@@ -214,10 +207,6 @@ class Bert(LanguageModelRun[MaskedLanguageModel]):
 
 class Elmo(LanguageModelRun[BiLanguageModel]):
     """An ELMo, and beside it what predicts words.
-
-    Args:
-        held_out: see `LanguageModelRun`.
-        options: of `BiLanguageModel`.
 
     Raises:
         MissingExtraError: h5py is not installed.
@@ -321,11 +310,7 @@ def _table(table: SenseTable) -> dict[str, Any]:
 
 
 def _told(record: Mapping[str, Any]) -> list[str]:
-    """Return paragraphs for the model card; none without senses.
-
-    Args:
-        record: of the run.
-    """
+    """Return paragraphs for the model card; none without senses."""
     if "senses" not in record:
         return []
     about, most = record["senses"], record["settings"]["senses"]["senses"]

@@ -26,12 +26,8 @@ def links_of(
     """Links of each corpus by the statistical aligner, or those that an earlier run left in the folder.
 
     Args:
-        corpora: parallel texts.
-        words: how their words are linked.
         folder: where the links are kept; they are taken from there only if text and settings are the same. None keeps them
             nowhere.
-        say: takes a line of news.
-        progress: show a bar on standard error.
     """
     linked = []
     for number, corpus in enumerate(corpora):

@@ -15,11 +15,7 @@ from calque.runs.folder import writing
 def merge(adapters: str, *, out: str | Path, keep_layers: bool = False, overwrite: bool = False) -> Path:
     """Put adapters (LoRA) into the weights of the encoder that they are for.
 
-    Args:
-        adapters: their folder.
-        out: folder for the encoder.
-        keep_layers: save the layers above its own, too.
-        overwrite: replace a finished encoder in `out`.
+    Arguments not listed here are the options of `calque merge`.
 
     Raises:
         InputError: a file instead of their folder.

@@ -34,13 +34,10 @@ def neighbours(
 ) -> dict[str, Any]:
     """Compare a word with all words of some sentences by the cosine of their vectors.
 
+    Arguments not listed here are the options of `calque neighbours`.
+
     Args:
         encoder: hub name, folder, `mini` or static vectors. One with maps is compared with itself without them.
-        aligned: the encoder after alignment, where `encoder` is the one before.
-        lang1, sentence1, word1: the word, its sentence and language; of several occurrences the first counts.
-        lang2, sentences2, text2: sentences of the other language, and a file with a sentence a line.
-        k: how many words; each form once, where it is nearest.
-        pretokenized, limit: words stand between spaces; read only so many lines of `text2`.
         load: keyword arguments of `load_encoder`; a mapped encoder has its own.
 
     Returns:

@@ -25,14 +25,10 @@ def perplexity(
     """Perplexity of hidden words in each language; of an ELMo, of each word that comes next. Where senses are predicted, p
     of a word is the sum over its senses.
 
+    Arguments not listed here are the options of `calque perplexity`.
+
     Args:
-        encoder: hub name, folder or `mini`: a masked language model with its head, or an ELMo with what predicts words.
         texts: languages and files, one sentence a line.
-        share: of the words to hide; of no concern to an ELMo.
-        pretokenized: words stand between spaces.
-        limit: lines of each text.
-        seed: of the choice of words.
-        say: takes a line of news.
 
     Raises:
         InputError: no masked language model there.

@@ -39,23 +39,18 @@ def pretrain(
 ) -> dict[str, Any]:
     """Train an encoder, and what it needs beside it: a tokenizer, or the words that it predicts.
 
+    Arguments not listed here are the options of `calque pretrain`.
+
     Args:
         texts: languages and files, one sentence a line; several files of one language are read one after the other.
         out: folder for the result, which appears when it is complete. Until then everything is in `.OUT.calque-part`; a run that
             was stopped goes on from what it finds there, the tokenizer included.
-        model: "bert" or "elmo".
         preset: a name in `PRESETS`, for what neither `senses` nor `options` say.
         senses: how many senses a word has at most, or the options of `calque.pretraining.senses.Senses`; None for a plain
             model.
         dictionaries: pairs of languages of the text, and files, whose translations the senses learn from. Then the
             languages are seen in equal shares, unless `options` say else.
         options: keyword arguments of `Bert` or `Elmo`, in `calque.runs.language_models`.
-        pretokenized: words stand between spaces.
-        limit: lines of each text.
-        overwrite: replace a finished result in `out`.
-        checkpoint_every: updates between checkpoints.
-        progress: show bars on standard error.
-        say: takes a line of news.
 
     Returns:
         what was done, as `calque-run.json` has it; `scores`, if there are any, are those on what was held out.
@@ -97,13 +92,7 @@ def settings_for(
     model: str, *, preset: str | None, senses: int | Mapping[str, Any] | None, langs: Sequence[str], translated: bool,
     options: Mapping[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
-    """Keyword arguments of `Bert` or `Elmo`: those of a preset, and over them those that are named.
-
-    Args:
-        model, preset, senses, options: see `pretrain`.
-        langs: of the text.
-        translated: whether there are dictionaries.
-    """
+    """Keyword arguments of `Bert` or `Elmo`: those of a preset, and over them those that are named."""
     from calque.pretraining.senses import Senses
 
     equal = {"alpha": 0.0} if translated else {}
@@ -236,11 +225,6 @@ PRESETS: Mapping[str, Mapping[str, Settings]] = {"paper": _PAPER, "small": _SMAL
 
 def of_model(preset: str | None, model: str, several: bool) -> Settings:
     """What a preset says of a language model.
-
-    Args:
-        preset: its name; None says nothing.
-        model: bert or elmo.
-        several: whether the text is in several languages, which are then seen in equal shares.
 
     Raises:
         SettingError: no such preset.

@@ -47,7 +47,6 @@ class TextRealignment(Realignment):
         method: `contrastive`, `finetune`, or `package.module:Class` of a `Tuner`.
         towards: the language that the others move towards; None for the one that the task is learnt in.
         weight: of the alignment's gradient, where gradients are summed.
-        options: of the method.
         names: of the texts, for the record.
 
     Raises:
@@ -193,12 +192,9 @@ def realign_on(
 ) -> TextRealignment:
     """A realignment on parallel texts from files, linked as `calque align` links them.
 
+    Arguments not listed here are the options of `calque evaluate`.
+
     Args:
-        texts: in any format that `read_parallel` knows.
-        langs: their languages, one pair for each text.
-        links: Pharaoh files with the word links, one for each text; without them the statistical aligner links the text.
-        words: how words are found and linked.
-        say: takes a line of news.
         how: see `TextRealignment`.
 
     Raises:

@@ -30,15 +30,10 @@ def align_released(
 ) -> Aligned:
     """Put released maps on an encoder.
 
+    Arguments not listed here are the options of `calque align`.
+
     Args:
         folders: with a `XX_best_mapping.pth` for each language XX; one folder for each layer.
-        encoder: hub name or folder, or one for each language (`en=DIR,de=DIR`), as the released ELMos are.
-        towards: the language of the common space.
-        out: folder for the result.
-        layers: which layer each folder is for; None for the encoder's own.
-        combine: sum, mean or concat of the mapped layers, or the last of them only.
-        load: keyword arguments of `load_encoder`.
-        overwrite: replace a finished result in `out`.
 
     Raises:
         InputError: no maps in a folder, or not of the encoder's dimensions.

@@ -34,17 +34,12 @@ def senses(
 ) -> dict[str, Any]:
     """Return the senses of a word: how frequent they are, what lies near to them, and sentences with each.
 
+    Arguments not listed here are the options of `calque senses`.
+
     Args:
-        folder: of an encoder that predicts words; or its name.
-        word: of the texts, or of the vocabulary of a model that was trained with senses.
         texts: files, one sentence a line, `de=FILE` if the name does not say the language. The senses are found in them,
             see `ContextSenseReader`.
-        k: how many of the nearest senses; of each language, where texts tell several.
-        examples: sentences of each sense.
-        trained: take the senses that the model was trained with; then texts are for sentences and languages of words alone.
-        pretokenized, limit: words stand between spaces; read only so many lines of each text.
         out: JSON lines file to which the senses among their neighbours are appended, for reports.
-        progress: show a bar on standard error.
 
     Returns:
         `word`, `model`, `trained`, and `senses`, the most frequent first: `number`, `share` of the uses of the word in the
@@ -101,10 +96,7 @@ def write_senses(
     """Write for every line of some texts a line with the number of the sense of each word, `-` for a word that has none.
 
     Args:
-        folder: see `senses`.
         texts: files, one after the other in the result.
-        out: file, which appears when it is complete.
-        trained, pretokenized, limit, progress: see `senses`.
 
     Returns:
         how many `lines` and `words` there are, and how many words are `known`, which have a number.

@@ -64,7 +64,6 @@ class Steps:
     """A folder of finished steps.
 
     Args:
-        folder: where they are kept, one folder each.
         work: functions by kind; each gets the step and an empty folder to fill.
     """
 

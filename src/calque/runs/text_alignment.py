@@ -32,18 +32,12 @@ def align_text(
 ) -> Aligned:
     """Fit maps on the word vectors of each language's text.
 
+    Arguments not listed here are the options of `calque align`.
+
     Args:
         texts: plain text, one sentence a line, in two languages or more (`de=de.txt` where the name does not say it); several
             of a language are joined.
-        encoder: hub name, folder or `mini`.
         method: one of `methods_for("text")`.
-        towards: one of the languages.
-        out: folder for the result, which `load_encoder` opens.
-        options: keyword arguments of the method.
-        pretokenized, limit: of the texts: words stand between spaces; read only so many lines.
-        load: keyword arguments of `load_encoder`.
-        overwrite: replace a finished result in `out`.
-        progress, say: show bars on standard error; take a line of news.
 
     Raises:
         SettingError: a method that needs more than text, or no text in `towards` and another language.

@@ -46,23 +46,13 @@ def link_words(
 ) -> tuple[int, int]:
     """Link the words of `text` and write them in Pharaoh format.
 
+    Arguments not listed here are the options of `calque words`.
+
     Args:
-        text: parallel text in any format that `read_parallel` knows.
-        langs: its languages.
         out: Pharaoh file: one line for each sentence pair, also for those without a link.
         words: how words are found and linked.
-        extra: more text in the same languages to learn from.
-        posteriors: write each link's probability.
-        tables: save the trained aligner here.
-        use: link with an aligner saved earlier instead of training one.
-        sample: learn from so many sentence pairs, drawn from all text by the seed of `words`.
-        prior: an encoder, whose similarities are a prior of the aligner, in training and in linking.
-        weight: of the prior, see `calque.align_words`.
         cross_fit: first align copies of the encoder on this very text and take the similarities of each of so many parts from the
             copy that was aligned on the others, see `calque.HeldOut`.
-        also: more texts to align it on, of any languages, `en-nl=FILE`.
-        load: further arguments of `load_encoder`.
-        progress, say: show bars on standard error; take a line of news.
 
     Returns:
         how many links there are, and sentence pairs.
@@ -144,14 +134,10 @@ def link_by_encoder(
 
     Memory is the encoder's and that of the vectors of some thousand sentence pairs, however long the text is.
 
+    Arguments not listed here are the options of `calque words`.
+
     Args:
         text, langs, out, posteriors: see `link_words`; the probability of a link is its score.
-        words: how words are found.
-        encoder: its name or folder.
-        method: how links are made of cosines, see `calque.wordalign.similarity`.
-        load: further arguments of `load_encoder`.
-        matrix: write the cosines of every sentence pair here, as `calque.wordalign.Similarities` opens them.
-        progress: show a bar on standard error.
 
     Returns:
         how many links there are, and sentence pairs.
@@ -182,13 +168,7 @@ def held_out(
     """The encoder's similarities after alignment on the text itself, cross-fitted, see `calque.HeldOut`.
 
     Args:
-        encoder: its name or folder.
-        corpus: the text.
-        also: more texts to align it on, `en-nl=FILE`.
         words: how words are found and linked before the encoder learns from them; the seed is that of the alignments, too.
-        parts: of the text.
-        load: further arguments of `load_encoder`.
-        progress, say: show bars on standard error; take a line of news.
 
     Raises:
         SettingError: a text without its languages, or an encoder that cannot be trained.

@@ -136,7 +136,6 @@ class QuestionVectors:
     """Vectors of questions and passages that know nothing of each other.
 
     Args:
-        passages: each once.
         questions: `[n]`.
         owner: int64 `[n]`, the passage of each question.
     """
@@ -185,7 +184,6 @@ class WindowSource(VectorSource):
     """Of each question the rows of all its windows.
 
     Args:
-        pairs: the questions and their windows.
         inner: where the vectors of the windows come from.
         numbers: which questions these are, for `take` to say; None if they are all.
     """

@@ -218,8 +218,6 @@ class TextHead(nn.Module):
     """Word vectors of texts into scores of labels.
 
     Args:
-        dim: of the word vectors.
-        n_labels: how many there are.
         columns: 1 for single texts; 2 for pairs: of 2·S texts the first S go with the last S.
         lstm: maxima over the states of an LSTM instead of means over the vectors.
         hidden: of the dense layers and of the LSTM.

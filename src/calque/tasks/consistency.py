@@ -196,8 +196,6 @@ def same_form_nearest(
 
     Args:
         numbers: int64 `[n_words]`, the number of each word's form.
-        forms: the forms, in lower case.
-        vectors: of all words.
         letters: characters of a word that is asked for, at least, of which one is a letter.
 
     Returns:
@@ -223,9 +221,7 @@ def similarities(
     """Pearson's correlation of the cosines of pairs of words under two encoders.
 
     Args:
-        before, after: vectors of the same words.
         pairs: how many are drawn, of words that both have; pairs of one sentence are left out of them.
-        seed: of the drawing.
         samples: of the interval, over sentences; see `measure_pairs`.
 
     Returns:

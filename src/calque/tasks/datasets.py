@@ -45,10 +45,8 @@ def read_datasets(
 
     Args:
         files: the language of each is in its name (`panx.dev.de.tsv`) or stands before it (`de=dev.tsv`).
-        read: takes path and language.
         most: use so many texts of each file, at even distances; None for all.
         known: what has been read, as development text and test set in one, and is not read again.
-        say: takes a line of news.
         into: the language that the texts are in, where files say the one that they were translated from.
 
     Raises:

@@ -188,9 +188,7 @@ class Experiment(Generic[D]):
     """One encoder's data for a task, ready for every seed.
 
     Args:
-        task: what is learnt.
         encoder: whose vectors are read; not changed.
-        progress: show bars on standard error.
     """
 
     def __init__(self, task: TrainedTask[D], encoder: Encoder, *, progress: bool = False):

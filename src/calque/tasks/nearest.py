@@ -72,7 +72,6 @@ def retrieve(
     """Ask for the nearest neighbour of every linked word (Cao et al. 2020, §3.2).
 
     Args:
-        source, target: word vectors of parallel sentences.
         pairs: one-to-one links between their words.
         candidates: "all" words of the other side (the paper), or only those with a link (its code).
         similarity: CSLS with neighbourhood `k`, whose hubness terms are taken over the same candidates; or

@@ -97,7 +97,6 @@ def warn_of_overlap(test: str, shared: np.ndarray, train: str, *, stacklevel: in
     """Warn, in one line, if more than a fifth of the test sentences are in the training text.
 
     Args:
-        test, train: names of the texts.
         shared: which test sentences are.
     """
     n = int(shared.sum())

@@ -137,7 +137,6 @@ class ParsingHead(nn.Module):
     """Word vectors into scores of arcs and of their labels.
 
     Args:
-        dim: of the word vectors.
         n_relations, n_parts: labels of arcs, and parts of speech (one more stands for all others).
         hidden, layers, arc, label, upos, dropout: see `Parsing`.
     """

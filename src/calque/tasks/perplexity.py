@@ -47,12 +47,9 @@ def masked_perplexity(
 
     Args:
         model: with a language model's head (`AutoModelForMaskedLM`).
-        subwords: of its tokenizer.
-        sentences: the text.
         share: of the words of each sentence to hide, at least one.
         mask_id: the subword that hides.
         senses: of a BERT that predicts these instead: p of a subword is then the sum over its senses in use.
-        seed: of the choice.
         bootstrap: samples of the interval.
         data, name: of the text and of the model, for the record.
 
@@ -102,8 +99,6 @@ def word_perplexity(
     that of the same words by their frequency in the training text alone.
 
     Args:
-        model: of words.
-        sentences: the text.
         bootstrap: samples of the interval, over sentences.
         seed: for the record.
         data, name: of the text and of the model, for the record.
@@ -129,11 +124,7 @@ def word_perplexity(
 
 
 def choose_words(counts: np.ndarray, share: float, seed: int) -> np.ndarray:
-    """Numbers of the words to hide, in order: of a sentence of n words `share · n`, rounded, and at least one.
-
-    Args:
-        counts: words of each sentence.
-    """
+    """Numbers of the words to hide, in order: of a sentence of n words `share · n`, rounded, and at least one."""
     rng = np.random.default_rng(seed)
     starts = offsets_of(counts)[:-1]
     chosen = [

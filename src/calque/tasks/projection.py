@@ -124,8 +124,6 @@ def projected(
         tagger: learns from text in the language of one side of the corpus.
         encoder: whose frozen vectors the tagger reads.
         corpus, pairs: parallel text and its word links.
-        seed: of the training.
-        progress: show bars on standard error.
 
     Raises:
         SettingError: the training text is in neither language, or the links reach nothing.
@@ -146,9 +144,7 @@ class LabelProjection(Task):
 
     Args:
         make: makes the tagging task, given training and test texts.
-        train, tests: tagged texts.
         corpora: names of parallel texts, the texts, and their links.
-        say: takes a line of news.
     """
 
     def __init__(

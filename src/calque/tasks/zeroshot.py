@@ -271,9 +271,7 @@ class WithCeilings(Task):
 
         Args:
             make: makes the task, given training and test texts, `dev` and `select`.
-            train, tests, dev: of the zero-shot task.
             ceiling: text in languages of the tests.
-            select: what chooses the epoch.
             first: what else the zero-shot task is made with, and the ceilings are not, such as an alignment of the encoder.
 
         Raises:

@@ -35,10 +35,7 @@ class Checkpoint:
     A checkpoint from before buffers and an objective's state were kept is read where there are none of either.
 
     Args:
-        path: of the file.
         identity: everything that the result depends on; a checkpoint of another identity is refused.
-        objective: what is trained.
-        optimiser: of its parameters.
     """
 
     def __init__(

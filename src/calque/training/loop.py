@@ -93,7 +93,6 @@ def rate_by_width(dim: int, power: float) -> float:
     """Return 5e-5 for 768 dimensions, the usual learning rate for a BERT-base, and more for a narrower encoder.
 
     Args:
-        dim: of the encoder's vectors.
         power: how steeply; found for each method at 128 dimensions, on held-out text.
     """
     return min(2e-3, 5e-5 * (768 / dim) ** power)
@@ -111,9 +110,6 @@ class Loop:
     """Runs updates, and can be killed at any moment.
 
     Args:
-        objective: what is trained, and how.
-        schedule: how long and how fast.
-        processes: the processes of this run.
         identity: everything that the result depends on; a checkpoint of another identity is refused.
         folder: where checkpoints and `metrics.jsonl` go; None keeps neither.
         checkpoint_every: updates between checkpoints; 0 for none. There is also one every minute, one when SIGINT or
@@ -122,7 +118,6 @@ class Loop:
         progress: show a bar on standard error.
         products: precision of float32 matrix products, as `torch.set_float32_matmul_precision` names it; part of the
             identity.
-        title: of the bar.
         runs: number of trainings like this that follow, this one included; their time is estimated where it is long.
         optimiser: makes the optimiser of these parameters, whose rate is set before each update.
     """

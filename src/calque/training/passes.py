@@ -20,7 +20,6 @@ class Pass:
     Args:
         encoder: its model is in training or evaluation mode.
         batches: of sentences. Without any there are no vectors, and nothing to learn.
-        layers: whose word vectors are wanted.
         context: entered for the forward computation, such as autocast.
         gradient: whether there will be a backward pass.
 

@@ -83,9 +83,7 @@ class LanguagePlan:
 
     Args:
         groups: int `[n]`, the language of each text.
-        batch: texts in an update.
         per_epoch: texts in an epoch.
-        seed: of the drawing.
     """
 
     def __init__(self, groups: np.ndarray, *, batch: int, per_epoch: int, seed: int):

@@ -31,7 +31,6 @@ class Realignment(ABC):
         """Make ready whatever does not depend on a seed.
 
         Args:
-            encoder: that the runs start from.
             sources: the languages that the task is learnt in.
 
         Raises:
@@ -54,10 +53,8 @@ class Realignment(ABC):
         """The loss of the alignment, for "during".
 
         Args:
-            learning: whose model learns.
             encoder: the same as it was before.
             seed: of the order of the text.
-            processes: of the run.
         """
 
     @abstractmethod

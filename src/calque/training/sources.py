@@ -66,7 +66,6 @@ class FrozenSource(VectorSource):
     """Vectors that were computed once.
 
     Args:
-        embeddings: of the texts.
         device: where they go.
         numbers: which of the texts these are, for `take` to say; None if they are all.
         words: int64 `[n_rows]`, which word of its text each vector is of, for `take` to say; None if there is one for each.
@@ -100,7 +99,6 @@ class ChosenWords(VectorSource):
     """Some of the words of frozen texts. Their vectors are read where they are stored, when an update asks for them.
 
     Args:
-        embeddings: of the texts.
         chosen: bool `[n_words]`.
         device: where the vectors go.
     """
@@ -143,7 +141,6 @@ class TrainedSource(VectorSource):
     Args:
         encoder: is changed in place.
         split: the texts as subwords, and where their words are.
-        processes: of this run.
         budget: most subwords of a batch, padding included; None for one batch.
     """
 

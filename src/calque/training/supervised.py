@@ -30,7 +30,6 @@ class Supervised:
 
     Args:
         epochs: at most.
-        batch: texts in an update.
         learning_rate: the highest.
         patience: epochs without a better score after which training ends; None goes on to the last.
         warmup, decay, clip, seed: see `Schedule`.
@@ -78,9 +77,7 @@ class Supervised:
 
         Args:
             head: trained, together with the source's model if it has one.
-            source: vectors of the training texts.
             losses: `[S]`, of the texts whose vectors it is given.
-            processes: of this run.
             groups: int `[n]`, the language of each text, for `per_epoch`; None if they are all of one.
             select: score of the current state, the higher the better; without it the last state stays.
             beside: what the source's model learns along with that, at the same rate; None for nothing.

@@ -25,7 +25,6 @@ class Tracking:
 
     Args:
         names: accelerate's names, or `package.module:Class` of a subclass of `accelerate.tracking.GeneralTracker`.
-        run: what the run is called.
         folder: for trackers that write files.
 
     Raises:

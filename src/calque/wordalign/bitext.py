@@ -91,7 +91,6 @@ class Bitext:
     """Sentence pairs as cells: cell (i, j) of a sentence pair contains the number of the pair of types that meet there.
 
     Args:
-        source, target: the two sides.
         max_words: sentence pairs with more words than this on a side have no cells and get no links, because cells
             grow with the square of the length. `too_long` counts them.
 

@@ -144,10 +144,7 @@ class Chain:
     """One direction of one sampler.
 
     Args:
-        bitext, across: the text, and the direction.
         links: of the observed words at first; changed in place.
-        seed: of the generator.
-        settings: of the sampler.
         begin: counts to begin with.
         trained: in further text the tables of the training; None in training.
         keys: of each sentence pair, see `sample`.
@@ -370,7 +367,6 @@ def sample(sentences, text, state, prior, keys, null, null_strength, learn, marg
     """Draw the position of every observed word anew: one sweep.
 
     Args:
-        sentences: numbers of the sentence pairs.
         text, state: the text in one direction, and the chain, whose links change.
         prior: of the positions.
         keys: uint64 `[n_sentences]`, which begin the generator anew in every sentence; not read if `learn`.

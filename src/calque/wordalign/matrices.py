@@ -92,7 +92,6 @@ def writing(path: str | PathLike[str], rows: np.ndarray, columns: np.ndarray) ->
     block ends: memory does not grow with the text.
 
     Args:
-        path: the file.
         rows, columns: source and target words of each sentence pair, int64 `[n_sentences]`.
     """
     cells, n = int((rows * columns).sum()), len(rows)

@@ -108,9 +108,7 @@ class Job:
     """A text to align, and how.
 
     Args:
-        bitext: the text.
         alike: how alike each pair of types is spelt, as `spelling.shared` says it, uint16 `[n_pairs]`; when it is called.
-        seed: of what is drawn.
         keys: of what is drawn for each sentence pair of a further text, uint64 `[n_sentences]`; None in training.
         threads: the result does not depend on it.
         step: called after every pass.

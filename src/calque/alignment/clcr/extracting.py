@@ -68,7 +68,6 @@ class Extracting:
             absolute error of held-out labels; else take them as they are.
         as_published: estimate the rates by the minimum of predictions on the text that was trained on, and always use them.
         hidden, dropout: see `KeyPointHead`.
-        training: of every classifier.
     """
 
     confident: bool = True

@@ -65,12 +65,10 @@ class HeadTraining:
 
         Args:
             make: the head, with the weights to begin with; the random state is that of the seed.
-            embeddings: of the texts.
             chosen: bool `[n_words]`, the words that the head sees.
             losses: of the head, for the texts given, summed over the questions of each, `[S]`; it gets the numbers of the
                 words given among those chosen, int64 `[W]`.
             questions: int `[n_sentences]`; a sentence without any is left out.
-            name: of the progress bar.
 
         Raises:
             SettingError: no question at all.

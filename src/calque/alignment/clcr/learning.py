@@ -94,12 +94,10 @@ def learn(
 
     Args:
         first: encoders, transforms and texts; of each text P and R are learnt from `train` and scored on `held_out`.
-        pivot: the pivot language.
         steps: those wanted; with "transform" alone there is nothing to learn.
         extract, reorder: how P and R are trained.
         threshold: δ that P is scored with.
         compare: also train what Tables 2 and 3 compare with: P from labels as they are, R of the other kind.
-        progress: show bars.
 
     Raises:
         SettingError: nothing is left to learn from.
@@ -243,7 +241,6 @@ def order_examples(
     """Return the first sentences that have a few key points to order, with what was found (Figure 3).
 
     Args:
-        lang: their language.
         sentences, vectors, pivots: a text, its vectors, and its pivots.
         heads: what was trained, by its kind; in evaluation mode.
 

@@ -57,7 +57,6 @@ class KeyPointAlignment(Method):
     Step 2, extract, and step 3, reorder, are learnt from these pivots: see `Extracting` and `Reordering`.
 
     Args:
-        towards: the pivot language.
         hidden: rows of B; None for as many as dimensions.
         linear: T(r) = A·r + a, "linear regression" of Table 1.
         score: what attention goes by, see `attention_distance`.

@@ -78,7 +78,6 @@ class Reordering:
     Args:
         kind: "relative": which of two key points stands first (Eq. 8); "absolute": the place of each (Eq. 6).
         hidden, dropout: see `RelativeOrder` and `AbsoluteOrder`.
-        training: of the head.
     """
 
     kind: Literal["relative", "absolute"] = "relative"

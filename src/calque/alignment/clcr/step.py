@@ -87,13 +87,11 @@ class TransformStep:
     Args:
         encoders: by language, as they were given; they stay as they are.
         texts: of the languages beside the pivot.
-        pivot: the pivot language.
         hidden: rows of B, see `Transform`.
         score: see `attention_distance`.
         scaled: whether vectors are centred, and divided by their spread, for the transforms and the distance; what comes of
             it are transforms between the vectors as they are.
         batch: sentence pairs of each corpus in an update.
-        seed: of the transforms.
         folder: each phase keeps its checkpoints and metrics in a folder of its name there; None keeps none.
         checkpoint_every, progress: see `Loop`.
     """
@@ -144,7 +142,6 @@ class TransformStep:
         """Phase 2: the encoder of each language beside the pivot, if it has weights to train.
 
         Args:
-            schedule, beta: of the phase.
             again: whether the vectors of all sentences will be needed once more.
         """
         for language in self._languages:

@@ -67,14 +67,11 @@ def paired_texts(
     """Lay out each corpus, and encode it.
 
     Args:
-        encoders: by language.
         corpora: each of the pivot language and another one.
         links: of each corpus; None for none.
-        pivot: the pivot language.
         max_words: pairs with a longer side are left out; None keeps all.
         held_out: fraction of the pairs that is not trained on.
         seed: of which these are.
-        progress: show bars of the encoders.
 
     Raises:
         SettingError: languages that do not fit, an encoder that is missing, or nothing to train on.

@@ -60,9 +60,7 @@ class ScaledSource(VectorSource):
     """Vectors less the mean of their space, divided by its spread.
 
     Args:
-        whole: gives the vectors.
         space: theirs; it stays the same while `whole` learns.
-        device: of the vectors.
     """
 
     def __init__(self, whole: VectorSource, space: Space, device: torch.device | str = "cpu"):
@@ -107,8 +105,6 @@ class Transforming(Objective[Sequence[np.ndarray]]):
     Args:
         sides: the languages beside the pivot.
         pivot: vectors of the pivot's sentences, of all corpora in a row.
-        name: of the pivot language.
-        processes: of this run.
         beta: β; 0 keeps τ at 1.
         score: see `attention_distance`.
         mutual: minimise the cost of the pivots as they are now instead, of words of which each is the other's best,

@@ -57,10 +57,6 @@ class Actor:
     """A process of the cluster that works on one shard after the other.
 
     A mistake of the user is returned as a row: Ray would wrap an exception in its own traces.
-
-    Args:
-        work: what to do.
-        gpus: whether GPUs may be used.
     """
 
     def __init__(self, work: Work, gpus: bool = True):
@@ -88,10 +84,7 @@ def run(
     A shard whose node dies is begun again on another; actors are added while nodes join.
 
     Args:
-        work: what to do.
         shards: those that are not done.
-        cluster: where.
-        title: of the progress bar.
         done: number of shards that were done before, for the bar.
         progress: show a bar on standard error.
 

@@ -227,7 +227,6 @@ def left_of(out: str, settings: dict[str, Any], shards: Sequence[Shard], target:
     """Return the shards that have no result yet, and write into the folder with which settings it was made.
 
     Args:
-        out: address of the folder.
         settings: all that the results depend on besides the text.
         shards: the text; files may have been added since the folder was begun.
         target: the name of a shard's result in the folder.
@@ -299,7 +298,6 @@ def sentences(
     """Read the sentences of a column of text, which is split into words, or of lists of words.
 
     Args:
-        rows: a block of rows.
         names: of the column, the first that exists; `translation.de` is the field `de` of a column of objects.
         lang, pretokenized: see `calque.segment.splitter`.
         path, first: the file, and the index of the first row there, for messages.

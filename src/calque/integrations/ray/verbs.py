@@ -93,8 +93,6 @@ class Job:
 
         Args:
             texts: addresses of Parquet and JSON lines: files, folders or with wildcards.
-            work: what to do.
-            verb: the command.
             settings: what else the results depend on.
         """
         shards = shards_of(files_of(texts), self.rows)
@@ -217,8 +215,6 @@ def encode(
     Args:
         encoder: hub name, folder, `mini` or a file of vectors; a folder must be there on every node.
         texts: addresses of Parquet and JSON lines: files, folders or with wildcards.
-        lang: their language.
-        pretokenized: words stand between spaces.
         load: keyword arguments of `load_encoder`.
         job: see `Job`.
 
@@ -397,7 +393,6 @@ def link(
 
     Args:
         texts, job: see `encode`.
-        langs: source and target.
         use: address of the tables, of `calque words --tables`.
         words: how words are found and links of both directions combined.
         posteriors: write each link with its probability.

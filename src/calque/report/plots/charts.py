@@ -27,7 +27,6 @@ def bars(
         groups: names of the bins, from left to right.
         series: names and numbers of the encoders.
         figures: by number and bin.
-        measure: what the values are.
     """
     scaled, measure = _units(figures.values(), measure)
     signs, top = legend(series, 16, 16, _WIDTH - 16)
@@ -182,7 +181,6 @@ def heat(
 
     Args:
         rows: names and numbers of the subjects.
-        columns: names of the test sets.
         cells: by row and column: the difference, what may be said of it (better, worse, unclear), and a tip.
         most: the largest difference there is, which has the deepest colour.
     """
@@ -236,9 +234,7 @@ def phases(each: Sequence[Phase], series: Series, *, title: str, measure: str, d
     """Draw curves through the phases of a training, side by side over one scale, each as wide as the others.
 
     Args:
-        each: in their order.
         series: names and numbers of the curves.
-        measure: what the values are.
     """
     signs, top = legend(series, 16, 16, _WIDTH - 16)
     whole = Frame(52, top + 26, _WIDTH - 12, 276)

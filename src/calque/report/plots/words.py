@@ -40,7 +40,6 @@ def projection(words: Sequence[Dot], *, label: str, title: str, description: str
 
     Args:
         words: two of each pair.
-        label: the encoder.
         langs: the languages, the first with open circles, the second with filled squares.
     """
     x, y = _plane(words, Frame(EDGE, EDGE, SIZE - EDGE, SIZE - EDGE))
@@ -102,9 +101,7 @@ def neighbourhood(
     Args:
         senses: the own one among them, and its neighbours, the nearest first: where names would lie over each other, those
             of the farther ones are left to the tooltip.
-        label: the sense.
         langs: languages with their series, for a legend.
-        source: the line of results.
     """
     signs, top = legend(langs, _EDGE, 16, _WIDTH - 16) if langs else (Raw(""), 0.0)
     x, y = _plane(senses, Frame(_EDGE, top + 18, _WIDTH - _EDGE - 40, top + _HEIGHT - 18))

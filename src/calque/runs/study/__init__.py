@@ -47,14 +47,11 @@ def study(
 ) -> list[dict[str, Any]]:
     """Run a study, or the steps of it that are left.
 
+    Arguments not listed here are the options of `calque study`.
+
     Args:
         path: TOML file, see `Study`.
-        workers: number of parallel processes, which share the cores.
-        data, out: folders that replace the study's own.
-        tests: further test files of its tasks, `TASK=FILE` or `TASK=LANG=FILE`.
         track: trackers, see `calque.training.tracking.Tracking`; every step that trains is a run.
-        track_folder: for trackers that write files.
-        say: takes a line of news.
         then: adds to the folder, which it is given with the records.
 
     Returns:
@@ -110,9 +107,6 @@ class Workers:
     """Runs steps, in parallel if there are several workers.
 
     Args:
-        steps: the folder of steps.
-        workers: number of processes.
-        say: takes a line of news.
         own: names of the user's own classes, which every process imports.
         track, track_folder: see `study`.
 

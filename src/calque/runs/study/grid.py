@@ -68,10 +68,6 @@ def about_of(encoder: str, layer: int | None, method: str, supervision: str, see
 class Grid:
     """All steps of a study, in the order in which they can be done.
 
-    Args:
-        plan: the study.
-        steps: where they are kept.
-
     Attributes:
         pretraining, joining, preparing, aligning, scoring: steps, of which each list reads the results of those before.
         rows: every encoder that is measured.

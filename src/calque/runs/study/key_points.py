@@ -43,11 +43,6 @@ def check_views(study: Study, where: str, given: Mapping[str, Any]) -> None:
 def check_rows(study: Study, where: str, given: Mapping[str, Any]) -> None:
     """Complain of a task on words that is to be done on key points, and of pivots without translations of the tests.
 
-    Args:
-        study: whose methods these are.
-        where: the task.
-        given: its settings.
-
     Raises:
         SettingError: with the row, and how the task leaves it out.
     """

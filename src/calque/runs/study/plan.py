@@ -161,12 +161,7 @@ class Training:
 
 
 def trainings(given: Mapping[str, Any], source: str) -> list[Training]:
-    """The encoders to train with each seed: one of all languages, one of each, or one of each with the source.
-
-    Args:
-        given: the table.
-        source: the study's source language.
-    """
+    """The encoders to train with each seed: one of all languages, one of each, or one of each with the source."""
     texts, dictionaries = given["texts"], given.get("dictionaries", {})
     if given.get("apart"):
         return [Training({lang: file}, {}) for lang, file in texts.items()]

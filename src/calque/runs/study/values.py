@@ -84,8 +84,6 @@ def check(where: str, given: Mapping[str, Any], known: Mapping[str, Any], what: 
 
     Args:
         where: of what these are the settings.
-        given: settings by name.
-        known: types by name.
         what: `where` in more words.
 
     Raises:
