@@ -149,7 +149,7 @@ def test_maps(capsys, texts, tiny_folder, tmp_path, method):
     assert (code, "--against is only for --record" in err) == (2, True)
     (tmp_path / "base.jsonl").write_text("{}\n", encoding="utf-8")
     code, _, err = run(capsys, *evaluate, "--record", "--against", tmp_path / "base.jsonl")
-    assert "base.jsonl line 1: is not a score" in err
+    assert "base.jsonl line 1: has no task, data" in err
 
 
 def test_mistakes_are_one_line_and_exit_code_2(capsys, texts, tiny_folder, tmp_path):

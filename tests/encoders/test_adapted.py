@@ -217,7 +217,7 @@ def test_a_run_that_was_stopped_is_continued_bit_by_bit(tiny_encoder, tmp_path):
     assert all("lora_" in name or "ids" in name for name in state["module"])
     resumed = tuner().tune(tiny_encoder, *text, folder=tmp_path)
     assert resumed.fingerprint == whole.fingerprint
-    with pytest.raises(SettingError, match="lora was 2, is 3"):
+    with pytest.raises(SettingError, match="lora: 2 → 3"):
         Contrastive(towards="en", lora=3, batch=4, epochs=2, learning_rate=1e-2).tune(
             tiny_encoder, *text, folder=tmp_path
         )

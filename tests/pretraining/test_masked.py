@@ -230,7 +230,7 @@ def test_a_checkpoint_knows_the_weights_that_training_started_from(texts, tokeni
     with torch.no_grad():
         first.model.bert.embeddings.word_embeddings.weight[7, 3] += 1e-3
     first.model.save_pretrained(tmp_path / "first")
-    with pytest.raises(SettingError, match="start_weights was"):
+    with pytest.raises(SettingError, match="start_weights: "):
         small(start=tmp_path / "first", updates=3).train(texts, tokenizer, folder=tmp_path / "run")
 
 
