@@ -252,6 +252,7 @@ def plant(folder: Path, source: Path) -> None:
         write(f"{name}.tsv", [f"{' '.join(cut['en'][n])}\t{' '.join(cut[other][n])}" for n in rows])
     for lang in text:
         write(f"{lang}.txt", [text[lang][n] for n in train])
+    write("long.txt", text["en"])  # of the sweep of kills
     shutil.copy(sample / "gold.en-de.tsv", folder / "gold.tsv")
     write("dict.tsv", _dictionary([(cut["en"][n], cut["de"][n]) for n in train]))
     # Vectors of 300 words of two languages, one a rotation of the other with noise.
