@@ -89,7 +89,7 @@ def test_memory_does_not_grow_with_the_text_where_factors_are_rounded():
     if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         pytest.skip("this processor does not multiply bfloat16")
     told = forked.run("-c", MEMORY)
-    assert int(told.stdout) < 30_000_000, told.stderr  # without a bound it was 268 MB
+    assert int(told.stdout) < 60_000_000, told.stderr  # without a bound it was 268 MB
 
 
 def test_a_file_holds_what_memory_would(encoder, tmp_path):
