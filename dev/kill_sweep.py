@@ -388,7 +388,7 @@ class Sweep:
 
 def table(sweeps: list[Sweep]) -> str:
     """Return what was done to each verb and what was found, in columns."""
-    rows: list[tuple[str, ...]] = [("verb", "kills", "signals", "start/work/end", *COLUMNS)]
+    rows: list[tuple[str, ...]] = [("verb", "kills", "signals", "start, work, end", *COLUMNS)]
     for sweep in sweeps:
         found, hits = Counter(kind for kind, _ in sweep.failures), sweep.hits
         phases = "/".join(str(hits[phase]) for phase in ("start", "work", "end"))

@@ -51,7 +51,7 @@ def test_the_last_states_of_every_word_are_kept_however_long_the_text():
 
 
 def test_words_with_two_senses_are_found_by_what_predicts_them():
-    """The queue of 50 states has 20 of no word: what is not in the words' own states cannot be found."""
+    """Only each word's own last states are searched: the queue of 50 states holds 20 of no word."""
     states, words, truth = planted()
     table = table_of(states, words)
     live = group([table], seed=0)

@@ -214,7 +214,7 @@ def names_in(folder: Path) -> list[str]:
     ("ours", "others", "named"),
     [
         ([], ["chapter1.tex"], "(chapter1.tex)"),
-        ([], ["config.json", "src/a.py"], "(config.json, src/)"),  # of no program that is known
+        ([], ["config.json", "src/a.py"], "(config.json, src/)"),  # written by an unknown program
         (["calque.json"], ["thesis.tex", ".git/HEAD", ".git/refs/x", "src/"], "(.git/, src/, thesis.tex)"),
         (["calque.json", "training/metrics.jsonl"], ["training/notes"], "(training/notes)"),
         (["calque-run.json"], [f"{n}.txt" for n in range(7)], "(0.txt, 1.txt, 2.txt, 3.txt, 4.txt and 2 more)"),

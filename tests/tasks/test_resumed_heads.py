@@ -42,7 +42,7 @@ def test_a_stopped_training_goes_on(tune, files, tiny_folder, tmp_path, monkeypa
         return [{**score.to_dict(), "settings": score.settings} for score in found]
 
     expected, all_updates = scores("a"), len(updates)
-    assert not list(tmp_path.glob(".*"))  # nothing is left
+    assert not list(tmp_path.glob(".*"))  # no temporary file remains
     monkeypatch.setattr(loop, "_SECONDS", 0.0)  # a checkpoint at every update
     stop = all_updates * 3 // 4  # in the second training
     with pytest.raises(Stopped, match="same command resumes it"):

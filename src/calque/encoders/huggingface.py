@@ -30,7 +30,7 @@ from calque.encoders.numerics import (
 )
 from calque.encoders.sentence_transformers import copy_modules, own_modules, write_layer, write_modules
 from calque.encoders.split import SplitSentences
-from calque.encoders.subwords import Subwords
+from calque.encoders.subwords import Subwords, stable_text
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import CalqueError, InputError, SettingError
 from calque.nn.pooling import word_means
@@ -200,7 +200,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         """Hash over weights, tokenizer, layer, pooling, length limit, and arithmetic where it is not exact. The weights
         are read anew every time, half a second for a BERT-base: nothing tells reliably whether they have changed."""
         digest = hashlib.blake2b(digest_size=16)
-        backend = json.loads(self.subwords.backend.to_str())
+        backend = json.loads(stable_text(self.subwords.backend))
         about = [self.layer, self.pooling, self.max_length, {**backend, "truncation": None, "padding": None}]
         about += [self.precision] if self.precision != "highest" else []
         digest.update(json.dumps(about, sort_keys=True).encode())

@@ -20,7 +20,7 @@ from calque.encoders.extraction import word_counts
 from calque.encoders.folder import read_about, saving, write_about
 from calque.encoders.sentence_transformers import MODULES_FILE
 from calque.encoders.split import SplitSentences
-from calque.encoders.subwords import Subwords
+from calque.encoders.subwords import Subwords, stable_text
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of
 from calque.text import Sentence, Sentences
@@ -91,7 +91,7 @@ class SubwordVectors(Encoder):
     # -- identity and disk -------------------------------------------------------------------------------------------
     @property
     def fingerprint(self) -> str:
-        digest = hashlib.blake2b(self.subwords.backend.to_str().encode(), digest_size=16)
+        digest = hashlib.blake2b(stable_text(self.subwords.backend).encode(), digest_size=16)
         digest.update(json.dumps(self.unit).encode() + self.model.weight.detach().numpy().tobytes())
         return digest.hexdigest()
 

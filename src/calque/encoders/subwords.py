@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import RLock
@@ -20,6 +21,14 @@ if TYPE_CHECKING:
 
 _LOCK = RLock()  # several threads may read text, while tables grow and settings of a tokenizer change
 _CHUNK = 512  # words handed to the tokenizer as one pretokenised sentence: its cost per call is spread over them
+
+_SCORE = re.compile(r"(?<=[ ,\[:])-?\d+\.\d{13,}(?:e-?\d+)?")
+
+
+def stable_text(backend: Any) -> str:
+    """Return a tokenizer as JSON text for a hash. The library `tokenizers` reads the scores of a Unigram model only up to their
+    last bit, so 12 digits of each are kept: a saved tokenizer has the hash of the one in memory."""
+    return _SCORE.sub(lambda found: f"{float(found[0]):.12g}", backend.to_str())
 
 
 class Subwords:

@@ -110,7 +110,7 @@ class Inventory:
         n = len(self._rows)
         drawn = self.vectors(np.unique(np.linspace(0, n - 1, min(n, _DRAWN)).astype(np.int64)))
         axes = principal_axes(drawn, min(2, drawn.shape[1]))
-        signs = axes.gather(0, axes.abs().argmax(0, keepdim=True)).sign()  # of an axis they are an accident otherwise
+        signs = axes.gather(0, axes.abs().argmax(0, keepdim=True)).sign()  # otherwise the sign of an axis is arbitrary
         places = np.zeros((len(rows), 2))
         places[:, : axes.shape[1]] = ((self.vectors(rows) - drawn.mean(0)) @ (axes * signs)).numpy()
         return places

@@ -104,7 +104,7 @@ def check(out: str | Path, *, overwrite: bool = False, holds: str = "an encoder"
     place = _temporary(out.resolve())
     if overwrite or (place / _MOVING).is_file():
         return
-    if place.is_dir() and not (place / NEW).is_dir():  # of a run that was killed when it was finished
+    if place.is_dir() and not (place / NEW).is_dir():  # left by a run that was killed after it had finished
         with suppress(CalqueError), locked(out):
             remove_temporary(place)
     raise SettingError(f"{out} already holds {holds}: choose another folder, or add --overwrite to replace it")
