@@ -8,12 +8,10 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from calque.algebra import products as multiplying
 from calque.algebra import similarity
 from calque.algebra.normalize import unit_centre_unit, unit_rows
-from calque.algebra.products import error_bound, full_precision, products
 from calque.algebra.rows import UnitRows
-from calque.algebra.similarity import cosine_neighbours, csls_neighbours, largest_products
+from calque.algebra.similarity import cosine_neighbours, csls_neighbours, error_bound, largest_products
 from calque.errors import SettingError
 
 
@@ -224,17 +222,6 @@ def test_the_error_bound_holds():
     exact = x.double() @ y.double().T
     error = float((exact - (x @ y.T).double()).abs().max())
     assert 0 < error < error_bound(x, y) < 1e-4
-
-
-def test_every_library_multiplies_within_the_bound(monkeypatch):
-    rng = np.random.default_rng(9)
-    x, y = (torch.from_numpy(unit_rows(rng.standard_normal((n, 300)))) for n in (70, 50))
-    exact = x.double() @ y.double().T
-    for onednn in (True, False):
-        monkeypatch.setattr(multiplying, "uses_onednn", lambda onednn=onednn: onednn)
-        with full_precision():
-            found = products(x[10:], y, torch.empty(60, 50))
-        assert float((exact[10:] - found.double()).abs().max()) < error_bound(x, y)
 
 
 def test_vectors_that_are_read_have_the_neighbours_of_those_in_memory(tmp_path):

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from calque.algebra.products import error_bound, full_precision, products
 from calque.algebra.rows import HeldRows, Rows, as_rows
 from calque.errors import SettingError
 
@@ -29,6 +29,29 @@ _SAMPLED = 32  # one vector in so many is in the sample that predicts hubness
 _PAIRS = 512  # pairs whose float64 products are computed at once
 _PIECE = 16_384  # pairs whose vectors are read together
 _DECIDED = 2**25  # maxima looked at together
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Compute matrix products in exact float32 inside the block, whatever `torch.set_float32_matmul_precision` allows outside."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def error_bound(x: Tensor | Rows, y: Tensor | Rows) -> float:
+    """Return how far a float32 product can be from the exact one, whatever the order of summation.
+
+    dim·u·‖x‖·‖y‖ with u = 2⁻²⁴ (Higham 2002, §3.1).
+    """
+    x, y = as_rows(x), as_rows(y)
+    if not len(x) or not len(y):
+        return 0.0
+    return 1.01 * x.shape[1] * 2.0**-24 * x.longest() * y.longest() + 1e-30
 
 
 @dataclass(frozen=True)
@@ -117,8 +140,7 @@ def largest_products(x: Tensor | Rows, y: Tensor | Rows, k: int) -> tuple[np.nda
             best, places = torch.from_numpy(values[rows]).to(x.device), torch.from_numpy(names[rows]).to(x.device)
             for left in range(0, len(y), 2 * _TILE):
                 part = y.block(left, left + 2 * _TILE)
-                found = products(stripe, part, stripe.new_empty(len(stripe), len(part)))
-                found, where = found.topk(min(k, len(part)), dim=1)
+                found, where = (stripe @ part.T).topk(min(k, len(part)), dim=1)
                 best, order = torch.cat([best, found], dim=1).topk(k, dim=1)
                 places = torch.cat([places, where + left], dim=1).gather(1, order)
             values[rows], names[rows] = best.cpu().numpy(), places.cpu().numpy()
@@ -266,7 +288,7 @@ def _maxima(left: _Side, right: _Side) -> tuple[Tensor, Tensor]:
             buffer = tile.new_empty(min(stripe, len(tile)), len(columns))
             for start in range(0, len(tile), stripe):
                 rows = tile[start : start + stripe]
-                found = products(rows, columns, buffer[: len(rows)])
+                found = torch.mm(rows, columns.T, out=buffer[: len(rows)])
                 first = top + start
                 of_rows[groups, first : first + len(rows)] = _grouped_max(found, 1, right.size).T
                 places = left.groups(first, first + len(rows))

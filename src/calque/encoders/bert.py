@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from calque.algebra.products import linear, product, rounded_rows
 from calque.encoders.batches import WordBatch
 
 #: model families of `transformers` (`config.model_type`) with BERT's layers, and embeddings that take ids and segments alone
@@ -93,9 +92,9 @@ def bert_states(
         states[0] = take(x)
     sizes = [batch.n_subwords for batch in batches]
     masks = [None if b.attention_mask is None else b.attention_mask.bool()[:, None, None, :] for b in batches]
-    if filled := x.device.type == "cpu":  # oneDNN keeps a program for each shape, so there are to be few
-        x = F.pad(x, (0, 0, 0, rounded_rows(n) - n))
-        last = None if rows is None else F.pad(rows, (0, rounded_rows(len(rows)) - len(rows)))
+    if filled := x.device.type == "cpu":  # in bfloat16, oneDNN keeps a program for each shape
+        x = F.pad(x, (0, 0, 0, _rounded_rows(n) - n))
+        last = None if rows is None else F.pad(rows, (0, _rounded_rows(len(rows)) - len(rows)))
     for number, layer in enumerate(model.encoder.layer[:top], start=1):
         attention = layer.attention.self
         parts = [part[:n].split(sizes) for part in _projected(attention, x)]
@@ -109,10 +108,16 @@ def bert_states(
         if number == top and last is not None:
             context, x = _rows(context, last), _rows(x, last)
         x = _added(layer.attention.output, context, x)
-        x = _added(layer.output, layer.intermediate.intermediate_act_fn(linear(layer.intermediate.dense, x)), x)
+        x = _added(layer.output, layer.intermediate.intermediate_act_fn(layer.intermediate.dense(x)), x)
         if number in wanted:
             states[number] = x[: n if rows is None else len(rows)] if number == top else take(x)
     return states
+
+
+def _rounded_rows(n: int) -> int:
+    """Return the number of rows to pad `n` rows to: one of eight between a power of two and the next, a multiple of 16."""
+    step = max(16, 1 << max(0, n.bit_length() - 4))
+    return -(-n // step) * step
 
 
 def _projected(attention: Any, x: Tensor) -> list[Tensor]:
@@ -122,8 +127,8 @@ def _projected(attention: Any, x: Tensor) -> list[Tensor]:
     """
     parts = [attention.query, attention.key, attention.value]
     if not torch.is_grad_enabled() or any(type(part) is not nn.Linear or part.bias is None for part in parts):
-        return [linear(part, x) for part in parts]
-    return [product(x, torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts]))]
+        return [part(x) for part in parts]
+    return [F.linear(x, torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts]))]
 
 
 def _attended(attention: Any, batch: WordBatch, mask: Tensor | None, parts: Sequence[Tensor]) -> Tensor:
@@ -173,4 +178,4 @@ def _rows(x: Tensor, places: Tensor) -> Tensor:
 
 def _added(part: Any, x: Tensor, residual: Tensor) -> Tensor:
     """Return linear map, residual and norm."""
-    return part.LayerNorm(part.dropout(linear(part.dense, x)) + residual)
+    return part.LayerNorm(part.dropout(part.dense(x)) + residual)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from calque.algebra.procrustes import procrustes
-from calque.algebra.products import full_precision
+from calque.algebra.similarity import full_precision
 from calque.errors import SettingError
 
 _STRIPE = 2_000_000  # similarities looked at together

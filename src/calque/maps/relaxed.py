@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from calque.algebra.procrustes import procrustes
-from calque.algebra.products import full_precision
+from calque.algebra.similarity import full_precision
 
 _CELLS = 40_000_000  # similarities held at once
 
