@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from calque.algebra import similarity
 from calque.algebra.normalize import unit_centre_unit, unit_rows
-from calque.algebra.rows import UnitRows
 from calque.algebra.similarity import cosine_neighbours, csls_neighbours, error_bound, largest_products
 from calque.errors import SettingError
 
@@ -24,7 +23,6 @@ def small_tiles(monkeypatch):
         ("_STRIPE", 8),
         ("_SAMPLED", 3),
         ("_PAIRS", 7),
-        ("_PIECE", 19),
         ("_DECIDED", 9),
     ):
         monkeypatch.setattr(similarity, name, size)
@@ -222,23 +220,6 @@ def test_the_error_bound_holds():
     exact = x.double() @ y.double().T
     error = float((exact - (x @ y.T).double()).abs().max())
     assert 0 < error < error_bound(x, y) < 1e-4
-
-
-def test_vectors_that_are_read_have_the_neighbours_of_those_in_memory(tmp_path):
-    """float16 and float32 from a file, some of its rows, as either side."""
-    rng = np.random.default_rng(10)
-    x, y = off_centre(1200, 40, rng)
-    stored = 3 * np.concatenate([x, np.zeros((2, 40), np.float32)])
-    other, chosen = y[:500], rng.permutation(1202)[:1100]
-    for dtype in (np.float16, np.float32):
-        file = np.memmap(tmp_path / dtype.__name__, dtype=dtype, mode="w+", shape=stored.shape)
-        file[...] = stored
-        read, held = UnitRows(file, chosen), unit_rows(file, chosen)
-        np.testing.assert_array_equal(read.block(7, 90).numpy(), held[7:90])
-        for options in ({}, {"n_best": 3}):
-            expected = csls_neighbours(held, other, **options)
-            for sides in ((read, other), (read, UnitRows(other))):
-                assert_equal_neighbours(csls_neighbours(*sides, **options), expected)
 
 
 def assert_equal_neighbours(found, expected):

@@ -19,7 +19,6 @@ from calque.encoders import static
 from calque.encoders.static import StaticEncoder
 from calque.encoders.tables import PlainTable
 from calque.pairs import WordPairs
-from calque.tasks import nearest
 from calque.tasks.retrieval import WordRetrieval
 
 LANGS = ("en", "de")
@@ -50,7 +49,7 @@ def small(monkeypatch, tmp_path):
     for module, name, value in (
         (storage, "SMALL", 1 << 11), (storage, "VECTORS", 1 << 11), (storage, "BLOCK", 128), (word_pairs, "BLOCK", 128),
         (store, "MEMORY", 1 << 12), (store, "_ROWS", 16), (plain, "_BATCH", 16), (lines, "_BLOCK", 1 << 10),
-        (static, "_SENTENCES", 16), (aligned, "_SENTENCES", 16), (nearest, "_LOADED", 0),
+        (static, "_SENTENCES", 16), (aligned, "_SENTENCES", 16),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, value)
     return folder

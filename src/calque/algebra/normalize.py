@@ -30,31 +30,13 @@ def unit_rows(x: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
     for start in range(0, n, _BLOCK):
         stop = min(start + _BLOCK, n)
         block = np.asarray(x[start:stop] if rows is None else x[rows[start:stop]], dtype=np.float64)
-        unit[start:stop] = scaled_rows(block, row_norms(block, start, rows))
+        norms = np.sqrt(np.einsum("ij,ij->i", block, block))
+        if not np.isfinite(norms).all():
+            wrong = start + int(np.flatnonzero(~np.isfinite(norms))[0])
+            wrong = wrong if rows is None else int(rows[wrong])
+            raise SettingError(f"vector {wrong} has a component that is not a finite number")
+        unit[start:stop] = block / np.where(norms > 0, norms, 1.0)[:, None]
     return unit
-
-
-def row_norms(block: np.ndarray, start: int = 0, rows: np.ndarray | None = None) -> np.ndarray:
-    """Lengths of rows, float64 `[n]`.
-
-    Args:
-        block: `[n, dim]`, rows `start…` of a matrix, or of those of its rows that `rows` names.
-
-    Raises:
-        SettingError: a vector has an infinite or undefined component.
-    """
-    block = np.asarray(block, dtype=np.float64)
-    norms = np.sqrt(np.einsum("ij,ij->i", block, block))
-    if not np.isfinite(norms).all():
-        wrong = int(np.flatnonzero(~np.isfinite(norms))[0]) + start
-        wrong = wrong if rows is None else int(rows[wrong])
-        raise SettingError(f"vector {wrong} has a component that is not a finite number")
-    return norms
-
-
-def scaled_rows(block: np.ndarray, norms: np.ndarray) -> np.ndarray:
-    """Rows divided by their lengths in float64, float32 `[n, dim]`; rows of length 0 stay as they are."""
-    return np.divide(block, np.where(norms > 0, norms, 1.0)[:, None], dtype=np.float64).astype(np.float32)
 
 
 def unit_centre_unit(x: np.ndarray, mean: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:

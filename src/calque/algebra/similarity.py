@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from calque.algebra.rows import HeldRows, Rows, as_rows
 from calque.errors import SettingError
 
 _SMALLEST = 32  # vectors in a group; more where the maxima would exceed `_MAXIMA`
@@ -27,7 +26,6 @@ _TILE = 4096  # rows and columns that are read, and sorted into groups, together
 _STRIPE = 1024  # rows multiplied at a time
 _SAMPLED = 32  # one vector in so many is in the sample that predicts hubness
 _PAIRS = 512  # pairs whose float64 products are computed at once
-_PIECE = 16_384  # pairs whose vectors are read together
 _DECIDED = 2**25  # maxima looked at together
 
 
@@ -43,15 +41,15 @@ def full_precision() -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def error_bound(x: Tensor | Rows, y: Tensor | Rows) -> float:
+def error_bound(x: Tensor, y: Tensor) -> float:
     """Return how far a float32 product can be from the exact one, whatever the order of summation.
 
     dim·u·‖x‖·‖y‖ with u = 2⁻²⁴ (Higham 2002, §3.1).
     """
-    x, y = as_rows(x), as_rows(y)
     if not len(x) or not len(y):
         return 0.0
-    return 1.01 * x.shape[1] * 2.0**-24 * x.longest() * y.longest() + 1e-30
+    longest = [float(torch.linalg.vector_norm(side, dim=1).nan_to_num(torch.inf, torch.inf).max()) for side in (x, y)]
+    return 1.01 * x.shape[1] * 2.0**-24 * longest[0] * longest[1] + 1e-30
 
 
 @dataclass(frozen=True)
@@ -78,8 +76,8 @@ class Neighbours:
 
 
 def csls_neighbours(
-    source: np.ndarray | Tensor | Rows,
-    target: np.ndarray | Tensor | Rows,
+    source: np.ndarray | Tensor,
+    target: np.ndarray | Tensor,
     *,
     k: int = 10,
     n_best: int = 1,
@@ -94,8 +92,7 @@ def csls_neighbours(
 
     Args:
         source, target: `[n, dim]` and `[m, dim]`, rows of length 1 (or 0), as `unit_rows` makes them. A
-            tensor's device is where the work is done. `UnitRows` makes them of vectors in float16 or in a mapped file, a
-            block at a time, with the same result.
+            tensor's device is where the work is done.
         k: neighbourhood size.
         n_best: number of neighbours to return for each query.
         source_queries, target_queries: row numbers to find neighbours for; all if None. r and the candidates
@@ -110,8 +107,8 @@ def csls_neighbours(
 
 
 def cosine_neighbours(
-    source: np.ndarray | Tensor | Rows,
-    target: np.ndarray | Tensor | Rows,
+    source: np.ndarray | Tensor,
+    target: np.ndarray | Tensor,
     *,
     n_best: int = 1,
     source_queries: np.ndarray | None = None,
@@ -121,7 +118,7 @@ def cosine_neighbours(
     return _neighbours(source, target, 0, n_best, source_queries, target_queries)
 
 
-def largest_products(x: Tensor | Rows, y: Tensor | Rows, k: int) -> tuple[np.ndarray, np.ndarray]:
+def largest_products(x: Tensor, y: Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the `k` largest inner products of every row of `x` with rows of `y`, in float32, and their rows of `y`.
 
     Args:
@@ -131,48 +128,34 @@ def largest_products(x: Tensor | Rows, y: Tensor | Rows, k: int) -> tuple[np.nda
     Returns:
         float32 and int64 `[n, min(k, m)]`, from large to small.
     """
-    x, y = as_rows(x), as_rows(y)
     k = min(k, len(y))
     values, names = np.full((len(x), k), -np.inf, dtype=np.float32), np.zeros((len(x), k), dtype=np.int64)
     with full_precision():
         for top in range(0, len(x), _STRIPE):
-            stripe, rows = x.block(top, top + _STRIPE), slice(top, top + _STRIPE)
+            rows = slice(top, top + _STRIPE)
             best, places = torch.from_numpy(values[rows]).to(x.device), torch.from_numpy(names[rows]).to(x.device)
             for left in range(0, len(y), 2 * _TILE):
-                part = y.block(left, left + 2 * _TILE)
-                found, where = (stripe @ part.T).topk(min(k, len(part)), dim=1)
+                part = y[left : left + 2 * _TILE]
+                found, where = (x[rows] @ part.T).topk(min(k, len(part)), dim=1)
                 best, order = torch.cat([best, found], dim=1).topk(k, dim=1)
                 places = torch.cat([places, where + left], dim=1).gather(1, order)
             values[rows], names[rows] = best.cpu().numpy(), places.cpu().numpy()
     return values, names
 
 
-def dots(x: Tensor | Rows, y: Tensor | Rows, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return `x[rows[p]] · y[columns[p]]` in float64; equal vectors give equal numbers, so ties stay ties."""
-    sides = as_rows(x), as_rows(y)
-    out = np.empty(len(rows))
-    for start in range(0, len(rows), _PIECE):  # neighbouring pairs share their rows, so little is read twice
-        piece, parts = slice(start, start + _PIECE), []
-        for side, numbers in zip(sides, (rows[piece], columns[piece]), strict=True):
-            if (held := side.held()) is not None:
-                parts.append((held, torch.from_numpy(np.asarray(numbers, dtype=np.int64)).to(held.device)))
-            else:
-                used, places = np.unique(numbers, return_inverse=True)
-                parts.append((side.take(used), torch.from_numpy(places)))
-        out[piece] = _pair_products(*parts[0], *parts[1])
-    return out
+def dots(x: Tensor, y: Tensor, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Return `x[rows[p]] · y[columns[p]]` in float64; equal vectors give equal numbers, so ties stay ties.
 
-
-def _pair_products(x: Tensor, rows: Tensor, y: Tensor, columns: Tensor) -> np.ndarray:
-    """Return float64 inner products of pairs, summed in blocks of one shape, so that every sum has one order."""
-    size, dim = len(rows), x.shape[1]
-    out = torch.empty(size, dtype=torch.float64, device=x.device)
-    work = torch.zeros(_PAIRS, dim, dtype=torch.float64, device=x.device)
+    Products are summed in blocks of one shape, so that every sum has one order.
+    """
+    out = torch.empty(len(rows), dtype=torch.float64, device=x.device)
+    work = torch.zeros(_PAIRS, x.shape[1], dtype=torch.float64, device=x.device)
+    left, right = (torch.from_numpy(np.asarray(side, dtype=np.int64)).to(x.device) for side in (rows, columns))
     with torch.inference_mode():
-        for start in range(0, size, _PAIRS):
-            n = min(_PAIRS, size - start)
-            work[:n] = x.index_select(0, rows[start : start + n])
-            work[:n] *= y.index_select(0, columns[start : start + n])
+        for start in range(0, len(rows), _PAIRS):
+            n = min(_PAIRS, len(rows) - start)
+            work[:n] = x.index_select(0, left[start : start + n])
+            work[:n] *= y.index_select(0, right[start : start + n])
             out[start : start + n] = work.sum(dim=1)[:n]
     return out.cpu().numpy()
 
@@ -190,7 +173,7 @@ class _Side:
         starts: int64 `[n_groups + 1]`, the first place of each group.
     """
 
-    def __init__(self, rows: Rows, others: int, predicted: np.ndarray | None):
+    def __init__(self, rows: Tensor, others: int, predicted: np.ndarray | None):
         self.rows, self.size = rows, _SMALLEST
         while len(rows) * others / self.size > _MAXIMA and self.size < _TILE:
             self.size *= 2
@@ -207,8 +190,7 @@ class _Side:
         """Yield the first place and the sorted vectors of each tile."""
         for start in range(0, len(self.rows), _TILE):
             order = torch.from_numpy(self.order[start : start + _TILE] - start)
-            block = self.rows.block(start, start + _TILE)
-            yield start, block[order.to(block.device)]
+            yield start, self.rows[start : start + _TILE][order.to(self.rows.device)]
 
     def groups(self, start: int, stop: int) -> slice:
         """Return which groups the places `start` to `stop` are, where a group begins at both."""
@@ -255,25 +237,22 @@ def _neighbours(source, target, k, n_best, source_queries, target_queries) -> Ne
     return Neighbours(targets, target_scores, sources, source_scores, hubness[0], hubness[1], searched)
 
 
-def _matrix(vectors: np.ndarray | Tensor | Rows, name: str) -> Rows:
+def _matrix(vectors: np.ndarray | Tensor, name: str) -> Tensor:
     """Return contiguous float32 rows; copied only where they are not that already."""
-    if isinstance(vectors, Rows):
-        return vectors
     if isinstance(vectors, np.ndarray):
         matrix = torch.from_numpy(np.require(vectors, dtype=np.float32, requirements=["C", "W"]))
     else:
         matrix = vectors.detach().float().contiguous()
     if matrix.ndim != 2:
         raise SettingError(f"{name} vectors must be a matrix, got shape {tuple(matrix.shape)}")
-    return HeldRows(matrix)
+    return matrix
 
 
-def _predicted(x: Rows, y: Rows, k: int) -> np.ndarray | None:
+def _predicted(x: Tensor, y: Tensor, k: int) -> np.ndarray | None:
     """Return a guess that sorts the vectors of `x` by hubness: their mean cosine with the nearest in a sample of `y`."""
     if not k or len(y) < 8 * _SAMPLED:
         return None
-    sample = y.take(np.arange(0, len(y), _SAMPLED))
-    return largest_products(x, HeldRows(sample), max(1, k // 4))[0].mean(axis=1)
+    return largest_products(x, y[::_SAMPLED].contiguous(), max(1, k // 4))[0].mean(axis=1)
 
 
 def _maxima(left: _Side, right: _Side) -> tuple[Tensor, Tensor]:
@@ -370,15 +349,17 @@ class _Search:
         counts = torch.bincount(hits[:, 0], minlength=len(wanted)).tolist()
         offsets = torch.from_numpy(less).to(maxima)
         owners, found, start = [], [], 0
-        place_of, sorted_rows = self.side.order[places], self.others.order
+        place_of, sorted_rows = (
+            torch.from_numpy(each).to(device) for each in (self.side.order[places], self.others.order)
+        )
         for group, count in enumerate(counts):
             if not count:
                 continue
             own = hits[start : start + count, 1]
             start += count
             begin, end = int(starts[group]), int(starts[group + 1])
-            rows = self.side.rows.take(place_of[own.cpu().numpy()])
-            columns = self.others.rows.take(sorted_rows[begin:end])
+            rows = self.side.rows.index_select(0, place_of[own])
+            columns = self.others.rows.index_select(0, sorted_rows[begin:end])
             self.searched += count * (end - begin)
             scores = factor * (rows @ columns.T) - offsets[begin:end]
             where = torch.nonzero(scores >= floor[own, None] - error)

@@ -8,14 +8,11 @@ from typing import Any, Literal
 import numpy as np
 
 from calque.algebra.normalize import unit_rows
-from calque.algebra.rows import UnitRows
 from calque.algebra.similarity import Neighbours, cosine_neighbours, csls_neighbours
 from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.storage import blocks, filled, taken
 from calque.vectors import Embeddings
-
-_LOADED = 1 << 26  # bytes of vectors from a file that are loaded: a search is a little quicker in memory
 
 Candidates = Literal["all", "linked"]
 Similarity = Literal["csls", "cosine"]
@@ -158,9 +155,7 @@ def _search(source, target, pools, rows, similarity: Similarity, k: int, depth: 
     vectors, queries = [], []
     for side, pool, row in zip((source, target), pools, rows, strict=True):
         chosen = np.flatnonzero(pool)
-        large = isinstance(side.data, np.memmap) and 4 * len(chosen) * side.dim > _LOADED
-        read = UnitRows if large else unit_rows
-        vectors.append(read(side.data, None if len(chosen) == side.n_words else chosen))
+        vectors.append(unit_rows(side.data, None if len(chosen) == side.n_words else chosen))
         queries.append(np.searchsorted(chosen, row))
     asked: Any = {"source_queries": queries[0], "target_queries": queries[1], "n_best": depth}
     if similarity == "cosine":
