@@ -1,92 +1,82 @@
-"""On a cluster whose nodes are processes of this machine: what one machine computes, also where nodes join and die."""
-
-import os
-import threading
-import time
-from pathlib import Path
+"""Batches of a text get the vectors and links that one machine computes, in this process and on a cluster of one node."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from calque.encoders import load_encoder
-from calque.runs.anchors import make_anchors, open_folder
-from calque.text import Sentences
-from command import fails, works
-from shard_text import lines, vectors_of, write_jsonl, write_parquet
+from calque.errors import InputError
+from calque.integrations.ray import Encode, Link, sentences
+from calque.text import ParallelCorpus, Sentences
+from calque.wordalign import WordAligner
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install 'calque-align[ray]'")
-PARTS = 4
-HELPERS = str(Path(__file__).parents[1] / "helpers")
+WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
 
 
-@pytest.fixture(scope="module")
-def nodes(tiny_folder, tmp_path_factory):
-    """A head without cores, and a node with one."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join([HELPERS, os.environ.get("PYTHONPATH", "")]))
-        patch.setenv("CALQUE_TEST_ENCODER", str(tiny_folder))
-        patch.setenv("CALQUE_TEST_GATE", str(gate := tmp_path_factory.mktemp("gate") / "open"))
-        patch.setenv("RAY_worker_niceness", "0")  # beside other work it would wait for minutes
-        # A node is started by another thread than the main one, which alone may handle signals.
-        patch.setattr("ray._private.utils.set_sigterm_handler", lambda handler: None)
-        from ray.cluster_utils import Cluster
-
-        lean = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
-        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **lean})
-        cluster.first, cluster.gate = cluster.add_node(num_cpus=1), gate
-        cluster.ended = threading.Event()
-        yield cluster
-        cluster.ended.set()
-        cluster.shutdown()
+def lines(n, seed=0):
+    """Make sentences of a few words."""
+    rng = np.random.default_rng(seed)
+    return [" ".join(WORDS[k] for k in rng.integers(0, 10, rng.integers(1, 7))) for _ in range(n)]
 
 
-@pytest.fixture(scope="module")
-def text(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("text")
-    for part in range(PARTS):
-        (write_parquet if part else write_jsonl)(folder / f"{part}.{'parquet' if part else 'jsonl'}", lines(9, part))
-    return folder
+def vectors_of(table):
+    return np.array([vector for row in table["vectors"].to_pylist() for vector in row], dtype=np.float32)
 
 
-def test_a_node_joins_and_one_dies_over_a_shard(capfd, nodes, text, tiny_encoder, tmp_path):
-    out, seen = tmp_path / "out", []
-
-    def disturb():
-        while not list(out.glob("[0-9].*[tl]")):
-            time.sleep(0.02)
-        nodes.add_node(num_cpus=1)
-        nodes.remove_node(nodes.first, allow_graceful=False)
-        seen.extend(out.glob("[0-9].*[tl]"))
-        nodes.gate.touch()
-        nodes.ended.wait()  # what a thread has started dies with it
-
-    threading.Thread(target=disturb, daemon=True).start()
-    command = ["encode", "shard_text:Waiting", text, "--lang", "en", "--out", out, "--engine", "ray", "-q"]
-    works(capfd, *command, "--address", nodes.address)
-    assert len(seen) == 1  # done by the first node, which waited over its second shard
-    assert sorted(path.stem for path in out.glob("[0-9].*")) == [str(part) for part in range(PARTS)]
-    for path in out.glob("[0-9].*"):
-        part = Sentences.of([line.split() for line in lines(9, int(path.stem))], "en")
-        np.testing.assert_array_equal(vectors_of(path), np.asarray(tiny_encoder.encode(part).data))
+def test_a_batch_gets_the_vectors_of_its_words(tiny_folder):
+    text = lines(25)
+    expected = load_encoder(tiny_folder).encode(Sentences.of([line.split() for line in text], "en"))
+    table = Encode(str(tiny_folder), lang="en")(pa.table({"id": range(25), "text": text}))
+    assert table.column_names == ["id", "text", "vectors", "words", "covered"]
+    np.testing.assert_array_equal(vectors_of(table), np.asarray(expected.data))
+    assert [" ".join(words) for words in table["words"].to_pylist()] == text
+    assert table["covered"].combine_chunks().flatten().to_pylist() == [True] * expected.n_words
+    again = Encode(str(tiny_folder), lang="en", column="words", layer=1)(table)
+    expected = load_encoder(tiny_folder, layer=1).encode(Sentences.of([line.split() for line in text], "en"))
+    np.testing.assert_array_equal(vectors_of(again), np.asarray(expected.data))
 
 
-def test_anchors_and_a_progress_bar(capfd, nodes, text, tiny_folder, tmp_path):
-    for part in range(PARTS):
-        (tmp_path / f"{part}.txt").write_text("\n".join(lines(9, part)))
-    texts = [str(tmp_path / f"{part}.txt") for part in range(PARTS)]
-    one = make_anchors(texts, lang="en", encoder=str(tiny_folder), layers=[1], out=tmp_path / "one")[1]
-    command = ["anchors", text, "--lang", "en", "--encoder", tiny_folder, "--layers", "1", "--engine", "ray"]
-    _, said = works(capfd, *command, "--out", tmp_path / "many", "--address", nodes.address)
-    many = open_folder(str(tmp_path / "many"), lang="en", encoder=load_encoder(tiny_folder))[1]
-    assert many.words == one.words
-    for name in ("vectors", "variances", "norms", "counts"):
-        np.testing.assert_allclose(getattr(many, name), getattr(one, name), rtol=1e-6)
-    assert f"anchors: 100%|██████████| {PARTS}/{PARTS}" in said
-    assert [line for line in said.split("\n") if "ray" in line.lower()] == []
+def test_a_batch_gets_the_links_of_saved_tables(tmp_path):
+    source = lines(40)
+    target = [line.upper() for line in source]
+    corpus = ParallelCorpus.of([line.split() for line in source], [line.split() for line in target], ("en", "de"))
+    WordAligner.train(corpus, model="fast-align").save(tmp_path / "tables")
+    table = Link(str(tmp_path / "tables"), columns=("en", "de"))(pa.table({"de": target, "en": source}))
+    expected = WordAligner.open(tmp_path / "tables").align(corpus)
+    assert table["links"].to_pylist() == [line.rstrip("\n") for line in expected.pharaoh_lines()]
+    assert len(expected) > 40
 
 
-def test_an_address_where_nobody_answers(capfd, text, tiny_folder, tmp_path):
-    command = ["encode", tiny_folder, text, "--lang", "en", "--out", tmp_path / "out", "--engine", "ray"]
-    said = fails(capfd, *command, "--address", "127.0.0.1:1")
-    assert said.startswith("calque: error: --address 127.0.0.1:1: nobody answers (ConnectionRefusedError")
-    assert "expected HOST:PORT" in fails(capfd, *command, "--address", "nowhere")
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [({"tekst": ["a"]}, "no column 'text', expected one of tekst"), ({"text": [None]}, "expected text or a list of words"),
+     ({"text": [["a", None]]}, "expected text or a list of words")],
+)  # fmt: skip
+def test_rows_that_are_no_text_are_named(rows, message):
+    with pytest.raises(InputError, match=message):
+        sentences(pa.table(rows), "text", lang="en")
+
+
+def test_ray_reads_maps_and_writes(tiny_folder, tmp_path, monkeypatch):
+    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'calque-align[ray]'")
+    from pyarrow import parquet
+
+    text = lines(30)
+    (tmp_path / "text").mkdir()
+    parquet.write_table(pa.table({"text": text[:20]}), tmp_path / "text/0.parquet")
+    parquet.write_table(pa.table({"text": text[20:]}), tmp_path / "text/1.parquet")
+    monkeypatch.setenv("RAY_worker_niceness", "0")  # beside other work it would wait for minutes
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+    try:
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = context.print_on_execution_start = False
+        found = ray.data.read_parquet(str(tmp_path / "text")).map_batches(
+            Encode, fn_constructor_args=(str(tiny_folder),), fn_constructor_kwargs={"lang": "en"}, batch_size=7,
+            batch_format="pyarrow", compute=ray.data.ActorPoolStrategy(size=1),
+        )  # fmt: skip
+        found.write_parquet(str(tmp_path / "vectors"))
+    finally:
+        ray.shutdown()
+    table = parquet.read_table(tmp_path / "vectors").sort_by("text")
+    expected = load_encoder(tiny_folder).encode(Sentences.of([line.split() for line in sorted(text)], "en"))
+    np.testing.assert_allclose(vectors_of(table), np.asarray(expected.data), atol=1e-5)

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from calque.cli.checks import language, output_folder, refuse_unused
-from calque.cli.engine import Engine
 from calque.cli.options import Loading, MaxLength, Pooling, Pretokenized, Quiet, Seed, grouped, news, numbers
 from calque.errors import SettingError
 
@@ -24,15 +23,11 @@ def anchors(
     context: typer.Context,
     text: Annotated[
         list[str],
-        typer.Argument(
-            metavar="TEXT...",
-            help="Text, one sentence per line; with --merge: files of sums; --engine ray: Parquet or JSON lines.",
-        ),
+        typer.Argument(metavar="TEXT...", help="Text, one sentence per line; with --merge: files of sums."),
     ],
     out: Annotated[
-        str, typer.Option(metavar="PATH", help="Folder for anchors and sums; an interrupted run resumes there.")
+        Path, typer.Option(metavar="PATH", help="Folder for anchors and sums; an interrupted run resumes there.")
     ],
-    engine: Engine,
     lang: Annotated[str | None, typer.Option(callback=language, help="Language of the text.")] = None,
     encoder: Annotated[str | None, typer.Option(help="Hub name, folder, mini (bundled) or word vectors.")] = None,
     layers: Annotated[str | None, typer.Option(help="Layers, e.g. 0,1,2; default: the encoder's layer.")] = None,
@@ -72,12 +67,7 @@ def anchors(
 
     finishing: dict[str, Any] = {"at_least": at_least, "most": most, "format": format}
     say = news(quiet)
-    on_ray = engine.on_ray(
-        merge=merge, shard=shard, occurrences=occurrences, limit=limit,
-        seed=seed,
-    )  # fmt: skip
-    if not on_ray:
-        output_folder("--out", Path(out), [*text, encoder, vocabulary])
+    output_folder("--out", out, [*text, encoder, vocabulary])
     if merge:
         refuse_unused(context, dict.fromkeys(_OF_A_PASS, "does not apply to --merge: the sums already contain it"))
         merge_anchors(text, out=out, say=say, **finishing)
@@ -86,15 +76,6 @@ def anchors(
         raise SettingError(
             f"--{'lang' if lang is None else 'encoder'} is missing: anchors need an encoder and the language of the text"
         )
-    load = Loading(None, pooling, max_length).arguments()
-    if on_ray:
-        from calque.integrations.ray.verbs import anchors as anchors_on_ray
-
-        anchors_on_ray(
-            text, lang=lang, encoder=encoder, layers=numbers(layers), vocabulary=vocabulary, pretokenized=pretokenized,
-            load=load, progress=not quiet, say=say, finishing=finishing, **engine.arguments(out, [*text, encoder, vocabulary]),
-        )  # fmt: skip
-        return
     if shard is not None:
         refuse_unused(
             context, dict.fromkeys(("at_least", "most", "format"), "is only for --merge, once all parts are done")
@@ -102,7 +83,7 @@ def anchors(
     make_anchors(
         text, lang=lang, encoder=encoder, out=out, layers=numbers(layers), vocabulary=vocabulary,
         most_occurrences=occurrences, shard=_part(shard), pretokenized=pretokenized, limit=limit,
-        seed=seed, load=load, progress=not quiet, say=say, **finishing,
+        seed=seed, load=Loading(None, pooling, max_length).arguments(), progress=not quiet, say=say, **finishing,
     )  # fmt: skip
 
 

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from calque.cli.checks import language, output_file
-from calque.cli.engine import Engine, only_on_ray
 from calque.cli.options import Limit, Loading, Pretokenized, Quiet, VectorPrecision, grouped, news
 
 
@@ -17,49 +16,27 @@ def encode(
     encoder: Annotated[
         str, typer.Argument(metavar="ENCODER", help="Hub name, folder, mini (bundled) or word vectors.")
     ],
-    text: Annotated[
-        str,
-        typer.Argument(
-            metavar="TEXT",
-            help="Text, one sentence per line (also .gz, .zst); --engine ray: Parquet or JSON lines, a file, folder or "
-            "wildcard.",
-        ),
-    ],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text, one sentence per line (also .gz, .zst).")],
     lang: Annotated[str, typer.Option(callback=language, help="Language of the text.")],
     out: Annotated[
-        str,
-        typer.Option(
-            metavar="PATH",
-            help="Safetensors file: data [words, dim] and offsets [sentences + 1]; --engine ray: folder.",
-        ),
+        Path, typer.Option(metavar="PATH", help="Safetensors file: data [words, dim] and offsets [sentences + 1].")
     ],
     loading: Loading,
-    engine: Engine,
     pretokenized: Pretokenized = False,
     precision: VectorPrecision = None,
     limit: Limit = None,
-    format: Annotated[str | None, typer.Option(help="--engine ray: parquet or jsonl; default: as the text.")] = None,
     quiet: Quiet = False,
 ) -> None:
     """Write a vector for every word of a text.
 
     An interrupted run resumes.
     """
-    load = {**loading.arguments(), **({} if precision is None else {"precision": precision})}
-    if engine.on_ray(limit=limit):
-        from calque.integrations.ray.verbs import encode as encode_on_ray
-
-        encode_on_ray(
-            encoder, [text], lang=lang, format=format, pretokenized=pretokenized, load=load, progress=not quiet,
-            say=news(quiet), **engine.arguments(out, [text, encoder]),
-        )  # fmt: skip
-        return
-    only_on_ray(format=format)
     from calque.corpora import read_sentences
     from calque.encoders import load_encoder
     from calque.storage import locked
 
-    output_file("--out", Path(out), [text, encoder])
+    load = {**loading.arguments(), **({} if precision is None else {"precision": precision})}
+    output_file("--out", out, [text, encoder])
     sentences = read_sentences(text, lang=lang, pretokenized=pretokenized, limit=limit)
     loaded = load_encoder(encoder, **load)
     with locked(out):

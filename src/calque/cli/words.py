@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from calque.cli.checks import output_file
-from calque.cli.engine import Engine, only_on_ray
 from calque.cli.options import Langs, Limit, Linking, Loading, Pretokenized, Quiet, grouped, news, pairs_of
 from calque.corpora.languages import pair_and_path
 from calque.errors import SettingError
@@ -20,13 +19,9 @@ def words(
     train: Annotated[str, typer.Argument(metavar="TRAIN", help="Parallel text: TSV, a ||| b, Moses, TMX, PO, …")],
     langs: Langs,
     out: Annotated[
-        str,
-        typer.Option(
-            metavar="PATH", help="Pharaoh file to write: a line of i-j links per sentence pair; --engine ray: folder."
-        ),
+        Path, typer.Option(metavar="PATH", help="Pharaoh file to write: a line of i-j links per sentence pair.")
     ],
     linking: Linking,
-    engine: Engine,
     loading: Loading,
     encoder: Annotated[
         str | None,
@@ -75,12 +70,11 @@ def words(
         Path | None, typer.Option(help="Save the trained aligner here, to link new text with --use.")
     ] = None,
     use: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Link with an aligner saved by --tables, without training.")
+        Path | None, typer.Option(metavar="PATH", help="Link with an aligner saved by --tables, without training.")
     ] = None,
     sample: Annotated[
         int | None, typer.Option(min=1, help="Train on N sentence pairs drawn from the text, and link all of it.")
     ] = None,
-    format: Annotated[str | None, typer.Option(help="--engine ray: parquet or jsonl; default: as the text.")] = None,
     limit: Limit = None,
     quiet: Quiet = False,
 ) -> None:
@@ -93,22 +87,9 @@ def words(
     if use is not None and linking.model != "auto":
         raise SettingError("--model is part of --use: leave it out")
     say = news(quiet)
-    here = {"encoder": encoder, "extract": extract, "matrix": matrix, "prior": prior, "extra": extra, "tables": tables}
-    here |= {"prior_weight": prior_weight, "cross_fit": cross_fit, "also": also}
-    if engine.on_ray(**here, limit=limit, sample=sample, model=linking.model != "auto"):
-        if use is None:
-            raise SettingError("--engine ray links with tables: learn them with --tables on a sample, then give --use")
-        from calque.integrations.ray.verbs import link
-
-        link(
-            [train], langs=pairs_of(langs, 1)[0], use=use, words=linking.words(pretokenized, None), format=format,
-            posteriors=posteriors, progress=not quiet, say=say, **engine.arguments(out, [train, use]),
-        )  # fmt: skip
-        return
-    only_on_ray(format=format)
     _parts_of_a_prior(prior, prior_weight, cross_fit, also)
     inputs = [train, *(extra or []), *(pair_and_path(each)[1] for each in also or []), use, encoder]
-    output_file("--out", Path(out), inputs, langs)
+    output_file("--out", out, inputs, langs)
     output_file("--tables", tables, [*inputs, out], langs)
     output_file("--matrix", matrix, [*inputs, out, tables], langs)
     if encoder is not None and not prior:
@@ -119,7 +100,7 @@ def words(
         from calque.runs.words import link_by_encoder
 
         n_links, n_pairs = link_by_encoder(
-            train, langs=pairs_of(langs, 1)[0], out=Path(out), words=linking.words(pretokenized, limit),
+            train, langs=pairs_of(langs, 1)[0], out=out, words=linking.words(pretokenized, limit),
             encoder=encoder, method=extract or "mutual", load=loading.arguments(), posteriors=posteriors, matrix=matrix,
             progress=not quiet,
         )  # fmt: skip
@@ -132,8 +113,8 @@ def words(
     from calque.runs.words import link_words
 
     n_links, n_pairs = link_words(
-        train, langs=pairs_of(langs, 1)[0], out=Path(out), words=linking.words(pretokenized, limit), extra=extra or [],
-        posteriors=posteriors, tables=tables, use=None if use is None else Path(use), sample=sample,
+        train, langs=pairs_of(langs, 1)[0], out=out, words=linking.words(pretokenized, limit), extra=extra or [],
+        posteriors=posteriors, tables=tables, use=use, sample=sample,
         prior=encoder, weight=prior_weight, cross_fit=cross_fit, also=also or [],
         load=loading.arguments(), progress=not quiet, say=say,
     )  # fmt: skip

@@ -1,0 +1,112 @@
+"""Vectors and word links of text that no machine holds: classes for `map_batches` of Ray Data (extra `ray`).
+
+Each takes an Arrow table and returns it with more columns. Ray reads and writes the text, starts an object of the class in every
+actor, and repeats the batches of a node that dies. Nothing here needs Ray itself: any engine that hands out Arrow tables will do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from calque.encoders import load_encoder
+from calque.encoders.base import require
+from calque.errors import InputError, SettingError
+from calque.segment import splitter
+from calque.storage import from_words
+from calque.text import ParallelCorpus, Sentences
+from calque.wordalign import WordAligner
+
+if TYPE_CHECKING:
+    from calque.wordalign.symmetrization import Symmetrization
+
+
+class Encode:
+    """Add `vectors`, a list for each sentence; and, unless they are of key points, `words`, and in `covered` which have one.
+
+    Args:
+        encoder: hub name, folder, `mini` or a file of vectors; a folder must be there on every node.
+        lang, pretokenized: of the text, see `calque.segment.splitter`.
+        column: name of the column of text, or of lists of words.
+        load: keyword arguments of `load_encoder`.
+    """
+
+    def __init__(self, encoder: str, *, lang: str, column: str = "text", pretokenized: bool = False, **load: Any):
+        self._encoder = load_encoder(encoder, **load)
+        require(self._encoder, "measured", rows=("words", "key points"))
+        self._column, self._how = column, {"lang": lang, "pretokenized": pretokenized}
+
+    def __call__(self, rows: pa.Table) -> pa.Table:
+        text = sentences(rows, self._column, **self._how)
+        found = self._encoder.encode(text)
+        offsets = pa.array(found.offsets, pa.int32())
+        data = pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(found.data).reshape(-1)), found.dim)
+        columns: dict[str, pa.Array] = {"vectors": pa.ListArray.from_arrays(offsets, data)}
+        if self._encoder.rows == "words":
+            covered = np.ones(found.n_words, dtype=bool) if found.covered is None else found.covered
+            columns["words"] = from_words([sentence.words for sentence in text])
+            columns["covered"] = pa.ListArray.from_arrays(offsets, pa.array(covered))
+        return _with(rows, columns)
+
+
+class Link:
+    """Add `links` of sentence pairs in Pharaoh format, by tables of `calque words --tables`.
+
+    The links of a sentence pair depend on the tables alone, so they are those that `calque words --use` gives on one machine.
+
+    Args:
+        tables: file of the tables, which must be there on every node.
+        columns: names of the columns of the source and of the target.
+        symmetrize, seed: see `WordAligner.align`.
+        pretokenized: see `calque.segment.splitter`.
+        posteriors: write each link with its probability.
+    """
+
+    def __init__(
+        self, tables: str, *, columns: tuple[str, str] = ("source", "target"), symmetrize: Symmetrization = "one-to-one",
+        seed: int = 0, pretokenized: bool = False, posteriors: bool = False,
+    ):  # fmt: skip
+        if isinstance(columns, str) or len(columns) != 2:
+            raise SettingError(f"columns={columns!r}: expected two names, of source and target")
+        self._aligner, self._columns = WordAligner.open(tables), columns
+        self._how: dict[str, Any] = {"symmetrize": symmetrize, "seed": seed, "threads": 1}
+        self._pretokenized, self._posteriors = pretokenized, posteriors
+
+    def __call__(self, rows: pa.Table) -> pa.Table:
+        langs = self._aligner.langs
+        sides = [
+            [sentence.words for sentence in sentences(rows, name, lang=lang, pretokenized=self._pretokenized)]
+            for name, lang in zip(self._columns, langs, strict=True)
+        ]
+        pairs = self._aligner.align(ParallelCorpus.of(sides[0], sides[1], langs), **self._how)
+        lines = [line.rstrip("\n") for line in pairs.pharaoh_lines(posteriors=self._posteriors)]
+        return _with(rows, {"links": pa.array(lines, pa.string())})
+
+
+def sentences(rows: pa.Table, column: str, *, lang: str, pretokenized: bool = False) -> Sentences:
+    """Return the sentences of a column of text, which is split into words, or of lists of words.
+
+    Raises:
+        InputError: there is no such column, or a row has neither text nor words.
+    """
+    if column not in rows.column_names:
+        raise InputError(f"no column {column!r}, expected one of {', '.join(rows.column_names) or 'some'}")
+    split, words = splitter(lang, pretokenized=pretokenized), []
+    for item in rows[column].to_pylist():
+        if isinstance(item, str):
+            words.append(split(item))
+        elif isinstance(item, list) and all(isinstance(word, str) for word in item):
+            words.append(item)
+        else:
+            raise InputError(f"column {column!r}: expected text or a list of words, got {item!r:.60}")
+    return Sentences(from_words(words), lang)
+
+
+def _with(rows: pa.Table, columns: dict[str, pa.Array]) -> pa.Table:
+    """Return the table with columns, which replace its own of these names."""
+    rows = rows.drop_columns([name for name in columns if name in rows.column_names])
+    for name, values in columns.items():
+        rows = rows.append_column(name, values)
+    return rows
