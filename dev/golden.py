@@ -71,9 +71,7 @@ align/rotation: <align> --method rotation ; <align> --method rotation ; <align> 
 align/normalized: <align> --method normalized-rotation --layers -2,-1 --combine concat
 align/sentences: <align> --method sentence-rotation --pooling mean --max-length 24
 align/linear: <align> --method linear --layers 0,3,-1 --combine mean --links @words/gibbs/links
-align/means: <align> --method means --layers 2,-1 --combine mean
-align/lsar: align --encoder mini --towards en --out out --method lsar <texts>
-align/lir: <align> --method lir --option rank=2
+align/means: align --encoder mini --towards en --out out --method means --layers 2,-1 --combine mean <texts>
 align/finetune: <align> --method finetune --epochs 1 --batch 8
 align/contrastive: <align> --epochs 1 --option temperature=0.2 --learning-rate 0.0005 --checkpoint-every 3
 align/several: align @in/train.tsv @in/spanish.tsv --langs en de --langs en es --encoder mini --towards en --method

@@ -227,7 +227,9 @@ def test_methods_without_translations_take_text_or_the_sides_of_parallel_text(pl
     text = plan.read_text()
     text = text[: text.index("[methods.rotation]")] + text[text.index("[supervision") : text.index("[tasks.ner]")]
     text += '[supervision.alone]\nkind = "text"\ntexts = { en = "en.txt", de = "de.txt" }\n'
-    text += '[methods.lsar]\nrank = 1\n[methods.means]\nsupervision = "alone"\nlayers = [1]\n'
+    text += (
+        '[methods.shifted]\nmethod = "means"\noffset = false\n[methods.means]\nsupervision = "alone"\nlayers = [1]\n'
+    )
     plan.write_text(text + '[tasks.retrieval]\ntest = { de = "train.tsv" }\n')
     grid = Grid(read_study(plan), Steps(plan.parent / "steps", WORK))
     assert grid.preparing == []  # no word links
@@ -236,12 +238,9 @@ def test_methods_without_translations_take_text_or_the_sides_of_parallel_text(pl
     for number, step in enumerate(grid.aligning):
         WORK[step.kind](step, plan.parent / f"made-{number}")
         made.append(load_encoder(plan.parent / f"made-{number}"))
-    assert [encoder.settings["method"] for encoder in made] == ["lsar", "lsar", "means"]
+    assert [encoder.settings["method"] for encoder in made] == ["means", "means", "means"]
     assert made[0].fingerprint == made[1].fingerprint
     assert made[2].layers == (1,)
-    plan.write_text(plan.read_text().replace("rank = 1", "rank = 0"))
-    with pytest.raises(InputError, match=r"methods\.lsar: rank must be at least 1"):
-        read_study(plan)
 
 
 # -- an encoder of the study's own, dictionaries, and tasks of meaning -----------------------------------------------

@@ -45,11 +45,6 @@ def _maps(name: str, text: str, *learns_from: str) -> MethodRow:
     return MethodRow(target, text, {"method": name}, learns_from)
 
 
-def _text_maps(name: str, text: str) -> MethodRow:
-    """Maps that are fitted on text of each language, for which two sides of parallel text serve as well."""
-    return MethodRow(f"calque.alignment.text_maps:{name}", text, learns_from=("parallel", "text"))
-
-
 def _row_of(name: str, cls: type) -> MethodRow:
     return MethodRow(name, (cls.__doc__ or "").partition("\n")[0], trains=getattr(cls, "trains", False))
 
@@ -63,14 +58,10 @@ METHODS: Table[MethodRow] = Table(
         ),
         "sentence-rotation": _maps("sentence-rotation", "rotation fitted on means of sentences", "parallel"),
         "linear": _maps("linear", "map by least squares", "parallel", "dictionary"),
-        "means": _text_maps(
-            "LanguageMeans", "moves the mean of each language onto that of --towards; needs no translations"
-        ),
-        "lsar": _text_maps(
-            "LowRankRemoval", "removes the directions in which the languages' means differ; needs no translations"
-        ),
-        "lir": _text_maps(
-            "LanguageInformationRemoval", "removes each language's principal components; needs no translations"
+        "means": MethodRow(
+            "calque.alignment.text_maps:LanguageMeans",
+            "moves the mean of each language onto that of --towards; needs no translations",
+            learns_from=("parallel", "text"),
         ),
         "finetune": MethodRow(
             "calque.alignment.finetune:FineTune", "trains the encoder to bring linked words together", trains=True

@@ -1,12 +1,11 @@
-"""Vectors into vectors without training or translations: maps that are fitted on plain text of each language."""
+"""Vectors into vectors without training or translations: means that are taken over plain text of each language, and moved."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,8 +15,8 @@ from calque.alignment.maps import with_maps
 from calque.encoders.base import made_of, require
 from calque.encoders.mapped import Combine, MappedEncoder
 from calque.encoders.static import StaticEncoder
-from calque.errors import SettingError, check_number
-from calque.maps.subspaces import lir, lsar, shift, shifts
+from calque.errors import SettingError
+from calque.maps.linear import LinearMap
 from calque.progress import bar
 from calque.text import ParallelCorpus, Sentences
 
@@ -30,28 +29,23 @@ Text = ParallelCorpus | Sequence[ParallelCorpus] | Mapping[str, Sentences]
 
 
 @dataclass(kw_only=True, eq=False)
-class TextMaps(Method):
-    """A map for each language and layer, fitted on the moments of word vectors in plain text.
+class LanguageMeans(Method):
+    """Each language's mean onto that of `towards`, see `shifts`.
 
     Args:
         towards: the language that stays nearest to where it was; it must have text, too.
         layers: layers to map; None for the encoder's own.
         combine: see `MappedEncoder`.
+        offset: add the mean of `towards`, whose vectors stay as they are; without it, every language is only centred.
     """
-
-    #: what it is called on the command line and in files
-    method: ClassVar[str]
 
     towards: str
     layers: Sequence[int] | None = None
     combine: Combine = "last"
+    offset: bool = True
 
     def __post_init__(self):
         self._settings: dict[str, Any] = {}
-
-    @abstractmethod
-    def fit(self, moments: Mapping[str, Moments]) -> Mapping[str, VectorMap]:
-        """The maps of one layer, from each language's moments (`source_mean`, `gram`)."""
 
     def align(
         self,
@@ -78,91 +72,57 @@ class TextMaps(Method):
         texts = _by_language(corpus)
         if self.towards not in texts or len(texts) < 2:
             raise SettingError(
-                f"{self.method} needs text in {self.towards} and in another language, got {', '.join(texts) or 'none'}"
+                f"means needs text in {self.towards} and in another language, got {', '.join(texts) or 'none'}"
             )
         static = isinstance(encoder, StaticEncoder)
         words = encoder.replace(sentence=None, maps=None) if static else encoder
         moments = moments_of(words, texts, self.layers, progress=progress)
         maps: dict[str, dict[int, VectorMap]] = {}
         for layer in next(iter(moments.values())):
-            for lang, fitted in self.fit({lang: by_layer[layer] for lang, by_layer in moments.items()}).items():
+            of_layer = {lang: by_layer[layer] for lang, by_layer in moments.items()}
+            for lang, fitted in shifts(of_layer, towards=self.towards, offset=self.offset).items():
                 maps.setdefault(lang, {})[layer] = fitted
         self._settings = {
-            "method": self.method,
+            "method": "means",
             **self.settings(),
             "layers": list(next(iter(maps.values()))),
             "sentences": {lang: sum(map(len, parts)) for lang, parts in texts.items()},
             "word_vectors": {lang: next(iter(by_layer.values())).n for lang, by_layer in moments.items()},
         }
         aligned = with_maps(encoder, maps, towards=self.towards, combine=self.combine, settings=self._settings)
-        aligned.made = made_of(encoder, self.method, self.towards, [], [], self.record()) | {"langs": sorted(texts)}
+        aligned.made = made_of(encoder, "means", self.towards, [], [], self.record()) | {"langs": sorted(texts)}
         return aligned
 
     def record(self) -> dict[str, Any]:
         return {"settings": self._settings}
 
 
-@dataclass(kw_only=True, eq=False)
-class LanguageMeans(TextMaps):
-    """Each language's mean onto that of `towards` (Libovický et al. 2020), see `calque.maps.subspaces.shifts`.
+def shifts(moments: Mapping[str, Moments], *, towards: str, offset: bool = True) -> dict[str, LinearMap]:
+    """Move each language's mean onto that of `towards`: x → x − x̄ + ȳ.
+
+    Libovický et al. (2020, Findings of EMNLP) subtract from each language its own mean and add none: `offset=False`. With
+    that of `towards`, distances are those of the centred vectors, and vectors of `towards` stay as they are, so that heads
+    trained on them still fit; cosines differ.
 
     Args:
-        towards, layers, combine: see `TextMaps`.
-        offset: add the mean of `towards`, whose vectors stay as they are; without it, every language is only centred.
+        moments: of each language's word vectors, see `Moments`; one side of them.
+        towards: the language whose mean the others get.
+        offset: add that mean; without it every language is centred, `towards` too.
+
+    Returns:
+        a map for each language that moves.
     """
-
-    method = "means"
-    offset: bool = True
-
-    def fit(self, moments: Mapping[str, Moments]) -> Mapping[str, VectorMap]:
-        return shifts(moments, towards=self.towards, offset=self.offset)
-
-
-@dataclass(kw_only=True, eq=False)
-class LowRankRemoval(TextMaps):
-    """LSAR: directions in which the languages' means differ, removed from all (Xie et al. 2022), see `lsar`.
-
-    Args:
-        towards, layers, combine: see `TextMaps`. Vectors of `towards` change, too.
-        rank: number of directions to remove; None for one fewer than there are languages.
-
-    Raises:
-        SettingError: a rank below 1.
-    """
-
-    method = "lsar"
-    rank: int | None = None
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.rank is not None:
-            check_number("rank", self.rank, least=1, whole=True)
-
-    def fit(self, moments: Mapping[str, Moments]) -> Mapping[str, VectorMap]:
-        return lsar(moments, rank=self.rank)
+    target = moments[towards].source_mean * offset
+    return {
+        lang: _shift(own.source_mean, target, own.n)
+        for lang, own in moments.items()
+        if not (offset and lang == towards)
+    }
 
 
-@dataclass(kw_only=True, eq=False)
-class LanguageInformationRemoval(TextMaps):
-    """LIR: each language's principal components, removed from it (Yang et al. 2021), see `calque.maps.subspaces.lir`.
-
-    Args:
-        towards, layers, combine: see `TextMaps`. Vectors of `towards` change, too.
-        rank: number of directions to remove from each language.
-
-    Raises:
-        SettingError: a rank below 1.
-    """
-
-    method = "lir"
-    rank: int = 1
-
-    def __post_init__(self):
-        super().__post_init__()
-        check_number("rank", self.rank, least=1, whole=True)
-
-    def fit(self, moments: Mapping[str, Moments]) -> Mapping[str, VectorMap]:
-        return lir(moments, rank=self.rank)
+def _shift(source: np.ndarray, target: np.ndarray, n: int) -> LinearMap:
+    """Return the map that moves one mean, taken over `n` vectors, onto another: x → x − x̄ + ȳ."""
+    return LinearMap.from_arrays({"matrix": np.eye(len(source)), "source_mean": source, "target_mean": target}, n)
 
 
 def moments_of(
@@ -237,7 +197,7 @@ def centred(
     for lang, parts in found.items():
         counts = [own.n for own, _ in parts]
         own, other = (np.average([each[k].source_mean for each in parts], axis=0, weights=counts) for k in (0, 1))
-        maps[lang] = {layer: shift(own, other, sum(counts))}
+        maps[lang] = {layer: _shift(own, other, sum(counts))}
     return MappedEncoder(encoder, maps, towards=towards, settings={"method": "centred", "towards": towards})
 
 

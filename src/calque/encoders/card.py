@@ -102,7 +102,7 @@ def _done(record: dict[str, Any], others: list[str]) -> str:
     langs, towards, method = ", ".join(others), record["towards"], record["method"]
     if method == "contrastive":
         what = f"Words of {langs} and the words in {towards} that translate them were trained to have similar vectors"
-    elif method in ("lsar", "lir") or record["settings"].get("offset") is False:
+    elif record["settings"].get("offset") is False:
         what = f"What tells languages apart was removed from the word vectors of {langs} and {towards}"
     elif method == "distillation":
         what = f"Sentences in {', '.join([towards, *others])} were trained to have the sentence vectors of *{record['teacher']}*"

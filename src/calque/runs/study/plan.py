@@ -41,7 +41,7 @@ class Study:
         supervision: by name, `kind` and what belongs to it. "parallel" (the default): a file for each language,
             `limit`, `pretokenized`. "dictionary": a dictionary for each language, `texts` by language whose words get
             anchors, and options of these; `entries = [first, end]` takes these of the dictionary's source words only.
-            "text": such texts alone, for starts, and for methods that need no translations (`means`, `lsar`, `lir`); these
+            "text": such texts alone, for starts, and for methods that need no translations (`means`); these
             take the two sides of parallel text for texts, too.
         tasks: settings of `calque evaluate` by name: `task` (default: the name), `train`, `test`, `dev` and options;
             `encoders` and `methods`, the only ones that it is for; `translations`, for "pivots": by language the test file in
