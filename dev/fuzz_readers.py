@@ -125,19 +125,6 @@ class Reader(NamedTuple):
     only: str = "*"  # pattern of the files that are damaged
 
 
-PO = r"""msgid ""
-msgstr ""
-"Language: de\n"
-"Content-Type: text/plain; charset=UTF-8\n"
-
-msgid "The cat"
-msgstr "Die \"Katze\""
-
-#, fuzzy
-msgid "%d a"
-msgid_plural "%d b"
-msgstr[0] "c"
-"""
 TMX = """<?xml version="1.0"?><tmx version="1.4"><header srclang="en"/><body>
 <tu><tuv xml:lang="en-GB"><seg>The <bpt i="1">b</bpt>cat</seg></tuv><tuv xml:lang="de"><seg>Die Katze</seg></tuv></tu>
 <tu><tuv lang="EN"><seg>A house &amp;</seg></tuv><tuv lang="DE"><seg>Ein Haus &#38;</seg></tuv></tu></body></tmx>
@@ -193,7 +180,6 @@ def readers() -> dict[str, Reader]:
         "parallel.tsv": ("".join(f"{s}\t{t}\t0-0 1-1\n" for s, t in PAIRS), parallel),
         "parallel.txt": ("".join(f"{s} ||| {t}\n" for s, t in PAIRS), parallel),
         "parallel.tmx": (TMX, parallel),
-        "parallel.po": (PO, parallel),
         "dictionary": ("cat Katze\nhouse\tHaus\nice cream\tEis\n", dictionary),
         "entities.tsv": ("-DOCSTART- O\n\nen:Anna B-PER\nen:in O\n\nen:Yes O\n\n" * 2, corpora.read_tagged),
         "slots.conll": (slots * 2, corpora.read_tagged),

@@ -308,6 +308,9 @@ def test_format_by_content_and_by_argument(tmp_path):
     with pytest.raises(InputError, match="expected a TMX document"):
         read(path)
     assert len(read(path, format="tsv")) == 1
+    (tmp_path / "de.po").touch()
+    with pytest.raises(InputError, match="PO files are not read; make TMX"):
+        read(tmp_path / "de.po")
 
 
 def test_wrong_paths(tmp_path):

@@ -16,7 +16,7 @@ from calque.errors import SettingError
 
 @grouped
 def words(
-    train: Annotated[str, typer.Argument(metavar="TRAIN", help="Parallel text: TSV, a ||| b, Moses, TMX, PO, …")],
+    train: Annotated[str, typer.Argument(metavar="TRAIN", help="Parallel text: TSV, a ||| b, Moses, TMX, …")],
     langs: Langs,
     out: Annotated[
         Path, typer.Option(metavar="PATH", help="Pharaoh file to write: a line of i-j links per sentence pair.")

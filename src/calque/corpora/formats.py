@@ -12,17 +12,16 @@ from typing import Literal, get_args
 from calque.corpora.columns import read_columns, read_moses
 from calque.corpora.languages import TWO_LETTERS, best_match
 from calque.corpora.lines import RawCorpus, find_packed, read_blocks, unpacked_name
-from calque.corpora.po import read_po
 from calque.corpora.rows import PREFIX, read_dataset
 from calque.corpora.tmx import read_tmx
 from calque.errors import InputError, SettingError
 from calque.segment import language_parts
 
 AnyPath = str | PathLike[str]
-Format = Literal["tsv", "moses", "fast-align", "tmx", "po", "arrow", "hub"]
+Format = Literal["tsv", "moses", "fast-align", "tmx", "arrow", "hub"]
 FORMATS = get_args(Format)
 
-_BY_NAME: dict[str, Format] = {".tmx": "tmx", ".po": "po", ".pot": "po", ".tsv": "tsv", ".tab": "tsv"}
+_BY_NAME: dict[str, Format] = {".tmx": "tmx", ".tsv": "tsv", ".tab": "tsv"}
 _BY_NAME |= {".arrow": "arrow", ".parquet": "hub", ".jsonl": "hub", ".ndjson": "hub", ".json": "hub"}
 
 _TAG = r"(?P<lang>[a-z]{2,3}(?:[-_][A-Za-z]{2,8})*)"
@@ -83,6 +82,8 @@ def _detect(path: str) -> Format:
     suffix = Path(unpacked_name(path)).suffix.lower()
     if suffix in _BY_NAME:
         return _BY_NAME[suffix]
+    if suffix == ".po":
+        raise InputError("PO files are not read; make TMX of it, as with po2tmx of translate-toolkit", path=path)
     head = next(read_blocks(path), b"").removeprefix(b"\xef\xbb\xbf")
     if head.startswith(b"ARROW1"):
         return "arrow"
@@ -104,7 +105,7 @@ def open_raw(paths: list[str], langs: tuple[str, str], format: Format, *, divide
         return RawCorpus(read_moses(paths[0], paths[1]))
     if format in ("tsv", "fast-align"):
         return RawCorpus(read_columns(paths[0], "\t" if format == "tsv" else "|||", divided=divided))
-    return RawCorpus((read_tmx if format == "tmx" else read_po)(paths[0], langs))
+    return RawCorpus(read_tmx(paths[0], langs))
 
 
 # -- test sets of translations as they are distributed -------------------------------------------------------------------

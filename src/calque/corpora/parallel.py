@@ -40,7 +40,7 @@ def read_parallel(
         langs: the languages of source and target. TMX and data sets are searched for them.
         format: what the file is, where its name and first lines do not show it: `tsv` (`source⇥target`,
             further columns become the metadata `column_3`, `column_4` …), `moses`, `fast-align` (`source |||
-            target`), `tmx`, `po`, `arrow` (`ParallelCorpus.save`), `hub` (data sets, Parquet, JSON lines,
+            target`), `tmx`, `arrow` (`ParallelCorpus.save`), `hub` (data sets, Parquet, JSON lines,
             CSV).
         pretokenized: words are what stands between spaces; otherwise `segment.split_words` divides the text.
         on_error: what becomes of a line without a usable pair (a column or side is missing or empty, bytes
