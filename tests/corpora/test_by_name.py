@@ -8,7 +8,6 @@ import pytest
 
 from calque.corpora import (
     by_name,
-    read_choices,
     read_labelled,
     read_parallel,
     read_questions,
@@ -40,11 +39,6 @@ COPIES = {
     ("xquad", "xquad.de", "validation"): plain(
         {"id": "1", "context": "Bonn liegt am Rhein.", "question": "Wo liegt Bonn?",
          "answers": {"text": ["am Rhein"], "answer_start": [11]}}
-    ),
-    ("belebele", "deu_Latn", "test"): plain(
-        {"link": "https://x", "question_number": 1, "flores_passage": "Eine Katze schl\u00e4ft.", "question": "Was?",
-         "mc_answer1": "Ein Hund", "mc_answer2": "Eine Katze", "mc_answer3": "Eine Maus", "mc_answer4": "Ein Vogel",
-         "correct_answer_num": "2", "dialect": "deu_Latn", "ds": "2023-05-03"}
     ),
     ("wic", "wic", "validation"): plain(
         {"word": "bank", "sentence1": "a bank", "sentence2": "the banks", "start1": 2, "end1": 6, "start2": 4, "end2": 9,
@@ -96,8 +90,6 @@ def test_each_is_read_by_its_reader(copies):
     assert slots.tags.to_list() == ["O", "O", "O", "B-time"]
     assert slots.intents is not None
     assert slots.intents.to_list() == ["alarm_set"]
-    asked = read_choices("hub:belebele:de", lang="de")
-    assert (len(asked), asked.choices, asked.right.tolist(), asked.keys) == (1, 4, [1], ("https://x 1",))
     for path, lang, label in (("hub:wic:en", "en", "same"), ("hub:xl-wic:de", "de", "different")):
         pairs = read_word_pairs(path, lang=lang)
         assert (pairs.labels.to_list(), pairs.spans.tolist()) == ([label], [[[1, 2], [1, 2]]])

@@ -6,18 +6,17 @@ from types import SimpleNamespace
 import numpy as np
 
 from calque.annotated import LabelledText, Labels, ProbeText, TaggedText, Treebank
-from calque.corpora.choices import ChoiceText
 from calque.corpora.squad import QuestionText
 from calque.corpora.word_pairs import WordPairText
 from calque.encoders.base import Encoder, stored
 from calque.segment import word_places
 from calque.tasks.answering import Answering
-from calque.tasks.choosing import Choosing, WordsInContext
 from calque.tasks.classification import Classification
 from calque.tasks.datasets import Dataset
 from calque.tasks.parsing import Parsing
 from calque.tasks.probing import Probing
 from calque.tasks.tagging import Tagging
+from calque.tasks.words_in_context import WordsInContext
 from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings
 
@@ -177,20 +176,6 @@ def in_context(n, lang, seed=0, vocabulary=40):
     return Dataset(f"{lang}.tsv", lang, WordPairText(texts, np.array(spans, dtype=np.int32), Labels.of(labels)))
 
 
-def choices(n, lang, seed=0, length=6, vocabulary=30):
-    """Of four words one is in the passage."""
-    rng = np.random.default_rng([seed, ord(lang[0])])
-    drawn = [rng.permutation(vocabulary)[: length + 3] for _ in range(n)]
-    right = rng.integers(4, size=n)
-    answers = np.stack([row[length - 1 :] for row in drawn])  # the first of them is the passage's last word
-    for row, at in zip(answers, right, strict=True):
-        row[[0, at]] = row[[at, 0]]
-    passages = [rng.permutation(row[:length]) for row in drawn]
-    columns = [passages, *([[k] for k in column] for column in answers.T)]
-    texts = tuple(Sentences.of([[f"{lang[0]}{k}" for k in row] for row in column], lang) for column in columns)
-    return Dataset(f"{lang}.jsonl", lang, ChoiceText(texts, right.astype(np.int32)))
-
-
 def write_tags(named, path):
     """Tagged text as a file of columns."""
     tags = iter(named.data.tags.to_list())
@@ -226,7 +211,5 @@ def jobs(n=120, seeds=(0,), **settings):
         "parsing": Parsing([trees(2 * n, "en")], [trees(60, "de", 1)], hidden=16, layers=1, arc=24, label=12, upos=4, **small),
         "probing": Probing([spans(2 * n, "en")], [spans(60, "de", 1)], width=24, hidden=24, **small),
         "wic": WordsInContext([in_context(2 * n, "en")], [in_context(60, "de", 1)], hidden=24, **small),
-        "choice": Choosing([choices(6 * n, "en")], [choices(60, "de", 1)], hidden=24, dropout=0.0, **small,
-                           head=None if small.get("tune") else "mean"),
         "qa": Answering([questions(4 * n, "en")], [questions(60, "de", 1)], hidden=24, dropout=0.0, **small),
     }  # fmt: skip

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from calque.annotated import Dictionary, LabelledText, Labels, SenseText, TaggedText, Treebank
-from calque.tasks.choosing import Choosing, WordsInContext
 from calque.tasks.classification import Classification
 from calque.tasks.datasets import Dataset
 from calque.tasks.disambiguation import Disambiguation
@@ -16,9 +15,10 @@ from calque.tasks.lexicon import Lexicon
 from calque.tasks.parsing import Parsing
 from calque.tasks.probing import Probing
 from calque.tasks.tagging import Tagging
+from calque.tasks.words_in_context import WordsInContext
 from calque.text import Sentences
 from calque.vectors import Embeddings
-from planted import Planted, asked, choices, in_context, tagged
+from planted import Planted, asked, in_context, tagged
 
 SMALL = {"seeds": (0,), "bootstrap": 0, "options": {"epochs": 10, "patience": 3, "learning_rate": 1e-2, "batch": 16}}
 
@@ -146,11 +146,6 @@ def wic():
     return job, {"accuracy": most(job, "labels")}
 
 
-def choice():
-    job = Choosing(*both(choices, 300), head="mean", hidden=24, **SMALL)
-    return job, {"accuracy": 0.25 + 3 * np.sqrt(0.25 * 0.75 / 100)}
-
-
 def lexicon():
     words = [tuple(f"{letter}{k}" for k in range(60)) for letter in "ed"]
     return Lexicon(Dictionary(*words, ("en", "de")), bootstrap=0), {
@@ -171,7 +166,7 @@ def wsd():
     return Disambiguation(text(60, 0), {"t": text(200, 1)}, bootstrap=0), {"f1": 0.5 + 3 * np.sqrt(0.25 / 200)}
 
 
-TASKS = {make.__name__: make for make in (ner, slots, pos, sentiment, nli, parsing, probing, wic, choice, lexicon, wsd)}
+TASKS = {make.__name__: make for make in (ner, slots, pos, sentiment, nli, parsing, probing, wic, lexicon, wsd)}
 
 
 @pytest.mark.parametrize("name", TASKS)

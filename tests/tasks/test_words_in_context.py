@@ -7,9 +7,9 @@ import torch
 
 from calque.annotated import Labels
 from calque.corpora.word_pairs import WordPairText
-from calque.tasks.choosing import CosineHead, WordsInContext
 from calque.tasks.datasets import Dataset
 from calque.tasks.experiment import Experiment
+from calque.tasks.words_in_context import CosineHead, WordsInContext
 from calque.text import Sentences
 from command import fails, works
 from planted import Planted, in_context

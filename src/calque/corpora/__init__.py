@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from calque.named import exported
 
 if TYPE_CHECKING:
-    from calque.corpora.choices import read_choices
     from calque.corpora.conllu import read_treebank
     from calque.corpora.harvest import SkippedWarning
     from calque.corpora.labelled import read_labelled
@@ -25,7 +24,6 @@ __getattr__ = exported(
     {
         "SkippedWarning": "calque.corpora.harvest:SkippedWarning",
         "gold_links": "calque.corpora.parallel:gold_links",
-        "read_choices": "calque.corpora.choices:read_choices",
         "read_dictionary": "calque.corpora.plain:read_dictionary",
         "read_labelled": "calque.corpora.labelled:read_labelled",
         "read_parallel": "calque.corpora.parallel:read_parallel",
@@ -42,7 +40,6 @@ __getattr__ = exported(
 __all__ = [
     "SkippedWarning",
     "gold_links",
-    "read_choices",
     "read_dictionary",
     "read_labelled",
     "read_parallel",

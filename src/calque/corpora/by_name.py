@@ -86,7 +86,6 @@ _SIB = _by_code(
     "als_Latn srp_Cyrl swe_Latn swh_Latn tam_Taml tel_Telu tha_Thai tgl_Latn tur_Latn ukr_Cyrl urd_Arab uzn_Latn "
     "vie_Latn xho_Latn yor_Latn zho_Hans zul_Latn"
 )
-_BELEBELE = {lang: tag for lang, tag in _SIB.items() if lang not in ("cy", "ga", "gl")}
 _XLWIC = _tags(
     "bg=en_bg da=en_da de=de_de et=en_et fa=en_fa fr=fr_fr hr=en_hr it=it_it ja=en_ja ko=en_ko nl=en_nl zh=en_zh"
 )
@@ -110,11 +109,6 @@ NAMED: dict[str, NamedData] = {
     "xquad": NamedData(
         "qa", "google/xquad", "xquad.{}", _same("ar de el en es hi ro ru th tr vi zh"), ("validation",),
         ("context", "question", "answers"), "CC BY-SA 4.0",
-    ),
-    "belebele": NamedData(
-        "choice", "facebook/belebele", "{}", _BELEBELE, ("test",),
-        ("flores_passage", "question", "mc_answer1", "mc_answer2", "mc_answer3", "mc_answer4", "correct_answer_num", "link",
-         "question_number"), "CC BY-SA 4.0",
     ),
     "wic": NamedData(
         "wic", "aps/super_glue", "wic", {"en": "wic"}, ("validation", "train"),

@@ -27,7 +27,6 @@ DEFINE = {
     "consistency": ("letters", "base"),
     "masked-words": ("share",),
     **dict.fromkeys(("ner", "slots", "pos", "nli", "sentiment", "parsing", "wic"), _HEAD),
-    "choice": ("choices", *_HEAD),
     "probing": ("probe", "mix", "width", *_HEAD),
     "qa": ("scoring", "max_answer", "stride", "max_question", *_HEAD),
 }
@@ -38,7 +37,7 @@ DEFINE_HERE = {
     "lexicon": ("entries", "text"),
     "wsd": ("train",),
     **dict.fromkeys(
-        ("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing", "qa", "choice", "wic"),
+        ("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing", "qa", "wic"),
         ("train", "dev", "text"),
     ),
 }

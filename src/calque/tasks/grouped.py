@@ -86,22 +86,17 @@ class GroupedSource(VectorSource):
     Args:
         whole: the sentences, those of a text one after the other.
         size: sentences of a text.
-        order: which sentences of a text there are, and in which order; by default each once. One that comes several times
-            must not be learnt along.
         numbers: which of the texts these are, for `take` to say; None if they are all.
     """
 
-    def __init__(
-        self, whole: VectorSource, size: int, *, order: Sequence[int] | None = None, numbers: np.ndarray | None = None
-    ):
+    def __init__(self, whole: VectorSource, size: int, *, numbers: np.ndarray | None = None):
         self._whole, self._size, self._numbers = whole, size, numbers
-        self._order = np.arange(size) if order is None else np.asarray(order)
         self.dim, self.model = whole.dim, whole.model
         self.lengths = whole.lengths.reshape(-1, size).sum(axis=1)
         self._moved: Tensor | None = None
 
     def take(self, numbers: np.ndarray) -> WordRows:
-        asked = (numbers[:, None] * self._size + self._order).T.ravel()
+        asked = (numbers[:, None] * self._size + np.arange(self._size)).T.ravel()
         which = numbers if self._numbers is None else self._numbers[numbers]
         given = self._whole.take(asked)
         self._moved = None

@@ -149,15 +149,8 @@ TASKS: Table[TaskRow] = Table(
             _ANNOTATED,
             (*_TRAINED, "head", "scoring", "max_answer", "stride", "max_question"),
         ),
-        "choice": TaskRow(
-            "calque.tasks.choosing:Choosing",
-            "Questions about a passage with answers to choose from: accuracy.",
-            "multiple choice",
-            _ANNOTATED,
-            (*_TRAINED, "head"),
-        ),
         "wic": TaskRow(
-            "calque.tasks.choosing:WordsInContext",
+            "calque.tasks.words_in_context:WordsInContext",
             "Is a word used in the same sense in two texts? Accuracy.",
             "words in context",
             _ANNOTATED,
