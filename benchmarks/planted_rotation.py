@@ -6,11 +6,10 @@ Vectors stand in clusters whose sizes follow Zipf's law; the other language is t
 from __future__ import annotations
 
 import numpy as np
-from calque.maps.seeds import WordList
 
 from calque.algebra.normalize import unit_rows
 from calque.algebra.similarity import csls_neighbours
-from calque.maps.dictionary import DictionaryFit, fit_dictionary
+from calque.maps.dictionary import DictionaryFit, WordList, fit_dictionary
 from calque.maps.refine import Refinement
 from calque.maps.unsupervised import fit_unsupervised
 

@@ -107,7 +107,6 @@ def analyses(
                 add("hubness", "skewness.csls", 2.3 - gain, 0.2, direction, task="hubness", percent=False)
             for group in ("en", f"en-{lang}", f"en-{lang} linked"):
                 add("anisotropy", "mean-cosine", 0.3 + gain / 2, 0.01, group, task="anisotropy", percent=False)
-            add("anisotropy", "explained-variance", 0.3, None, "en", 3.0, task="anisotropy")
             add("language", "probe-accuracy", 0.98 - gain / 4, 0.01, task="language")
             add("points", "pca", None, items=_points(lang, gain, pairs))
     return [*found, _examples(list(encoders), langs[0])]

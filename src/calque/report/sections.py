@@ -24,7 +24,6 @@ _MOST_DOTS = 8_000  # in all projections together, so that the page stays small
 _MOST_EXAMPLES = 60
 SHAPES = {  # what each measure of the space's shape is called, and how to read it
     ("isometry", "eigenvalue-similarity"): ("eigenvalue similarity", "0: same shape"),
-    ("isometry", "gromov-hausdorff"): ("Gromov–Hausdorff bound", "0: same shape"),
     ("isometry", "relational-similarity"): ("relational similarity", "1: same shape"),
     ("hubness", "skewness.csls"): ("hubness by CSLS", "0: no hubs"),
     ("hubness", "skewness.cosine"): ("hubness by cosine", "0: no hubs"),
@@ -228,8 +227,6 @@ def _measure(record: Record) -> tuple[str, str]:
         return analysis, {"same-form": "same word nearest, target language, per cent"}.get(
             metric, "similarities as before, target language"
         )
-    if (analysis, metric) == ("anisotropy", "explained-variance") and record.plain.get("x") is not None:
-        return analysis, f"variance in the first {record['x']:g} principal components, per cent"
     return analysis, metric
 
 
