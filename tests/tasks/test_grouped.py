@@ -28,21 +28,20 @@ def drawn(n, size):
     return Embeddings(data, np.concatenate([[0], np.cumsum(lengths)]))
 
 
-def literally(vectors, numbers, size, order):
+def literally(vectors, numbers, size):
     """First sentences of all, then second ones, and on."""
-    sentences = [size * number + k for k in order for number in numbers]
+    sentences = [size * number + k for k in range(size) for number in numbers]
     return np.concatenate([vectors[s] for s in sentences]), [len(vectors[s]) for s in sentences]
 
 
 def test_the_order_is_the_same_whatever_order_the_source_has():
     vectors, numbers = drawn(7, 3), np.array([5, 0, 3, 6])
-    for order in (None, [0, 0, 1, 2], [2, 0]):
-        rows, lengths = literally(vectors, numbers, 3, range(3) if order is None else order)
-        for whole in (FrozenSource(vectors), Reordering(FrozenSource(vectors))):
-            given = GroupedSource(whole, 3, order=order).take(numbers)
-            np.testing.assert_array_equal(given.rows.numpy(), rows)
-            assert given.lengths.tolist() == lengths
-            assert given.numbers.tolist() == numbers.tolist()
+    rows, lengths = literally(vectors, numbers, 3)
+    for whole in (FrozenSource(vectors), Reordering(FrozenSource(vectors))):
+        given = GroupedSource(whole, 3).take(numbers)
+        np.testing.assert_array_equal(given.rows.numpy(), rows)
+        assert given.lengths.tolist() == lengths
+        assert given.numbers.tolist() == numbers.tolist()
     assert GroupedSource(FrozenSource(vectors), 3).lengths.tolist() == vectors_of_texts(vectors, 3)
     named = GroupedSource(FrozenSource(vectors), 3, numbers=np.arange(7) + 10)
     assert named.take(numbers).numbers.tolist() == [15, 10, 13, 16]
