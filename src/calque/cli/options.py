@@ -41,7 +41,10 @@ Model = Annotated[str, typer.Option("--model", help="Word aligner: auto, fast-al
 Seed = Annotated[int, typer.Option(min=0, max=(1 << 32) - 1, help="Random seed.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Use only the first N sentences (or pairs) of each text.")]
 Layer = Annotated[
-    int | None, typer.Option(help="Hidden layer (-1: the last); default: the one saved with the encoder, or -1.")
+    int | None,
+    typer.Option(
+        help="Hidden layer (-1: the last); default: the one saved with the encoder, or the last, or two thirds up in a decoder."
+    ),
 ]
 Pooling = Annotated[str | None, typer.Option(help="Which subwords make a word's vector: last, first or mean.")]
 Steps = Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,7 +13,11 @@ from transformers import PreTrainedModel
 
 from calque.encoders.batches import WordBatch
 from calque.encoders.bert import bert_states, embedded, is_bert_like
-from calque.errors import InputError, SettingError
+from calque.errors import CalqueWarning, InputError, SettingError
+
+
+class DefaultLayerWarning(CalqueWarning):
+    """A decoder's default layer was taken, because neither its folder nor the caller names one."""
 
 
 def find_blocks(model: nn.Module, n_layers: int | None) -> str | None:
@@ -95,6 +100,27 @@ def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
                 for k, state in enumerate(states)
             )
     return len(states) - 1, shape[-1], flat, padding_counts
+
+
+def is_decoder(model: PreTrainedModel, batch: WordBatch) -> bool:
+    """Return whether a model is a decoder, that is, was trained to predict the next token from those on its left.
+
+    A model is a decoder if changing the last subword of a text changes no state on its left, or if its configuration says that
+    its attention was made bidirectional (`is_causal` is False). This takes two forward passes.
+
+    Args:
+        batch: sentences of two or more subwords.
+    """
+    if getattr(model.config, "is_causal", None) is False:
+        return True
+    changed = batch.input_ids.clone()
+    known: Any = model.get_input_embeddings()
+    changed[:, -1] = (changed[:, -1] + 1) % known.num_embeddings
+    with torch.inference_mode():
+        before, after = (
+            all_states(model, replace(batch, input_ids=ids))[-1][:, :-1] for ids in (batch.input_ids, changed)
+        )
+    return torch.allclose(before, after, rtol=0, atol=_close(before))
 
 
 def _close(state: Tensor, share: float = 1e-5) -> float:

@@ -44,8 +44,8 @@ def load_encoder(
             (word2vec or fastText). One for each language: "en=elmo-en,de=elmo-de"; adapters of one encoder have its weights
             in memory once. A folder of one's own that is called mini is "./mini". An encoder of one's own, which
             needs no arguments, is "package.module:Class".
-        layer: 0 is the embedding output, −1 the last; None for what the folder says, else the last. Of an encoder with
-            maps, one that has maps.
+        layer: 0 is the embedding output, −1 the last; None for what the folder says, else the last, or layer round(2/3 · L) of
+            a decoder with L layers, whose last layers predict the next token. Of an encoder with maps, one that has maps.
         pooling: a word's vector from its subwords: "last", "first" or "mean"; None for what the folder says, else "last".
         dtype: type of the weights, "float32", "bfloat16" or "float16", or "auto" for the one in the file; None for
             float32, whatever the file has. The base of an encoder with maps is loaded in the type that the maps were

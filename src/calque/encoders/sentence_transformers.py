@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from calque.encoders.checkpoint import unconnected
 from calque.encoders.folder import read_about, write_about
 from calque.errors import InputError, SettingError
 
@@ -64,12 +65,13 @@ def fetched_modules(name: str) -> Path | None:
 
     def fetched(file: str) -> Path | None:
         try:
-            return Path(hf_hub_download(name, file))
+            return Path(hf_hub_download(name, file, local_files_only=here))
         except (OSError, ValueError, HfHubHTTPError):  # none there, private, not connected; reading will say so
             return None
 
     if not name or name.count("/") != 1 or name[0] in "/." or Path(name).exists():
         return None
+    here = unconnected()
     if (listed := fetched(MODULES_FILE)) is None:
         return None
     folder = listed.parent
