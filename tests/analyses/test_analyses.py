@@ -375,7 +375,8 @@ def test_layers():
     for side in (source, target):
         noise = rng.standard_normal(side.data.shape).astype(np.float32)
         sides.append({layer: Embeddings(side.data + layer * noise, side.offsets, side.covered) for layer in range(3)})
-    curve = [f for f in layer_curve(questions, "e", *sides) if f.score.metric == "accuracy.all"]
+    views = {layer: questions.ask("e", sides[0][layer], sides[1][layer], depth=1) for layer in range(3)}
+    curve = [f for f in layer_curve(questions, views) if f.score.metric == "accuracy.all"]
     assert [f.x for f in curve] == [0.0, 1.0, 2.0]
     expected = [questions.task.evaluate_embeddings(sides[0][k], sides[1][k]) for k in range(3)]
     for finding, scores in zip(curve, expected, strict=True):

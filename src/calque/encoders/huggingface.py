@@ -29,13 +29,7 @@ from calque.encoders.numerics import (
     number_type,
     usable_device,
 )
-from calque.encoders.sentence_transformers import (
-    copy_modules,
-    fetched_modules,
-    own_modules,
-    write_layer,
-    write_modules,
-)
+from calque.encoders.sentence_transformers import copy_modules, own_modules, write_layer, write_modules
 from calque.encoders.split import SplitSentences
 from calque.encoders.subwords import Subwords, stable_text
 from calque.encoders.trainable import TrainableEncoder
@@ -121,11 +115,9 @@ class HuggingFaceEncoder(TrainableEncoder):
         if self._flat or not is_decoder(self.model, self._probe()):
             return -1
         layer = round(2 * self.n_layers / 3)
-        message = (
-            f"{self.name}: layer {layer} of {self.n_layers}, the default of decoders; choose another with --layer, or compare "
-            "them with calque evaluate … retrieval --layers all"
-        )
-        warnings.warn(DefaultLayerWarning(message), stacklevel=2)
+        fact = f"{self.name}: layer {layer} of {self.n_layers}, the default of decoders"
+        remedy = "choose another with --layer, or compare them with calque evaluate … retrieval --layers all"
+        warnings.warn(DefaultLayerWarning(f"{fact}; {remedy}"), stacklevel=2)
         return layer
 
     def _limit(self, wanted: int | None) -> int | None:
@@ -291,13 +283,11 @@ class HuggingFaceEncoder(TrainableEncoder):
             )
         about = read_about(path) if about is None else about
         modules, named = own_modules(path, about)
-        options = {**named, **recorded_options(about, path), **options}
-        if "layer" not in options and (modules or fetched_modules(name)) is not None:
-            options["layer"] = -1  # the one that modules of sentence-transformers read, of a decoder too
+        recorded = {**named, **recorded_options(about, path)}
         model, tokenizer = read_checkpoint(name, number, attention)
         model.to(usable_device(device))
         encoder = cls._of(
-            model, tokenizer, {"name": path.resolve().name if path.is_dir() else name, **options}, name
+            model, tokenizer, {"name": path.resolve().name if path.is_dir() else name, **recorded, **options}, name
         )
         encoder.modules = modules
         return encoder

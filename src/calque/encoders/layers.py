@@ -107,9 +107,6 @@ def is_decoder(model: PreTrainedModel, batch: WordBatch) -> bool:
 
     A model is a decoder if changing the last subword of a text changes no state on its left, or if its configuration says that
     its attention was made bidirectional (`is_causal` is False). This takes two forward passes.
-
-    Args:
-        batch: sentences of two or more subwords.
     """
     if getattr(model.config, "is_causal", None) is False:
         return True

@@ -84,15 +84,16 @@ def fetched_modules(name: str) -> Path | None:
 
 
 def own_modules(folder: Path, about: Mapping[str, Any]) -> tuple[Path | None, dict[str, int]]:
-    """Where the modules of an encoder's own pooling are, or None, and the layer that they name, if they name one.
+    """Return the folder with the modules of an encoder's own pooling, or None, and the layer that they read, -1 for the last.
 
     Args:
         folder: of the encoder, or its name on the hub.
         about: what its `calque.json` says: modules that calque added for others to read are not its own.
     """
     modules = modules_of(folder) if folder.is_dir() and about.get("own_pooling", True) else None
-    layer = None if modules is None else named_layer(modules)
-    return modules, {} if layer is None else {"layer": layer}
+    read = modules or (None if folder.is_dir() else fetched_modules(str(folder)))
+    layer = None if read is None else named_layer(read)
+    return modules, {} if read is None else {"layer": -1 if layer is None else layer}
 
 
 def named_layer(folder: Path) -> int | None:
