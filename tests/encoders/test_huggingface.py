@@ -12,16 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import (
-    AutoModel,
-    AutoTokenizer,
-    BertConfig,
-    BertForMaskedLM,
-    ConvBertConfig,
-    ConvBertModel,
-    LlamaConfig,
-    LlamaModel,
-)
+from transformers import AutoModel, AutoTokenizer, BertConfig, BertForMaskedLM, ConvBertConfig, ConvBertModel
 
 from calque.encoders import HuggingFaceEncoder, checkpoint, collate, load_encoder, loading
 from calque.encoders.bert import bert_states, embedded, is_bert_like
@@ -376,18 +367,14 @@ def test_the_default_layer_of_a_decoder_is_two_thirds_of_its_depth(any_family_fo
 
 
 @pytest.mark.parametrize("is_causal", [True, False])
-def test_a_decoder_with_bidirectional_attention_is_a_decoder(tiny_folder, is_causal):
-    config = LlamaConfig(vocab_size=500, hidden_size=32, num_hidden_layers=4, num_attention_heads=2,
-                         intermediate_size=48, max_position_embeddings=64, is_causal=is_causal)  # fmt: skip
-    torch.manual_seed(0)
-    model = LlamaModel(config).eval()
-    encoder = HuggingFaceEncoder(model, AutoTokenizer.from_pretrained(tiny_folder), layer=0)
-    assert encoder.layer == 0
-    (alone, longer) = (encoder.encode_layers([words], [4])[4].data[0] for words in (["the"], ["the", "cat"]))
+def test_a_decoder_with_bidirectional_attention_is_a_decoder(family_folders, load, is_causal):
+    encoder = load(family_folders("gpt2"), layer=-1)
+    encoder.model.config.is_causal = is_causal
+    alone, longer = (encoder.encode([words]).data[0] for words in (["the"], ["the", "cat"]))
     assert close(alone, longer) == is_causal
-    assert is_decoder(model, encoder._probe())
-    with pytest.warns(DefaultLayerWarning, match="layer 3 of 4"):
-        HuggingFaceEncoder(model, encoder.tokenizer)
+    assert is_decoder(encoder.model, encoder._probe())
+    with pytest.warns(DefaultLayerWarning, match="layer 2 of 3"):
+        HuggingFaceEncoder(encoder.model, encoder.tokenizer)
 
 
 def test_a_saved_encoder_works_without_calque(family_folder, tmp_path, load):

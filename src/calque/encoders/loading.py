@@ -14,7 +14,6 @@ from calque.encoders.base import Encoder, build
 from calque.encoders.elmo_files import file_pair
 from calque.encoders.folder import BUNDLED, ENCODERS, open_folder
 from calque.encoders.hub import fetched_folder
-from calque.encoders.static import load_static
 from calque.errors import SettingError
 from calque.named import TRUST_CODE, is_path
 
@@ -89,6 +88,7 @@ def by_language(name: str) -> dict[str, str] | None:
 
 def _per_language(paths: dict[str, str], options: dict[str, Any], alike: bool) -> Encoder:
     from calque.encoders.per_language import PerLanguage
+    from calque.encoders.static import load_static
 
     if alike and all(os.path.isfile(path) and file_pair(Path(path)) is None for path in paths.values()):
         if {"layer", "pooling", "steps", "delta"} & options.keys():
