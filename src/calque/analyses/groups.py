@@ -259,15 +259,13 @@ def compare_layers(
         about: what to record.
 
     Returns:
-        scores of the chosen layer on the other sentence pairs (`.test-half`), those of all layers that chose it (`.dev-half`),
-        and the curve of each text.
+        the curve of each text, the scores that chose the layer (`.dev-half`), and its scores on the other pairs (`.test-half`).
 
     Raises:
         SettingError: the encoder has one layer only, or half of a text has no links to choose by.
     """
     require(encoder, "measured")
-    has = getattr(encoder, "layers", ())
-    if len(has) < 2:
+    if len(has := getattr(encoder, "layers", ())) < 2:
         raise SettingError(f"--layers: {encoder.name} has one layer only, so there are none to compare")
     numbers = sorted(set(encoder.layer_numbers(has if layers == "all" else layers)))
     about = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint, **about}
@@ -276,7 +274,7 @@ def compare_layers(
         questions = Questions(task)
         odd, every = questions.pairs.sentence % 2 == 1, np.ones(len(questions.pairs), dtype=bool)
         if len(np.unique(odd if task.unseen is None else odd[task.unseen])) < 2:
-            raise SettingError(f"{task.data}: half of it has no word links to choose a layer by; give a longer text")
+            raise SettingError(f"{task.data}: half of it has no (unseen) word links to choose a layer by")
         texts = task.corpus.source, task.corpus.target
         source, target = (encoder.encode_layers(text, numbers, progress=progress) for text in texts)
         noted = {**about, **task.notes}
@@ -287,4 +285,4 @@ def compare_layers(
     whole, dev, test = parts.values()
     dev = [finding for finding in dev if finding.score.metric == dev[0].score.metric]
     chosen = max(numbers, key=lambda n: sum(finding.score.value for finding in dev if finding.x == n))
-    return [*(finding for finding in test if finding.x == chosen), *dev, *whole]
+    return [*whole, *dev, *(finding for finding in test if finding.x == chosen)]

@@ -365,8 +365,9 @@ def evaluate(
     def show(scores: Sequence[Any]) -> None:
         """Print scores first, as a file may turn out not to be writable."""
         if output.as_json:
-            every = {**scores[0].to_dict(), "scores": [score.to_dict() for score in scores]}
-            print(json.dumps(every, default=str), flush=True)
+            every = [score.to_dict() for score in scores]
+            headline = next((score for score in every if score["metric"].endswith(".test-half")), every[0])
+            print(json.dumps({**headline, "scores": every}, default=str), flush=True)
         else:
             print(table(scores) if by_layer is None else layer_table(scores), flush=True)
         if output.out is not None:

@@ -33,7 +33,7 @@ def layer_table(findings: Sequence[Finding]) -> str:
     """Format what `compare_layers` found: a row for each layer, and the scores of the chosen one."""
     scores = [finding.score for finding in findings]
     halves = [score for score in scores if score.metric.endswith(".test-half")]
-    chosen, curve = halves[0].settings["layer"], scores[len(halves) :]
+    chosen, curve = halves[0].settings["layer"], scores[: -len(halves)]
     layers = dict.fromkeys(score.settings["layer"] for score in curve)
     metrics = list(dict.fromkeys(score.metric for score in curve))
     lines = []
