@@ -255,8 +255,7 @@ def compare_layers(
     highest mean. The candidates are always the words of all sentences.
 
     Args:
-        layers: their numbers, negative ones counted from the last.
-        about: what to record.
+        layers, about: their numbers, negative ones counted from the last, and what to record.
 
     Returns:
         the curve of each text, the scores that chose the layer (`.dev-half`), and its scores on the other pairs (`.test-half`).
@@ -282,6 +281,7 @@ def compare_layers(
         for part, asked in zip(parts, (every, ~odd, odd), strict=True):
             curve = layer_curve(questions, {n: view.only(asked) for n, view in views.items()})
             parts[part] += [replace(f, score=replace(f.score, metric=f.score.metric + part)) for f in curve]
+        del source, target, views  # before those of the next text are computed
     whole, dev, test = parts.values()
     dev = [finding for finding in dev if finding.score.metric == dev[0].score.metric]
     chosen = max(numbers, key=lambda n: sum(finding.score.value for finding in dev if finding.x == n))
