@@ -17,7 +17,7 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, BertForMaskedLM, 
 from calque.encoders import HuggingFaceEncoder, checkpoint, collate, load_encoder, loading
 from calque.encoders.bert import bert_states, embedded, is_bert_like
 from calque.encoders.extraction import UncoveredWordsWarning
-from calque.encoders.layers import DefaultLayerWarning, all_states, is_decoder
+from calque.encoders.layers import DefaultLayerWarning, all_states
 from calque.encoders.numerics import matmul_precision
 from calque.errors import CalqueError, InputError, SettingError
 from calque.text import Sentence, Sentences
@@ -364,17 +364,6 @@ def test_the_default_layer_of_a_decoder_is_two_thirds_of_its_depth(any_family_fo
     load(any_family_folder, layer=-1).save(tmp_path / "sentences")
     (tmp_path / "sentences" / "calque.json").unlink()
     assert load(tmp_path / "sentences").layer == 3  # which the modules of sentence-transformers read
-
-
-@pytest.mark.parametrize("is_causal", [True, False])
-def test_a_decoder_with_bidirectional_attention_is_a_decoder(family_folders, load, is_causal):
-    encoder = load(family_folders("gpt2"), layer=-1)
-    encoder.model.config.is_causal = is_causal
-    alone, longer = (encoder.encode([words]).data[0] for words in (["the"], ["the", "cat"]))
-    assert close(alone, longer) == is_causal
-    assert is_decoder(encoder.model, encoder._probe())
-    with pytest.warns(DefaultLayerWarning, match="layer 2 of 3"):
-        HuggingFaceEncoder(encoder.model, encoder.tokenizer)
 
 
 def test_a_saved_encoder_works_without_calque(family_folder, tmp_path, load):
