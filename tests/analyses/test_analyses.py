@@ -15,6 +15,7 @@ from calque.analyses.groups import (
     by_position,
     by_rank,
     by_subwords,
+    compare_layers,
     layer_curve,
 )
 from calque.analyses.questions import Questions, Resamples, frequency_ranks, tags_for
@@ -34,6 +35,7 @@ from calque.analyses.space import (
 )
 from calque.analyses.words import examples, points, principal_axes, project, senses, translations_of
 from calque.annotated import Labels, TaggedText
+from calque.encoders.base import Encoder
 from calque.encoders.mapped import MappedEncoder
 from calque.errors import MissingExtraError, SettingError
 from calque.maps import Rotation
@@ -375,12 +377,55 @@ def test_layers():
     for side in (source, target):
         noise = rng.standard_normal(side.data.shape).astype(np.float32)
         sides.append({layer: Embeddings(side.data + layer * noise, side.offsets, side.covered) for layer in range(3)})
-    curve = [f for f in layer_curve(questions, "e", *sides) if f.score.metric == "accuracy.all"]
+    views = {layer: questions.ask("e", sides[0][layer], sides[1][layer], depth=1) for layer in range(3)}
+    curve = [f for f in layer_curve(questions, views) if f.score.metric == "accuracy.all"]
     assert [f.x for f in curve] == [0.0, 1.0, 2.0]
     expected = [questions.task.evaluate_embeddings(sides[0][k], sides[1][k]) for k in range(3)]
     for finding, scores in zip(curve, expected, strict=True):
         whole = next(score for score in scores if score.metric == "accuracy.all")
         assert (finding.score.value, finding.score.low, finding.score.high) == (whole.value, whole.low, whole.high)
+
+
+def test_a_layer_is_chosen_on_every_other_pair_and_scored_on_the_others():
+    """Layer 0 is right in pairs 1, 3, 5, … and layer 1 in all others and most of these: it is better, and not chosen."""
+    questions, source, target = toy(8, noise=0.02, n_sentences=60)
+    task, rng, sides = questions.task, np.random.default_rng(0), {}
+    odd = np.repeat(np.arange(60) % 2 == 1, np.diff(source.offsets))[:, None]
+    for lang, side in (("en", source), ("de", target)):
+        noise = rng.standard_normal(side.data.shape).astype(np.float32)
+        layers = (side.data + 2 * odd * noise, side.data + 0.3 * ~odd * noise)
+        sides[lang] = {k: Embeddings(data, side.offsets, side.covered) for k, data in enumerate(layers)}
+
+    class Layered(Encoder):
+        dim, name, n_layers, layer, fingerprint = 6, "layered", 1, 1, "0"
+
+        def encode(self, sentences, **options):
+            raise AssertionError("one pass for all layers")
+
+        def encode_layers(self, sentences, layers, **options):
+            return {layer: sides[sentences.lang][layer] for layer in layers}
+
+    findings = compare_layers([task], Layered(), "all", {"more": 1})
+    found = {(f.x, f.score.metric): f.score for f in findings}
+    assert len(found) == len(findings) == 2 * 4 + 2 + 4  # whole text, dev halves, and the chosen layer's test half
+    for k in range(2):
+        for score in task.evaluate_embeddings(sides["en"][k], sides["de"][k]):
+            if score.metric.count(".") == 1:
+                assert found[k, score.metric].shown(9) == score.shown(9)
+        pairs, unseen, answers = task.ask(sides["en"][k], sides["de"][k])
+        hits = (answers.source_hits.astype(float) + answers.target_hits) / 2
+        for part, rest in ((".dev-half", 0), (".test-half", 1)):
+            asked = unseen[answers.queries] & (pairs.sentence[answers.queries] % 2 == rest)
+            if part == ".dev-half" or k == 0:
+                score = found[k, f"accuracy.unseen{part}"]
+                assert (score.value, score.n) == (pytest.approx(hits[asked].mean()), asked.sum())
+    assert (findings[-4].score.metric, findings[-4].score.settings["layer"]) == ("accuracy.unseen.test-half", 0)
+    assert found[0, "accuracy.unseen"].value < found[1, "accuracy.unseen"].value
+    with pytest.raises(SettingError, match="toy: half of it has no .*word links to choose a layer by"):
+        compare_layers([toy(8, n_sentences=1)[0].task], Layered(), [0, 1], {})
+    Layered.n_layers = 0
+    with pytest.raises(SettingError, match="--layers: layered has one layer only"):
+        compare_layers([task], Layered(), "all", {})
 
 
 def test_layers_of_a_variety_go_through_the_maps_of_its_language(tiny_encoder):

@@ -15,7 +15,7 @@ import forked
 from calque.cli import spread
 from calque.encoders import load_encoder
 from calque.errors import SettingError
-from command import fails, run
+from command import fails, run, works
 
 WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
 
@@ -75,6 +75,32 @@ def test_a_limit_cuts_the_test_and_not_what_was_seen_in_training(capsys, texts, 
     whole = counts(tmp_path / "four.tsv")
     assert whole[0] == 60
     assert counts(texts / "test.tsv", "--limit", 4) == whole
+
+
+def test_layers_are_compared_in_one_pass(capsys, texts, family_folders, tmp_path):
+    """A decoder, whose default layer is told once; each row of the table is what --layer gives."""
+    out, job = tmp_path / "layers.jsonl", ("--test", texts / "en-xx.tsv", "--langs", "en", "xx", "-q")
+    gpt2 = ("evaluate", family_folders("gpt2"), "retrieval", *job)
+    shown, err = works(capsys, *gpt2, "--layers", "all", "--out", out)
+    assert "default" not in err
+    records = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    whole = {r["settings"]["layer"]: r["value"] for r in records if r["metric"] == "accuracy.all"}
+    for layer, value in whole.items():
+        assert value == json.loads(works(capsys, *gpt2, "--layer", layer, "--json")[0])["value"]
+        (row,) = [row for row in shown.splitlines() if row.strip("* ").startswith(f"{layer} ")]
+        assert f"{100 * value:.2f}" in row.split()
+    assert list(whole) == [0, 1, 2, 3]
+    dev = {r["settings"]["layer"]: r["value"] for r in records if r["metric"] == "accuracy.all.dev-half"}
+    best = max(dev, key=lambda layer: dev[layer])
+    assert f"* Layer {best} is best on the dev half" in shown
+    assert (records[-2]["metric"], records[-2]["settings"]["layer"]) == ("accuracy.all.test-half", best)
+    default, err = works(capsys, *gpt2, "--json")
+    assert json.loads(default)["value"] == whole[2]
+    assert err.count("gpt2") == err.count("layer 2 of 3, the default of decoders; choose another with --layer") == 1
+    some = json.loads(works(capsys, *gpt2, "--layers", "1-2", "--json")[0])
+    assert (some["metric"], [score["x"] for score in some["scores"][:4]]) == ("accuracy.all.test-half", [1, 1, 2, 2])
+    assert "--layer does not go together with --layers" in fails(capsys, *gpt2, "--layers", "1,2", "--layer", 1)
+    assert "--layers x: expected whole numbers" in fails(capsys, *gpt2, "--layers", "x")
 
 
 def test_the_folder_is_a_transformers_model(capsys, texts, tiny_folder, tmp_path):
@@ -198,6 +224,7 @@ def test_former_options_work_and_are_told_their_new_name(capsys):
     moved = ["align", "x", "--option", "held_out=0.2", "--seed", "1"]
     assert spread(["align", "x", "--held-out", "0.2", "--seed", "1"]) == moved
     assert capsys.readouterr().err == "calque: --held-out is now --option held_out=0.2\n"
+    assert spread(["evaluate", "x", "parsing", "--upos", "3"])[3:] == ["--option", "upos=3"]
     assert spread(["words", "x", "--most", "3"]) == ["words", "x", "--most", "3"]
 
 

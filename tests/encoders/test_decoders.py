@@ -13,11 +13,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from calque.alignment.contrastive import Contrastive
 from calque.encoders import huggingface, load_encoder
 from calque.encoders.batches import collate
+from calque.encoders.layers import DefaultLayerWarning
 from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
 from families import DECODERS, TEXT, make_decoder
 
+pytestmark = pytest.mark.filterwarnings("ignore::calque.encoders.layers.DefaultLayerWarning")
 SENTENCES = [line.split() for line in TEXT[:7]]
 BOTH = [False, True]
 
@@ -97,6 +99,13 @@ def test_decoders_are_trained_saved_and_opened(folders, tmp_path, layout, bidire
     whole = tmp_path / "1"
     assert not any("lm_head" in name for name in load_file(whole / "model.safetensors"))
     assert json.loads((whole / "config.json").read_text()).get("is_causal", True) != bidirectional
+
+
+@pytest.mark.parametrize("bidirectional", BOTH)
+@pytest.mark.parametrize("layout", DECODERS)
+def test_the_default_layer_is_two_thirds_of_the_depth(folders, layout, bidirectional):
+    with pytest.warns(DefaultLayerWarning, match="layer 3 of 4"):
+        assert load_encoder(folders[layout], bidirectional=bidirectional).layer == 3
 
 
 def test_both_directions_of_attention_have_fingerprints_of_their_own(folders):

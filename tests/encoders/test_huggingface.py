@@ -17,7 +17,7 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, BertForMaskedLM, 
 from calque.encoders import HuggingFaceEncoder, checkpoint, collate, load_encoder, loading
 from calque.encoders.bert import bert_states, embedded, is_bert_like
 from calque.encoders.extraction import UncoveredWordsWarning
-from calque.encoders.layers import all_states
+from calque.encoders.layers import DefaultLayerWarning, all_states
 from calque.encoders.numerics import matmul_precision
 from calque.errors import CalqueError, InputError, SettingError
 from calque.text import Sentence, Sentences
@@ -42,7 +42,7 @@ def shared():
 
     def shared(folder, pooling="last"):
         if folder not in loaded:
-            loaded[folder] = load_encoder(folder, precision="highest", device="cpu")
+            loaded[folder] = load_encoder(folder, layer=-1, precision="highest", device="cpu")
         encoder = copy.copy(loaded[folder])
         encoder.pooling = pooling
         encoder.model.zero_grad()
@@ -349,6 +349,21 @@ def test_saved_and_loaded_again(any_family_folder, tmp_path, load, multilingual_
         assert np.array_equal(again.encode(multilingual_words).data, encoder.encode(multilingual_words).data)
     assert load(tmp_path / "saved", layer=-1, pooling="first").layer == 3
     assert load(tmp_path / "saved", layer=1).fingerprint != encoder.fingerprint
+
+
+def test_the_default_layer_of_a_decoder_is_two_thirds_of_its_depth(any_family_folder, request, tmp_path, load):
+    if request.node.callspec.params["any_family_folder"] != "gpt2":
+        assert load(any_family_folder).layer == 3  # a warning would be an error
+        return
+    with pytest.warns(DefaultLayerWarning, match="gpt2.*: layer 2 of 3, the default of decoders; .* --layers all"):
+        encoder = load(any_family_folder)
+    assert encoder.layer == 2
+    assert load(any_family_folder, layer=-1).layer == 3
+    encoder.save(tmp_path / "two")
+    assert load(tmp_path / "two").layer == 2  # as recorded
+    load(any_family_folder, layer=-1).save(tmp_path / "sentences")
+    (tmp_path / "sentences" / "calque.json").unlink()
+    assert load(tmp_path / "sentences").layer == 3  # which the modules of sentence-transformers read
 
 
 def test_a_saved_encoder_works_without_calque(family_folder, tmp_path, load):

@@ -196,7 +196,7 @@ def test_poolings_that_an_encoder_does_not_have_are_refused(tiny_encoder, family
     for encoder, name, said in (
         (tiny_encoder, "own", "has no pooling of its own"),
         (RandomVectors(8), "subwords", "has no subwords; take words"),
-        (load_encoder(family_folders("gpt2")), "cls", "puts no special subword before a text; take subwords"),
+        (load_encoder(family_folders("gpt2"), layer=-1), "cls", "puts no special subword before a text; take subwords"),
         (tiny_encoder, "sum", "'sum', expected one of own, words, subwords, cls"),
     ):
         with pytest.raises(SettingError, match=said):

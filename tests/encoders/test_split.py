@@ -66,7 +66,7 @@ def test_a_tokenizer_that_knows_single_texts_only(family_folders):
 
 
 def test_an_encoder_without_a_subword_for_the_whole(family_folders):
-    encoder = load_encoder(family_folders("gpt2"))
+    encoder = load_encoder(family_folders("gpt2"), layer=-1)
     with pytest.raises(SettingError, match="puts none there: take head mean or bilstm"):
         encoder.subwords.with_first(columns())
 

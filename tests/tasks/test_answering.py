@@ -222,6 +222,6 @@ def test_from_the_command_line(tmp_path, capsys, tiny_folder, monkeypatch):
     assert [(s["metric"], s["languages"], s["n"]) for s in scores] == [("f1", ["en", "de"], 5), ("em", ["en", "de"], 5)]
     assert (scores[0]["settings"]["max_answer"], scores[0]["settings"]["scoring"]) == (4, "mlqa")
     assert len(scores[1]["runs"]) == 2
-    assert "--upos does not apply to qa; it is for parsing" in fails(capsys, *job, "--upos", 3)
+    assert "--layers does not apply to qa; it is for retrieval" in fails(capsys, *job, "--layers", 3)
     (tmp_path / "bad.de.json").write_text("{", encoding="utf-8")
     assert "bad.de.json line 1: not JSON" in fails(capsys, *job[:6], "bad.de.json")

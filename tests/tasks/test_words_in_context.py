@@ -77,4 +77,4 @@ def test_from_the_command_line(tmp_path, capsys, tiny_folder, monkeypatch):
         shown, _ = works(capsys, *job, "--head", head, "--json", "-q")
         score = json.loads(shown.splitlines()[-1])
         assert (score["task"], score["metric"], score["n"], score["settings"]["head"]) == ("wic", "accuracy", 8, head)
-    assert "--upos does not apply to wic" in fails(capsys, *job, "--upos", 3)
+    assert "--layers does not apply to wic" in fails(capsys, *job, "--layers", 3)

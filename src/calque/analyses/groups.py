@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from calque.analyses.questions import SIDES, Finding, Questions, View, frequency_ranks
+from calque.encoders.base import Encoder, require
+from calque.errors import SettingError
 from calque.tasks.bootstrap import ratio
-from calque.vectors import Embeddings
+from calque.tasks.retrieval import WordRetrieval
 
 #: classes of Cao et al. (2020, Table 4); PART, SYM, INTJ and X are in none, as there
 CLASSES = {
@@ -226,33 +228,61 @@ def headline(
     analysis: str, questions: Questions, view: View, *, group: str | None = None, x: float | None = None,
     about: Mapping[str, Any] | None = None,
 ) -> list[Finding]:  # fmt: skip
-    """Return accuracy over all links, and over unseen ones, then both by form: one point of a curve each."""
+    """Return accuracy over unseen links, if any are known, and over all links, then both by form: one point of a curve each."""
     asked = (questions.pairs, questions.unseen, view.answers)
     scores = questions.task.evaluate_embeddings(
         view.source, view.target, about={**view.about, **dict(about or {})}, asked=asked
     )
     wanted = [f"{kind}.{name}" for kind in ("accuracy", "form") for name in questions.selections]
-    return [Finding(analysis, view.name, s, group, x) for name in wanted for s in scores if s.metric == name]
+    return [Finding(analysis, view.name, score, group, x) for score in scores if score.metric in wanted]
 
 
-def layer_curve(
-    questions: Questions,
-    name: str,
-    source: Mapping[int, Embeddings],
-    target: Mapping[int, Embeddings],
-    *,
-    about: Mapping[str, Any] | None = None,
-    known: Mapping[int, View] | None = None,
-) -> list[Finding]:
-    """Return the accuracy of every layer; x is the layer, 0 the embeddings.
+def layer_curve(questions: Questions, views: Mapping[int, View]) -> list[Finding]:
+    """Return the accuracy of every layer; x is the layer, 0 the embeddings."""
+    findings = []
+    for layer, view in views.items():
+        findings += headline("layers", questions, view, x=float(layer), about={"layer": layer})
+    return findings
+
+
+def compare_layers(
+    tasks: Sequence[WordRetrieval], encoder: Encoder, layers: Sequence[int] | Literal["all"], about: Mapping[str, Any],
+    *, progress: bool = False,
+) -> list[Finding]:  # fmt: skip
+    """Measure layers of an encoder, and choose the best on the first, third, fifth, … sentence pair of each test text.
+
+    The chosen layer has the highest accuracy there, over unseen links if there is a training text; of several texts, the
+    highest mean. The candidates are always the words of all sentences.
 
     Args:
-        about: what to record of the encoder.
-        known: answers of layers that have been asked already.
+        layers, about: their numbers, negative ones counted from the last, and what to record.
+
+    Returns:
+        the curve of each text, the scores that chose the layer (`.dev-half`), and its scores on the other pairs (`.test-half`).
+
+    Raises:
+        SettingError: the encoder has one layer only, or half of a text has no links to choose by.
     """
-    findings = []
-    for layer in source:
-        view = (known or {}).get(layer) or questions.ask(name, source[layer], target[layer], depth=1)
-        settings = {**dict(about or {}), "layer": layer}
-        findings += headline("layers", questions, view, x=float(layer), about=settings)
-    return findings
+    require(encoder, "measured")
+    if len(has := getattr(encoder, "layers", ())) < 2:
+        raise SettingError(f"--layers: {encoder.name} has one layer only, so there are none to compare")
+    numbers = sorted(set(encoder.layer_numbers(has if layers == "all" else layers)))
+    about = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint, **about}
+    parts: dict[str, list[Finding]] = {"": [], ".dev-half": [], ".test-half": []}
+    for task in tasks:
+        questions = Questions(task)
+        odd, every = questions.pairs.sentence % 2 == 1, np.ones(len(questions.pairs), dtype=bool)
+        if len(np.unique(odd if task.unseen is None else odd[task.unseen])) < 2:
+            raise SettingError(f"{task.data}: half of it has no (unseen) word links to choose a layer by")
+        texts = task.corpus.source, task.corpus.target
+        source, target = (encoder.encode_layers(text, numbers, progress=progress) for text in texts)
+        noted = {**about, **task.notes}
+        views = {n: questions.ask(encoder.name, source[n], target[n], noted, depth=1) for n in numbers}
+        for part, asked in zip(parts, (every, ~odd, odd), strict=True):
+            curve = layer_curve(questions, {n: view.only(asked) for n, view in views.items()})
+            parts[part] += [replace(f, score=replace(f.score, metric=f.score.metric + part)) for f in curve]
+        del source, target, views  # before those of the next text are computed
+    whole, dev, test = parts.values()
+    dev = [finding for finding in dev if finding.score.metric == dev[0].score.metric]
+    chosen = max(numbers, key=lambda n: sum(finding.score.value for finding in dev if finding.x == n))
+    return [*whole, *dev, *(finding for finding in test if finding.x == chosen)]

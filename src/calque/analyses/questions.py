@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -184,6 +184,12 @@ class View:
     target: Embeddings
     answers: Retrieved
     about: dict[str, Any] = field(default_factory=dict)
+
+    def only(self, asked: np.ndarray) -> View:
+        """Return the answers to some links alone, where `asked`, bool `[n_pairs]`, is true."""
+        answers, some = self.answers, asked[self.answers.queries]
+        arrays = {name: value[some] for name, value in vars(answers).items() if isinstance(value, np.ndarray)}
+        return replace(self, answers=replace(answers, **arrays))
 
     def side(self, side: str) -> Embeddings:
         return self.source if side == "source" else self.target

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from calque.cli.checks import given, language, output_file, positive
+from calque.cli.checks import given, language, output_file, positive, refuse_unused
 from calque.cli.options import Linking, Loading, Quiet, by_name, grouped, language_pairs, news, numbers
 from calque.cli.tracking import Tracking
 from calque.errors import SettingError
@@ -20,7 +20,6 @@ from calque.tasks.inputs import FILES, REALIGN, Inputs
 from calque.tasks.table import TASKS, TaskRow, users
 
 if TYPE_CHECKING:
-    from calque.tasks.base import Score
     from calque.training.realignment import Realignment
 
 #: what a task that is learnt from labels has only for parallel text
@@ -132,7 +131,6 @@ _OPTIONS = {
         "default), cosine (a threshold on their cosine).",
         "hidden": "Hidden size of the head.",
         "dropout": "Dropout of the head.",
-        "upos": "Dimensions of part-of-speech embeddings; 0: words alone.",
         "mix": "Mix these layers, e.g. 0,4,8 or 0-12; the weight of each is learnt.",
         "epochs": "Maximum number of epochs.",
         "batch": "Texts per update.",
@@ -283,6 +281,14 @@ def evaluate(
     langs: Annotated[
         list[str] | None, typer.Option(metavar="SOURCE TARGET", help="Languages of the parallel text or dictionary.")
     ] = None,
+    by_layer: Annotated[
+        str | None,
+        typer.Option(
+            "--layers",
+            help="Compare these layers in one pass: all, or e.g. 4,8,12 or 0-12. The best is chosen on every other sentence pair "
+            "and scored on the others.",
+        ),
+    ] = None,
     option: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="An option of the task that has no name of its own here; repeatable."),
@@ -343,6 +349,9 @@ def evaluate(
         say=news(output.quiet),
     )
     options = _options(task, [measuring, reading, training], named, option or [])
+    layers = by_layer if by_layer == "all" else numbers(by_layer)
+    if layers is not None:
+        refuse_unused(context, dict.fromkeys(("layer", "by_origin", "record"), "does not go together with --layers"))
     if realigning.realign:
         if not options.get("tune"):
             raise SettingError("--realign aligns an encoder in the run that trains it: add --tune")
@@ -351,21 +360,22 @@ def evaluate(
     every += realigning.realign or []
     output_file("--out", output.out, [*every, encoder], langs or [], adds=True)
     from calque.runs.evaluate import evaluate as run
-    from calque.runs.shown import table
+    from calque.runs.shown import layer_table, table
 
-    def show(scores: Sequence[Score]) -> None:
+    def show(scores: Sequence[Any]) -> None:
         """Print scores first, as a file may turn out not to be writable."""
         if output.as_json:
-            every = {**scores[0].to_dict(), "scores": [score.to_dict() for score in scores]}
-            print(json.dumps(every, default=str), flush=True)
+            every = [score.to_dict() for score in scores]
+            headline = next((score for score in every if score["metric"].endswith(".test-half")), every[0])
+            print(json.dumps({**headline, "scores": every}, default=str), flush=True)
         else:
-            print(table(scores), flush=True)
+            print(table(scores) if by_layer is None else layer_table(scores), flush=True)
         if output.out is not None:
             append_lines(output.out, (score.to_json() + "\n" for score in scores))
 
     scores = run(
         encoder, inputs, options=options, load=loading.arguments(), translations=translations or [],
-        out=output.out, shown=show, progress=not output.quiet,
+        layers=layers, out=output.out, shown=show, progress=not output.quiet,
     )  # fmt: skip
     if output.record:
         from calque.runs.card import add_scores
@@ -406,7 +416,7 @@ def _options(task: str, groups: Sequence[Any], named: Mapping[str, str], items: 
         if name == "rename":
             options[name] = _renaming(value)
         elif name == "mix":
-            options[name] = _layers(value)
+            options[name] = numbers(value, "--mix")
         else:
             wanted = Few if name == "seeds" else known[name]
             options[name] = parsed(named[name], value, wanted) if isinstance(value, str) else value
@@ -434,13 +444,6 @@ def _realignment(realigning: Realigning, inputs: Inputs, named: Mapping[str, str
 
 def _listed(files: str | Sequence[str]) -> Sequence[str]:
     return [files] if isinstance(files, str) else files
-
-
-def _layers(mix: str) -> list[int]:
-    start, _, stop = mix.partition("-")
-    if start.isdecimal() and stop.isdecimal():
-        return list(range(int(start), int(stop) + 1))
-    return numbers(mix, "--mix") or []
 
 
 def _renaming(rename: Sequence[str]) -> dict[str, Any]:

@@ -41,7 +41,7 @@ Model = Annotated[str, typer.Option("--model", help="Word aligner: auto, fast-al
 Seed = Annotated[int, typer.Option(min=0, max=(1 << 32) - 1, help="Random seed.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Use only the first N sentences (or pairs) of each text.")]
 Layer = Annotated[
-    int | None, typer.Option(help="Hidden layer (-1: the last); default: the one saved with the encoder, or -1.")
+    int | None, typer.Option(help="Hidden layer, -1: the last; default: as saved, else the last (in decoders 2/3 up).")
 ]
 Pooling = Annotated[str | None, typer.Option(help="Which subwords make a word's vector: last, first or mean.")]
 Steps = Annotated[
@@ -190,8 +190,12 @@ def language_pairs(langs: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def numbers(text: str | None, option: str = "--layers") -> list[int] | None:
+    """Read whole numbers: separated by commas, or the first and the last with a hyphen between them."""
     if text is None:
         return None
+    first, _, last = text.partition("-")
+    if first.isdecimal() and last.isdecimal():
+        return list(range(int(first), int(last) + 1))
     try:
         return [int(part) for part in text.replace(",", " ").split()]
     except ValueError:

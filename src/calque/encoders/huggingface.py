@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
@@ -19,7 +20,16 @@ from calque.encoders.batches import WordBatch, collate
 from calque.encoders.bert import bert_states, embedded, is_bert_like
 from calque.encoders.checkpoint import first_line, read_checkpoint, save_model, weights_digest
 from calque.encoders.folder import ABOUT_FILE, read_about, saving, write_about
-from calque.encoders.layers import all_states, attend_both_ways, cut_above, examine, find_blocks, states_up_to
+from calque.encoders.layers import (
+    DefaultLayerWarning,
+    all_states,
+    attend_both_ways,
+    cut_above,
+    examine,
+    find_blocks,
+    reads_left_to_right,
+    states_up_to,
+)
 from calque.encoders.numerics import (
     PRECISIONS,
     check_finite,
@@ -32,7 +42,7 @@ from calque.encoders.sentence_transformers import copy_modules, own_modules, wri
 from calque.encoders.split import SplitSentences
 from calque.encoders.subwords import Subwords, stable_text
 from calque.encoders.trainable import TrainableEncoder
-from calque.errors import CalqueError, InputError, SettingError
+from calque.errors import CalqueError, CalqueWarning, InputError, SettingError
 from calque.nn.pooling import word_means
 from calque.text import Sentence
 
@@ -51,7 +61,8 @@ class HuggingFaceEncoder(TrainableEncoder):
     Args:
         model: anything that gives `hidden_states` of one shape for all layers; put in evaluation mode.
         tokenizer: a fast one.
-        layer: the layer that `encode` gives.
+        layer: the layer that `encode` gives. None for the last, and for round(2/3 · L) of a decoder, causal or bidirectional,
+            whose last layers predict the next token; a `DefaultLayerWarning` says so.
         pooling: a word's vector from its subwords: the last one's, the first one's, or their mean.
         max_length: most subwords of a sentence; None for the model's own limit.
         name: what reports call the encoder.
@@ -79,7 +90,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         model: PreTrainedModel,
         tokenizer: PreTrainedTokenizerFast,
         *,
-        layer: int = -1,
+        layer: int | None = None,
         pooling: Pooling = "last",
         max_length: int | None = None,
         name: str = "",
@@ -99,7 +110,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         self.n_layers, self.dim, self._flat, self._unpadded, self._shortened = examine(model, self._probe())
         self.padding = 2.0 if self._flat else 1.2  # the pass without padding prefers few batches
         self._blocks = find_blocks(model, self.n_layers)
-        self.layer = self.layer_number(layer)
+        self.layer = self.layer_number(self._default_layer() if layer is None else layer)
         # Measured on two cores: a model of 128 dimensions is quickest at 1,024 subwords, where the call of an operation
         # costs little beside it; one of 768 at 512, where its states still fit the cache. A graphics card wants work
         # for thousands of units.
@@ -115,6 +126,15 @@ class HuggingFaceEncoder(TrainableEncoder):
     def _probe(self) -> WordBatch:
         """Some text, with padding in it."""
         return collate(self.split([["a"] * 2, ["the", "a", "in"] * 3]), np.arange(2)).to(self.device)
+
+    def _default_layer(self) -> int:
+        if self._flat or not (self.bidirectional or reads_left_to_right(self.model, self._probe())):
+            return -1
+        layer = round(2 * self.n_layers / 3)
+        fact = f"{self.name}: layer {layer} of {self.n_layers}, the default of decoders"
+        remedy = "choose another with --layer, or compare them with calque evaluate … retrieval --layers all"
+        warnings.warn(DefaultLayerWarning(f"{fact}; {remedy}"), stacklevel=2)
+        return layer
 
     def _limit(self, wanted: int | None) -> int | None:
         """Most subwords that tokenizer and model take, or what the user wants if that is less."""
@@ -323,7 +343,7 @@ class HuggingFaceEncoder(TrainableEncoder):
             raise SettingError(f"{type(model).__name__} cannot encode text alone ({first_line(error)})") from error
         except InputError as error:
             raise InputError(error.fact, path=error.path or place) from error
-        except CalqueError:
+        except (CalqueError, CalqueWarning):
             raise
         except Exception as error:  # tokenizer and weights that were not made for each other, or are damaged
             raise InputError(f"tokenizer and weights do not work together ({first_line(error)})", path=place) from error

@@ -14,9 +14,13 @@ from transformers import PreTrainedModel
 
 from calque.encoders.batches import WordBatch
 from calque.encoders.bert import bert_states, embedded, is_bert_like
-from calque.errors import InputError, SettingError
+from calque.errors import CalqueWarning, InputError, SettingError
 
 _LOCK = RLock()  # a forward pass in another thread must not meet a shortened list of layers
+
+
+class DefaultLayerWarning(CalqueWarning):
+    """A decoder's default layer was taken, because neither its folder nor the caller names one."""
 
 
 def find_blocks(model: nn.Module, n_layers: int | None) -> str | None:

@@ -14,8 +14,6 @@ from calque.encoders.base import Encoder, build
 from calque.encoders.elmo_files import file_pair
 from calque.encoders.folder import BUNDLED, ENCODERS, open_folder
 from calque.encoders.hub import fetched_folder
-from calque.encoders.per_language import PerLanguage
-from calque.encoders.static import load_static
 from calque.errors import SettingError
 from calque.named import TRUST_CODE, is_path
 
@@ -45,8 +43,8 @@ def load_encoder(
             (word2vec or fastText). One for each language: "en=elmo-en,de=elmo-de"; adapters of one encoder have its weights
             in memory once. A folder of one's own that is called mini is "./mini". An encoder of one's own, which
             needs no arguments, is "package.module:Class".
-        layer: 0 is the embedding output, −1 the last; None for what the folder says, else the last. Of an encoder with
-            maps, one that has maps.
+        layer: 0 is the embedding output, −1 the last; None for what the folder says, else the last, or layer round(2/3 · L) of
+            a decoder with L layers, whose last layers predict the next token. Of an encoder with maps, one that has maps.
         pooling: a word's vector from its subwords: "last", "first" or "mean"; None for what the folder says, else "last".
         dtype: type of the weights, "float32", "bfloat16" or "float16", or "auto" for the one in the file; None for
             float32, whatever the file has. The base of an encoder with maps is loaded in the type that the maps were
@@ -93,6 +91,9 @@ def by_language(name: str) -> dict[str, str] | None:
 
 
 def _per_language(paths: dict[str, str], options: dict[str, Any], alike: bool) -> Encoder:
+    from calque.encoders.per_language import PerLanguage
+    from calque.encoders.static import load_static
+
     if alike and all(os.path.isfile(path) and file_pair(Path(path)) is None for path in paths.values()):
         if {"layer", "pooling", "steps", "delta"} & options.keys():
             raise SettingError("layer, pooling, steps and delta do not apply to static word vectors")

@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from calque.encoders.checkpoint import unconnected
 from calque.encoders.folder import read_about, write_about
 from calque.errors import InputError, SettingError
 
@@ -64,12 +65,13 @@ def fetched_modules(name: str) -> Path | None:
 
     def fetched(file: str) -> Path | None:
         try:
-            return Path(hf_hub_download(name, file))
+            return Path(hf_hub_download(name, file, local_files_only=here))
         except (OSError, ValueError, HfHubHTTPError):  # none there, private, not connected; reading will say so
             return None
 
     if not name or name.count("/") != 1 or name[0] in "/." or Path(name).exists():
         return None
+    here = unconnected()
     if (listed := fetched(MODULES_FILE)) is None:
         return None
     folder = listed.parent
@@ -82,15 +84,16 @@ def fetched_modules(name: str) -> Path | None:
 
 
 def own_modules(folder: Path, about: Mapping[str, Any]) -> tuple[Path | None, dict[str, int]]:
-    """Where the modules of an encoder's own pooling are, or None, and the layer that they name, if they name one.
+    """Return the folder with the modules of an encoder's own pooling, or None, and the layer that they read, -1 for the last.
 
     Args:
         folder: of the encoder, or its name on the hub.
         about: what its `calque.json` says: modules that calque added for others to read are not its own.
     """
     modules = modules_of(folder) if folder.is_dir() and about.get("own_pooling", True) else None
-    layer = None if modules is None else named_layer(modules)
-    return modules, {} if layer is None else {"layer": layer}
+    read = modules or (None if folder.is_dir() else fetched_modules(str(folder)))
+    layer = None if read is None else named_layer(read)
+    return modules, {} if read is None else {"layer": -1 if layer is None else layer}
 
 
 def named_layer(folder: Path) -> int | None:

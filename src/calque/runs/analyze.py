@@ -190,8 +190,11 @@ def _of_encoder(
         for known, text in zip(by_layer, texts, strict=True)
     )
     view = questions.ask(name, source, target, about)
-    known = {} if encoder.layer is None else {encoder.layer: view}
-    findings += layer_curve(questions, name, *by_layer, about=about, known=known)
+    views = {
+        n: view if n == encoder.layer else questions.ask(name, by_layer[0][n], by_layer[1][n], about, depth=1)
+        for n in by_layer[0]
+    }
+    findings += layer_curve(questions, views)
     if "subwords" in chosen:
         inner = encoder.base or encoder
         if isinstance(inner, TrainableEncoder):

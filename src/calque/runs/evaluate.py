@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from calque.analyses.groups import compare_layers
 from calque.distributed import is_first
 from calque.encoders.key_points import PIVOTS
 from calque.errors import SettingError
@@ -38,8 +40,9 @@ def evaluate(
     options: Mapping[str, Any] | None = None,
     load: Mapping[str, Any] | None = None,
     translations: Sequence[str] = (),
+    layers: Sequence[int] | Literal["all"] | None = None,
     out: Path | None = None,
-    shown: Callable[[list[Score]], None] | None = None,
+    shown: Callable[[list[Any]], None] | None = None,
     progress: bool = False,
 ) -> list[Score]:
     """Scores of one encoder on one task, those of the first test first, and of each the main one.
@@ -52,6 +55,7 @@ def evaluate(
             translation.
         translations: for these, `de=FILE,FILE`: a test file in the pivot language and the one in de, line by line the same; or
             `de=FILE`, parallel text of the two.
+        layers: of word retrieval, the layers that `compare_layers` compares, whose findings `shown` is then called with.
         out: the file that the scores are for; checkpoints of trained heads lie beside it until all are trained, so that the same
             command goes on where it was stopped. None for no checkpoints.
         shown: called with the scores before a trained head is written (option `save_head`).
@@ -61,6 +65,7 @@ def evaluate(
         SettingError: a task that is not known, or files that it does not read.
     """
     from calque.encoders import load_encoder
+    from calque.encoders.layers import DefaultLayerWarning
 
     row = TASKS[inputs.task]
     unread = [name for name in inputs.given if name not in row.files]
@@ -76,9 +81,17 @@ def evaluate(
     elif translations:
         raise SettingError(f"--translations are for key points by pivots: add --steps {PIVOTS}")
     else:
-        loaded = load_encoder(encoder, **load)
+        with warnings.catch_warnings():
+            if layers is not None:  # the default layer is one of them
+                warnings.simplefilter("ignore", DefaultLayerWarning)
+            loaded = load_encoder(encoder, **load)
     scores: list[Score] = []
     aligned = alignment_of(encoder)
+    if layers is not None:
+        findings = compare_layers(tasks, loaded, layers, {"aligned": aligned}, progress=progress)
+        if shown is not None:
+            shown(findings)
+        return [finding.score for finding in findings]
     with _resumable(tasks[0], out):
         for task in tasks:
             of_task = [score.about(**task.notes, aligned=aligned) for score in task.evaluate(loaded, progress=progress)]

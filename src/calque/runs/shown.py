@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from calque.runs.compare import ONE_RUN
 
 if TYPE_CHECKING:
+    from calque.analyses.questions import Finding
     from calque.tasks import Score
 
 
@@ -26,6 +27,26 @@ def columns(rows: Sequence[Sequence[str]], right: range) -> list[str]:
         for row in rows
     ]
     return [lines[0], "-" * len(lines[0]), *lines[1:]]
+
+
+def layer_table(findings: Sequence[Finding]) -> str:
+    """Format what `compare_layers` found: a row for each layer, and the scores of the chosen one."""
+    scores = [finding.score for finding in findings]
+    halves = [score for score in scores if score.metric.endswith(".test-half")]
+    chosen, curve = halves[0].settings["layer"], scores[: -len(halves)]
+    layers = dict.fromkeys(score.settings["layer"] for score in curve)
+    metrics = list(dict.fromkeys(score.metric for score in curve))
+    lines = []
+    for data, langs in dict.fromkeys((score.data, score.languages) for score in halves):
+        mine = [score for score in curve if (score.data, score.languages) == (data, langs)]
+        cells = {(score.settings["layer"], score.metric): score.shown(2)[0] for score in mine}
+        rows = [("layer", *metrics)]
+        rows += [(f"{'* ' if n == chosen else ''}{n}", *(cells[n, metric] for metric in metrics)) for n in layers]
+        lines += [f"{Path(data).name} {'-'.join(langs)}", *columns(rows, range(len(rows[0]))), ""]
+    lines.append(
+        f"* Layer {chosen} is best on the dev half (sentence pairs 1, 3, 5, …). On the test half (2, 4, 6, …):\n"
+    )
+    return "\n".join([*lines, _plain(halves)])
 
 
 def _plain(scores: Sequence[Score]) -> str:

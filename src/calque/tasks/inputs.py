@@ -124,7 +124,9 @@ REALIGN = (
     "realign_when", "realign_how", "realign_method", "realign_towards", "realign_weight", "realign_option",
 )  # fmt: skip
 #: all fields and those of `words` and `realign`, which no option of a task may be called
-FIELDS = (*(each.name for each in fields(Inputs)), "model", "symmetrize", "pretokenized", "seed", "limit", *REALIGN)
+FIELDS = (
+    *(each.name for each in fields(Inputs)), "model", "symmetrize", "pretokenized", "seed", "limit", "by_layer", *REALIGN,
+)  # fmt: skip
 
 
 def _for_each(given: Sequence[T], n: int, option: str) -> list[T]:
