@@ -514,14 +514,6 @@ def test_folders_that_hold_no_encoder(tmp_path, tiny_folder, load):
         assert "\n" not in str(error.value)
 
 
-def test_a_decoder_that_cannot_be_parted_from_its_encoder(tmp_path):
-    from transformers import BartConfig
-
-    BartConfig(vocab_size=50, d_model=16, encoder_layers=1, decoder_layers=1).save_pretrained(tmp_path)
-    with pytest.raises(SettingError, match="an encoder with a decoder"):
-        load_encoder(tmp_path)
-
-
 def test_a_tokenizer_of_another_model(tiny_folder, family_folders, load, tmp_path):
     folder = shutil.copytree(tiny_folder, tmp_path / "mixed")
     for name in ("tokenizer.json", "tokenizer_config.json"):

@@ -23,13 +23,15 @@ def find_blocks(model: nn.Module, n_layers: int | None) -> str | None:
     return None
 
 
-def all_states(model: nn.Module, batch: WordBatch, *, unpadded: bool = False) -> tuple[Tensor, ...]:
-    """Return what `transformers` itself gives: the states of layers 0 to L, each `[B, T, dim]`.
+def all_states(model: Any, batch: WordBatch, *, unpadded: bool = False) -> tuple[Tensor, ...]:
+    """Return what `transformers` itself gives: the states of layers 0 to L of the encoder, each `[B, T, dim]`.
 
     Args:
         model: takes what `batch` has.
         unpadded: compute sentences of one length at a time, for a model in which padding changes the states of words.
     """
+    if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+        model = model.get_encoder()
     inputs, mask = _inputs(batch), batch.attention_mask
     if mask is None or not unpadded:
         return model(**inputs, output_hidden_states=True).hidden_states
@@ -120,7 +122,8 @@ def cut_above(model: PreTrainedModel, blocks: str | None, layer: int, batch: Wor
     config: Any = model.config
     stack = None if blocks is None else model.get_submodule(blocks)
     n = 0 if stack is None else len(stack)  # type: ignore[arg-type]
-    if stack is None or not 0 < layer < n or getattr(config, "num_hidden_layers", None) != n:
+    depths = [key for key in ("num_hidden_layers", "encoder_layers") if getattr(config, key, None) == n]
+    if stack is None or not 0 < layer < n or "num_hidden_layers" not in depths:
         yield False
         return
     with torch.inference_mode():
@@ -134,16 +137,14 @@ def cut_above(model: PreTrainedModel, blocks: str | None, layer: int, batch: Wor
     lists = {key: value for key, value in vars(config).items() if isinstance(value, list) and len(value) == n}
     try:
         setattr(owner, name, nn.ModuleList(list(stack)[:layer]))  # type: ignore[arg-type]
-        config.num_hidden_layers = layer
-        for key, value in lists.items():
-            setattr(config, key, value[:layer])
+        for key, value in (dict.fromkeys(depths, layer) | {key: value[:layer] for key, value in lists.items()}).items():
+            setattr(config, key, value)
         same = _ends_alike(model, batch, before)
         if same:
             yield True
     finally:
         setattr(owner, name, stack)
-        config.num_hidden_layers = n
-        for key, value in lists.items():
+        for key, value in (dict.fromkeys(depths, n) | lists).items():
             setattr(config, key, value)
     if not same:
         yield False
