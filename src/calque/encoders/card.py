@@ -23,9 +23,8 @@ def write_card(folder: Path, encoder: Any, record: dict[str, Any]) -> None:
     if about.get("kind") in ("huggingface", "adapters"):
         n_layers = about["layer"] if about.get("cut") else encoder.n_layers
         record["vectors"] = {"layer": about["layer"], "n_layers": n_layers, "pooling": about["pooling"],
-                             "add_prefix_space": bool(encoder.subwords.needs_space)}  # fmt: skip
-        if has_decoder(encoder.model.config.to_dict()):
-            record["vectors"]["decoder"] = True
+                             "add_prefix_space": bool(encoder.subwords.needs_space),
+                             "decoder": has_decoder(encoder.model.config.to_dict())}  # fmt: skip
         if languages := encoder.subwords.languages:
             record["vectors"]["language"] = encoder.tokenizer.convert_ids_to_tokens(languages[""])
         if "adapted" in about:
@@ -148,13 +147,12 @@ def _with_sentence_transformers() -> list[str]:
 
 def _with_calque(record: dict[str, Any], others: list[str]) -> list[str]:
     lang = others[0] if others else record["towards"]
-    parts = "adapters" if record.get("kind") == "adapters" else "maps"
     lines = [
         "```python",
         "import calque",
         "",
         'FOLDER = "."  # this folder',
-        f"encoder = calque.load_encoder(FOLDER)  # the encoder with its {parts}",
+        "encoder = calque.load_encoder(FOLDER)  # the encoder with its maps or adapters",
         f'vectors = encoder.encode([calque.Sentence(("one", "word", "each"), lang="{lang}")])[0]',
         "```",
     ]

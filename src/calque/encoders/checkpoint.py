@@ -95,12 +95,10 @@ def _without_decoder(config: Any, name: str) -> Any:
 def _drop_decoder(model: Any, missing: set[str], name: str) -> set[str]:
     """Remove the rest of the decoder, its embeddings, and return the names of missing weights that the encoder needs."""
     encoder = model.get_encoder()
-    if encoder.main_input_name != "input_ids":
+    if getattr(encoder, "main_input_name", "input_ids") != "input_ids":
         raise SettingError(f"{name} cannot encode text: its encoder reads {encoder.main_input_name}")
     model.decoder = None
-    computed = {
-        f"encoder.{part}.weight" for part, module in encoder.named_modules() if "Sinusoidal" in type(module).__name__
-    }
+    computed = {f"encoder.{key}.weight" for key, part in encoder.named_modules() if "Sinusoidal" in type(part).__name__}
     return {key for key in missing - computed if not key.startswith("decoder.")}
 
 

@@ -21,6 +21,8 @@ from calque.errors import InputError, SettingError
 MODULES_FILE = "modules.json"
 LIMIT_FILE, PROMPTS_FILE = "sentence_bert_config.json", "config_sentence_transformers.json"
 _SETTINGS = (PROMPTS_FILE, LIMIT_FILE)
+#: kinds of models with a decoder of which version 6 builds the encoder alone; of others (BART, mBART) it would read the decoder
+ENCODERS_ALONE = ("blenderbot", "blenderbot-small", "m2m_100", "marian", "pegasus")
 #: the module that takes another layer than the last, and where calque writes it
 LAYER_MODULE = "WeightedLayerPooling"
 #: the flags of versions before 6 in the order in which their vectors are concatenated, and what they are called since

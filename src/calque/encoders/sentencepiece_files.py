@@ -44,11 +44,8 @@ def read_tokenizer(name: str, kind: str, where: Mapping[str, Any]) -> Any:
         return AutoTokenizer.from_pretrained(name, **where)
     about = _file(name, "tokenizer_config.json", where)
     settings = {} if about is None else json.loads(about.read_text(encoding="utf-8"))
-    if kind == "m2m_100":
-        codes = _LANGUAGES[settings.get("language_codes") or "m2m100"].split()
-        languages, first = [f"__{code}__" for code in codes], f"__{settings.get('src_lang') or 'en'}__"
-    else:
-        languages, first = [], ""
+    codes = _LANGUAGES[settings.get("language_codes") or "m2m100"].split() if kind == "m2m_100" else []
+    languages, first = [f"__{code}__" for code in codes], f"__{settings.get('src_lang') or 'en'}__" if codes else ""
     try:
         backend = fast_tokenizer(
             pieces.read_bytes(), json.loads(vocabulary.read_text(encoding="utf-8")), languages, first
