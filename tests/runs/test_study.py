@@ -383,8 +383,11 @@ def test_a_stopped_step_begins_again(tmp_path):
 
     def work(step, folder):
         tries.append(folder.name)
+        assert {file.name for file in folder.iterdir()} <= {"part1"}
         (folder / f"part{len(tries)}").write_text("x")
-        if len(tries) == 1:
+        if len(tries) == 1:  # stopped while it wrote scores
+            for name in ("scores.json", ".scores.json.calque-part", ".done.json.calque-part"):
+                (folder / name).write_text("x")
             raise SettingError("stopped")
 
     steps = Steps(tmp_path / "steps", {"work": work})

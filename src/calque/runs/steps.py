@@ -97,7 +97,9 @@ class Steps:
             temporary = part_of(place)
             part = temporary_folder(temporary, place)
             if not (part / DONE).exists():
-                (part / SCORES).unlink(missing_ok=True)  # an encoder is replaced only where nothing else is beside it
+                for name in (SCORES, DONE):  # an encoder is replaced only where nothing else is beside it
+                    (part / name).unlink(missing_ok=True)
+                    part_of(part / name).unlink(missing_ok=True)  # of a process that was killed while it wrote the file
                 step.check()
                 self.work[step.kind](step, part)
                 step.check()
