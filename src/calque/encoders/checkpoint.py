@@ -16,7 +16,6 @@ from urllib.request import getproxies
 import torch
 from torch import nn
 
-from calque.encoders.sentencepiece_files import read_tokenizer
 from calque.errors import CalqueError, InputError, SettingError
 from calque.named import TRUST_CODE
 
@@ -35,6 +34,8 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
         SettingError: its encoder cannot be had without the decoder, or reads no text.
     """
     from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding
+
+    from calque.encoders.sentencepiece_files import read_tokenizer
 
     try:
         with _quiet(local=os.path.isdir(name)):

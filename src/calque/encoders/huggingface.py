@@ -218,8 +218,8 @@ class HuggingFaceEncoder(TrainableEncoder):
 
         Of a model with a decoder (Marian, M2M100, NLLB, mBART, BART, Pegasus) the encoder is written, under its names in the
         whole model, with a configuration of 0 decoder layers: `AutoModel.from_pretrained(folder).get_encoder()` has the aligned
-        states, and no program can translate with it. The tokenizer there is a fast one; the token of a language that it puts around every
-        text is that of its own `src_lang`.
+        states, and no program can translate with it. The tokenizer there is a fast one; the token of a language that it puts
+        around every text is that of its own `src_lang`.
 
         `SentenceTransformer(folder)` reads it, too: the modules of a sentence-transformers folder are copied; to any other
         encoder the mean over all subwords of its layer is written, special ones included, which `sentence_vectors` calls
