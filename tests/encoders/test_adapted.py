@@ -126,6 +126,20 @@ def test_base_and_adapters_may_move_together_and_the_base_is_checked(tiny_folder
         load_encoder(place)
 
 
+def test_the_base_is_found_in_its_folder_without_a_second_model(tiny_folder, monkeypatch):
+    encoder, changed = load_encoder(tiny_folder), load_encoder(tiny_folder)
+
+    def refuse(*given):
+        raise AssertionError("the whole model was read again")
+
+    monkeypatch.setattr("calque.encoders.adapted.read_checkpoint", refuse)
+    adapted(encoder)
+    with torch.no_grad():
+        changed.model.embeddings.LayerNorm.weight[0] += 1
+    with pytest.raises(AssertionError, match="read again"):
+        adapted(changed)
+
+
 def test_what_peft_alone_wrote_has_the_layer_of_its_base(tmp_path):
     made = adapted(load_encoder("mini"))
     made.save(tmp_path / "a")

@@ -25,13 +25,18 @@ from transformers import (
     DebertaV2Config,
     DistilBertConfig,
     ElectraConfig,
+    Gemma3TextConfig,
     GPT2Config,
+    LlamaConfig,
+    MistralConfig,
     ModernBertConfig,
+    Olmo2Config,
+    Qwen3Config,
     RobertaConfig,
     T5Config,
     XLMRobertaConfig,
 )
-from transformers.models.auto.modeling_auto import MODEL_MAPPING
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_MAPPING
 
 from calque.pretraining.masked import train_wordpiece
 
@@ -59,6 +64,11 @@ the cat sees a house of time and water in the harbour
 """.splitlines()
 
 VOCABULARY = 400
+#: layouts of decoders: the configuration, and whether a sentence begins with a special token
+DECODERS = {
+    "gemma3": (Gemma3TextConfig, True), "llama": (LlamaConfig, True), "mistral": (MistralConfig, True),
+    "qwen3": (Qwen3Config, False), "olmo2": (Olmo2Config, False),
+}  # fmt: skip
 _ANGLED = {"bos_token": "<s>", "eos_token": "</s>", "sep_token": "</s>", "cls_token": "<s>",
            "unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "<mask>"}  # fmt: skip
 _SQUARE = {"unk_token": "[UNK]", "sep_token": "[SEP]", "pad_token": "[PAD]", "cls_token": "[CLS]",
@@ -202,5 +212,30 @@ def make_family(family: str, folder: Path) -> Path:
         model = MODEL_MAPPING[type(config := _config(family, tokenizer))](config)
     model.save_pretrained(folder)
     tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps(about), encoding="utf-8")
+    return folder
+
+
+def make_decoder(layout: str, folder: Path) -> Path:
+    """Write a tiny decoder with its language-model head and tokenizer to `folder`; always the same weights."""
+    kind, begins = DECODERS[layout]
+    tokenizer = _byte_level(["<pad>", "<s>", "</s>"], "<s>" if begins else None, None)
+    local = {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"] * 2}
+    config = kind(
+        vocab_size=tokenizer.get_vocab_size(), hidden_size=32, num_hidden_layers=4, num_attention_heads=4, head_dim=8,
+        num_key_value_heads=2, intermediate_size=48, initializer_range=0.2, max_position_embeddings=64, pad_token_id=0,
+        bos_token_id=1, eos_token_id=2, **(local if layout == "gemma3" else {}),
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(len(layout))
+        model = MODEL_FOR_CAUSAL_LM_MAPPING[kind](config)
+    model.save_pretrained(folder)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    about = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": "<s>",
+        "eos_token": "</s>",
+        "pad_token": "<pad>",
+    }
     (folder / "tokenizer_config.json").write_text(json.dumps(about), encoding="utf-8")
     return folder

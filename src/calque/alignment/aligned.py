@@ -17,7 +17,6 @@ from calque.pairs import WordPairs
 from calque.storage import filled, taken
 from calque.text import ParallelCorpus, Sentences
 
-_LONGER = 2.0  # how many times as long as its shortest sentence the longest of a batch may be
 _SENTENCES = 1 << 14  # that are cut into subwords at a time
 
 
@@ -144,6 +143,7 @@ class AlignedText:
         self.towards = towards
         self._special = int(special)
         self._sentences = sentences
+        self._padding = encoder.padding
         self._corpora: list[_Corpus] = []
         texts: list[tuple[ParallelCorpus, WordPairs]] = []
         for corpus, linked in zip(corpora, pairs, strict=True):
@@ -240,7 +240,7 @@ class AlignedText:
         sentences, lengths = sentences[order], lengths[order]
         batches, start = [], 0
         while start < len(sentences):
-            limit, stop = _LONGER * lengths[start] + 4, start + 1
+            limit, stop = self._padding * (lengths[start] + 2), start + 1
             while stop < len(sentences) and (stop + 1 - start) * lengths[stop] <= budget and lengths[stop] <= limit:
                 stop += 1
             batches.append(sentences[start:stop])

@@ -14,7 +14,7 @@ import torch
 from transformers import PreTrainedModel
 
 from calque.encoders.base import Encoder
-from calque.encoders.checkpoint import read_checkpoint, weights_digest
+from calque.encoders.checkpoint import are_stored, read_checkpoint, weights_digest
 from calque.encoders.folder import ABOUT_FILE, BUNDLED, read_about, saving, write_about
 from calque.encoders.huggingface import HuggingFaceEncoder, recorded_options
 from calque.encoders.lora import (
@@ -57,7 +57,8 @@ class Origin:
         place = os.path.abspath(place) if place not in BUNDLED and os.path.isdir(place) else place
         dtype = str(encoder.model.dtype).removeprefix("torch.")
         origin = cls(place, weights_digest(encoder.model), dtype)
-        if not place or weights_digest(origin.read(None)[0]) != origin.weights:
+        there = place and are_stored(encoder.model, Path(BUNDLED.get(place, place)))
+        if not (there or (place and weights_digest(origin.read(None)[0]) == origin.weights)):
             raise SettingError(
                 f"adapters are saved without the encoder that they are for, and {encoder.name} is not what is in "
                 f"{place or 'any folder'}: save it, and load it from there"
@@ -110,6 +111,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
                 about["beside"] = os.path.relpath(place, Path(folder).absolute())
             options = {"layer": self.layer, "pooling": self.pooling, "max_length": self.max_length}
             options |= {} if self.precision == "highest" else {"precision": self.precision}
+            options |= {"bidirectional": True} if self.bidirectional else {}
             write_about(path, "adapters", {"adapted": about, **options})
 
     def save_whole(self, folder: str | PathLike[str]) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from os import PathLike
 from pathlib import Path
@@ -19,6 +20,7 @@ from torch import nn
 from calque.errors import CalqueError, InputError, SettingError
 from calque.named import TRUST_CODE
 
+_BLOCK = 1 << 20  # bytes of a file that are read at a time
 _SHARED = 64  # weights that one weight of a file may stand for, as where layers share them
 
 
@@ -204,11 +206,40 @@ def save_model(model: Any, folder: str | PathLike[str]) -> None:
         model.save_pretrained(folder)
 
 
+def are_stored(model: nn.Module, folder: Path) -> bool:
+    """Return whether the bytes of every weight of a model are those of a tensor in the safetensors files of a folder.
+
+    The files are read in blocks: a second model in memory would double the peak of a large one.
+    """
+    stored = {digest for file in folder.glob("*.safetensors") for digest in _stored_digests(file)}
+    return bool(stored) and all(_digest([_bytes_of(tensor)]) in stored for tensor in model.state_dict().values())
+
+
+def _stored_digests(file: Path) -> Iterator[bytes]:
+    with file.open("rb") as handle:
+        size = int.from_bytes(handle.read(8), "little")
+        header = json.loads(handle.read(size))
+        for start, end in (about["data_offsets"] for about in header.values() if "data_offsets" in about):
+            handle.seek(8 + size + start)
+            yield _digest(handle.read(min(_BLOCK, end - at)) for at in range(start, end, _BLOCK))
+
+
+def _digest(blocks: Iterable[Any]) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for block in blocks:
+        digest.update(block)
+    return digest.digest()
+
+
+def _bytes_of(tensor: torch.Tensor) -> memoryview:
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
+
+
 def weights_digest(model: nn.Module) -> str:
     """Hash over the bytes of all weights, with their names and shapes; read anew each time, since an optimiser may change
     them where neither PyTorch's version counter nor an address tells."""
     digest = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        digest.update(_bytes_of(tensor))
     return digest.hexdigest()

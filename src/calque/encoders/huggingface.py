@@ -19,7 +19,7 @@ from calque.encoders.batches import WordBatch, collate
 from calque.encoders.bert import bert_states, embedded, is_bert_like
 from calque.encoders.checkpoint import first_line, read_checkpoint, save_model, weights_digest
 from calque.encoders.folder import ABOUT_FILE, read_about, saving, write_about
-from calque.encoders.layers import all_states, cut_above, examine, find_blocks
+from calque.encoders.layers import all_states, attend_both_ways, cut_above, examine, find_blocks, states_up_to
 from calque.encoders.numerics import (
     PRECISIONS,
     check_finite,
@@ -38,6 +38,7 @@ from calque.text import Sentence
 
 Pooling = Literal["last", "first", "mean"]
 POOLINGS = ("last", "first", "mean")
+_ACTIVATIONS = 1_000_000_000  # bytes that the activations of a training batch may take before they are recomputed
 
 
 class HuggingFaceEncoder(TrainableEncoder):
@@ -57,11 +58,14 @@ class HuggingFaceEncoder(TrainableEncoder):
         name: what reports call the encoder.
         precision: of the arithmetic in `encode`, see `calque.encoders.numerics.check_precision`; one that is not "highest"
             is part of the fingerprint.
+        bidirectional: of a decoder, whether every subword attends to all subwords of its sentence, as in LLM2Vec (BehnamGhader
+            et al. 2024), and not only to those before it. None for what the model's configuration says.
 
     Attributes:
         subwords: the word ↔ subword map.
         n_layers: L.
         budget: subwords in a batch of `encode`, padding included.
+        bidirectional: whether this is a decoder that attends in both directions.
         modules: folder of the sentence-transformers model that this is, whose modules `save` copies; None if it is none, or if
             its modules are only there for others to read.
 
@@ -81,6 +85,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         max_length: int | None = None,
         name: str = "",
         precision: str = "highest",
+        bidirectional: bool | None = None,
     ):
         if pooling not in POOLINGS:
             raise SettingError(f"pooling={pooling!r}, expected one of {', '.join(POOLINGS)}")
@@ -91,7 +96,9 @@ class HuggingFaceEncoder(TrainableEncoder):
         known: Any = model.get_input_embeddings()
         self.subwords = Subwords(tokenizer, max_length=self._limit(max_length), vocabulary=known.num_embeddings)
         self.max_length = self.subwords.max_length
-        self.n_layers, self.dim, self._flat, self._unpadded = examine(model, self._probe())
+        self.bidirectional = attend_both_ways(model, bidirectional, self._probe())
+        self.n_layers, self.dim, self._flat, self._unpadded, self._shortened = examine(model, self._probe())
+        self.padding = 2.0 if self._flat else 1.2  # the pass without padding prefers few batches
         self._blocks = find_blocks(model, self.n_layers)
         self.layer = self.layer_number(layer)
         # Measured on two cores: a model of 128 dimensions is quickest at 1,024 subwords, where the call of an operation
@@ -139,11 +146,35 @@ class HuggingFaceEncoder(TrainableEncoder):
     def _plain_forward(self, batches: Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
         """Return word vectors by the model's own forward pass, batch by batch."""
         numbers = {layer: self.layer_number(layer) for layer in layers}
-        states = [all_states(self.model, batch, unpadded=self._unpadded) for batch in batches]
-        return {
-            layer: torch.cat([self.pool(each[number], batch) for each, batch in zip(states, batches, strict=True)])
-            for layer, number in numbers.items()
-        }
+        found: dict[int, list[Tensor]] = {layer: [] for layer in layers}
+        self._save_memory(batches, max(numbers.values()))
+        for batch in batches:
+            states: Any
+            if self._shortened:
+                states = states_up_to(self.model, batch, list(numbers.values()), blocks=str(self._blocks))
+            else:
+                states = all_states(self.model, batch, unpadded=self._unpadded)
+            for layer, number in numbers.items():
+                found[layer].append(self.pool(states[number], batch))
+        return {layer: torch.cat(vectors) for layer, vectors in found.items()}
+
+    def _save_memory(self, batches: Sequence[WordBatch], top: int) -> None:
+        """Recompute activations in the backward pass (gradient checkpointing, Chen et al. 2016) where they are large.
+
+        The gradient is the same, bit by bit. The estimate counts what a layer of a decoder keeps for a subword: about 16
+        vectors of the model's size, and 3 of the feed-forward network's.
+        """
+        model: Any = self.model
+        if not (
+            torch.is_grad_enabled() and model.training and getattr(model, "supports_gradient_checkpointing", False)
+        ):
+            return
+        inner = getattr(model.config, "intermediate_size", None) or 4 * self.dim
+        numbers = sum(batch.input_ids.numel() for batch in batches) * top * (16 * self.dim + 3 * inner)
+        if 4 * numbers > _ACTIVATIONS and not any(getattr(m, "gradient_checkpointing", False) for m in model.modules()):
+            # The method has another name from transformers 5 on.
+            enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+            enable({"use_reentrant": False})
 
     def pool(self, states: Tensor, batch: WordBatch) -> Tensor:
         """Word vectors `[W, dim]` from hidden states `[B, T, dim]`."""
@@ -204,6 +235,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         backend = json.loads(stable_text(self.subwords.backend))
         about = [self.layer, self.pooling, self.max_length, {**backend, "truncation": None, "padding": None}]
         about += [self.precision] if self.precision != "highest" else []
+        about += ["bidirectional"] if self.bidirectional else []
         digest.update(json.dumps(about, sort_keys=True).encode())
         digest.update(weights_digest(self.model).encode())
         return digest.hexdigest()
@@ -260,6 +292,7 @@ class HuggingFaceEncoder(TrainableEncoder):
                 "pooling": self.pooling,
                 "max_length": self.max_length,
                 **({} if self.precision == "highest" else {"precision": self.precision}),
+                **({"bidirectional": True} if self.bidirectional else {}),
                 **({"own_pooling": False} if declare else {}),
             }
             write_about(path, "huggingface", about)
@@ -317,4 +350,5 @@ def recorded_options(about: Mapping[str, Any], folder: str | PathLike[str]) -> d
                 f"{key} {about[key]!r:.60}, expected one of {', '.join(names)}; correct it, or save the encoder again"
             )
             raise InputError(what, path=Path(folder) / ABOUT_FILE)
-    return {key: about[key] for key in ("layer", "pooling", "max_length", "precision") if key in about}
+    keys = ("layer", "pooling", "max_length", "precision", "bidirectional")
+    return {key: about[key] for key in keys if key in about}

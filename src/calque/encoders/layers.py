@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from threading import RLock
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +15,8 @@ from transformers import PreTrainedModel
 from calque.encoders.batches import WordBatch
 from calque.encoders.bert import bert_states, embedded, is_bert_like
 from calque.errors import InputError, SettingError
+
+_LOCK = RLock()  # a forward pass in another thread must not meet a shortened list of layers
 
 
 def find_blocks(model: nn.Module, n_layers: int | None) -> str | None:
@@ -23,6 +27,12 @@ def find_blocks(model: nn.Module, n_layers: int | None) -> str | None:
     return None
 
 
+def encoder_of(model: Any) -> Any:
+    """Return the part of a model that computes the hidden states of a text: all of it, or what stands beside its decoder."""
+    both = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
+    return model.get_encoder() if both else model
+
+
 def all_states(model: Any, batch: WordBatch, *, unpadded: bool = False) -> tuple[Tensor, ...]:
     """Return what `transformers` itself gives: the states of layers 0 to L of the encoder, each `[B, T, dim]`.
 
@@ -30,37 +40,154 @@ def all_states(model: Any, batch: WordBatch, *, unpadded: bool = False) -> tuple
         model: takes what `batch` has.
         unpadded: compute sentences of one length at a time, for a model in which padding changes the states of words.
     """
-    if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
-        model = model.get_encoder()
-    inputs, mask = _inputs(batch), batch.attention_mask
+    model = encoder_of(model)
+    inputs, mask = _inputs(model, batch), batch.attention_mask
     if mask is None or not unpadded:
-        return model(**inputs, output_hidden_states=True).hidden_states
+        with _LOCK:
+            return model(**inputs, output_hidden_states=True).hidden_states
     lengths = mask.sum(dim=1)
     found: list[Tensor] = []
     for length in lengths.unique().tolist():
         rows = lengths == length
-        part = {name: None if each is None else each[rows, :length] for name, each in inputs.items()}
-        states = model(**part, output_hidden_states=True).hidden_states
+        part = {name: each[rows, :length] if isinstance(each, Tensor) else each for name, each in inputs.items()}
+        with _LOCK:
+            states = model(**part, output_hidden_states=True).hidden_states
         found = found or [state.new_zeros(*mask.shape, state.shape[-1]) for state in states]
         for whole, state in zip(found, states, strict=True):
             whole[rows, :length] = state
     return tuple(found)
 
 
-def _inputs(batch: WordBatch) -> dict[str, Tensor | None]:
-    inputs = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
-    return inputs if batch.segments is None else {**inputs, "token_type_ids": batch.segments}
+def states_up_to(model: nn.Module, batch: WordBatch, layers: Sequence[int], *, blocks: str) -> dict[int, Tensor]:
+    """Return hidden states of some layers, without computing the layers above the highest of them.
 
+    During the forward pass the model's list of layers ends at the highest wanted layer, and forward hooks keep the outputs. So
+    a final norm, which the model applies to its last output, does not change the state of a layer below the last.
 
-def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
-    """Choose how a model's hidden states are computed, and check the choice on one small batch with padding in it.
-
-    A model of `bert.FAMILIES` takes the pass without padding if that equals the model's own to 1e-5 of the largest number in
-    a state. Of another model sentences are computed one length at a time if padding changes their states, as a convolution
-    has it (ConvBERT). This takes two or three forward passes.
+    Args:
+        layers: numbers from 0 to L.
+        blocks: name of the model's list of layers, as `find_blocks` returns it.
 
     Returns:
-        L; the size of the states; whether `bert_states` gives them; and whether padding changes them.
+        `[B, T, dim]` by layer.
+    """
+    found: dict[int, Tensor] = {}
+
+    def keep_input(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> None:
+        found[0] = args[0] if args else named["hidden_states"]
+
+    def keep_output(number: int) -> Callable[[nn.Module, Any, Any], None]:
+        def keep(module: nn.Module, args: Any, output: Any) -> None:
+            found[number] = output[0] if isinstance(output, tuple) else output
+
+        return keep
+
+    with _LOCK:
+        stack: Any = model.get_submodule(blocks)
+        if max(layers) == len(stack):
+            states = all_states(model, batch)
+            return {layer: states[layer] for layer in layers}
+        hooks: list[Any] = [stack[number - 1].register_forward_hook(keep_output(number)) for number in {*layers} - {0}]
+        if 0 in layers:
+            hooks.append(stack[0].register_forward_pre_hook(keep_input, with_kwargs=True))
+        try:
+            with _ended(model, blocks, max(1, *layers)):
+                encoder_of(model)(**_inputs(encoder_of(model), batch))
+        finally:
+            for hook in hooks:
+                hook.remove()
+    return found
+
+
+@contextmanager
+def _ended(model: nn.Module, blocks: str, layer: int) -> Iterator[None]:
+    """Shorten the model's list of layers inside the block."""
+    parent, _, name = blocks.rpartition(".")
+    owner, stack = model.get_submodule(parent), model.get_submodule(blocks)
+    setattr(owner, name, nn.ModuleList(list(stack)[:layer]))  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        setattr(owner, name, stack)
+
+
+def _inputs(model: nn.Module, batch: WordBatch) -> dict[str, Any]:
+    inputs: dict[str, Any] = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
+    if batch.segments is not None:
+        inputs["token_type_ids"] = batch.segments
+    if "use_cache" in inspect.signature(model.forward).parameters:
+        inputs["use_cache"] = False  # keys and values of all layers would stay in memory for a next token
+    return inputs
+
+
+def attend_both_ways(model: nn.Module, wanted: bool | None, batch: WordBatch) -> bool:
+    """Switch the attention of a decoder to bidirectional, or back to causal, and return whether it is bidirectional now.
+
+    The switch is `config.is_causal`, which `transformers` reads wherever it builds the mask of a decoder, and which is saved
+    with the configuration. A model that is no decoder stays as it is.
+
+    Args:
+        wanted: None for what the configuration says.
+        batch: at least one sentence of several subwords, on which the effect is tested.
+
+    Raises:
+        SettingError: this model's attention cannot be switched.
+    """
+    config: Any = model.config
+    switched = getattr(config, "is_causal", True) is False
+    if wanted is None and not switched:
+        return False
+    wanted = switched if wanted is None else wanted
+    if not (switched or reads_left_to_right(model, batch)):  # an encoder, or a decoder trained with both directions
+        return False
+    config.is_causal = not wanted
+    for module in model.modules():
+        if isinstance(getattr(module, "is_causal", None), bool):
+            module.is_causal = not wanted  # type: ignore[assignment]
+    if reads_left_to_right(model, batch) == wanted:
+        raise SettingError(
+            f"the attention of {type(model).__name__} cannot be made {'bidirectional' if wanted else 'causal'}: this needs a "
+            "decoder of transformers 5 with attention 'sdpa' or 'eager'"
+        )
+    return wanted
+
+
+def reads_left_to_right(model: nn.Module, batch: WordBatch) -> bool:
+    """Return whether the first hidden states of a sentence are the same whatever its last subword is."""
+    lengths = torch.full((len(batch.input_ids),), batch.input_ids.shape[1])
+    if batch.attention_mask is not None:
+        lengths = batch.attention_mask.sum(1).cpu()
+    row, last = int(lengths.argmax()), int(lengths.max()) - 1
+    ids = batch.input_ids[row : row + 1, : last + 1].repeat(2, 1)
+    ids[1, last] = ids[1, last - 1]
+    with torch.inference_mode():
+        one, other = encoder_of(model)(input_ids=ids, output_hidden_states=True).hidden_states[-1]
+    return torch.allclose(one[:last], other[:last], rtol=0, atol=_close(one, 1e-6))
+
+
+class Examined(NamedTuple):
+    """How the hidden states of a model are computed.
+
+    Attributes:
+        n_layers: L.
+        dim: dimensions of a state.
+        flat: `bert_states` gives them.
+        unpadded: padding changes them, as a convolution does (ConvBERT), so that sentences are computed one length at a time.
+        shortened: `states_up_to` gives them.
+    """
+
+    n_layers: int
+    dim: int
+    flat: bool
+    unpadded: bool
+    shortened: bool
+
+
+def examine(model: nn.Module, batch: WordBatch) -> Examined:
+    """Choose how a model's hidden states are computed, and check the choice on a small batch with padding in it.
+
+    A model of `bert.FAMILIES` takes the pass without padding if its states agree with the model's own to 1e-5 of the largest
+    number in a state. Of another model, the layers above the one that is read are not computed, if that gives the same states.
 
     Raises:
         InputError: states that are not finite.
@@ -77,26 +204,34 @@ def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
             )
         if not all(bool(state.isfinite().all()) for state in states):
             raise InputError(f"{type(model).__name__} gives vectors that are not finite: its weights are damaged")
-        flat, padding_counts = is_bert_like(model), False
         inside = slice(None) if batch.attention_mask is None else batch.attention_mask.bool()
-        if not flat:
-            alone = all_states(model, batch, unpadded=True)
-            padding_counts = not all(
-                torch.allclose(
-                    ours[inside],
-                    state[inside],
-                    rtol=0,
-                    atol=_close(state, max(1e-4, 10 * torch.finfo(state.dtype).eps)),
-                )
-                for ours, state in zip(alone, states, strict=True)
-            )
-        else:
-            ours = bert_states(model, embedded(model, [batch]), [batch], range(len(states)))
+        n, dim, flat, unpadded = len(states) - 1, shape[-1], is_bert_like(model), False
+        if flat:
+            ours = bert_states(model, embedded(model, [batch]), [batch], range(n + 1))
             flat = all(
-                torch.allclose(ours[k], state[inside].reshape(-1, shape[-1]), rtol=0, atol=_close(state))
+                torch.allclose(ours[k], state[inside].reshape(-1, dim), rtol=0, atol=_close(state))
                 for k, state in enumerate(states)
             )
-    return len(states) - 1, shape[-1], flat, padding_counts
+        else:
+            alone = all_states(model, batch, unpadded=True)
+            unpadded = not all(
+                torch.allclose(x[inside], y[inside], rtol=0, atol=_close(y, max(1e-4, 10 * torch.finfo(y.dtype).eps)))
+                for x, y in zip(alone, states, strict=True)
+            )
+        shortened = not (flat or unpadded) and _shortens_alike(model, batch, states)
+    return Examined(n, dim, flat, unpadded, shortened)
+
+
+def _shortens_alike(model: nn.Module, batch: WordBatch, states: Sequence[Tensor]) -> bool:
+    """Return whether `states_up_to` computes these states of a model."""
+    n = len(states) - 1
+    if (blocks := find_blocks(model, n)) is None:
+        return False
+    try:
+        found = states_up_to(model, batch, [0, n // 2], blocks=blocks)
+    except (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError):
+        return False
+    return all(torch.equal(found[k], states[k]) for k in found)
 
 
 def _close(state: Tensor, share: float = 1e-5) -> float:
@@ -131,19 +266,18 @@ def cut_above(model: PreTrainedModel, blocks: str | None, layer: int, batch: Wor
     if not before.isfinite().all():
         what = "lower the learning rate if it was trained, else its weights are damaged"
         raise SettingError(f"{type(model).__name__} gives vectors that are not finite: {what}")
-    parent, _, name = str(blocks).rpartition(".")
-    owner = model.get_submodule(parent)
     # What lists a value for each layer (layer_types, …) has to become shorter too.
     lists = {key: value for key, value in vars(config).items() if isinstance(value, list) and len(value) == n}
     try:
-        setattr(owner, name, nn.ModuleList(list(stack)[:layer]))  # type: ignore[arg-type]
-        for key, value in (dict.fromkeys(depths, layer) | {key: value[:layer] for key, value in lists.items()}).items():
-            setattr(config, key, value)
-        same = _ends_alike(model, batch, before)
-        if same:
-            yield True
+        with _LOCK, _ended(model, str(blocks), layer):
+            for key, value in (
+                dict.fromkeys(depths, layer) | {key: value[:layer] for key, value in lists.items()}
+            ).items():
+                setattr(config, key, value)
+            same = _ends_alike(model, batch, before)
+            if same:
+                yield True
     finally:
-        setattr(owner, name, stack)
         for key, value in (dict.fromkeys(depths, n) | lists).items():
             setattr(config, key, value)
     if not same:

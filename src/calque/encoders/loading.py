@@ -30,6 +30,7 @@ def load_encoder(
     max_length: int | None = None,
     attention: str | None = None,
     precision: str | None = None,
+    bidirectional: bool | None = None,
     steps: str | None = None,
     delta: float | None = None,
     alike: bool = True,
@@ -55,6 +56,8 @@ def load_encoder(
         attention: `attn_implementation` of `transformers`, such as "eager" or "sdpa"; None for its own choice.
         precision: of float32 matrix products in `encode`, "highest", "high" or "medium"; None for what the folder says,
             else "highest". See `HuggingFaceEncoder`.
+        bidirectional: of a decoder, whether its subwords attend to those after them, too; None for what the folder says, else
+            not. See `HuggingFaceEncoder`.
         steps: of an encoder of key points, those to take: "transform", "transform,extract" or "transform,extract,reorder";
             None for those that it was saved with.
         delta: of an encoder of key points, how probable a word must be to be one; None for what it was saved with.
@@ -68,7 +71,8 @@ def load_encoder(
     """
     name = fspath(name_or_path)
     options = {"layer": layer, "pooling": pooling, "dtype": dtype, "device": device, "max_length": max_length,
-               "attention": attention, "precision": precision, "steps": steps, "delta": delta}  # fmt: skip
+               "attention": attention, "precision": precision, "bidirectional": bidirectional, "steps": steps,
+               "delta": delta}  # fmt: skip
     given = {option: value for option, value in options.items() if value is not None}
     with TRUST_CODE.given(trust_code):
         if (several := by_language(name)) is not None:

@@ -29,12 +29,14 @@ class TrainableEncoder(Encoder):
         model: what is trained, a `torch.nn.Module`.
         budget: subwords in a batch of `encode`, padding included.
         max_length: most subwords of a sentence, for messages; None for no limit.
+        padding: how many times as long as its shortest sentence the longest of a training batch may be.
     """
 
     layer: int = 0  # type: ignore[assignment]
     model: Any
     budget: int = 1024
     max_length: int | None = None
+    padding: float = 2.0
 
     @abstractmethod
     def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:

@@ -1,0 +1,131 @@
+"""Decoders as encoders of words: causal and bidirectional, whole and cut, trained and saved."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from calque.alignment.contrastive import Contrastive
+from calque.encoders import huggingface, load_encoder
+from calque.encoders.batches import collate
+from calque.errors import SettingError
+from calque.pairs import WordPairs
+from calque.text import ParallelCorpus
+from families import DECODERS, TEXT, make_decoder
+
+SENTENCES = [line.split() for line in TEXT[:7]]
+BOTH = [False, True]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    return {layout: make_decoder(layout, tmp_path_factory.mktemp(layout)) for layout in DECODERS}
+
+
+def literal_states(folder, ids, bidirectional):
+    """Hidden states by `transformers` with the mask written out: a triangle, or all ones, and Gemma's window of 8."""
+    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval().model
+    n = len(ids)
+    distance = torch.arange(n)[:, None] - torch.arange(n)
+    seen = torch.ones(n, n, dtype=torch.bool) if bidirectional else distance >= 0
+
+    def mask(seen):
+        return torch.where(seen, 0.0, torch.finfo(torch.float32).min)[None, None]
+
+    masks = mask(seen)
+    if "layer_types" in model.config.to_dict() and hasattr(model.config, "sliding_window"):
+        near = seen & (distance.abs() <= 8 if bidirectional else distance < 8)
+        masks = {"full_attention": mask(seen), "sliding_attention": mask(near)}
+    with torch.no_grad():
+        return model(torch.tensor([ids]), attention_mask=masks, output_hidden_states=True).hidden_states
+
+
+@pytest.mark.parametrize("bidirectional", BOTH)
+@pytest.mark.parametrize("layout", DECODERS)
+def test_states_equal_those_of_transformers(folders, layout, bidirectional):
+    folder = folders[layout]
+    encoder = load_encoder(folder, bidirectional=bidirectional)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert encoder.bidirectional == bidirectional
+    found = encoder.encode_layers(SENTENCES, range(5))
+    for number, words in enumerate(SENTENCES):
+        split = encoder.split([words])
+        ids = split.ids.tolist()
+        assert (ids[0] == tokenizer.bos_token_id) == DECODERS[layout][1]
+        states = literal_states(folder, ids, bidirectional)
+        last = split.word_starts + split.word_lengths - 1
+        for layer in range(5):
+            expected = states[layer][0, last.tolist()].numpy()
+            ours = found[layer][number]
+            np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("layout", DECODERS)
+def test_layers_above_the_one_that_is_read_are_not_computed(folders, layout):
+    encoder = load_encoder(folders[layout], layer=2)
+    before = encoder.encode(SENTENCES).data
+    with torch.no_grad():
+        for weight in encoder.blocks[2:].parameters():
+            weight.fill_(torch.nan)
+    np.testing.assert_array_equal(encoder.encode(SENTENCES).data, before)
+    assert len(encoder.blocks) == 4
+
+
+@pytest.mark.parametrize("bidirectional", BOTH)
+@pytest.mark.parametrize("layout", DECODERS)
+def test_decoders_are_trained_saved_and_opened(folders, tmp_path, layout, bidirectional):
+    corpus = ParallelCorpus.of(SENTENCES, [words[::-1] for words in SENTENCES], ("en", "de"))
+    lengths = [len(words) for words in SENTENCES]
+    sentence = np.repeat(np.arange(len(lengths)), lengths)
+    source = np.concatenate([np.arange(n) for n in lengths])
+    pairs = WordPairs(sentence, source, np.array(lengths)[sentence] - 1 - source, n_sentences=len(lengths))
+    for number, options in enumerate(({"lora": 2}, {"freeze": 1})):
+        encoder = load_encoder(folders[layout], layer=3, bidirectional=bidirectional)
+        method = Contrastive(towards="en", epochs=8, batch=7, learning_rate=1e-2, keep=0.0, **options)
+        tuned = method.tune(encoder, corpus, pairs)
+        assert method.history[-1]["contrast"] < method.history[0]["contrast"]
+        tuned.save(tmp_path / str(number))
+        again = load_encoder(tmp_path / str(number))
+        assert (again.layer, again.bidirectional) == (3, bidirectional)
+        assert again.fingerprint == tuned.fingerprint
+        np.testing.assert_allclose(again.encode(SENTENCES).data, tuned.encode(SENTENCES).data, rtol=0, atol=1e-6)
+    whole = tmp_path / "1"
+    assert not any("lm_head" in name for name in load_file(whole / "model.safetensors"))
+    assert json.loads((whole / "config.json").read_text()).get("is_causal", True) != bidirectional
+
+
+def test_both_directions_of_attention_have_fingerprints_of_their_own(folders):
+    causal, both = (load_encoder(folders["llama"], bidirectional=value) for value in BOTH)
+    assert causal.fingerprint == load_encoder(folders["llama"]).fingerprint != both.fingerprint
+
+
+def test_an_encoder_attends_in_both_directions_already(tiny_folder):
+    encoder = load_encoder(tiny_folder, bidirectional=True)
+    assert encoder.fingerprint == load_encoder(tiny_folder).fingerprint
+
+
+def test_attention_that_cannot_be_switched_is_refused(folders, monkeypatch):
+    monkeypatch.setattr("calque.encoders.layers.reads_left_to_right", lambda model, batch: True)
+    with pytest.raises(SettingError, match="LlamaModel cannot be made bidirectional"):
+        load_encoder(folders["llama"], bidirectional=True)
+
+
+def test_recomputed_activations_change_no_gradient(folders, monkeypatch):
+    def gradients(limit):
+        monkeypatch.setattr(huggingface, "_ACTIVATIONS", limit)
+        encoder = load_encoder(folders["gemma3"], layer=3)
+        encoder.model.train()
+        batch = collate(encoder.split(SENTENCES), np.arange(len(SENTENCES)))
+        encoder.forward(batch, [1, 3])[3].square().sum().backward()
+        recomputed = any(getattr(block, "gradient_checkpointing", False) for block in encoder.blocks)
+        return recomputed, [weight.grad for weight in encoder.model.parameters() if weight.grad is not None]
+
+    (kept, expected), (recomputed, found) = gradients(10**9), gradients(0)
+    assert (kept, recomputed) == (False, True)
+    assert len(found) == len(expected) > 20
+    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
