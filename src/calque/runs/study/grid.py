@@ -132,9 +132,9 @@ class Grid:
 
     def _rows(self, name: str, given: Mapping[str, Any], base: Base) -> None:
         """An encoder as it is, and after each method."""
-        plan, pooling = self.plan, {"pooling": given["pooling"]} if "pooling" in given else {}
+        plan, own = self.plan, {name: given[name] for name in ("pooling", "bidirectional") if name in given}
         layers: list[int | None] = list(given.get("layers", [None]))
-        loads = {layer: pooling if layer is None else {**pooling, "layer": layer} for layer in layers}
+        loads = {layer: own if layer is None else {**own, "layer": layer} for layer in layers}
 
         def about(method: str, learnt: str, layer: int | None, seed: int | None) -> dict[str, Any]:
             return about_of(name, layer, method, learnt, base.seed if base.seed is not None else seed)
@@ -163,7 +163,7 @@ class Grid:
                         settings = given if seed is None else {**given, "seed": seed}
                         trains = METHODS[settings["method"]].trains  # once for each layer
                         if trains or layers == [None] or "layers" in settings:
-                            for layer, load in (loads if trains else {None: pooling}).items():
+                            for layer, load in (loads if trains else {None: own}).items():
                                 called = label(method, learnt, some, layer, seed)
                                 step = self._aligned(base.encoder, settings, texts, some, load, called)
                                 if step.kind == "align":  # which leaves the figures that a method has of its own
@@ -172,9 +172,7 @@ class Grid:
                                     row(name_of_row, learnt, step, how, layer, made_for, seed)
                         else:  # the maps of all layers from one pass
                             called = label(method, learnt, some, None, seed)
-                            step = self._aligned(
-                                base.encoder, {"layers": layers, **settings}, texts, some, pooling, called
-                            )
+                            step = self._aligned(base.encoder, {"layers": layers, **settings}, texts, some, own, called)
                             for layer in layers:
                                 row(method, learnt, step, {"layer": layer}, layer, made_for, seed)
 

@@ -41,7 +41,10 @@ TOP: Types = {
 }
 OF_ENCODER: Types = {
     "path": str, "pretrain": Mapping[str, Any], "runs": Few, "layers": Sequence[Layer], "pooling": _POOLING,
+    "bidirectional": bool,
 }  # fmt: skip
+#: what a method can set of `load_encoder`
+LOADED: Types = {"layer": Layer, "pooling": _POOLING, "bidirectional": bool}
 #: what a method says beside its options
 OF_METHOD = ("method", "supervision", "encoders", "views")
 #: what a view of key points says where its steps are not all; see `load_encoder`
@@ -105,7 +108,7 @@ def of_method(given: Mapping[str, Any], kind: str) -> Types:
         without = ("dictionaries", "towards", "texts", "anchors", *of_anchors())
         own = {"normalise": Normalisation, "combine": Combine, "held_out": Share}
         return {"supervision": Files, "encoders": Files, **of(align_dictionary, *_RUN, *without), **own}
-    shared = {"method": str, "supervision": Files, "encoders": Files, "layer": Layer, "pooling": _POOLING}
+    shared = {"method": str, "supervision": Files, "encoders": Files, **LOADED}
     if METHODS[given["method"]].of_each:
         shared["views"] = Mapping[str, str | Mapping[str, Any]]
     return {**shared, **options_of_method(given["method"])}

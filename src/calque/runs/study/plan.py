@@ -32,7 +32,7 @@ class Study:
             (`model`, `texts` by language, `preset`, `limit`, `pretokenized`, and options of `calque pretrain`; `senses`,
             how many or a table of their options, and `dictionaries` by pair of languages, `en-de`; `apart` for an encoder
             of each language, taken as one; `pairs` for one of the source with each other language, all in one row); and
-            `layers` that the methods and tasks are run on, each separately, and `pooling`.
+            `layers` that the methods and tasks are run on, each separately, `pooling` and `bidirectional`.
         methods: settings of `calque align` by the name that the table shows: `method` and its options; `start` for
             unsupervised maps; `supervision`, the names of those it uses, by default all that it can; `encoders`, the
             only ones that it is for. `base` is no method but the unchanged encoder. For key points (`clcr`) `views`: rows by

@@ -17,6 +17,7 @@ from calque.runs.dictionary import STARTS
 from calque.runs.pretrain import check_warmup, pair_of, settings_for
 from calque.runs.study.key_points import check_rows, check_views
 from calque.runs.study.options import (
+    LOADED,
     OF_ENCODER,
     OF_METHOD,
     OF_REALIGNMENT,
@@ -191,7 +192,7 @@ def _check_method(study: Study, name: str, given: Mapping[str, Any]) -> None:
     no_repetition(f"{where}.layers", given.get("layers", []))
     check(f"{where}.start_options", given.get("start_options", {}), of_start(given.get("start", "")))
     if METHODS[method].trains or from_text(method) or is_path(method):
-        without = (*OF_METHOD, "layer", "pooling")
+        without = (*OF_METHOD, *LOADED)
         settings = {key: value for key, value in given.items() if key not in without}
         _make(where, METHODS.load(method), {"towards": study.towards, **settings})
     check_views(study, where, given)

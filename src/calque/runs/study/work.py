@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from calque.errors import SettingError
 from calque.runs.steps import SCORES, Step
-from calque.runs.study.options import PARTS
+from calque.runs.study.options import LOADED, PARTS
 from calque.storage import write_text
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _plain(step: Step, folder: Path) -> None:
 def _shared(step: Step, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the arguments that all functions of alignment have, and the other settings of a step."""
     options = {name: value for name, value in step.settings.items() if name != "encoder"}
-    load = {**options.pop("load"), **{name: options.pop(name) for name in ("layer", "pooling") if name in options}}
+    load = {**options.pop("load"), **{name: options.pop(name) for name in LOADED if name in options}}
     how = {name: options.pop(name) for name in ("method", "towards")}
     return {"encoder": encoder_of(step), "out": folder, "overwrite": True, "load": load, **how}, options
 
