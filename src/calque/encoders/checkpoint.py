@@ -82,16 +82,13 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
 
 
 def _without_decoder(config: Any, name: str) -> Any:
-    """Return the configuration of an encoder with a decoder, changed so that no layer of the decoder is built or read.
-
-    Nor does training skip layers of the encoder at random, since each of them must have its hidden states.
-    """
+    """Return the configuration of an encoder with a decoder, changed so that no layer of the decoder is built or read."""
     if not hasattr(config, "decoder_layers"):
         raise SettingError(
             f"{name} is an encoder with a decoder ({config.model_type}) that cannot be left out, as it can for T5, Marian, "
             "M2M100, NLLB, mBART, BART and Pegasus"
         )
-    config.decoder_layers, config.encoder_layerdrop = 0, 0.0
+    config.decoder_layers, config.encoder_layerdrop = 0, 0.0  # a layer that training skips would have no hidden states
     return config
 
 

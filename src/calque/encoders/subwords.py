@@ -138,9 +138,7 @@ class Subwords:
                 return self.languages[name]
         tokens = [name for name in self.languages if _LANGUAGE.fullmatch(name)]
         some = ", ".join(tokens[:20]) + (f", … ({len(tokens)} in all)" if len(tokens) > 20 else "")
-        raise SettingError(
-            f"the tokenizer has no token for the language {lang!r}, expected one of {some}, or its two letters"
-        )
+        raise SettingError(f"there is no token for the language {lang!r}, expected one of {some}, or two letters")
 
     # -- what the tokenizer does ----------------------------------------------------------------------------------
     def _needs_space(self) -> bool:
@@ -242,8 +240,7 @@ class Subwords:
         with _LOCK:
             found = self._assemble(*self._look_up(sentences), None if whole else self.max_length)
         if self.languages:
-            one = isinstance(sentences, Sentences)
-            langs = sentences.lang if one else [getattr(sentence, "lang", "") for sentence in sentences]
+            langs = sentences.lang if isinstance(sentences, Sentences) else [getattr(s, "lang", "") for s in sentences]
             self.put_languages(found.ids, found.offsets, langs)
         return found
 
