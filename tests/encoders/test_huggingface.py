@@ -15,7 +15,7 @@ import torch
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertForMaskedLM, ConvBertConfig, ConvBertModel
 
 from calque.encoders import HuggingFaceEncoder, checkpoint, collate, load_encoder, loading
-from calque.encoders.bert import bert_states, embedded, is_bert_like
+from calque.encoders.bert import is_bert_like
 from calque.encoders.extraction import UncoveredWordsWarning
 from calque.encoders.layers import DefaultLayerWarning, all_states
 from calque.encoders.numerics import matmul_precision
@@ -169,17 +169,6 @@ def test_which_families_take_the_pass_without_padding(any_family_folder, request
     encoder = shared(any_family_folder)
     assert encoder._flat == (family in ("bert", "roberta", "xlm-roberta", "electra"))
     assert encoder._blocks is not None
-
-
-@pytest.mark.parametrize("family", ["bert", "roberta", "electra"])
-def test_flat_pass_equals_the_general_one(family, family_folders, texts, shared):
-    encoder = shared(family_folders(family))
-    batch = collate(encoder.subwords.split(texts), np.arange(len(texts)))
-    with torch.inference_mode():
-        flat = bert_states(encoder.model, embedded(encoder.model, [batch]), [batch], [0, 1, 3])
-        states, inside = all_states(encoder.model, batch), batch.attention_mask.bool()
-        for layer in (0, 1, 3):
-            torch.testing.assert_close(flat[layer], states[layer][inside], rtol=0, atol=2e-5)
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "electra"])
@@ -527,14 +516,6 @@ def test_folders_that_hold_no_encoder(tmp_path, tiny_folder, load):
         with pytest.raises(CalqueError, match=message) as error:
             load(folder)
         assert "\n" not in str(error.value)
-
-
-def test_a_decoder_that_cannot_be_parted_from_its_encoder(tmp_path):
-    from transformers import BartConfig
-
-    BartConfig(vocab_size=50, d_model=16, encoder_layers=1, decoder_layers=1).save_pretrained(tmp_path)
-    with pytest.raises(SettingError, match="an encoder with a decoder"):
-        load_encoder(tmp_path)
 
 
 def test_a_tokenizer_of_another_model(tiny_folder, family_folders, load, tmp_path):

@@ -10,7 +10,7 @@ from typing import Any
 from calque.corpora.by_name import hub_ids
 from calque.distributed.environment import environment
 from calque.encoders.folder import RUN_FILE, read_about
-from calque.encoders.hub import word_vector_code
+from calque.encoders.hub import has_decoder, word_vector_code
 from calque.storage import write_text
 from calque.version import VERSION
 
@@ -23,9 +23,14 @@ def write_card(folder: Path, encoder: Any, record: dict[str, Any]) -> None:
     if about.get("kind") in ("huggingface", "adapters"):
         n_layers = about["layer"] if about.get("cut") else encoder.n_layers
         record["vectors"] = {"layer": about["layer"], "n_layers": n_layers, "pooling": about["pooling"],
-                             "add_prefix_space": bool(encoder.subwords.needs_space)}  # fmt: skip
+                             "add_prefix_space": bool(encoder.subwords.needs_space),
+                             "decoder": has_decoder(encoder.model.config.to_dict())}  # fmt: skip
+        if languages := encoder.subwords.languages:
+            record["vectors"]["language"] = encoder.tokenizer.convert_ids_to_tokens(languages[""])
         if "adapted" in about:
             record["vectors"]["adapted"] = about["adapted"]["place"]
+            if not encoder.tokenizer.name_or_path:  # built here, since `transformers` has none that tells words apart
+                del record["vectors"]
     model_card(folder, record)
 
 
@@ -147,7 +152,7 @@ def _with_calque(record: dict[str, Any], others: list[str]) -> list[str]:
         "import calque",
         "",
         'FOLDER = "."  # this folder',
-        "encoder = calque.load_encoder(FOLDER)  # the encoder with its maps",
+        "encoder = calque.load_encoder(FOLDER)  # the encoder with its maps or adapters",
         f'vectors = encoder.encode([calque.Sentence(("one", "word", "each"), lang="{lang}")])[0]',
         "```",
     ]

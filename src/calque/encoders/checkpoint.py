@@ -33,9 +33,11 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
 
     Raises:
         InputError: nothing that `transformers` can load, or a part is missing.
-        SettingError: it encodes no text without a decoder.
+        SettingError: its encoder cannot be had without the decoder, or reads no text.
     """
-    from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
+    from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding
+
+    from calque.encoders.sentencepiece_files import read_tokenizer
 
     try:
         with _quiet(local=os.path.isdir(name)):
@@ -45,18 +47,19 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
             }
             config = AutoConfig.from_pretrained(name, **where)
             _check_size(config, name)
+            how: dict[str, Any] = {**weights_as(dtype), "output_loading_info": True, **where}
+            if attention is not None:
+                how["attn_implementation"] = attention
             kind = AutoModel
             if type(config) in AutoModelForTextEncoding._model_mapping:  # of T5 the encoder only
                 kind = AutoModelForTextEncoding
             elif config.is_encoder_decoder:
-                raise SettingError(
-                    f"{name} is an encoder with a decoder ({config.model_type}); of these only T5 models can be used"
-                )
-            how: dict[str, Any] = {**weights_as(dtype), "output_loading_info": True, **where}
-            if attention is not None:
-                how["attn_implementation"] = attention
+                how["config"] = _without_decoder(config, name)
             model, report = kind.from_pretrained(name, **how)
-            tokenizer = AutoTokenizer.from_pretrained(name, **where)
+            missing = set(report["missing_keys"])
+            if "config" in how:
+                missing = _drop_decoder(model, missing, name)
+            tokenizer = read_tokenizer(name, config.model_type, where)
     except CalqueError:
         raise
     except Exception as error:  # a damaged folder can fail in every library on the way
@@ -67,7 +70,6 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
             "check the name and the connection, or give a folder"
         ) from error
     _check_tokenizer(tokenizer, model.get_input_embeddings().num_embeddings, name)
-    missing = set(report["missing_keys"])
     if pooler := {key for key in missing if key.startswith("pooler.")}:
         model.pooler = None  # untrained: random weights must get neither into the hash nor into what is saved
         missing -= pooler
@@ -79,33 +81,33 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
     return model, tokenizer
 
 
+def _without_decoder(config: Any, name: str) -> Any:
+    """Return the configuration of an encoder with a decoder, changed so that no layer of the decoder is built or read."""
+    if not hasattr(config, "decoder_layers"):
+        raise SettingError(
+            f"{name} is an encoder with a decoder ({config.model_type}) that cannot be left out, as it can for T5, Marian, "
+            "M2M100, NLLB, mBART, BART and Pegasus"
+        )
+    config.decoder_layers, config.encoder_layerdrop = 0, 0.0  # a layer that training skips would have no hidden states
+    return config
+
+
+def _drop_decoder(model: Any, missing: set[str], name: str) -> set[str]:
+    """Remove the rest of the decoder, its embeddings, and return the names of missing weights that the encoder needs."""
+    encoder = model.get_encoder()
+    if getattr(encoder, "main_input_name", "input_ids") != "input_ids":
+        raise SettingError(f"{name} cannot encode text: its encoder reads {encoder.main_input_name}")
+    model.decoder = None
+    computed = {f"encoder.{key}.weight" for key, part in encoder.named_modules() if "Sinusoidal" in type(part).__name__}
+    return {key for key in missing - computed if not key.startswith("decoder.")}
+
+
 def weights_as(dtype: torch.dtype | str) -> dict[str, Any]:
     """How `from_pretrained` is told the type of the weights, which had another name before transformers 4.56."""
     from transformers import __version__
 
     major, minor = map(int, __version__.split(".")[:2])
     return {"dtype" if (major, minor) >= (4, 56) else "torch_dtype": dtype}
-
-
-def read_language_model(name: str) -> Any | None:
-    """The masked language model of a folder or of a name on the hub, in float32; None where there is none, or an encoder
-    without its head."""
-    from transformers import AutoConfig, AutoModelForMaskedLM
-
-    try:
-        with _quiet(local=os.path.isdir(name)):
-            where = {
-                "local_files_only": not os.path.isdir(name) and unconnected(),
-                "trust_remote_code": bool(TRUST_CODE),
-            }
-            if type(AutoConfig.from_pretrained(name, **where)) not in AutoModelForMaskedLM._model_mapping:
-                return None
-            how: dict[str, Any] = {**weights_as(torch.float32), "output_loading_info": True, **where}
-            loaded: Any = AutoModelForMaskedLM.from_pretrained(name, **how)
-    except (OSError, ValueError):  # gone since the encoder was read, or never there
-        return None
-    model, report = loaded
-    return None if report["missing_keys"] else model
 
 
 def read_classifier(folder: Path, labels: Sequence[str], *, texts: bool) -> Any | None:

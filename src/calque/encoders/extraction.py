@@ -133,7 +133,8 @@ def _identity(key: str, sentences: Iterable, plan: Plan, layers: Sequence[int], 
     digest = hashlib.blake2b(digest_size=16)
     digest.update(json.dumps([key, plan.budget, plan.window, list(layers), dtype.name]).encode())
     for sentence in sentences:
-        words = sentence.words if isinstance(sentence, Sentence) else sentence
+        words, lang = (sentence.words, sentence.lang) if isinstance(sentence, Sentence) else (sentence, "")
+        digest.update(lang.encode("utf-8", "surrogatepass"))
         digest.update("\x1f".join(words).encode("utf-8", "surrogatepass") + b"\x1e%d" % len(words))
     return digest.hexdigest()
 

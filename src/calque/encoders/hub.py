@@ -223,8 +223,14 @@ def _use(folder: Path, about: Mapping[str, Any]) -> list[str]:
     )
     space = "ByteLevel" in json.dumps(tokenizer.get("pre_tokenizer"))
     return word_vector_code(
-        {"layer": layer, "n_layers": n_layers, "pooling": about.get("pooling", "last"), "add_prefix_space": space}
-    )
+        {"layer": layer, "n_layers": n_layers, "pooling": about.get("pooling", "last"), "add_prefix_space": space,
+         "decoder": has_decoder(settings)}
+    )  # fmt: skip
+
+
+def has_decoder(config: Mapping[str, Any]) -> bool:
+    """Return whether `AutoModel` builds a decoder for a configuration, from which the encoder has to be taken."""
+    return "decoder_layers" in config or "num_decoder_layers" in config
 
 
 # -- and back ----------------------------------------------------------------------------------------------------------
@@ -273,7 +279,8 @@ def word_vector_code(vectors: dict[str, Any]) -> list[str]:
     which = f"the last layer ({layer})" if last else f"layer {layer} of {n}, **not the last one**"
     space = vectors["add_prefix_space"]  # byte-level: a word is cut as it is after a space
     given = '[" " + word for word in words]' if space else "words"
-    opened = _opened(vectors.get("adapted"), ", add_prefix_space=True" if space else "")
+    part = ".get_encoder()" if vectors.get("decoder") else ""
+    opened = _opened(vectors.get("adapted"), ", add_prefix_space=True" if space else "", part)
     alone = "transformers and PEFT" if "adapted" in vectors else "transformers alone"
     return [
         f"A word's vector is taken from {which}: {words}. With {alone}:", "",
@@ -296,11 +303,13 @@ def word_vector_code(vectors: dict[str, Any]) -> list[str]:
         "```",
         "",
         "With calque: `calque.load_encoder(FOLDER).encode(sentences)`.",
+        *([f"The tokenizer alone marks every text as {vectors['language']}; calque marks each sentence as its own language."]
+          if "language" in vectors else []),
     ]  # fmt: skip
 
 
-def _opened(base: str | None, options: str) -> list[str]:
-    """Code that opens tokenizer and model, or the adapters (LoRA) of this folder on their base."""
+def _opened(base: str | None, options: str, part: str) -> list[str]:
+    """Code that opens tokenizer and model (or a part of it), or the adapters (LoRA) of this folder on their base."""
     lines = [
         "from transformers import AutoModel, AutoTokenizer",
         "",
@@ -310,12 +319,12 @@ def _opened(base: str | None, options: str) -> list[str]:
         return [
             *lines,
             f"tokenizer = AutoTokenizer.from_pretrained(FOLDER{options})",
-            "model = AutoModel.from_pretrained(FOLDER).eval()",
+            f"model = AutoModel.from_pretrained(FOLDER).eval(){part}",
         ]
     return [
         "from peft import PeftModel",
         *lines,
         f'BASE = "{base}"  # the encoder that these adapters are for: a folder, or a name on the hub',
         f"tokenizer = AutoTokenizer.from_pretrained(BASE{options})",
-        "model = PeftModel.from_pretrained(AutoModel.from_pretrained(BASE), FOLDER).eval()",
+        f"model = PeftModel.from_pretrained(AutoModel.from_pretrained(BASE), FOLDER).eval(){part}",
     ]

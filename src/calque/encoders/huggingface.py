@@ -38,7 +38,7 @@ from calque.encoders.numerics import (
     number_type,
     usable_device,
 )
-from calque.encoders.sentence_transformers import copy_modules, own_modules, write_layer, write_modules
+from calque.encoders.sentence_transformers import ENCODERS_ALONE, copy_modules, own_modules, write_layer, write_modules
 from calque.encoders.split import SplitSentences
 from calque.encoders.subwords import Subwords, stable_text
 from calque.encoders.trainable import TrainableEncoder
@@ -59,7 +59,8 @@ class HuggingFaceEncoder(TrainableEncoder):
     "highest", the default; at "medium", which rounds the factors of matrix products, to about 1e-3).
 
     Args:
-        model: anything that gives `hidden_states` of one shape for all layers; put in evaluation mode.
+        model: anything that gives `hidden_states` of one shape for all layers; put in evaluation mode. Of one with a decoder
+            only `get_encoder()` is called.
         tokenizer: a fast one.
         layer: the layer that `encode` gives. None for the last, and for round(2/3 · L) of a decoder, causal or bidirectional,
             whose last layers predict the next token; a `DefaultLayerWarning` says so.
@@ -267,9 +268,15 @@ class HuggingFaceEncoder(TrainableEncoder):
         what is saved, which everybody else takes, *is* the one; a model that cannot be cut (`cut_above`) is saved whole,
         and `calque.json` names the layer.
 
+        Of a model with a decoder (Marian, M2M100, NLLB, mBART, BART, Pegasus) the encoder is written, under its names in the
+        whole model, with a configuration of 0 decoder layers: `AutoModel.from_pretrained(folder).get_encoder()` has the aligned
+        states, and no program can translate with it. The tokenizer there is a fast one; the token of a language that it puts
+        around every text is that of its own `src_lang`.
+
         `SentenceTransformer(folder)` reads it, too: the modules of a sentence-transformers folder are copied; to any other
         encoder the mean over all subwords of its layer is written, special ones included, which `sentence_vectors` calls
-        `subwords`. For calque itself that is not the encoder's own pooling: its default stays the mean of word vectors.
+        `subwords`. For calque itself that is not the encoder's own pooling: its default stays the mean of word vectors. Beside
+        BART and mBART none is written, since sentence-transformers would read their decoder.
 
         Args:
             folder: where to; files of the same names are replaced.
@@ -291,7 +298,9 @@ class HuggingFaceEncoder(TrainableEncoder):
                 with cut_above(self.model, self._blocks, self.layer, self._probe()) as cut:
                     save_model(self.model, path)
             self.tokenizer.save_pretrained(path)
+            config = self.model.config
             declare = declare and self.modules is None
+            declare = declare and (not config.is_encoder_decoder or config.model_type in ENCODERS_ALONE)
             if self.modules is not None:
                 copy_modules(self.modules, path)
             if declare:

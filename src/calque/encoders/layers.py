@@ -31,13 +31,20 @@ def find_blocks(model: nn.Module, n_layers: int | None) -> str | None:
     return None
 
 
-def all_states(model: nn.Module, batch: WordBatch, *, unpadded: bool = False) -> tuple[Tensor, ...]:
-    """Return what `transformers` itself gives: the states of layers 0 to L, each `[B, T, dim]`.
+def encoder_of(model: Any) -> Any:
+    """Return the part of a model that computes the hidden states of a text: all of it, or what stands beside its decoder."""
+    both = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
+    return model.get_encoder() if both else model
+
+
+def all_states(model: Any, batch: WordBatch, *, unpadded: bool = False) -> tuple[Tensor, ...]:
+    """Return what `transformers` itself gives: the states of layers 0 to L of the encoder, each `[B, T, dim]`.
 
     Args:
         model: takes what `batch` has.
         unpadded: compute sentences of one length at a time, for a model in which padding changes the states of words.
     """
+    model = encoder_of(model)
     inputs, mask = _inputs(model, batch), batch.attention_mask
     if mask is None or not unpadded:
         with _LOCK:
@@ -89,7 +96,7 @@ def states_up_to(model: nn.Module, batch: WordBatch, layers: Sequence[int], *, b
             hooks.append(stack[0].register_forward_pre_hook(keep_input, with_kwargs=True))
         try:
             with _ended(model, blocks, max(1, *layers)):
-                model(**_inputs(model, batch))
+                encoder_of(model)(**_inputs(encoder_of(model), batch))
         finally:
             for hook in hooks:
                 hook.remove()
@@ -158,7 +165,7 @@ def reads_left_to_right(model: nn.Module, batch: WordBatch) -> bool:
     ids = batch.input_ids[row : row + 1, : last + 1].repeat(2, 1)
     ids[1, last] = ids[1, last - 1]
     with torch.inference_mode():
-        one, other = model(input_ids=ids, output_hidden_states=True).hidden_states[-1]
+        one, other = encoder_of(model)(input_ids=ids, output_hidden_states=True).hidden_states[-1]
     return torch.allclose(one[:last], other[:last], rtol=0, atol=_close(one, 1e-6))
 
 
@@ -254,7 +261,8 @@ def cut_above(model: PreTrainedModel, blocks: str | None, layer: int, batch: Wor
     config: Any = model.config
     stack = None if blocks is None else model.get_submodule(blocks)
     n = 0 if stack is None else len(stack)  # type: ignore[arg-type]
-    if stack is None or not 0 < layer < n or getattr(config, "num_hidden_layers", None) != n:
+    depths = [key for key in ("num_hidden_layers", "encoder_layers") if getattr(config, key, None) == n]
+    if stack is None or not 0 < layer < n or "num_hidden_layers" not in depths:
         yield False
         return
     with torch.inference_mode():
@@ -266,15 +274,15 @@ def cut_above(model: PreTrainedModel, blocks: str | None, layer: int, batch: Wor
     lists = {key: value for key, value in vars(config).items() if isinstance(value, list) and len(value) == n}
     try:
         with _LOCK, _ended(model, str(blocks), layer):
-            config.num_hidden_layers = layer
-            for key, value in lists.items():
-                setattr(config, key, value[:layer])
+            for key, value in (
+                dict.fromkeys(depths, layer) | {key: value[:layer] for key, value in lists.items()}
+            ).items():
+                setattr(config, key, value)
             same = _ends_alike(model, batch, before)
             if same:
                 yield True
     finally:
-        config.num_hidden_layers = n
-        for key, value in lists.items():
+        for key, value in (dict.fromkeys(depths, n) | lists).items():
             setattr(config, key, value)
     if not same:
         yield False

@@ -113,6 +113,7 @@ def pair_windows(
         [Piece(asked.ids, asked.offsets[question] + len(subwords.prefix), kept[question]),
          Piece(read.ids, before + begin, end - begin)],
     )  # fmt: skip
+    subwords.put_languages(ids, offsets, passages.lang)
     n_words = stop - start
     words = ranges(start, n_words)
     lengths = read.word_lengths[words]

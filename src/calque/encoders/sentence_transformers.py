@@ -22,6 +22,8 @@ from calque.errors import InputError, SettingError
 MODULES_FILE = "modules.json"
 LIMIT_FILE, PROMPTS_FILE = "sentence_bert_config.json", "config_sentence_transformers.json"
 _SETTINGS = (PROMPTS_FILE, LIMIT_FILE)
+#: kinds of models with a decoder of which version 6 builds the encoder alone; of others (BART, mBART) it would read the decoder
+ENCODERS_ALONE = ("blenderbot", "blenderbot-small", "m2m_100", "marian", "pegasus")
 #: the module that takes another layer than the last, and where calque writes it
 LAYER_MODULE = "WeightedLayerPooling"
 #: the flags of versions before 6 in the order in which their vectors are concatenated, and what they are called since
@@ -313,8 +315,15 @@ def write_modules(
             _write_dense(place, *part)
     _write(folder / MODULES_FILE, _numbered(_module(*module) for module in modules))
     limits: dict[str, Any] = {"max_seq_length": max_length, "do_lower_case": lower}
-    if _stored_type(folder) != "float32":
-        limits["model_args"] = {"torch_dtype": "float32"}  # this name is known to every version
+    path = folder / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    how: dict[str, Any] = {}
+    if (config.get("dtype") or config.get("torch_dtype") or "float32") != "float32":
+        how["torch_dtype"] = "float32"  # this name is known to every version
+    if config.get("is_encoder_decoder"):  # whose encoder it builds alone, from weights named as in the whole model
+        how["key_mapping"] = {r"^shared\.": "embed_tokens.", r"^encoder\.": ""}
+    if how:
+        limits["model_args"] = how
     if tokenizer is not None and tokenizer.pad_token is None and (special := tokenizer.all_special_tokens):
         limits["tokenizer_args"] = {"pad_token": special[-1]}  # attention never sees it
     _write(folder / LIMIT_FILE, limits)
@@ -364,13 +373,6 @@ def _numbered(modules: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _write(path: Path, content: Any) -> None:
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-
-
-def _stored_type(folder: Path) -> str:
-    """Of the weights in a folder, as its configuration names it; float32 where there are none yet."""
-    path = folder / "config.json"
-    config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return str(config.get("dtype") or config.get("torch_dtype") or "float32")
 
 
 def _steps(after: Iterable[nn.Module]) -> list[UnitLength | tuple[nn.Linear, nn.Module]]:

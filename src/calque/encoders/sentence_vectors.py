@@ -133,7 +133,7 @@ class SentencePooling(nn.Module):
         assert isinstance(encoder, HuggingFaceEncoder)
         texts = [self.prompt + " ".join(sentence.words) for sentence in sentences]
         texts = [text.lower() for text in texts] if self.lower else texts
-        return encoder.subwords.split_texts(texts, limit=self._limit(encoder))
+        return encoder.subwords.split_texts(texts, limit=self._limit(encoder), lang=sentences.lang)
 
     def save(self, encoder: Encoder, folder: str | PathLike[str]) -> None:
         """Write this pooling into a folder as the encoder's own: `of` gives it again, and so does sentence-transformers.

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from calque.corpora.languages import TWO_LETTERS
 from calque.encoders.split import SplitSentences, laid_out, number_words, running
 from calque.errors import SettingError
 from calque.offsets import offsets_of, ranges
+from calque.segment import language_parts
 from calque.text import Sentence, Sentences
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 _LOCK = RLock()  # several threads may read text, while tables grow and settings of a tokenizer change
 _CHUNK = 512  # words handed to the tokenizer as one pretokenised sentence: its cost per call is spread over them
 
+# Token of a language in M2M100 (__en__), mBART (en_XX, of which the region says nothing) and NLLB (eng_Latn).
+_LANGUAGE = re.compile(r"__(\w+)__|([a-z]{2,3})_[A-Z]{2}|([a-z]{3}_[A-Z][a-z]{3})")
 _SCORE = re.compile(r"(?<=[ ,\[:])-?\d+\.\d{13,}(?:e-?\d+)?")
 
 
@@ -43,6 +47,9 @@ class Subwords:
     - A word of the text that spells a special subword (`[SEP]`, `</s>`) is split like any other word
       (`split_special_tokens=True`); should a special id still come out, the unknown subword takes its place.
     - A sentence over the length limit ends with the last word that fits in wholly: half a word has no exact vector.
+
+    A model that reads the language of a text by a token around it (M2M100, NLLB, mBART) gets that of each sentence's own
+    language: of its `lang`, by two letters or as the model has it. Without a `lang` it is the tokenizer's own, `src_lang`.
 
     Args:
         tokenizer: any fast tokenizer of `transformers`. Its own settings are left as they are.
@@ -70,6 +77,7 @@ class Subwords:
         self.tokenizer = tokenizer
         self.backend: Tokenizer = tokenizer.backend_tokenizer  # type: ignore[assignment]
         self.prefix, self.suffix = frame_of(tokenizer).special
+        self.languages, self._language_place = self._language_tokens()
         limit = tokenizer.model_max_length if max_length is None else max_length
         self.max_length = int(limit) if limit < 1_000_000 else None  # "no limit" is written as 1e30
         if self.max_length is not None and self.max_length <= len(self.prefix) + len(self.suffix):
@@ -83,6 +91,54 @@ class Subwords:
         self.needs_space = self._needs_space()
         self.vocabulary, self.cache_size = vocabulary, cache_size
         self._clear()
+
+    # -- tokens of languages ---------------------------------------------------------------------------------------
+    def _language_tokens(self) -> tuple[dict[str, int], int]:
+        """Return the ids of the languages' tokens by name, and the place in a sentence of the token of its own language, from
+        the end if negative. There are no names where the tokenizer puts no such token around a text."""
+        known: dict[str, int] = {}
+        for number, token in sorted(self.backend.get_added_tokens_decoder().items()):
+            if found := _LANGUAGE.fullmatch(token.content):
+                base, *script = next(filter(None, found.groups())).split("_")
+                two = TWO_LETTERS.get(base, base)
+                known[token.content] = number
+                for name in (base, two, "-".join([two, *script]).lower()):
+                    known.setdefault(name, number)
+        frame = [*self.prefix.tolist(), *self.suffix.tolist()]
+        place = next((place for place, number in enumerate(frame) if number in known.values()), None)
+        if place is None:
+            return {}, 0
+        known[""] = frame[place]
+        return known, place if place < len(self.prefix) else place - len(frame)
+
+    def put_languages(self, ids: np.ndarray, offsets: np.ndarray, langs: str | Sequence[str]) -> None:
+        """Put the tokens of languages into sentences, in place of the tokenizer's own; nothing where it has none.
+
+        Args:
+            ids, offsets: of `SplitSentences`.
+            langs: of each sentence, or of all.
+
+        Raises:
+            SettingError: there is no token for a language.
+        """
+        if self.languages:
+            langs = [langs] if isinstance(langs, str) else langs
+            known = {lang: self._token_of(lang) for lang in langs}
+            place = self._language_place
+            ids[(offsets[:-1] if place >= 0 else offsets[1:]) + place] = [known[lang] for lang in langs]
+
+    def _token_of(self, lang: str) -> int:
+        """Return the id of a language's token: of the name as it is, or of the language in this script, or of the language."""
+        language, *rest = language_parts(lang)
+        names = [lang, "-".join([language, *rest])]
+        if not any(len(part) == 4 and name.startswith(f"{language}-") for part in rest for name in self.languages):
+            names.append(language)  # whatever the region; of another script only where tokens have none
+        for name in names:
+            if name in self.languages:
+                return self.languages[name]
+        tokens = [name for name in self.languages if _LANGUAGE.fullmatch(name)]
+        some = ", ".join(tokens[:20]) + (f", … ({len(tokens)} in all)" if len(tokens) > 20 else "")
+        raise SettingError(f"there is no token for the language {lang!r}, expected one of {some}, or two letters")
 
     # -- what the tokenizer does ----------------------------------------------------------------------------------
     def _needs_space(self) -> bool:
@@ -180,8 +236,13 @@ class Subwords:
             sentences: `Sentences` of a corpus (fastest), or any iterable of `Sentence` or of lists of words.
             whole: whatever their length, for whoever cuts them to it.
         """
+        sentences = sentences if isinstance(sentences, Sentences) or not self.languages else list(sentences)
         with _LOCK:
-            return self._assemble(*self._look_up(sentences), None if whole else self.max_length)
+            found = self._assemble(*self._look_up(sentences), None if whole else self.max_length)
+        if self.languages:
+            langs = sentences.lang if isinstance(sentences, Sentences) else [getattr(s, "lang", "") for s in sentences]
+            self.put_languages(found.ids, found.offsets, langs)
+        return found
 
     def bare(self, sentences: Iterable[Sentence | Sequence[str]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Sentences of any length without special subwords.
@@ -223,7 +284,7 @@ class Subwords:
             pad_id=self.pad_id,
         )
 
-    def split_texts(self, texts: Sequence[str], *, limit: int | None = None) -> SplitSentences:
+    def split_texts(self, texts: Sequence[str], *, limit: int | None = None, lang: str = "") -> SplitSentences:
         """Cut texts as the tokenizer itself does; every subword is a "word" of the result, the special ones included.
 
         A special subword that a text spells, such as [SEP], is that special subword, as in sentence-transformers. A text that
@@ -232,6 +293,7 @@ class Subwords:
         Args:
             texts: what is said, spaces and all.
             limit: most subwords of a text, special ones included; None for no limit.
+            lang: language of all of them.
         """
         with as_words(self.backend, blind=False):
             encodings = self.backend.encode_batch(list(map(_without_surrogates, texts)), add_special_tokens=False)
@@ -243,6 +305,7 @@ class Subwords:
         special = [self.prefix, self.suffix]
         frame = Frame(special, [np.zeros_like(part) for part in special], [0])
         ids, _, offsets = framed(frame, [Piece(ids, offsets_of(sizes)[:-1], kept)])
+        self.put_languages(ids, offsets, lang)
         starts = np.arange(len(ids)) - np.repeat(offsets[:-1], np.diff(offsets))
         return SplitSentences(
             ids, offsets, offsets, starts.astype(np.int32), np.ones(len(ids), dtype=np.int32),
@@ -282,6 +345,7 @@ class Subwords:
         n = len(splits[0])
         pieces = [Piece(each.ids, each.offsets[:-1] + ends[0], size) for each, size in zip(splits, sizes, strict=True)]
         ids, kinds, offsets = framed(frame, pieces)
+        self.put_languages(ids, offsets, texts[0].lang)
         return SplitSentences(
             ids, offsets, np.arange(n + 1), np.zeros(n, dtype=np.int32), np.ones(n, dtype=np.int32),
             truncated_sentences=cut, pad_id=splits[0].pad_id, segments=kinds if segments and kinds.any() else None,

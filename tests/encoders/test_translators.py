@@ -1,0 +1,219 @@
+"""Encoders of translation models, with a token of the language around each sentence or without, against `transformers`."""
+
+import json
+import os
+import re
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sentencepiece
+import torch
+import transformers
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from calque import Sentence, Sentences, load_encoder
+from calque.encoders.checkpoint import read_checkpoint
+from calque.encoders.pair_windows import pair_windows
+from calque.encoders.sentence_vectors import SentencePooling, sentence_vectors
+from calque.errors import InputError, SettingError
+from calque.runs.align import make_method
+from families import TEXT
+from linked_text import make_text
+
+TEXTS = [TEXT[0], TEXT[5], TEXT[6], "the harbour", TEXT[9]]
+WORDS = [line.split() for line in TEXTS]
+SIZES: Any = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48}
+
+
+def spm(folder: Path, name: str, kind: str = "unigram", size: int = 150) -> list[str]:
+    """Train a SentencePiece model on some text, write it, and return its pieces, without control symbols."""
+    file = BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXT[:9] * 3), model_writer=file, vocab_size=size, model_type=kind, hard_vocab_limit=False,
+        character_coverage=0.98, minloglevel=2,
+    )  # fmt: skip
+    (folder / name).write_bytes(file.getvalue())
+    trained = sentencepiece.SentencePieceProcessor(model_proto=file.getvalue())
+    return [trained.IdToPiece(number) for number in range(3, trained.GetPieceSize())]
+
+
+def make(family: str, folder: Path):
+    """Write a tiny model with random weights and its tokenizer; return the tokenizer as `transformers` has it, for French."""
+    folder.mkdir(exist_ok=True)
+    special, limit = ["<s>", "<pad>", "</s>", "<unk>"], {"model_max_length": 128}
+    if family in ("marian", "m2m_100"):
+        pieces = [*special, *spm(folder, "sentencepiece.bpe.model", "bpe")]
+        if family == "marian":
+            own, other = spm(folder, "source.spm"), spm(folder, "target.spm", size=200)
+            pieces = ["</s>", "<unk>", ">>fr<<", *own, *other, "<pad>"]
+        (folder / "vocab.json").write_text(json.dumps({piece: n for n, piece in enumerate(dict.fromkeys(pieces))}))
+        (folder / "tokenizer_config.json").write_text(json.dumps({**limit, "src_lang": "de"}))
+        kind = {"marian": transformers.MarianTokenizer, "m2m_100": transformers.M2M100Tokenizer}[family]
+        tokenizer = kind.from_pretrained(folder)
+    else:
+        names = {"mbart": "MBartTokenizer", "mbart50": "MBart50Tokenizer", "pegasus": "PegasusTokenizer"}
+        kind = getattr(transformers, names.get(family, "NllbTokenizer"))
+        pieces = [*special[family == "pegasus" :], *spm(folder, "any.spm"), "de_DE", "fr_XX"]
+        pieces = [(piece, -k / 9 if k > 4 else 0.0) for k, piece in enumerate(pieces)]
+        options: Any = {"src_lang": "de_DE"} if family != "pegasus" else {"offset": 3}
+        if family.startswith("nllb"):
+            letters = [*special, "▁", *sorted({letter for line in TEXT for letter in line} - {" "}), "th", "▁th"]
+            pieces = {piece: k for k, piece in enumerate(letters)}
+            options = {"src_lang": "deu_Latn", "legacy_behaviour": family != "nllb", "merges": [("t", "h")]}
+        tokenizer = kind(pieces, **options, **limit)
+        tokenizer.save_pretrained(folder)
+    tokenizer.src_lang = {"m2m_100": "fr", "nllb": "fra_Latn", "nllb-legacy": "fra_Latn"}.get(family, "fr_XX")
+    config = transformers.AutoConfig.for_model(
+        "m2m_100" if family.startswith("nllb") else family.removesuffix("50"), vocab_size=len(tokenizer) + 108, d_model=32,
+        encoder_layers=3, num_hidden_layers=3, decoder_layers=2, init_std=0.2, max_position_embeddings=128, **SIZES,
+        pad_token_id=tokenizer.pad_token_id, encoder_layerdrop=0.5, decoder_start_token_id=1,
+    )  # fmt: skip
+    torch.manual_seed(1)
+    transformers.AutoModel.from_config(config).save_pretrained(folder)
+    return tokenizer
+
+
+def expected(folder: Path, tokenizer, layer: int) -> list[np.ndarray]:
+    """Return the states of each text by `transformers` alone."""
+    model, states = transformers.AutoModel.from_pretrained(folder).eval().get_encoder(), []
+    for text in TEXTS:
+        with torch.no_grad():
+            ids = tokenizer(text, return_tensors="pt").input_ids
+            states.append(model(ids, output_hidden_states=True).hidden_states[layer][0].numpy())
+    return states
+
+
+def check(encoder, lang: str, states: list[np.ndarray]) -> None:
+    sentences = [Sentence(tuple(words), lang) for words in WORDS]
+    split, found = encoder.split(sentences), encoder.encode(sentences)
+    assert split.lengths.tolist() == list(map(len, states))
+    for number, rows in enumerate(states):
+        inside = slice(*split.word_offsets[number : number + 2])
+        ends = split.word_starts[inside] + split.word_lengths[inside] - 1
+        np.testing.assert_allclose(found[number], rows[ends], atol=1e-5)
+
+
+def saved_equals(encoder, folder, sentences) -> None:
+    encoder.save(folder)
+    np.testing.assert_allclose(load_encoder(folder).encode(sentences).data, encoder.encode(sentences).data, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", ["marian", "m2m_100", "nllb", "nllb-legacy", "mbart", "mbart50", "pegasus"])
+def test_the_encoder_alone_has_the_states_of_the_whole_model_and_is_saved_alone(family, tmp_path):
+    tokenizer = make(family, whole := tmp_path / "whole")
+    sentences = [Sentence(tuple(words), lang) for words, lang in zip(WORDS, ["fr", "fr", "de", "", "en"], strict=True)]
+    for layer in (0, 2, 3):
+        encoder = load_encoder(whole, layer=layer)
+        assert encoder.model.decoder is None
+        check(encoder, "fr", expected(whole, tokenizer, layer))
+        saved_equals(encoder, folder := tmp_path / str(layer), sentences)
+        with safe_open(folder / "model.safetensors", "pt") as file:
+            assert not [name for name in file.keys() if "decoder" in name]  # noqa: SIM118
+        own = transformers.AutoTokenizer.from_pretrained(folder)
+        check(encoder, "", expected(folder, own, layer))  # in German, `src_lang`
+
+
+@pytest.mark.parametrize("family", ["marian", "nllb", "mbart"])
+def test_maps_and_adapters_of_a_translation_model_are_saved_and_opened(family, tmp_path):
+    pytest.importorskip("peft", reason="PEFT is not installed: pip install 'calque-align[peft]'")
+    make(family, tmp_path / "whole")
+    encoder, text = load_encoder(tmp_path / "whole"), make_text("fr", 12, 0)
+    test = [Sentence(("the", "cat"), "en"), Sentence(("CAT", "A", "HOUSE"), "fr")]
+    for name, options in (("rotation", {}), ("contrastive", {"lora": 2}), ("contrastive", {"layers": [2]})):
+        options |= {"epochs": 2, "batch": 4, "learning_rate": 1e-2} if name == "contrastive" else {}
+        aligned = make_method(name, "en", options).align(encoder, *text)
+        assert np.abs(aligned.encode(test).data - encoder.encode(test).data).max() > 1e-3
+        saved_equals(aligned, folder := tmp_path / f"{name}{len(options)}", test)
+        card = (folder / "README.md").read_text()
+        code = re.findall(r"```python\n(.*?)```", card, re.DOTALL)[0].replace(
+            'FOLDER = "."', f"FOLDER = {str(folder)!r}"
+        )
+        if name == "rotation" or (family == "marian" and "lora" in options):  # whose base has no fast tokenizer
+            assert "vectors = encoder.encode(" in code
+            continue
+        assert ("The tokenizer alone marks every text as" in card) == (family != "marian")
+        exec(code, space := {})
+        vectors = aligned.encode([("the", "old", "cat")])[0]  # of the tokenizer's own language
+        np.testing.assert_allclose(space["word_vectors"](["the", "old", "cat"]), vectors, atol=1e-5)
+
+
+def test_each_sentence_has_the_token_of_its_language(tmp_path):
+    make("mbart50", tmp_path / "mbart")
+    make("nllb-legacy", tmp_path / "nllb")
+    encoder, first = load_encoder(tmp_path / "nllb"), load_encoder(tmp_path / "mbart").subwords
+    subwords, one = encoder.subwords, Sentences.of([["a", "the"], ["in"]], "fr")
+
+    def languages(split):
+        return " ".join(encoder.tokenizer.convert_ids_to_tokens(split.ids[split.offsets[1:] - 1].tolist()))
+
+    tags = ["zh", "zh-Hant", "zho_Hant", "sw", "pes_Arab", "fa", "prs_Arab", "deu", "yue", "pt-BR"]
+    tokens = "zho_Hans zho_Hant zho_Hant swh_Latn pes_Arab pes_Arab prs_Arab deu_Latn yue_Hant por_Latn"
+    assert languages(subwords.split([Sentence(("a",), tag) for tag in tags])) == tokens
+    assert languages(subwords.split(one)) == "fra_Latn fra_Latn"
+    assert languages(subwords.split([["a"]])) == "deu_Latn"  # src_lang
+    assert languages(subwords.split_texts(["a b"], lang="fr")) == "fra_Latn"
+    assert languages(SentencePooling.of(encoder, "subwords").split(encoder, one)) == "fra_Latn fra_Latn"
+    assert languages(pair_windows(subwords, one[:1], one, np.array([0])).split) == "fra_Latn"
+    for split, token in ((first.with_first([one]), "fr_XX"), (first.split([Sentence(("a",), "pt-BR")]), "pt_XX")):
+        assert first.tokenizer.convert_ids_to_tokens(int(split.ids[0])) == token
+    for lang, some in (("sr-Latn", ""), ("tlh", r", expected one of ace_Arab, .* \(202 in all\), or two letters")):
+        with pytest.raises(SettingError, match=f"no token for the language '{lang}'{some}"):
+            encoder.encode([Sentence(("a",), lang)])
+    german, french = (encoder.encode([Sentence(("a",), lang)], out=tmp_path / "v").data for lang in ("de", "fr"))
+    assert np.abs(german - french).max() > 1e-4  # not taken from the file of the other language
+
+
+def test_marian_reads_tokens_of_target_languages_and_unknown_letters_and_computes_positions(tmp_path):
+    slow, encoder = make("marian", tmp_path / "whole"), load_encoder(tmp_path / "whole")
+    for words, text in (([">>fr<<", "the", "harbour"], ">>fr<<the harbour"), (["the", "ɸ"], "the ɸ")):
+        assert encoder.split([words]).ids.tolist() == slow(text).input_ids
+    encoder.save(tmp_path / "saved")
+    weights = load_file(file := tmp_path / "saved" / "model.safetensors")
+    del weights["encoder.embed_positions.weight"]
+    save_file(weights, file, metadata={"format": "pt"})
+    np.testing.assert_array_equal(load_encoder(tmp_path / "saved").encode(WORDS).data, encoder.encode(WORDS).data)
+
+
+@pytest.mark.parametrize("family", ["marian", "nllb-legacy", "mbart"])
+def test_sentence_transformers_reads_the_encoder_that_was_saved(family, tmp_path):
+    library = pytest.importorskip("sentence_transformers", minversion="6", reason="needs sentence-transformers 6")
+    make(family, tmp_path / "whole")
+    (encoder := load_encoder(tmp_path / "whole", layer=2)).save(tmp_path / "saved")
+    assert (tmp_path / "saved" / "modules.json").exists() == (family != "mbart")  # whose decoder it would read
+    if family != "mbart":
+        ours = sentence_vectors(encoder, Sentences.of([TEXT[0].split()]), SentencePooling.of(encoder, "subwords")).data
+        theirs = library.SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode([TEXT[0]])
+        np.testing.assert_allclose(theirs, ours, atol=1e-5)
+
+
+def test_models_and_files_from_which_no_encoder_of_text_can_be_had(tmp_path):
+    transformers.ProphetNetConfig(vocab_size=50).save_pretrained(tmp_path)
+    with pytest.raises(SettingError, match=r"decoder \(prophetnet\) that cannot be left out, as it can for T5, Marian"):
+        load_encoder(tmp_path)
+    speech = transformers.WhisperConfig(vocab_size=60, d_model=16, pad_token_id=1, encoder_layers=1, **SIZES)
+    transformers.WhisperModel(speech).save_pretrained(tmp_path / "speech")
+    with pytest.raises(SettingError, match="cannot encode text: its encoder reads input_features"):
+        load_encoder(tmp_path / "speech")
+    make("marian", tmp_path / "marian")
+    good = (file := tmp_path / "marian" / "source.spm").read_bytes()
+    for damaged, message in ((good[:-1], "not a SentencePiece"), (b"\x12\x02\x18\x03" + good, "type 3, expected Unig")):
+        file.write_bytes(damaged)
+        with pytest.raises(InputError, match=message):
+            load_encoder(tmp_path / "marian")
+
+
+@pytest.mark.parametrize("lang", ["en", "fr"])
+def test_a_published_marian_is_split_as_transformers_splits_it(lang):
+    folder = Path(os.environ.get("CALQUE_MODELS", "none")) / f"marian-{lang}"
+    if not folder.is_dir():
+        pytest.skip("CALQUE_MODELS must name a folder with marian-en and marian-fr: opus-mt-en-fr, opus-mt-fr-en")
+    slow, (model, fast) = (
+        transformers.MarianTokenizer.from_pretrained(folder),
+        read_checkpoint(str(folder), torch.float32, None),
+    )
+    assert [fast(line).input_ids for line in TEXT[:9]] == [slow(line).input_ids for line in TEXT[:9]]
+    assert sum(p.numel() for p in model.parameters()) < 50_000_000  # 75 million with the decoder
