@@ -63,7 +63,7 @@ senses = { senses = 3, start = "fresh", below = 0.2 }
 [methods]
 base = {}
 rotation = { layers = [1, 2], combine = "mean", supervision = "parallel" }
-finetune = { bidirectional = false, epochs = 2, learning_rate = 1e-4, layers = [3], clip = 1.0, seed = 4, supervision = ["parallel"] }
+finetune = { bidirectional = false, epochs = 2, learning_rate = 1e-4, layers = [3], clip = 1.0, supervision = ["parallel"] }
 rcsls = { refine = 2, held_out = 0.2, encoders = ["own", "sense-aware"] }
 adversarial = { restarts = 2, start_options = { epochs = 1, hidden = 4 } }
 
