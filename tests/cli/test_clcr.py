@@ -8,7 +8,9 @@ from benchmarks.planted_key_points import score_world, write_world
 
 from calque import load_encoder
 from calque.encoders.key_points import KeyPointEncoder
+from calque.errors import SettingError
 from calque.pairs import WordPairs
+from calque.runs.clcr import open_pivoted
 from command import fails, works
 
 SHORT = ["--option", "epochs=[4.0,0,0]", "--option", "head_epochs=4.0", "--model", "fast-align"]
@@ -144,9 +146,18 @@ def test_another_threshold_than_the_one_of_training(capsys, world, trained, tmp_
     assert counts[0] > counts[1] > counts[2] >= 60
     assert load_encoder(trained, delta=0.2).fingerprint == load_encoder(trained).fingerprint
     assert load_encoder(trained, delta=0.3).fingerprint != load_encoder(trained).fingerprint
-    nli = ["nli", "--train", f"aa={world}/nli.train.aa.tsv", "--test", f"bb={world}/nli.test.bb.tsv", "--delta", "0.5"]
-    assert "delta does not apply to pivots" in fails(capsys, "evaluate", trained, *nli, "--steps", "pivots")
+    nli = [
+        "nli",
+        "--train",
+        f"aa={world}/nli.train.aa.tsv",
+        "--test",
+        f"bb={world}/nli.test.bb.tsv",
+        "--steps",
+        "transform",
+    ]
     assert "mini: it is for key points, calque clcr train makes them" in fails(capsys, "evaluate", "mini", *nli)
+    with pytest.raises(SettingError, match="delta does not apply to pivots"):
+        open_pivoted(str(trained), [f"bb={world}/nli.test.aa.tsv,{world}/nli.test.bb.tsv"], delta=0.5)
 
 
 def test_a_run_that_was_killed_goes_on_to_the_same_bits(capsys, world, trained, tmp_path, monkeypatch):

@@ -17,6 +17,7 @@ from calque.encoders.layers import DefaultLayerWarning
 from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
+from command import works
 from families import DECODERS, TEXT, make_decoder
 
 pytestmark = pytest.mark.filterwarnings("ignore::calque.encoders.layers.DefaultLayerWarning")
@@ -111,6 +112,15 @@ def test_the_default_layer_is_two_thirds_of_the_depth(folders, layout, bidirecti
 def test_both_directions_of_attention_have_fingerprints_of_their_own(folders):
     causal, both = (load_encoder(folders["llama"], bidirectional=value) for value in BOTH)
     assert causal.fingerprint == load_encoder(folders["llama"]).fingerprint != both.fingerprint
+
+
+def test_the_command_line_switches_the_attention(folders, tmp_path, capsys):
+    (tmp_path / "text").write_text(TEXT[0] + "\n", encoding="utf-8")
+    for name, options in (("causal", []), ("both", ["--bidirectional"])):
+        works(capsys, "encode", folders["llama"], tmp_path / "text", "--lang", "en", "--layer", 3, *options, "--out",
+              tmp_path / name, "--quiet")  # fmt: skip
+    one, other = (load_file(tmp_path / name)["data"] for name in ("causal", "both"))
+    assert (one[0] - other[0]).abs().max() > 1e-2
 
 
 def test_an_encoder_attends_in_both_directions_already(tiny_folder):

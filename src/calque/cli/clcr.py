@@ -12,10 +12,10 @@ from calque.alignment import METHODS
 from calque.cli.checks import is_language, language, output_file, output_folder
 from calque.cli.options import (
     Delta,
+    KeyPointLoading,
     Langs,
     Limit,
     Linking,
-    Loading,
     Pretokenized,
     Quiet,
     Steps,
@@ -29,6 +29,13 @@ from calque.cli.tracking import Tracking
 from calque.errors import SettingError
 
 _METHOD = "clcr"
+
+
+@dataclass(frozen=True)
+class _Loading(KeyPointLoading):
+    """Vectors of the encoders, and key points."""
+
+    delta: Delta = None
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,7 @@ def train(
     ],
     pivot: Annotated[str, typer.Option(callback=language, help="The language whose space and order the others take.")],
     out: Annotated[Path, typer.Option(help="Folder for the encoder of key points.")],
-    loading: Loading,
+    loading: _Loading,
     linking: _Linking,
     tracking: Tracking,
     langs: Annotated[

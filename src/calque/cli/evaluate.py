@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 from calque.cli.checks import given, language, output_file, positive, refuse_unused
-from calque.cli.options import Linking, Loading, Quiet, by_name, grouped, language_pairs, news, numbers
+from calque.cli.options import KeyPointLoading, Linking, Quiet, by_name, grouped, language_pairs, news, numbers
 from calque.cli.tracking import Tracking
 from calque.errors import SettingError
 from calque.storage import append_lines
@@ -274,7 +274,7 @@ def evaluate(
     reading: Reading,  # type: ignore[valid-type]
     training: Training,  # type: ignore[valid-type]
     realigning: Realigning,
-    loading: Loading,
+    loading: KeyPointLoading,
     linking: Linking,
     output: Output,
     tracking: Tracking,

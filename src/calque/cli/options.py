@@ -55,6 +55,12 @@ Delta = Annotated[
     float | None,
     typer.Option(min=0, help="Key points: how probable a word must be to be one; default: as saved, or 0.2."),
 ]
+Bidirectional = Annotated[
+    bool | None,
+    typer.Option(
+        "--bidirectional", help="Decoders: let each subword attend to those after it, too; default: as saved, or not."
+    ),
+]
 MaxLength = Annotated[
     int | None, typer.Option(min=3, help="Maximum subwords per sentence; default: the model's limit.")
 ]
@@ -137,12 +143,18 @@ class Loading:
     layer: Layer = None
     pooling: Pooling = None
     max_length: MaxLength = None
-    steps: Steps = None
-    delta: Delta = None
+    bidirectional: Bidirectional = None
 
     def arguments(self) -> dict[str, Any]:
         """Keyword arguments of `load_encoder`: those that were given."""
         return {name: value for name, value in vars(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
+class KeyPointLoading(Loading):
+    """Vectors of an encoder that may be one of key points."""
+
+    steps: Steps = None
 
 
 @dataclass(frozen=True)
