@@ -91,6 +91,10 @@ def test_decoders_are_trained_saved_and_opened(folders, tmp_path, layout, bidire
         encoder = load_encoder(folders[layout], layer=3, bidirectional=bidirectional)
         method = Contrastive(towards="en", epochs=8, batch=7, learning_rate=1e-2, keep=0.0, **options)
         tuned = method.tune(encoder, corpus, pairs)
+        places = {weight.data_ptr() for weight in encoder.model.parameters()}
+        shared = {name for name, weight in tuned.model.named_parameters() if weight.data_ptr() in places}
+        assert any("embed_tokens" in name for name in shared)
+        assert any("layers.2" in name and "lora" not in name for name in shared) == ("lora" in options)
         assert method.history[-1]["contrast"] < method.history[0]["contrast"]
         tuned.save(tmp_path / str(number))
         again = load_encoder(tmp_path / str(number))

@@ -157,7 +157,7 @@ class Tuner(Method):
         """Train a copy of `encoder`.
 
         Args:
-            encoder: stays as it is.
+            encoder: stays as it is; the result shares the weights that `freeze` leaves as they are with it.
             corpus, pairs: parallel text and its word links; several for several languages at once.
             folder: where checkpoints and metrics go; a run that was stopped there is continued, bit by bit the same. The
                 last checkpoint stays, so that nothing is lost before the result is saved: delete it afterwards.
@@ -210,7 +210,7 @@ class Tuner(Method):
             kept: adapters are to be saved, without the encoder that they are for.
         """
         if self.lora is None:
-            tuned = float32_copy(encoder, device)
+            tuned = float32_copy(encoder, device, freeze=self.freeze)
             freeze_below(tuned.model, self.freeze)
             return tuned
         from calque.encoders.adapted import with_adapters

@@ -17,7 +17,7 @@ from calque.linking import Say, Words, digest_of
 from calque.runs.align import make_method, warn_of_unused
 from calque.runs.links import links_of
 from calque.training.realignment import Realignment, When
-from calque.training.sources import freeze_below
+from calque.training.sources import below
 from calque.training.together import Beside, How
 
 if TYPE_CHECKING:
@@ -131,9 +131,7 @@ class TextRealignment(Realignment):
             self._text = encoder, self._tuner.text(encoder, *self._texts)
             self._warn(vars(self._text[1].counts))
         text, tuner = self._text[1], self._tuner
-        freeze_below(learning.model, tuner.freeze)
-        frozen = [weight for weight in learning.model.parameters() if not weight.requires_grad]
-        learning.model.requires_grad_(True)
+        frozen = below(learning.model, tuner.freeze)
         plan, passes = tuner.plan(text, tuner.seed + seed), self._given.get("epochs", 1.0)
         return Beside(
             tuner.objective(learning, encoder, text, processes), plan,

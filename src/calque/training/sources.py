@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -171,11 +172,15 @@ class TrainedSource(VectorSource):
         self._pass.backward({self._encoder.layer: gradient})
 
 
-def float32_copy(encoder: TrainableEncoder, device: torch.device) -> TrainableEncoder:
-    """The same encoder with weights of its own in float32, in which its adapters are, if it has some."""
+def float32_copy(encoder: TrainableEncoder, device: torch.device, *, freeze: int | None = None) -> TrainableEncoder:
+    """Return the encoder with weights of its own in float32, and with its adapters, if it has some, put into them.
+
+    Weights that `freeze` leaves as they are (see `below`) take no memory again where they are in float32 on the device.
+    """
     encoder = encoder.merged() if isinstance(encoder, TrainableEncoder) else encoder
     copied = copy.copy(encoder)
-    copied.model = copy.deepcopy(encoder.model).to(device=device).float()
+    shared = {id(weight): nn.Parameter(weight.detach(), requires_grad=False) for weight in below(encoder.model, freeze)}
+    copied.model = copy.deepcopy(encoder.model, shared).to(device=device).float()
     return copied
 
 
@@ -185,11 +190,21 @@ def freeze_below(model: Any, layers: int | None) -> None:
     The weights above the highest layer that a loss reads get no gradient.
 
     Raises:
-        SettingError: the model has fewer layers, or no list of them.
+        SettingError: see `below`.
     """
     model.requires_grad_(True)
+    for weight in below(model, layers):
+        weight.requires_grad_(False)
+
+
+def below(model: Any, layers: int | None) -> list[nn.Parameter]:
+    """Return the weights of the embeddings and of the lowest `layers` layers of a model; none for None.
+
+    Raises:
+        SettingError: the model has fewer layers, or no list of them.
+    """
     if layers is None:
-        return
+        return []
     depth = getattr(model.config, "num_hidden_layers", None)
     blocks = find_blocks(model, depth)
     if blocks is None:
@@ -197,11 +212,9 @@ def freeze_below(model: Any, layers: int | None) -> None:
     stack = model.get_submodule(blocks)
     if not 0 <= layers < len(stack):
         raise SettingError(f"freeze={layers}: this encoder has {len(stack)} layers, at least one must be trained")
-    trained = {id(p) for layer in list(stack)[layers:] for p in layer.parameters()}
-    for parameter in model.parameters():  # in order of registration: embeddings, layers, whatever comes after them
-        if id(parameter) in trained:
-            break
-        parameter.requires_grad_(False)
+    above = {id(p) for layer in list(stack)[layers:] for p in layer.parameters()}
+    # Parameters are registered in the order of embeddings, layers, and whatever comes after them.
+    return list(takewhile(lambda parameter: id(parameter) not in above, model.parameters()))
 
 
 @torch.no_grad()
