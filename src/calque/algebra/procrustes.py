@@ -28,20 +28,24 @@ class Moments:
         self.cross, self.gram = np.zeros((source_dim, target_dim)), np.zeros((source_dim, source_dim))
 
     @classmethod
-    def of(cls, source: np.ndarray, target: np.ndarray, *, block: int = 16384) -> Moments:
-        """Of paired rows `[n, source_dim]` and `[n, target_dim]`."""
+    def of(cls, source: np.ndarray, target: np.ndarray, *, block: int | None = None) -> Moments:
+        """Return the moments of paired rows `[n, source_dim]` and `[n, target_dim]`; see `update`."""
         moments = cls(source.shape[1], target.shape[1])
         moments.update(source, target, block=block)
         return moments
 
-    def update(self, source: np.ndarray, target: np.ndarray, *, block: int = 16384) -> None:
+    def update(self, source: np.ndarray, target: np.ndarray, *, block: int | None = None) -> None:
         """Add paired rows.
+
+        Args:
+            block: number of rows that are converted to float64 at a time; None for 16 MB of them.
 
         Raises:
             SettingError: not as many rows on one side as on the other, or a value that is not finite.
         """
         if len(source) != len(target):
             raise SettingError(f"{len(source)} source vectors are paired with {len(target)} target vectors")
+        block = block or max(1, (1 << 21) // max(self.cross.shape))
         for start in range(0, len(source), block):
             x = np.asarray(source[start : start + block], dtype=np.float64)
             y = np.asarray(target[start : start + block], dtype=np.float64)
