@@ -30,7 +30,7 @@ OPTIONS = {"align": 39, "evaluate": 66, "words": 24, "pretrain": 34, "distil": 3
 #: settings of the class behind a method
 SETTINGS = {"contrastive": 29, "finetune": 25, "clcr": 22}
 #: calque's modules, and their lines, that importing the class of a method executes
-LOADED_MODULES, LOADED_LINES = 56, 9_950
+LOADED_MODULES, LOADED_LINES = 56, 9_960
 
 
 def lines(folder: Path) -> int:

@@ -1,5 +1,7 @@
 """Batches of a text get the vectors and links that one machine computes, in this process and on a cluster of one node."""
 
+import signal
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -66,6 +68,7 @@ def test_ray_reads_maps_and_writes(tiny_folder, tmp_path, monkeypatch):
     parquet.write_table(pa.table({"text": text[:20]}), tmp_path / "text/0.parquet")
     parquet.write_table(pa.table({"text": text[20:]}), tmp_path / "text/1.parquet")
     monkeypatch.setenv("RAY_worker_niceness", "0")  # beside other work it would wait for minutes
+    before = signal.getsignal(signal.SIGTERM)
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
     try:
         context = ray.data.DataContext.get_current()
@@ -77,6 +80,7 @@ def test_ray_reads_maps_and_writes(tiny_folder, tmp_path, monkeypatch):
         found.write_parquet(str(tmp_path / "vectors"))
     finally:
         ray.shutdown()
+        signal.signal(signal.SIGTERM, before)  # Ray leaves a handler of its own, which would end a later test
     table = parquet.read_table(tmp_path / "vectors").sort_by("text")
     expected = load_encoder(tiny_folder).encode(Sentences.of([line.split() for line in sorted(text)], "en"))
     np.testing.assert_allclose(vectors_of(table), np.asarray(expected.data), atol=1e-5)
