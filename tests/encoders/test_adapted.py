@@ -126,18 +126,21 @@ def test_base_and_adapters_may_move_together_and_the_base_is_checked(tiny_folder
         load_encoder(place)
 
 
-def test_the_base_is_found_in_its_folder_without_a_second_model(tiny_folder, monkeypatch):
-    encoder, changed = load_encoder(tiny_folder), load_encoder(tiny_folder)
-
-    def refuse(*given):
-        raise AssertionError("the whole model was read again")
-
-    monkeypatch.setattr("calque.encoders.adapted.read_checkpoint", refuse)
-    adapted(encoder)
+def test_the_base_is_compared_with_the_files_of_its_folder(tiny_folder, monkeypatch):
+    changed, swapped, cut = (load_encoder(tiny_folder) for _ in range(3))
     with torch.no_grad():
         changed.model.embeddings.LayerNorm.weight[0] += 1
-    with pytest.raises(AssertionError, match="read again"):
-        adapted(changed)
+    layers = list(swapped.model.encoder.layer)
+    swapped.model.encoder.layer = torch.nn.ModuleList([layers[1], layers[0], *layers[2:]])
+    cut.model.encoder.layer = torch.nn.ModuleList(layers[:1])
+    for encoder in (changed, swapped, cut):
+        with pytest.raises(SettingError, match="is not what is in"):
+            adapted(encoder)
+    digests = []
+    monkeypatch.setattr("calque.encoders.adapted.weights_digest", lambda model: digests.append(model) or "")
+    encoder = load_encoder(tiny_folder)
+    adapted(encoder)
+    assert all(model is encoder.model for model in digests)  # the weights of the second model stay in the files
 
 
 def test_what_peft_alone_wrote_has_the_layer_of_its_base(tmp_path):

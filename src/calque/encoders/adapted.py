@@ -57,13 +57,20 @@ class Origin:
         place = os.path.abspath(place) if place not in BUNDLED and os.path.isdir(place) else place
         dtype = str(encoder.model.dtype).removeprefix("torch.")
         origin = cls(place, weights_digest(encoder.model), dtype)
-        there = place and are_stored(encoder.model, Path(BUNDLED.get(place, place)))
-        if not (there or (place and weights_digest(origin.read(None)[0]) == origin.weights)):
+        if not place or not origin.has(encoder.model):
             raise SettingError(
                 f"adapters are saved without the encoder that they are for, and {encoder.name} is not what is in "
                 f"{place or 'any folder'}: save it, and load it from there"
             )
         return origin
+
+    def has(self, model: Any) -> bool:
+        """Return whether the encoder that is read from `place` is this model, with the same weights under the same names."""
+        stored = self.read(None)[0]  # its weights are mapped files, which take no memory until they are compared
+        layouts = [{name: (x.shape, x.dtype) for name, x in each.state_dict().items()} for each in (model, stored)]
+        if layouts[0] != layouts[1]:
+            return False
+        return are_stored(model, Path(BUNDLED.get(self.place, self.place))) or weights_digest(stored) == self.weights
 
     def read(self, attention: str | None) -> tuple[Any, Any]:
         """Its model and tokenizer."""

@@ -204,21 +204,26 @@ def save_model(model: Any, folder: str | PathLike[str]) -> None:
 
 
 def are_stored(model: nn.Module, folder: Path) -> bool:
-    """Return whether the bytes of every weight of a model are those of a tensor in the safetensors files of a folder.
+    """Return whether every weight of a model has the bytes of the tensor of its name in the safetensors files of a folder.
 
-    The files are read in blocks: a second model in memory would double the peak of a large one.
+    A name in a file may have a prefix (`bert.`, `model.`). The files are read in blocks, so that memory holds one model.
     """
-    stored = {digest for file in folder.glob("*.safetensors") for digest in _stored_digests(file)}
-    return bool(stored) and all(_digest([_bytes_of(tensor)]) in stored for tensor in model.state_dict().values())
+    stored = dict(pair for file in folder.glob("*.safetensors") for pair in _stored_digests(file))
+    return all(
+        _digest([_bytes_of(tensor)]) in {stored[other] for other in stored if f".{other}".endswith(f".{name}")}
+        for name, tensor in model.state_dict().items()
+    )
 
 
-def _stored_digests(file: Path) -> Iterator[bytes]:
+def _stored_digests(file: Path) -> Iterator[tuple[str, bytes]]:
     with file.open("rb") as handle:
         size = int.from_bytes(handle.read(8), "little")
         header = json.loads(handle.read(size))
-        for start, end in (about["data_offsets"] for about in header.values() if "data_offsets" in about):
+        for name, (start, end) in (
+            (n, about["data_offsets"]) for n, about in header.items() if "data_offsets" in about
+        ):
             handle.seek(8 + size + start)
-            yield _digest(handle.read(min(_BLOCK, end - at)) for at in range(start, end, _BLOCK))
+            yield name, _digest(handle.read(min(_BLOCK, end - at)) for at in range(start, end, _BLOCK))
 
 
 def _digest(blocks: Iterable[Any]) -> bytes:

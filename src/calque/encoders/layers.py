@@ -141,7 +141,7 @@ def attend_both_ways(model: nn.Module, wanted: bool | None, batch: WordBatch) ->
     switched = getattr(config, "is_causal", True) is False
     if wanted is None and not switched:
         return False
-    wanted = switched if wanted is None else wanted
+    wanted = wanted is not False
     if not (switched or reads_left_to_right(model, batch)):  # an encoder, or a decoder trained with both directions
         return False
     config.is_causal = not wanted
@@ -158,12 +158,10 @@ def attend_both_ways(model: nn.Module, wanted: bool | None, batch: WordBatch) ->
 
 def reads_left_to_right(model: nn.Module, batch: WordBatch) -> bool:
     """Return whether the first hidden states of a sentence are the same whatever its last subword is."""
-    lengths = torch.full((len(batch.input_ids),), batch.input_ids.shape[1])
-    if batch.attention_mask is not None:
-        lengths = batch.attention_mask.sum(1).cpu()
-    row, last = int(lengths.argmax()), int(lengths.max()) - 1
+    inside = torch.ones_like(batch.input_ids) if batch.attention_mask is None else batch.attention_mask
+    row, last = int(inside.sum(1).argmax()), int(inside.sum(1).max()) - 1
     ids = batch.input_ids[row : row + 1, : last + 1].repeat(2, 1)
-    ids[1, last] = ids[1, last - 1]
+    ids[1, last] = int(ids[1, last] == 0)  # another subword, whatever this one is
     with torch.inference_mode():
         one, other = encoder_of(model)(input_ids=ids, output_hidden_states=True).hidden_states[-1]
     return torch.allclose(one[:last], other[:last], rtol=0, atol=_close(one, 1e-6))
