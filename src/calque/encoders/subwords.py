@@ -30,8 +30,8 @@ _SCORE = re.compile(r"(?<=[ ,\[:])-?\d+\.\d{13,}(?:e-?\d+)?")
 
 
 def stable_text(backend: Any) -> str:
-    """Return a tokenizer as JSON text for a hash. The library `tokenizers` reads the scores of a Unigram model only up to their
-    last bit, so 12 digits of each are kept: a saved tokenizer has the hash of the one in memory."""
+    """Return a tokenizer as JSON text for a hash. The library `tokenizers` may change the last bit of a Unigram score when it
+    reads a file. Scores are rounded to 12 digits, so that a saved tokenizer has the same hash as the one in memory."""
     return _SCORE.sub(lambda found: f"{float(found[0]):.12g}", backend.to_str())
 
 
