@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from calque.alignment.base import Method
 from calque.encoders.mapped import Combine, MappedEncoder
+from calque.encoders.standard import standardized
 from calque.encoders.static import StaticEncoder
 from calque.errors import SettingError
 from calque.maps import KINDS, VectorMap
@@ -29,14 +30,24 @@ class LinkedMaps(Method):
         towards: the language whose space the others are mapped into.
         layers: layers to map; None for the encoder's own.
         combine: sum, mean or concat of the mapped layers, or the last of them only.
+        standardize: standardise the vectors first, see `standardized`; None where one dimension dominates them.
     """
 
-    def __init__(self, method: str, *, towards: str, layers: Sequence[int] | None = None, combine: Combine = "last"):
+    def __init__(
+        self,
+        method: str,
+        *,
+        towards: str,
+        layers: Sequence[int] | None = None,
+        combine: Combine = "last",
+        standardize: bool | None = None,
+    ):
         kind = _OF_SENTENCES.get(method, method)
         if kind not in KINDS:
             raise SettingError(f"unknown map {method!r}, expected one of {', '.join((*KINDS, *_OF_SENTENCES))}")
         self.method, self.towards, self.layers = method, towards, layers
         self.combine: Combine = combine
+        self.standardize = standardize
         self._make = KINDS[kind]
         self._settings: dict[str, Any] = {}
 
@@ -56,6 +67,8 @@ class LinkedMaps(Method):
         vectors, since a maximum does not turn with a rotation.
         """
         static = isinstance(encoder, StaticEncoder)
+        corpora = [corpus] if not isinstance(corpus, Sequence) else corpus
+        encoder = standardized(encoder, corpora, self.layers, self.standardize)
         words = encoder.replace(sentence=None, maps=None) if static else encoder
         mapped = MappedEncoder.fit(
             words, corpus, pairs, make=self._make, towards=self.towards, layers=self.layers, combine=self.combine,

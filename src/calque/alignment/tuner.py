@@ -19,6 +19,7 @@ from calque.distributed import Processes
 from calque.encoders.base import made_of, require
 from calque.encoders.lora import LowRank, library
 from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
+from calque.encoders.standard import standardized
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError, check_number
 from calque.pairs import WordPairs
@@ -44,6 +45,8 @@ class Tuner(Method):
         epochs, learning_rate, warmup, decay, betas, epsilon, clip, seed: see `Schedule`.
         batch: sentence pairs of each language in an update.
         special: take the special subwords at both ends for linked words.
+        standardize: standardise the word vectors first, and so those of the result, see `standardized`; None where one dimension
+            dominates them.
         max_words: leave out pairs with a longer side.
         freeze: leave the embeddings and this many layers above them as they are; None trains everything.
         centre: `align` takes off what is left between the means of the languages, see `centred`, and gives
@@ -51,7 +54,7 @@ class Tuner(Method):
         lora: train adapters of this rank alone (LoRA, Hu et al. 2022; needs PEFT), by default at `LORA_RATE` times the rate, and
             give an `AdaptedEncoder`, whose folder has them alone; None trains the weights themselves.
         lora_alpha: what B A is multiplied by, times the rank; None for the rank, so that B A counts as it is.
-        lora_targets: ends of the names of the modules that get adapters; None for query and value, as PEFT names them.
+        lora_targets: ends of the names of the modules that get adapters; None for all matrices.
         accumulate: cut each process's share of an update in so many parts, one after the other in memory.
         budget: subwords, padding included, in one forward pass.
         precision: of the arithmetic, for the encoder that learns and the frozen one alike: "float32", "medium" or
@@ -72,6 +75,7 @@ class Tuner(Method):
     seed: int = 0
     batch: int = 16
     special: bool = True
+    standardize: bool | None = None
     max_words: int | None = 64
     freeze: int | None = None
     centre: bool = False
@@ -138,6 +142,7 @@ class Tuner(Method):
         """What the result depends on, for the record and the identity of checkpoints: the settings that all tuners have,
         less those of the schedule and those that cannot change the result (budget), and all that the method adds."""
         names = ["towards", "layers", "batch", "special", "max_words", "freeze", "precision"]
+        names += [] if self.standardize is None else ["standardize"]
         names += ["centre"] if self.centre else []
         names += ["lora", "lora_alpha", "lora_targets"] if self.lora is not None else []
         names += [field.name for field in fields(self) if field.name not in Tuner.__dataclass_fields__]
@@ -174,6 +179,7 @@ class Tuner(Method):
         corpora = [corpus] if not isinstance(corpus, Sequence) else list(corpus)
         pairs_of = [pairs] if not isinstance(pairs, Sequence) else list(pairs)
         processes = Processes(self.precision)
+        encoder = standardized(encoder, corpora, self.layers, self.standardize)
         if self.lora is None:
             encoder = encoder.merged()
         text = self.text(encoder, corpora, pairs_of)

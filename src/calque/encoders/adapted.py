@@ -119,7 +119,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
             options = {"layer": self.layer, "pooling": self.pooling, "max_length": self.max_length}
             options |= {} if self.precision == "highest" else {"precision": self.precision}
             options |= {"bidirectional": True} if self.bidirectional else {}
-            write_about(path, "adapters", {"adapted": about, **options})
+            write_about(path, "adapters", {"adapted": about, **options, **self._write_standard(path)})
 
     def save_whole(self, folder: str | PathLike[str]) -> None:
         self.save(folder)
@@ -164,7 +164,8 @@ class AdaptedEncoder(HuggingFaceEncoder):
         base = BUNDLED.get(place, place)
         of_base = recorded_options(read_about(base), base)  # where PEFT alone wrote the adapters
         options = {"name": path.resolve().name, **of_base, **recorded_options(recorded, path), **options}
-        return cls._of(model, tokenizer, {"origin": Origin(place, weights, origin.dtype), **options}, str(path))
+        opened = cls._of(model, tokenizer, {"origin": Origin(place, weights, origin.dtype), **options}, str(path))
+        return opened._read_standard(path, recorded)
 
 
 def with_adapters(
@@ -203,6 +204,7 @@ def with_adapters(
         max_length=encoder.max_length, name=encoder.name, precision=encoder.precision or "highest",
     )  # fmt: skip
     adapted.model.to(device=device).float()
+    adapted.standard = encoder.standard
     return adapted
 
 

@@ -29,8 +29,10 @@ def write_card(folder: Path, encoder: Any, record: dict[str, Any]) -> None:
             record["vectors"]["language"] = encoder.tokenizer.convert_ids_to_tokens(languages[""])
         if "adapted" in about:
             record["vectors"]["adapted"] = about["adapted"]["place"]
-            if not encoder.tokenizer.name_or_path:  # built here, since `transformers` has none that tells words apart
-                del record["vectors"]
+        if ("adapted" in about and not encoder.tokenizer.name_or_path) or encoder.standard:
+            del record[
+                "vectors"
+            ]  # a tokenizer built here, or vectors standardised, both of which transformers does not do
     model_card(folder, record)
 
 

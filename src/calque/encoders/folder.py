@@ -130,6 +130,7 @@ _SHAPES: list[tuple[str, Callable[[Any], bool], Sequence[str]]] = [
     ("text", _text, ["pooling", "name", "towards", "combine"]),
     ("true or false", lambda value: isinstance(value, bool),
      ["stateful", "normalise", "lower", "cut", "unit", "own_pooling", "bidirectional"]),
+    ("a list of layers", lambda value: isinstance(value, list) and all(map(_whole, value)), ["standardized"]),
     ("a list of different languages", lambda value: isinstance(value, list) and _languages(value), ["langs"]),
     ("an object by language", lambda value: isinstance(value, dict) and (not value or _languages(list(value))),
      ["maps", "tables"]),

@@ -204,7 +204,8 @@ def _result(score: Mapping[str, Any]) -> Any:
 def _use(folder: Path, about: Mapping[str, Any]) -> list[str]:
     """Code: with transformers where the folder is one of its models, else with calque."""
     config = folder / "config.json"
-    if about.get("kind", "huggingface") != "huggingface" or not config.is_file():
+    plain = about.get("kind", "huggingface") == "huggingface" and config.is_file()
+    if not plain or "standardized" in about:
         return [
             "```python",
             "import calque",

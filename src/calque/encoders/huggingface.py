@@ -45,9 +45,11 @@ from calque.encoders.trainable import TrainableEncoder
 from calque.errors import CalqueError, CalqueWarning, InputError, SettingError
 from calque.nn.pooling import word_means
 from calque.text import Sentence
+from calque.vectors import map_arrays, write_arrays
 
 Pooling = Literal["last", "first", "mean"]
 POOLINGS = ("last", "first", "mean")
+STANDARD_FILE = "standardization.safetensors"
 _ACTIVATIONS = 1_000_000_000  # bytes that the activations of a training batch may take before they are recomputed
 
 
@@ -77,6 +79,8 @@ class HuggingFaceEncoder(TrainableEncoder):
         n_layers: L.
         budget: subwords in a batch of `encode`, padding included.
         bidirectional: whether this is a decoder that attends in both directions.
+        standard: by the number of a layer the means and deviations `[2, dim]` with which its vectors are standardised, see
+            `calque.encoders.standard`; layers that have none, and hidden states that are no word vectors, stay as they are.
         modules: folder of the sentence-transformers model that this is, whose modules `save` copies; None if it is none, or if
             its modules are only there for others to read.
 
@@ -104,6 +108,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         self.name = name or str(getattr(model.config, "name_or_path", "")) or type(model).__name__
         self.pooling, self.precision = pooling, check_precision(precision)
         self.modules: Path | None = None
+        self.standard: dict[int, Tensor] = {}
         known: Any = model.get_input_embeddings()
         self.subwords = Subwords(tokenizer, max_length=self._limit(max_length), vocabulary=known.num_embeddings)
         self.max_length = self.subwords.max_length
@@ -161,7 +166,13 @@ class HuggingFaceEncoder(TrainableEncoder):
     # -- one batch -------------------------------------------------------------------------------------------------
     def forward(self, batch: WordBatch | Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
         batches = [batch] if isinstance(batch, WordBatch) else list(batch)
-        return (self._flat_forward if self.is_flat() else self._plain_forward)(batches, layers)
+        found = (self._flat_forward if self.is_flat() else self._plain_forward)(batches, layers)
+        for layer in found:
+            if (standard := self.standard.get(self.layer_number(layer))) is not None:
+                mean, deviation = standard.to(found[layer].device)
+                covered = torch.cat([batch.lengths for batch in batches]) > 0
+                found[layer] = ((found[layer] - mean) / deviation * covered[:, None]).to(found[layer].dtype)
+        return found
 
     def _plain_forward(self, batches: Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
         """Return word vectors by the model's own forward pass, batch by batch."""
@@ -234,11 +245,11 @@ class HuggingFaceEncoder(TrainableEncoder):
 
     # -- many sentences --------------------------------------------------------------------------------------------
     def _reader(self, layers: Sequence[int]) -> Callable[[WordBatch], dict[int, Tensor]]:
-        device, forward = self.device, self._flat_forward if self.is_flat() else self._plain_forward
+        device = self.device
 
         def vectors(batch: WordBatch) -> dict[int, Tensor]:
             with forward_context(self.precision or "highest", device):
-                return check_finite(forward([batch.to(device)], layers), self.name)
+                return check_finite(self.forward(batch.to(device), layers), self.name)
 
         return vectors
 
@@ -258,6 +269,8 @@ class HuggingFaceEncoder(TrainableEncoder):
         about += ["bidirectional"] if self.bidirectional else []
         digest.update(json.dumps(about, sort_keys=True).encode())
         digest.update(weights_digest(self.model).encode())
+        for layer, standard in sorted(self.standard.items()):
+            digest.update(f"{layer}".encode() + standard.numpy().tobytes())
         return digest.hexdigest()
 
     def save(self, folder: str | PathLike[str], *, keep_layers: bool = False) -> None:
@@ -276,7 +289,8 @@ class HuggingFaceEncoder(TrainableEncoder):
         `SentenceTransformer(folder)` reads it, too: the modules of a sentence-transformers folder are copied; to any other
         encoder the mean over all subwords of its layer is written, special ones included, which `sentence_vectors` calls
         `subwords`. For calque itself that is not the encoder's own pooling: its default stays the mean of word vectors. Beside
-        BART and mBART none is written, since sentence-transformers would read their decoder.
+        BART and mBART none is written, since sentence-transformers would read their decoder, nor where vectors are standardised
+        (`standardization.safetensors`), which other programs do not do.
 
         Args:
             folder: where to; files of the same names are replaced.
@@ -299,7 +313,7 @@ class HuggingFaceEncoder(TrainableEncoder):
                     save_model(self.model, path)
             self.tokenizer.save_pretrained(path)
             config = self.model.config
-            declare = declare and self.modules is None
+            declare = declare and self.modules is None and not self.standard
             declare = declare and (not config.is_encoder_decoder or config.model_type in ENCODERS_ALONE)
             if self.modules is not None:
                 copy_modules(self.modules, path)
@@ -314,8 +328,31 @@ class HuggingFaceEncoder(TrainableEncoder):
                 **({} if self.precision == "highest" else {"precision": self.precision}),
                 **({"bidirectional": True} if self.bidirectional else {}),
                 **({"own_pooling": False} if declare else {}),
+                **self._write_standard(path),
             }
             write_about(path, "huggingface", about)
+
+    def _write_standard(self, folder: Path) -> dict[str, Any]:
+        """Write means and deviations, and return what `calque.json` says of them."""
+        if not self.standard:
+            return {}
+        write_arrays(folder / STANDARD_FILE, {f"{layer}": rows.numpy() for layer, rows in self.standard.items()})
+        return {"standardized": sorted(self.standard)}
+
+    def _read_standard(self, folder: Path, about: Mapping[str, Any]) -> Self:
+        """Take over the means and deviations in a folder, if its `calque.json` names some."""
+        if layers := about.get("standardized"):
+            arrays, _ = map_arrays(folder / STANDARD_FILE)
+            for layer in layers:
+                rows = arrays.get(f"{layer}", np.zeros(0))
+                fits = rows.shape == (2, self.dim) and rows.dtype == np.float32
+                if not fits or not np.isfinite(rows).all() or (rows[1] <= 0).any():
+                    what = (
+                        f"no means and deviations of layer {layer}, {self.dim} dimensions each; save the encoder again"
+                    )
+                    raise InputError(what, path=folder / STANDARD_FILE)
+                self.standard[layer] = torch.from_numpy(np.array(rows))
+        return self
 
     @classmethod
     def open(
@@ -341,7 +378,7 @@ class HuggingFaceEncoder(TrainableEncoder):
             model, tokenizer, {"name": path.resolve().name if path.is_dir() else name, **recorded, **options}, name
         )
         encoder.modules = modules
-        return encoder
+        return encoder._read_standard(path, about)
 
     @classmethod
     def _of(cls, model: Any, tokenizer: Any, options: Mapping[str, Any], place: str) -> Self:

@@ -24,8 +24,6 @@ from calque.errors import CalqueError, InputError, MissingExtraError, SettingErr
 WEIGHTS_FILE = "adapter_model.safetensors"
 NAME = "default"  # of the one set of adapters that a model has here
 _PREFIX = "base_model.model."  # of every tensor in PEFT's files
-# Where PEFT names no modules of a kind of model: those of the first row that the model has.
-_QUERY_VALUE = (("query", "value"), ("q_lin", "v_lin"), ("q_proj", "v_proj"), ("q", "v"), ("Wqkv",))
 
 
 @dataclass(frozen=True)
@@ -35,8 +33,8 @@ class LowRank:
     Args:
         rank: r, rows of A and columns of B.
         alpha: α; None for r, so that B A is added as it is.
-        targets: ends of the names of the modules that get adapters; None for query and value as PEFT names them in a model of
-            this kind.
+        targets: ends of the names of the modules that get adapters; None for all matrices of the layers (Dettmers et al. 2023,
+            "QLoRA: Efficient finetuning of quantized LLMs", §4).
     """
 
     rank: int
@@ -48,7 +46,7 @@ class LowRank:
         if self.alpha is not None:
             check_number("lora_alpha", self.alpha, above=0)
         if self.targets is not None and not len(self.targets):
-            raise SettingError("lora_targets names no module: name one, or leave it out for query and value")
+            raise SettingError("lora_targets names no module: name one, or leave it out for all matrices of the layers")
 
 
 def library() -> Any:
@@ -107,19 +105,21 @@ def _inject(config: Any, model: Any) -> None:
 
 def _targets(model: Any, lora: LowRank, layers: range) -> list[str]:
     """Names as PEFT's configuration has them: their ends where all such modules are meant, else whole."""
-    kind = str(model.config.model_type)
-    ends = list(lora.targets or _usual_targets(model, kind))
-    found = [name for name in _linear_modules(model) if _ends_so(name, ends)]
+    linear = [name for name, module in model.named_modules() if type(module).__name__ in ("Linear", "Conv1D")]
+    blocks = find_blocks(model, getattr(model.config, "num_hidden_layers", None))
+    inside = [name for name in linear if blocks is None or name.startswith(f"{blocks}.")]
+    ends = list(lora.targets or dict.fromkeys(name.rpartition(".")[2] for name in inside))
+    found = [name for name in linear if _ends_so(name, ends)]
     if not found:
         raise SettingError(
-            f"lora_targets {', '.join(ends) or 'none'}: this {kind} has no linear module whose name ends so; its modules end in "
-            f"{', '.join(sorted({name.rpartition('.')[2] for name in _linear_modules(model)}))}"
+            f"lora_targets {', '.join(ends) or 'none'}: this {model.config.model_type} has no linear module whose name ends so; "
+            f"its modules end in {', '.join(sorted({name.rpartition('.')[2] for name in linear}))}"
         )
-    blocks = find_blocks(model, getattr(model.config, "num_hidden_layers", None))
     if blocks is None:
         return ends
-    inside = [name for name in found if name.startswith(f"{blocks}.")]
-    chosen = [name for name in inside if int(name[len(blocks) + 1 :].partition(".")[0]) in layers]
+    chosen = [
+        name for name in inside if _ends_so(name, ends) and int(name[len(blocks) + 1 :].partition(".")[0]) in layers
+    ]
     if not chosen:
         raise SettingError(f"lora_targets {', '.join(ends)}: none is in the layers that are trained")
     return ends if chosen == found else chosen
@@ -128,19 +128,6 @@ def _targets(model: Any, lora: LowRank, layers: range) -> list[str]:
 def _ends_so(name: str, ends: Sequence[str]) -> bool:
     """Whether a module is among those that PEFT means."""
     return any(f".{name}".endswith(f".{end}") for end in ends)
-
-
-def _usual_targets(model: Any, kind: str) -> Sequence[str]:
-    from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as known
-
-    if kind in known:
-        return known[kind]
-    ends = {name.rpartition(".")[2] for name in _linear_modules(model)}
-    return next((row for row in _QUERY_VALUE if ends >= set(row)), ())
-
-
-def _linear_modules(model: Any) -> list[str]:
-    return [name for name, module in model.named_modules() if type(module).__name__ in ("Linear", "Conv1D")]
 
 
 def own_adapters(model: nn.Module) -> None:

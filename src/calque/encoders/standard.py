@@ -1,0 +1,81 @@
+"""Word vectors whose dimensions all have mean 0 and variance 1 over a text."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from calque.encoders.huggingface import HuggingFaceEncoder
+from calque.errors import CalqueWarning, SettingError
+from calque.text import ParallelCorpus, Sentences
+
+_SENTENCES = 512  # over which means and variances are taken
+_SHARE = 0.25  # of the mean squared length, above which one dimension dominates a layer
+
+
+class StandardizedWarning(CalqueWarning):
+    """The vectors of an encoder were standardised because one dimension dominates them."""
+
+
+def standardized(
+    encoder: Any,
+    corpora: Sequence[ParallelCorpus],
+    layers: Sequence[int] | None,
+    wanted: bool | None,
+) -> Any:
+    """Return the encoder with standardised word vectors, x → (x − mean) / deviation in each dimension, of some layers.
+
+    Many models have a few dimensions that are far larger than all others, so that cosines, distances and classifiers see
+    little else (Timkey & van Schijndel 2021, "All bark and no bite: rogue dimensions in transformer language models obscure
+    representational quality", §5). Means and deviations are those of all languages together, in the encoder as it is.
+
+    Args:
+        encoder: stays as it is; the result shares its model.
+        corpora: parallel text, of which up to 512 sentences, evenly spread, are read.
+        layers: which; None for the encoder's own.
+        wanted: None for layers in which one dimension has more than a quarter of the mean squared length.
+
+    Raises:
+        SettingError: `wanted` is true, and the encoder is not a model of `transformers`.
+    """
+    if wanted is False or not isinstance(encoder, HuggingFaceEncoder):
+        if wanted:
+            raise SettingError(
+                f"standardize is for encoders of transformers, and {encoder.name} is a {type(encoder).__name__}"
+            )
+        return encoder
+    numbers = [number for number in dict.fromkeys(encoder.layer_numbers(layers)) if number not in encoder.standard]
+    if not numbers:
+        return encoder
+    sides = [side for corpus in corpora for side in (corpus.source, corpus.target)]
+    each = -(-_SENTENCES // max(1, len(sides)))
+    some = [
+        side.take(np.unique(np.linspace(0, len(side) - 1, min(each, len(side))).astype(int)))
+        for side in sides
+        if len(side)
+    ]
+    if not some:
+        return encoder
+    found = dict(encoder.standard)
+    encoded = encoder.encode_layers(Sentences.joined(some), numbers)
+    for number in numbers:
+        vectors = encoded[number]
+        rows = np.asarray(vectors.data if vectors.covered is None else vectors.data[vectors.covered], dtype=np.float64)
+        squared = (rows**2).mean(axis=0) if len(rows) else np.ones(1)
+        share = float(squared.max() / max(squared.sum(), np.finfo(np.float64).tiny))
+        if len(rows) and (wanted or share > _SHARE):
+            deviation = rows.std(axis=0)
+            deviation[deviation <= 1e-6 * deviation.max()] = 1.0
+            found[number] = torch.from_numpy(np.stack([rows.mean(axis=0), deviation]).astype(np.float32))
+            if wanted is None:
+                fact = f"{encoder.name}: one of {encoder.dim} dimensions has {share:.0%} of the squared length of layer {number}"
+                remedy = "all are standardised; --option standardize=false leaves them as they are"
+                warnings.warn(StandardizedWarning(f"{fact}; {remedy}"), stacklevel=2)
+    result = copy.copy(encoder)
+    result.standard = found
+    return result
