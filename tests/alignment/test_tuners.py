@@ -354,7 +354,7 @@ def test_both_encoders_are_computed_in_the_precision_asked_for(
         return called
 
     monkeypatch.setattr(type(tiny_encoder), "forward", watched(type(tiny_encoder).forward))
-    tuner = Contrastive(towards="en", batch=6, weight=1.0, precision=precision, reference=reference)
+    tuner = Contrastive(towards="en", batch=6, weight=1.0, precision=precision, reference=reference, standardize=False)
     encoder = without_dropout(tiny_encoder)
     tuner.tune(encoder, text[0], text[1])
     assert seen == {(learns, inside, precision == "bfloat16") for learns in (True, False)}

@@ -63,6 +63,11 @@ METHODS: Table[MethodRow] = Table(
             "moves the mean of each language onto that of --towards; needs no translations",
             learns_from=("parallel", "text"),
         ),
+        "standardize": MethodRow(
+            "calque.alignment.text_maps:Standardize",
+            "gives each dimension mean 0 and variance 1; moves no language",
+            learns_from=("parallel", "text"),
+        ),
         "finetune": MethodRow(
             "calque.alignment.finetune:FineTune", "trains the encoder to bring linked words together", trains=True
         ),

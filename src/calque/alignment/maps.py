@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from calque.alignment.base import Method
 from calque.encoders.mapped import Combine, MappedEncoder
-from calque.encoders.standard import standardized
+from calque.encoders.standard import sides_of, standardized
 from calque.encoders.static import StaticEncoder
 from calque.errors import SettingError
 from calque.maps import KINDS, VectorMap
+from calque.text import ParallelCorpus
 
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
     from calque.pairs import WordPairs
-    from calque.text import ParallelCorpus
 
 #: the map that a method fits, and the pairs that it fits it on; all other maps are fitted on words
 _OF_SENTENCES = {"sentence-rotation": "rotation"}
@@ -68,7 +68,7 @@ class LinkedMaps(Method):
         """
         static = isinstance(encoder, StaticEncoder)
         corpora = [corpus] if not isinstance(corpus, Sequence) else corpus
-        encoder = standardized(encoder, corpora, self.layers, self.standardize)
+        encoder = standardized(encoder, sides_of(corpora), self.layers, self.standardize)
         words = encoder.replace(sentence=None, maps=None) if static else encoder
         mapped = MappedEncoder.fit(
             words, corpus, pairs, make=self._make, towards=self.towards, layers=self.layers, combine=self.combine,

@@ -14,6 +14,7 @@ from calque.alignment.base import Method
 from calque.alignment.maps import with_maps
 from calque.encoders.base import made_of, require
 from calque.encoders.mapped import Combine, MappedEncoder
+from calque.encoders.standard import standardized
 from calque.encoders.static import StaticEncoder
 from calque.errors import SettingError
 from calque.maps.linear import LinearMap
@@ -95,6 +96,26 @@ class LanguageMeans(Method):
 
     def record(self) -> dict[str, Any]:
         return {"settings": self._settings}
+
+
+@dataclass(kw_only=True, eq=False)
+class Standardize(Method):
+    """All dimensions with mean 0 and variance 1 over the text of all languages, see `standardized`; no language moves.
+
+    Args:
+        towards: a language of the text, as every method has it.
+        layers: layers to standardise; None for the encoder's own.
+    """
+
+    towards: str
+    layers: Sequence[int] | None = None
+
+    def align(self, encoder: Any, corpus: Text, pairs: Any = (), **options: Any) -> Encoder:
+        """The encoder with standardised vectors; see `LanguageMeans.align` for what it takes."""
+        texts = _by_language(corpus)
+        aligned = standardized(encoder, [part for parts in texts.values() for part in parts], self.layers, wanted=True)
+        aligned.made = made_of(encoder, "standardize", self.towards, [], [], self.record()) | {"langs": sorted(texts)}
+        return aligned
 
 
 def shifts(moments: Mapping[str, Moments], *, towards: str, offset: bool = True) -> dict[str, LinearMap]:

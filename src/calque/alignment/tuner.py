@@ -19,7 +19,7 @@ from calque.distributed import Processes
 from calque.encoders.base import made_of, require
 from calque.encoders.lora import LowRank, library
 from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
-from calque.encoders.standard import standardized
+from calque.encoders.standard import sides_of, standardized
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError, check_number
 from calque.pairs import WordPairs
@@ -179,7 +179,7 @@ class Tuner(Method):
         corpora = [corpus] if not isinstance(corpus, Sequence) else list(corpus)
         pairs_of = [pairs] if not isinstance(pairs, Sequence) else list(pairs)
         processes = Processes(self.precision)
-        encoder = standardized(encoder, corpora, self.layers, self.standardize)
+        encoder = standardized(encoder, sides_of(corpora), self.layers, self.standardize)
         if self.lora is None:
             encoder = encoder.merged()
         text = self.text(encoder, corpora, pairs_of)

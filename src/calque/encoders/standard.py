@@ -24,7 +24,7 @@ class StandardizedWarning(CalqueWarning):
 
 def standardized(
     encoder: Any,
-    corpora: Sequence[ParallelCorpus],
+    texts: Sequence[Sentences],
     layers: Sequence[int] | None,
     wanted: bool | None,
 ) -> Any:
@@ -36,7 +36,7 @@ def standardized(
 
     Args:
         encoder: stays as it is; the result shares its model.
-        corpora: parallel text, of which up to 512 sentences, evenly spread, are read.
+        texts: text of each language; up to 512 sentences of them, evenly spread, are read.
         layers: which; None for the encoder's own.
         wanted: None for layers in which one dimension has more than a quarter of the mean squared length.
 
@@ -52,11 +52,10 @@ def standardized(
     numbers = [number for number in dict.fromkeys(encoder.layer_numbers(layers)) if number not in encoder.standard]
     if not numbers:
         return encoder
-    sides = [side for corpus in corpora for side in (corpus.source, corpus.target)]
-    each = -(-_SENTENCES // max(1, len(sides)))
+    each = -(-_SENTENCES // max(1, len(texts)))
     some = [
         side.take(np.unique(np.linspace(0, len(side) - 1, min(each, len(side))).astype(int)))
-        for side in sides
+        for side in texts
         if len(side)
     ]
     if not some:
@@ -79,3 +78,8 @@ def standardized(
     result = copy.copy(encoder)
     result.standard = found
     return result
+
+
+def sides_of(corpora: Sequence[ParallelCorpus]) -> list[Sentences]:
+    """Return the texts of both languages of each parallel text."""
+    return [side for corpus in corpora for side in (corpus.source, corpus.target)]

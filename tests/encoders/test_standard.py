@@ -1,0 +1,113 @@
+"""Standardised word vectors: of which encoders, with which numbers, and that every program that uses them gets the same."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from calque import Contrastive, load_encoder
+from calque.alignment.maps import LinkedMaps
+from calque.encoders.random_vectors import RandomVectors
+from calque.encoders.standard import StandardizedWarning, sides_of, standardized
+from calque.errors import InputError, SettingError
+from linked_text import make_text
+
+WORDS = [["a", "cat", "sees"], ["the", "house"]]
+
+
+@pytest.fixture(scope="module")
+def text():
+    return make_text("xx", 24, 0)
+
+
+@pytest.fixture
+def dominated(tiny_encoder, tiny_folder):
+    """An encoder in which dimension 5 of the last layer has nearly all of a vector's length."""
+    encoder = load_encoder(tiny_folder)
+    norms = [module for module in encoder.model.modules() if isinstance(module, torch.nn.LayerNorm)]
+    with torch.no_grad():
+        norms[-1].bias[5] += 1000
+    return encoder
+
+
+def statistics(encoder, text):
+    rows = np.concatenate([encoder.encode(side).data for side in sides_of([text[0]])]).astype(np.float64)
+    return rows.mean(axis=0), rows.std(axis=0)
+
+
+def test_a_dominated_layer_is_standardised_over_both_languages(dominated, text):
+    mean, deviation = statistics(dominated, text)
+    with pytest.warns(StandardizedWarning, match="layer 3"):
+        found = standardized(dominated, sides_of([text[0]]), None, None)
+    assert dominated.standard == {}
+    expected = (dominated.encode(WORDS).data - mean) / deviation
+    np.testing.assert_allclose(found.encode(WORDS).data, expected, atol=2e-3)  # 1000 in float32 has 6e-5
+    assert found.fingerprint != dominated.fingerprint
+    assert standardized(found, sides_of([text[0]]), None, True) is found
+
+
+def test_other_encoders_stay_as_they_are(tiny_encoder, text):
+    assert standardized(tiny_encoder, sides_of([text[0]]), None, None).standard == {}
+    assert standardized(tiny_encoder, sides_of([text[0]]), None, True).standard.keys() == {tiny_encoder.layer}
+    static = RandomVectors(4)
+    assert standardized(static, [], None, None) is static
+    with pytest.raises(SettingError, match="standardize"):
+        standardized(static, [], None, True)
+
+
+def test_words_without_subwords_stay_zero(dominated, text):
+    found = standardized(dominated, sides_of([text[0]]), None, True)
+    vectors = found.encode([["cat", "\u200b", "house"]])
+    assert vectors.covered is not None
+    assert not vectors.data[~vectors.covered].any()
+    assert vectors.data[vectors.covered].all(axis=1).any()
+
+
+@pytest.mark.parametrize("lora", [None, 2])
+def test_training_reads_standardised_vectors_and_its_result_has_them(dominated, tiny_folder, tmp_path, text, lora):
+    dominated.save(tmp_path / "base")
+    base = load_encoder(tmp_path / "base")
+    tuner = Contrastive(towards="en", batch=6, learning_rate=1e-9, lora=lora)
+    with pytest.warns(StandardizedWarning):
+        tuned = tuner.align(base, *text)
+    plain = Contrastive(towards="en", batch=6, learning_rate=1e-9, lora=lora, standardize=False)
+    same = plain.align(base, *text)
+    assert same.standard == {}
+    before = Contrastive(towards="en", batch=6, learning_rate=1e-9, lora=lora, standardize=False)
+    before.tune(standardized(base, sides_of([text[0]]), None, True), *text, kept=False)
+    assert tuner.history == before.history != plain.history
+    tuned.save(tmp_path / "out")
+    opened = load_encoder(tmp_path / "out")
+    np.testing.assert_array_equal(opened.encode(WORDS).data, tuned.encode(WORDS).data)
+    assert opened.fingerprint == tuned.fingerprint
+    np.testing.assert_allclose(opened.merged().encode(WORDS).data, tuned.encode(WORDS).data, atol=1e-3)
+    # a folder that another encoder is written to afterwards is that encoder's
+    same.merged().save(tmp_path / "out")
+    (tmp_path / "out" / "adapter_config.json").unlink(missing_ok=True)
+    np.testing.assert_array_equal(load_encoder(tmp_path / "out").encode(WORDS).data, same.merged().encode(WORDS).data)
+
+
+def test_a_rotation_keeps_the_standardised_encoder_below_it(dominated, tmp_path, text):
+    with pytest.warns(StandardizedWarning):
+        mapped = LinkedMaps("rotation", towards="en").align(dominated, *text)
+    mapped.save(tmp_path / "m")
+    opened = load_encoder(tmp_path / "m")
+    side = text[0].target
+    np.testing.assert_array_equal(opened.encode(side).data, mapped.encode(side).data)
+    assert float(np.abs(mapped.encode(side).data.mean(axis=0)).max()) < 1
+
+
+def test_damaged_numbers_are_told(dominated, tmp_path, text):
+    found = standardized(dominated, sides_of([text[0]]), None, True)
+    found.standard[3][1, 0] = 0.0
+    found.save(tmp_path / "a")
+    with pytest.raises(InputError, match="deviations of layer 3"):
+        load_encoder(tmp_path / "a")
+    about = json.loads((tmp_path / "a" / "calque.json").read_text())
+    assert about["standardized"] == [3]
+    (tmp_path / "a" / "calque.json").write_text(json.dumps(about | {"standardized": "all"}))
+    with pytest.raises(InputError, match="standardized"):
+        load_encoder(tmp_path / "a")
