@@ -191,6 +191,21 @@ def test_one_model_for_each_language(plan):
     assert {r["languages"][-1] for r in rotated} == {"de"}  # its text is in German only
 
 
+def test_a_study_takes_given_links_of_a_test_text(plan):
+    text = plan.read_text()
+    plan.write_text(text[: text.index("[methods.rotation]")] + text[text.index("[supervision") : text.index("[tasks.ner]")]
+                    + '[tasks.retrieval]\ntest = { de = "train.tsv" }\nlinks = { de = "given.align" }\n')  # fmt: skip
+    (plan.parent / "given.align").write_text("0-0\n" * 40)
+    (record,) = [each for each in study(plan) if each["metric"] == "accuracy.all"]
+    assert record["settings"]["links"] == "given"
+    assert record["n"] == 40
+    plan.write_text(
+        plan.read_text().replace("de =", "fr =").replace("[supervision.parallel]\nfr", "[supervision.parallel]\nde")
+    )
+    with pytest.raises(InputError, match="fr"):
+        study(plan)
+
+
 def test_layers_of_an_encoder_each_on_its_own(plan):
     text = (
         plan.read_text()
