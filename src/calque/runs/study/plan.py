@@ -11,7 +11,7 @@ from calque.alignment import METHODS, learns_from, methods_for
 from calque.corpora.languages import language_of, name_and_path
 from calque.errors import SettingError
 from calque.named import is_path
-from calque.runs.dictionary import IDENTICAL, STARTS
+from calque.runs.align import IDENTICAL, STARTS
 from calque.runs.pretrain import pair_of
 from calque.runs.study.options import of_anchors
 

@@ -13,7 +13,7 @@ from calque.alignment import METHODS
 from calque.corpora.languages import name_and_path
 from calque.errors import InputError, SettingError
 from calque.named import is_path
-from calque.runs.dictionary import STARTS
+from calque.runs.align import STARTS
 from calque.runs.pretrain import check_warmup, pair_of, settings_for
 from calque.runs.study.key_points import check_rows, check_views
 from calque.runs.study.options import (
