@@ -125,7 +125,7 @@ def commands() -> str:
         for name, command in found.items()
     ]
     for name, command in found.items():
-        lines += ["", *_command(name, command), *(_tasks() if name == "evaluate" else [])]
+        lines += ["", *_command(name, command), *(_tasks() if name == "evaluate" else []), *_own_options(command)]
     return "\n".join(lines) + "\n"
 
 
@@ -135,6 +135,15 @@ def _tasks() -> list[str]:
 
     rows = [f"| `{name}` | {_cell(row.help)} | {_cell(', '.join(row.takes))} |" for name, row in TASKS.items()]
     return ["", "| task | what it measures | files and options |", "|---|---|---|", *rows]
+
+
+def _own_options(command) -> list[str]:
+    """The options that a command has for one method or task."""
+    lines = []
+    for title, subject in command.subjects().items() if hasattr(command, "subjects") else ():
+        rows = [f"| <code>{html.escape(option)}</code> | {_cell(text)} |" for option, text in command.own_rows(subject)]
+        lines += ["", f"### {title}", "", "| option | |", "|---|---|", *rows]
+    return lines
 
 
 def _command(name: str, command) -> list[str]:

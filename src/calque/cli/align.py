@@ -58,6 +58,10 @@ class AlignCommand(SubjectCommand):
             return None
         return method or _USUAL[kind], "identical" if ("--dictionary", "identical") in pairwise(given) else kind
 
+    def subjects(self) -> Mapping[str, tuple[str, str]]:
+        methods = {f"calque align --method {name}": (name, "parallel") for name in methods_for("parallel")}
+        return methods | {f"calque align --{kind}": ("rotation", kind) for kind in ("dictionary", "unsupervised")}
+
     def types_of(self, subject: tuple[str, str]) -> Mapping[str, Any]:
         from calque.runs.study.options import of_maps, options_of_method
 

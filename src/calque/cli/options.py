@@ -294,6 +294,10 @@ class SubjectCommand(TyperCommand):
         """Return what the command line is about; None for nothing in particular."""
         raise NotImplementedError
 
+    def subjects(self) -> Mapping[str, Any]:
+        """Return all subjects by the names that a reference lists them under."""
+        raise NotImplementedError
+
     def types_of(self, subject: Any) -> Mapping[str, Any]:
         """Return the types of a subject's own options by name."""
         raise NotImplementedError
@@ -328,7 +332,7 @@ class SubjectCommand(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         subject = ctx.meta["subject"]
-        rows = [] if subject is None else self._own_rows(subject)
+        rows = [] if subject is None else self.own_rows(subject)
         if rows:
             with formatter.section("Own options, also as --option NAME=VALUE"):
                 formatter.write_dl(rows)
@@ -351,17 +355,23 @@ class SubjectCommand(TyperCommand):
             listed["Arguments" if param.param_type_name == "argument" else "Options"].append(param)
         return listed
 
-    def _own_rows(self, subject: Any) -> list[tuple[str, str]]:
+    def own_rows(self, subject: Any) -> list[tuple[str, str]]:
+        """Return a subject's own options, each with what it sets."""
         told: dict[str, str] = {}
         usual: dict[str, Any] = {}
         for kind in self.described_by(subject):
             told = {**described(kind), **told}
             usual = {name: each.default for name, each in inspect.signature(kind).parameters.items()} | usual
         rows = []
-        for name in (name for name in self.types_of(subject) if name not in {param.name for param in self.params}):
+        declared = {option: param.name for param in self.params for option in param.opts}
+        for name in self.types_of(subject):
+            option = f"--{name.replace('_', '-')}"
+            if declared.get(option) == name:
+                continue
             text, default = self.helps.get(name) or told.get(name, ""), usual.get(name)
             plain = isinstance(default, str | int | float) and "default" not in text
-            rows.append((f"--{name.replace('_', '-')}", f"{text} [default: {default}]".strip() if plain else text))
+            shown = f"--option {name}=" if option in declared else option
+            rows.append((shown, f"{text} [default: {default}]".strip() if plain else text))
         return rows
 
 

@@ -140,5 +140,5 @@ def open_key_points(folder: str, **load: Any) -> KeyPointEncoder:
 
     encoder = load_encoder(folder, **load)
     if not isinstance(encoder, KeyPointEncoder):
-        raise SettingError(f"{folder} has no key points: calque clcr train makes an encoder that has them")
+        raise SettingError(f"{folder} has no key points: calque align --method clcr makes an encoder that has them")
     return encoder
