@@ -152,6 +152,8 @@ def _command(name: str, command) -> list[str]:
     lines = [f"## calque {name} {{ #{_anchor(name)} }}", "", command.help, "", "```", f"calque {name} {usage}", "```"]
     arguments, options = [], []
     for parameter in command.get_params(context):
+        if hasattr(parameter, "hidden"):
+            parameter.hidden = False  # what only the help of a method or task lists
         record = parameter.get_help_record(context)
         if record is not None:
             (options if parameter.param_type_name == "option" else arguments).append(record)

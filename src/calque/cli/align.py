@@ -19,6 +19,7 @@ from calque.cli.options import (
     Pretokenized,
     Quiet,
     SubjectCommand,
+    Tracking,
     grouped,
     named_pairs,
     names_of,
@@ -26,7 +27,6 @@ from calque.cli.options import (
     own_options,
     pairs_of,
 )
-from calque.cli.tracking import Tracking
 from calque.errors import SettingError
 
 _USUAL = {"parallel": "contrastive", "dictionary": "rotation", "unsupervised": "rotation", "released": ""}

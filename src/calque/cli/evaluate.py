@@ -16,6 +16,7 @@ from calque.cli.options import (
     Linking,
     Quiet,
     SubjectCommand,
+    Tracking,
     by_name,
     grouped,
     language_pairs,
@@ -23,7 +24,6 @@ from calque.cli.options import (
     numbers,
     own_options,
 )
-from calque.cli.tracking import Tracking
 from calque.errors import SettingError
 from calque.named import is_path
 from calque.storage import append_lines

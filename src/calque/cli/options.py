@@ -10,10 +10,11 @@ import functools
 import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import MISSING, dataclass, fields, is_dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
@@ -175,6 +176,45 @@ class Linking:
         return Words(self.model, self.symmetrize, pretokenized, self.seed, limit)
 
 
+@dataclass(frozen=True)
+class Trackers:
+    """Tracking."""
+
+    track: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TRACKER",
+            help="Training: log losses, rates and dev scores of each update to tensorboard, wandb, trackio, mlflow, comet_ml, "
+            "aim, clearml, dvclive, swanlab, or package.module:Class; repeatable.",
+        ),
+    ] = None
+    track_folder: Annotated[
+        Path, typer.Option(help="For trackers that write files: folder for the logs of all runs.")
+    ] = Path("tracked")
+
+
+@dataclass(frozen=True)
+class Tracking(Trackers):
+    """Tracking."""
+
+    @contextmanager
+    def around(self, given: Mapping[str, Any]) -> Iterator[None]:
+        """The trackers, while the command runs.
+
+        Args:
+            given: arguments of the command; a run is called what its result is.
+        """
+        if not self.track:
+            yield
+            return
+        from calque.training.tracking import tracked
+
+        out = given.get("out")
+        run = given.get("task", "calque") if out is None else Path(out).resolve().name
+        with tracked(self.track, run=str(run), folder=self.track_folder):
+            yield
+
+
 # -- what words on the command line mean -------------------------------------------------------------------------------
 def pairs_of(langs: Sequence[str], n: int) -> list[tuple[str, str]]:
     """The flat list that `spread` makes of every `--langs A B`, in twos; a single pair, or one for each of `n` texts."""
@@ -323,7 +363,9 @@ class SubjectCommand(TyperCommand):
                 if not equals:
                     if wanted is not bool and not left:
                         raise SettingError(f"{option} needs a value")
-                    text = left.pop(0) if wanted is not bool else str(not option.startswith("--non-")).lower()
+                    text = (
+                        left.pop(0) if wanted is not bool else str(not option.startswith(("--non-", "--keep-"))).lower()
+                    )
                 own.append((name, option, text))
             else:
                 self.refuse(name, option, subject)
@@ -371,6 +413,7 @@ class SubjectCommand(TyperCommand):
             text, default = self.helps.get(name) or told.get(name, ""), usual.get(name)
             plain = isinstance(default, str | int | float) and "default" not in text
             shown = f"--option {name}=" if option in declared else option
+            shown = ", ".join([each for each, other in self.spelled.items() if other == name] or [shown])
             rows.append((shown, f"{text} [default: {default}]".strip() if plain else text))
         return rows
 

@@ -71,14 +71,29 @@ def of_pretraining(model: str) -> Types:
         "model": str, "texts": _BY_LANGUAGE, "apart": bool, "pairs": bool, "dictionaries": _BY_LANGUAGE, "limit": Count,
         "pretokenized": bool, "preset": Literal[tuple(PRESETS)], "senses": int | Mapping[str, Any], "held_out": int,
     }  # fmt: skip
+    more = {"vocabulary": Count, "half": bool, "lower": bool} if model == "bert" else {}
+    return {**of_model(model), **read, **more}
+
+
+def of_model(model: str) -> Types:
+    """Settings of the class of a language model."""
+    return of(class_of_model(model), *(("start",) if model == "bert" else ()))
+
+
+def class_of_model(model: str) -> type:
+    """Return the class of a language model.
+
+    Raises:
+        SettingError: there is none of this name.
+    """
     if model == "elmo":
         from calque.pretraining.bidirectional import BiLanguageModel
 
-        return {**of(BiLanguageModel), **read}
+        return BiLanguageModel
     if model == "bert":
         from calque.pretraining.masked import MaskedLanguageModel
 
-        return {**of(MaskedLanguageModel, "start"), **read, "vocabulary": Count, "half": bool, "lower": bool}
+        return MaskedLanguageModel
     raise SettingError(f"unknown model {model!r} to pretrain, expected bert or elmo")
 
 

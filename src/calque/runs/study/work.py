@@ -74,10 +74,11 @@ def _align(step: Step, folder: Path) -> None:
     how = {name: options.pop(name) for name in ("method", "towards")}
     words = Words(**options.pop("words", {}), **_read(options))
     texts, named = step.files.get("text", ()), options.pop("texts", ())
+    langs = [tuple(pair) for pair in options.pop("langs")]
     after = {role: [Path(place) for place in places] for role, places in step.after.items()}
     done = align(
         [f"{lang}={file}" for lang, file in zip(named, texts, strict=True)] if named and texts else texts,
-        langs=[tuple(pair) for pair in options.pop("langs")] if step.kind != "plain" else [],
+        langs=langs if step.kind != "plain" else [],
         links=[str(place / LINKS) for place in after.get("links", ())],
         dictionaries=[str(place / ENTRIES) for place in after.get("dictionary", ())],
         anchors=[f"{lang}={place}" for lang, place in zip(named, after.get("anchors", ()), strict=False)],
