@@ -206,7 +206,8 @@ def align(
         return
     place |= {"method": method, "keep_layers": keep_layers, "checkpoint_every": checkpoint_every}
     if kind == "TRAIN":
-        if "seed" in AlignCommand.types_of(context.command, context.meta["subject"]):
+        command: Any = context.command
+        if "seed" in command.types_of(context.meta["subject"]):
             options.setdefault("seed", linking.seed)
         if "symmetrize" not in given(context):
             linking = replace(linking, symmetrize=METHODS[method].symmetrize)

@@ -206,7 +206,7 @@ class TaskCommand(SubjectCommand):
     hides = tuple(name for name in (*FIELDS, "rename", "translations") if users(name) or name in REALIGN)
     asks_for = "calque evaluate ENCODER TASK --help lists the options of a task"
     spelled: ClassVar[Mapping[str, str]] = {"--non-contextual": "contextual", "--extract": "method"}
-    helps = _HELPS
+    helps: ClassVar[Mapping[str, str]] = _HELPS
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         task = self.find_subject(args)

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_type_hints
 
 import typer
 from typer.core import TyperCommand
@@ -322,12 +322,13 @@ class SubjectCommand(TyperCommand):
 
     hides: Sequence[str] = ()
     asks_for = ""
-    spelled: Mapping[str, str] = {}
-    helps: Mapping[str, str] = {}
+    spelled: ClassVar[Mapping[str, str]] = {}
+    helps: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, *args: Any, **options: Any):
         super().__init__(*args, **options)
-        for param in self.params:
+        params: Any = self.params
+        for param in params:
             param.hidden = param.name in self.hides
 
     def find_subject(self, words: Sequence[str]) -> Any:
