@@ -110,7 +110,7 @@ def _write(
         nonlocal n_links
         for pairs in parts:
             n_links += len(pairs)
-            yield from pairs.pharaoh_text(posteriors=posteriors)
+            yield from (f"{line}\n" for line in pairs.pharaoh_lines(posteriors=posteriors))
             done(pairs.n_sentences)
 
     write_lines(out, lines())
