@@ -486,7 +486,7 @@ def from_words(sentences: Iterable[Sequence[str]]) -> pa.Array:
     Raises:
         pyarrow.ArrowException, UnicodeEncodeError: a word is not text.
     """
-    return pa.array(map(list, sentences), type=WORDS)
+    return pa.array([*sentences], type=WORDS)
 
 
 def slice_rows(table: pa.Table, index: slice) -> pa.Table:

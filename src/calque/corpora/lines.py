@@ -93,7 +93,7 @@ def find_packed(path: str | PathLike[str]) -> Path | None:
 
 
 @contextmanager
-def _unpacked(path: str | PathLike[str]) -> Iterator[BufferedIOBase]:
+def unpacked(path: str | PathLike[str]) -> Iterator[BufferedIOBase]:
     """Open a file to read its bytes; gzip, zstd, xz and bzip2 are known by their first bytes.
 
     Raises:
@@ -109,8 +109,8 @@ def _unpacked(path: str | PathLike[str]) -> Iterator[BufferedIOBase]:
             if packing is None:
                 yield file
             elif packing == ".xz":
-                with lzma.open(file) as unpacked:
-                    yield unpacked
+                with lzma.open(file) as stream:
+                    yield stream
             else:
                 yield BufferedReader(pa.CompressedInputStream(file, _CODECS[packing]))
     except (EOFError, lzma.LZMAError, OSError) as error:
@@ -126,7 +126,7 @@ def read_blocks(path: str | PathLike[str]) -> Iterator[bytes]:
     Raises:
         InputError: the file cannot be opened or unpacked.
     """
-    with _unpacked(path) as file:
+    with unpacked(path) as file:
         while block := file.read(_BLOCK):
             yield block
 
@@ -141,7 +141,7 @@ def read_lines(path: str | PathLike[str]) -> Iterator[str | Flaw]:
         InputError: the file cannot be unpacked, is UTF-16, ends lines by CR alone, or has a line of more than 64 MiB.
     """
     number = 0
-    with _unpacked(path) as file:
+    with unpacked(path) as file:
         while raw := file.readline(LONGEST_LINE):
             number += 1
             if len(raw) == LONGEST_LINE:
