@@ -115,8 +115,8 @@ _OPTIONS = {
         "format": "File format, where it cannot be detected. Tags: columns, numbered, conllu, facebook, hub; labels: "
         "header, pairs, label-text, text-label, jsonl, hub.",
         "column": "Number or name of the column with the tags; default: the last.",
-        "probe": "What to make spans of: pos, dependencies (CoNLL-U), constituents (bracketed trees), entities (tags of "
-        "spans); or the name of the labels in JSON lines.",
+        "probe": "What to make spans of: pos, dependencies (CoNLL-U), entities (tags of spans); or the "
+        "name of the labels in JSON lines.",
     },
     "How the task is learnt": {
         "seeds": "Number of training runs, each with its own seed; default: 5, with --tune 3.",
