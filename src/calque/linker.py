@@ -44,8 +44,7 @@ class Linker:
         model: an encoder or its name (see `calque.load_encoder`), or a `WordAligner` or the file that `calque words --tables`
             wrote.
         langs: languages of the two sides, for an encoder that has one part for each. Those of tables are known.
-        method: with an encoder, how links are made of its cosines: "mutual" (the default), "iterative", "softmax" or
-            "transport".
+        method: with an encoder, how links are made of its cosines: "mutual" (the default) or "softmax".
         symmetrize: with tables, how their two directions are joined; "one-to-one" by default.
         options: with an encoder, further arguments of the method, such as `{"threshold": 0.01}`.
         load: further arguments of `load_encoder`, such as `layer`.

@@ -3,13 +3,10 @@
 import json
 from itertools import pairwise
 
-import numpy as np
 import pytest
 
-from calque.annotated import Labels, ProbeText
 from calque.corpora import SkippedWarning, read_probe
 from calque.errors import InputError
-from calque.text import Sentences
 
 CONLLU = """# text = Ann sees old Rome
 1	Ann	Ann	PROPN	NNP	_	2	nsubj:pass	_	_
@@ -121,12 +118,3 @@ def test_a_line_that_cannot_be_used_is_named_or_counted(tmp_path, bad, fact):
     assert caught.value.line == 2
     with pytest.warns(SkippedWarning, match="skipped 1 of 3 texts"):
         assert len(read_probe(path, lang="en", on_error="skip")) == 2
-
-
-def test_spans_outside_of_their_sentence_are_no_probe():
-    sentences, labels, one = Sentences.of([["a", "b"], ["c"]], "en"), Labels.of(["X"]), np.array([0, 1])
-    for span in ([0, 2], [-1, 1], [1, 1]):
-        with pytest.raises(InputError, match=r"in sentence 2, which has 1 words"):
-            ProbeText(sentences, np.array([0, 0, 1]), np.array([[span]]), labels, one, "x")
-    with pytest.raises(InputError, match="1 spans for 2 targets"):
-        ProbeText(sentences, np.array([0, 0, 2]), np.array([[[0, 1]]]), labels, one, "x")

@@ -6,7 +6,6 @@ import gzip
 import re
 from contextlib import suppress
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -120,30 +119,3 @@ def test_any_bytes_give_a_text_or_a_clear_error(tmp_path, raw, keys):
     for content in (raw, b"<corpus><sentence>" + raw + b"</sentence></corpus>", DATA.encode()):
         with suppress(InputError):
             assert len(read_senses(write(tmp_path, content), keys=write(tmp_path, keys, "k")).sentences) > 0
-
-
-def test_senses_of_a_data_set(tmp_path):
-    pytest.importorskip("datasets")
-    path = tmp_path / "f.jsonl"
-    path.write_text(
-        '{"tokens": ["The", "New York", "banks"], "lemmas": ["the", "new_york", "bank"], "pos": ["X", "PROPN", "NOUN"],'
-        ' "senses": [null, "_", "bank%1 bank%2"]}\n'
-        '{"tokens": ["run"], "lemmas": ["run"], "pos": ["VERB"], "senses": ["run%1;run%2"]}\n'
-    )
-    text = read_senses(path, lang="en")
-    assert [sentence.words for sentence in text.sentences] == [("The", "New_York", "banks"), ("run",)]
-    assert (text.sentence.tolist(), text.word.tolist()) == ([0, 1], [2, 0])
-    assert (text.lemmas, text.pos, text.ids) == (("bank", "run"), ("NOUN", "VERB"), ("1.3", "2.1"))
-    assert text.keys == (("bank%1", "bank%2"), ("run%1", "run%2"))
-    last = text.take(np.array([1]))
-    assert (last.keys, last.ids, last.sentence.tolist(), last.word.tolist()) == (text.keys[1:], ("2.1",), [0], [0])
-    assert [sentence.words for sentence in last.sentences] == [("run",)]
-    path.write_text('{"tokens": ["a", "b"], "lemmas": ["a"], "pos": ["X", "X"], "senses": [null, "k"]}\n')
-    with pytest.raises(InputError, match="f.jsonl line 1: lists of 2, 1, 2, 2 values in tokens, lemmas, pos, senses"):
-        read_senses(path)
-    path.write_text('{"tokens": ["a"], "lemmas": [""], "pos": ["X"], "senses": ["k"]}\n')
-    with pytest.raises(InputError, match="line 1: the word 'a' has a sense and no lemma"):
-        read_senses(path)
-    path.write_text('{"tokens": ["a"], "lemmas": ["a"], "keys": ["k"]}\n')
-    with pytest.raises(InputError, match="has the columns tokens, lemmas, keys; expected tokens or words"):
-        read_senses(path)

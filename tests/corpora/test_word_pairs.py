@@ -8,11 +8,8 @@ import re
 import numpy as np
 import pytest
 
-from calque.annotated import Labels
 from calque.corpora import SkippedWarning, read_word_pairs
-from calque.corpora.word_pairs import WordPairText
 from calque.errors import InputError
-from calque.text import Sentences
 
 FIRST, SECOND = "The bank of the river.", "He sat on a bank."
 LINES = [
@@ -106,10 +103,3 @@ def test_other_files(tmp_path):
         read_word_pairs(write(tmp_path, '{"a": 1}', name="f.jsonl"), lang="en")
     with pytest.raises(InputError, match="no pairs could be read: the file is empty or blank"):
         read_word_pairs(write(tmp_path), lang="en")
-
-
-@pytest.mark.parametrize("span", [[2, 3], [1, 1], [-1, 1]])
-def test_a_span_must_be_in_its_text(span):
-    texts = (Sentences.of([["a", "b"]], "en"), Sentences.of([["a"]], "en"))
-    with pytest.raises(InputError, match="in a text of 2 words; expected its first word and its end"):
-        WordPairText(texts, np.array([[span, [0, 1]]]), Labels.of(["same"]))

@@ -105,7 +105,7 @@ _OPTIONS = {
         "contextual": "Only the first occurrence of each word form.",
         "by_origin": "Also show each origin of the pairs, named in the third column of --test.",
         "base": "The encoder before alignment, to compare similarities of words with.",
-        "method": "mutual (default), iterative, softmax or transport.",
+        "method": "mutual (default) or softmax.",
         "lower": "Ignore case.",
     },
     "How files are read": {

@@ -29,9 +29,7 @@ def words(
             metavar="ENCODER", help="Link by the vectors of an encoder (hub name, folder, mini), without training."
         ),
     ] = None,
-    extract: Annotated[
-        str | None, typer.Option(help="--encoder: mutual (default), iterative, softmax or transport.")
-    ] = None,
+    extract: Annotated[str | None, typer.Option(help="--encoder: mutual (default) or softmax.")] = None,
     matrix: Annotated[
         Path | None,
         typer.Option(metavar="PATH", help="--encoder: also write the similarities of all words, a safetensors file."),

@@ -8,8 +8,8 @@ from calque.named import exported
 
 if TYPE_CHECKING:
     from calque.corpora.conllu import read_treebank as read_treebank
-    from calque.corpora.harvest import SkippedWarning as SkippedWarning
     from calque.corpora.labelled import read_labelled as read_labelled
+    from calque.corpora.lines import SkippedWarning as SkippedWarning
     from calque.corpora.parallel import gold_links as gold_links
     from calque.corpora.parallel import read_parallel as read_parallel
     from calque.corpora.plain import read_dictionary as read_dictionary
@@ -25,7 +25,7 @@ __getattr__ = exported(
     __name__,
     {
         "conllu": "read_treebank",
-        "harvest": "SkippedWarning",
+        "lines": "SkippedWarning",
         "labelled": "read_labelled",
         "parallel": "gold_links read_parallel",
         "plain": "read_dictionary read_sentences",

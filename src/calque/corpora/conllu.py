@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from array import array
 from collections.abc import Iterator, Sequence
 from os import PathLike, fspath
 from typing import NamedTuple
 
 import numpy as np
 
-from calque.annotated import Treebank
-from calque.corpora.harvest import LabelBuilder, Losses, OnError, SentenceBuilder
-from calque.corpora.lines import Flaw, read_lines
+from calque.annotated import Labels, Treebank
+from calque.corpora.lines import Flaw, Losses, OnError, read_lines
 from calque.corpora.rows import is_dataset, open_rows, uneven, unwritten
+from calque.text import Sentences
 
 # A comment where words may begin with # (`#⇥O`, `# NN I-NP O`): it names something. MultiCoNER has `# id …⇥domain=en`.
 _NAMING = re.compile(r"# +(?:[\w.-]+ ?[=:](?: |$)|(?:id|sent_id|newdoc|newpar)\b)")
@@ -61,7 +60,7 @@ def read_treebank(
         MissingExtraError: `datasets` is not installed, and the path needs it.
     """
     losses = Losses(path, on_error, "sentences")
-    words, upos, relations, heads, lines = SentenceBuilder(), LabelBuilder(), LabelBuilder(), array("i"), array("q")
+    words, upos, relations, heads, lines = [], [], [], [], []
     for item in _dataset(path) if is_dataset(path) else _read_words(path):
         if isinstance(item, Flaw):
             losses.take(item)
@@ -70,15 +69,14 @@ def read_treebank(
         if isinstance(tree, Flaw):
             losses.take(tree)
             continue
-        words.add([row[_FORM] for row in item.rows])
-        upos.add([row[_UPOS] for row in item.rows])
-        labels = [row[_RELATION] for row in item.rows]
-        relations.add(labels if subtypes else [label.partition(":")[0] for label in labels])
-        heads.extend(tree)
+        words.append([row[_FORM] for row in item.rows])
+        upos += [row[_UPOS] for row in item.rows]
+        relations += [row[_RELATION] if subtypes else row[_RELATION].partition(":")[0] for row in item.rows]
+        heads += tree
         lines.append(item.line)
     losses.settle(len(lines))
     return Treebank(
-        words.finish(lang), upos.finish(), np.array(heads, np.int32), relations.finish(), fspath(path),
+        Sentences.of(words, lang), Labels.of(upos), np.array(heads, np.int32), Labels.of(relations), fspath(path),
         np.array(lines, np.int64),
     )  # fmt: skip
 

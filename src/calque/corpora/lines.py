@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import lzma
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BufferedIOBase, BufferedReader
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import pyarrow as pa
 
-from calque.errors import InputError
+from calque.errors import InputError, SettingError, SkippedWarning
 
 _MAGIC = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd", ".xz": b"\xfd7zXZ\x00", ".bz2": b"BZh"}
 _CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
@@ -22,7 +23,8 @@ SUFFIXES = tuple(_MAGIC)
 _BLOCK = 1 << 20
 BLANK = "blank line"
 LONGEST_LINE = 1 << 26  # bytes; a small file can unpack to a line that no memory holds
-_LONGEST_FILE = 1 << 30  # bytes of a file that is one value
+
+OnError = Literal["raise", "skip"]
 
 
 class RawPair(NamedTuple):
@@ -71,6 +73,49 @@ class Skipped:
 
     def __str__(self) -> str:
         return ", ".join(f"{count:,} × {why} (first: {self.first[why]})" for why, count in self.counts.items())
+
+
+class Losses:
+    """What becomes of an item that cannot be used: an error, or a count of which a warning tells in the end.
+
+    Args:
+        on_error: `raise` or `skip`.
+        what: the items, as "sentences".
+
+    Raises:
+        SettingError: `on_error` is neither.
+    """
+
+    def __init__(self, path: str | PathLike[str], on_error: OnError, what: str):
+        if on_error not in get_args(OnError):
+            raise SettingError(f"on_error is {on_error!r}, expected 'raise' or 'skip'")
+        self._path, self._on_error, self._what = path, on_error, what
+        self._skipped = Skipped()
+
+    def take(self, item: Flaw | Omission) -> None:
+        """Count it; what its format itself calls unusable (an `Omission`) is never an error."""
+        if isinstance(item, Flaw) and self._on_error == "raise":
+            link = " or" if item.fact.endswith("?") else "; or"
+            remedy = 'skip it (on_error="skip", --on-error skip)'
+            place = f"{item.place}: " if item.place else ""
+            line = None if item.place else item.line
+            raise InputError(f"{place}{item.fact}{link} {remedy}", path=item.path, line=line)
+        self._skipped.count(item, item.path if isinstance(item, Flaw) else self._path)
+
+    def settle(self, used: int) -> None:
+        """Warn of what was lost, in the name of whoever called the reader that calls this.
+
+        Raises:
+            InputError: none was used.
+        """
+        skipped = str(self._skipped)
+        if not used:
+            fact = f"no {self._what} could be read: {skipped or 'the file is empty or blank'}"
+            raise InputError(fact, path=self._path)
+        if skipped:
+            lost = sum(self._skipped.counts.values())
+            message = f"{fspath(self._path)}: skipped {lost:,} of {lost + used:,} {self._what}: {skipped}"
+            warnings.warn(SkippedWarning(message, self._skipped.counts, self._skipped.first), stacklevel=3)
 
 
 class RawCorpus(NamedTuple):
@@ -193,17 +238,10 @@ def read_json(path: str | PathLike[str]) -> Any:
     """The value of a file that is one JSON value, packed or not.
 
     Raises:
-        InputError: it cannot be unpacked, is no JSON or no UTF-8, or has more than 1 GiB.
+        InputError: it cannot be unpacked, or is no JSON or no UTF-8.
     """
-    blocks: list[bytes] = []
-    size = 0
-    for block in read_blocks(path):
-        size += len(block)
-        if size > _LONGEST_FILE:
-            raise InputError("more than 1 GiB of JSON, expected a data set of questions; is it one?", path=path)
-        blocks.append(block)
     try:
-        return json.loads(b"".join(blocks).decode("utf-8-sig"))
+        return json.loads(b"".join(read_blocks(path)).decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise InputError(f"byte {error.start:,} is not UTF-8; convert the file", path=path) from error
     except json.JSONDecodeError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from array import array
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from os import PathLike, fspath
@@ -14,14 +13,14 @@ import numpy as np
 
 from calque.annotated import Labels, ProbeText, TaggedText, Treebank
 from calque.corpora.conllu import read_treebank
-from calque.corpora.harvest import LabelBuilder, Losses, OnError, SentenceBuilder
-from calque.corpora.lines import Flaw, is_text, json_lines, read_lines
+from calque.corpora.lines import Flaw, Losses, OnError, is_text, json_lines, read_lines
 from calque.corpora.rows import PREFIX
 from calque.corpora.tagged import find_format, read_tagged
 from calque.errors import InputError
 from calque.offsets import offsets_of
 from calque.segment import split_spaces
 from calque.spans import span_table
+from calque.text import Sentences
 
 Kind = Literal["edges", "conllu", "tags"]
 
@@ -172,26 +171,24 @@ def _is_object(line: str) -> bool:
 
 def _read_edges(path: str | PathLike[str], lang: str, probe: str | None, on_error: OnError) -> ProbeText:
     losses = Losses(path, on_error, "texts")
-    words, labels, lines = SentenceBuilder(), LabelBuilder(), array("q")
-    spans, counts, label_counts = array("i"), array("q"), array("q")
+    words, labels, lines, spans, counts, label_counts = [], [], [], [], [], []
     width = 0  # spans of a target, as of the first
     for number, values in json_lines(enumerate(read_lines(path), 1)):
         read = values if isinstance(values, Flaw) else _sentence(number, values, width, path)
         if isinstance(read, Flaw):
             losses.take(read)
             continue
-        words.add(read[0])
+        words.append(read[0])
         lines.append(number)
         counts.append(len(read[1]))
         for target in read[1]:
             width = len(target.spans)
-            for span in target.spans:
-                spans.extend(span)
-            labels.add(target.labels)
+            spans.append(target.spans)
+            labels += target.labels
             label_counts.append(len(target.labels))
     losses.settle(len(lines))
     return ProbeText(
-        words.finish(lang), offsets_of(counts), np.array(spans, np.int32).reshape(-1, width or 1, 2), labels.finish(),
+        Sentences.of(words, lang), offsets_of(counts), np.array(spans, np.int32).reshape(-1, width or 1, 2), Labels.of(labels),
         offsets_of(label_counts), probe or ("pairs of spans" if width == 2 else "spans"), fspath(path),
         np.array(lines, np.int64),
     )  # fmt: skip

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from array import array
 from os import PathLike, fspath
 from pathlib import Path
 
 import numpy as np
 
 from calque.annotated import SenseText
-from calque.corpora.harvest import SentenceBuilder
 from calque.corpora.lines import Flaw, find_packed, read_lines, unpacked_name
-from calque.corpora.rows import is_dataset, open_rows, uneven
 from calque.corpora.tmx import read_elements
 from calque.errors import InputError
+from calque.text import Sentences
 
 _DATA, _KEYS = ".data.xml", ".gold.key.txt"
 _WHAT = "the .data.xml of an annotated corpus"
@@ -28,9 +25,7 @@ def read_senses(path: str | PathLike[str], *, keys: str | PathLike[str] | None =
     be packed (gzip, zstd, xz, bzip2), and are streamed.
 
     Args:
-        path: the XML; or a data set, `hub:NAME` or what `rows.open_rows` reads else, whose rows have lists of words
-            (`tokens`), `lemmas`, `pos`, and `senses` (or `sense_keys`, `labels`), one for each word: its key, several with
-            spaces or `;` between or as a list, or None, empty or `_` where it is not annotated.
+        path: the XML.
         keys: the right senses. Where it is None and the path is X.data.xml, X.gold.key.txt is taken if it exists. It
             may have keys of other texts too.
 
@@ -38,13 +33,10 @@ def read_senses(path: str | PathLike[str], *, keys: str | PathLike[str] | None =
         InputError: with its line: XML that is not well formed or is no such document, an instance without its
             attributes, words without text, an instance that the file of keys lacks, a line of keys
             that is none. Also if there is no sentence.
-        MissingExtraError: `datasets` is not installed, and the path needs it.
     """
-    if is_dataset(path):
-        return _dataset(path, lang)
-    words, sentence, places, lines = SentenceBuilder(), -1, [], array("q")
+    words, places, lines = [], [], []
     instances: dict[str, tuple[str, str]] = {}  # lemma and part of speech by id
-    for sentence, (line, element) in enumerate(read_elements(path, "corpus", "sentence", _WHAT)):
+    for line, element in read_elements(path, "corpus", "sentence", _WHAT):
         forms = []
         for part in element.iter():
             if part.tag not in ("wf", "instance"):
@@ -61,10 +53,10 @@ def read_senses(path: str | PathLike[str], *, keys: str | PathLike[str] | None =
                         f"the id {name[:40]!r} for the second time, expected each once", path=path, line=line
                     )
                 instances[name] = lemma, pos
-                places.append((sentence, len(forms) - 1))
+                places.append((len(words), len(forms) - 1))
                 lines.append(line)
-        words.add(forms)
-    if sentence < 0:
+        words.append(forms)
+    if not words:
         raise InputError("no sentence could be read: the document has none", path=path)
     senses: tuple[tuple[str, ...], ...] = ()
     beside = _beside(path) if keys is None else keys
@@ -77,48 +69,7 @@ def read_senses(path: str | PathLike[str], *, keys: str | PathLike[str] | None =
         senses = tuple(keys_of[name] for name in instances)
     lemmas, pos = zip(*instances.values(), strict=True) if instances else ((), ())
     at = np.array(places, np.int64).reshape(-1, 2)
-    return SenseText(words.finish(lang), at[:, 0], at[:, 1], lemmas, pos, tuple(instances), senses, fspath(path))
-
-
-# Names that published data sets use.
-_LISTS = (
-    ("tokens", "words", "surface_forms"), ("lemmas", "lemma"), ("pos", "upos", "pos_tags"),
-    ("senses", "sense_keys", "sensekeys", "keys", "labels"),
-)  # fmt: skip
-
-
-def _dataset(path: str | PathLike[str], lang: str) -> SenseText:
-    data = open_rows(path)
-    if not data.columns:
-        raise InputError("no sentence could be read: the data set is empty", path=path)
-    names = data.choose(_LISTS, path)
-    words, places, lemmas, pos, ids, keys = SentenceBuilder(), [], [], [], [], []
-    for sentence, (number, row) in enumerate(data.rows):
-        columns = [row[name] for name in names]
-        if fact := uneven(columns, names, least=1):
-            raise InputError(fact, path=path, line=number)
-        words.add(["_".join(str(word or "").split()) or "_" for word in columns[0]])
-        for position, (word, lemma, tag, senses) in enumerate(zip(*columns, strict=True)):
-            sense_keys = _keys(senses)
-            if not sense_keys:
-                continue
-            if not lemma:
-                fact = f"the word {word!r:.40} has a sense and no lemma, expected both"
-                raise InputError(fact, path=path, line=number)
-            places.append((sentence, position))
-            lemmas.append(str(lemma))
-            pos.append(str(data.name_of(names[2], tag)))
-            ids.append(f"{number}.{position + 1}")
-            keys.append(sense_keys)
-    at = np.array(places, np.int64).reshape(-1, 2)
-    return SenseText(
-        words.finish(lang), at[:, 0], at[:, 1], tuple(lemmas), tuple(pos), tuple(ids), tuple(keys), fspath(path)
-    )
-
-
-def _keys(senses: object) -> tuple[str, ...]:
-    parts = senses if isinstance(senses, list) else re.split(r"[\s;]+", str(senses)) if senses is not None else []
-    return tuple(str(part) for part in parts if part not in (None, "", "_", "O"))
+    return SenseText(Sentences.of(words, lang), at[:, 0], at[:, 1], lemmas, pos, tuple(instances), senses, fspath(path))
 
 
 def _beside(path: str | PathLike[str]) -> Path | None:

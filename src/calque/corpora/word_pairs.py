@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
@@ -11,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from calque.annotated import Labels
-from calque.corpora.harvest import LabelBuilder, Losses, OnError, SentenceBuilder
-from calque.corpora.lines import Flaw, Omission, read_lines
+from calque.corpora.lines import Flaw, Losses, Omission, OnError, read_lines
 from calque.corpora.rows import Rows, is_dataset, open_rows
 from calque.errors import InputError
 from calque.offsets import overlapped
@@ -35,9 +33,6 @@ class WordPairText:
         spans: int32 `[n_pairs, 2, 2]`: of the word in either text the first of its words and the one behind its last.
         labels: `[n_pairs]`.
         path, lines: the file and the line of each pair, for messages.
-
-    Raises:
-        InputError: numbers that do not fit each other, or a span that is empty or not in its text.
     """
 
     texts: tuple[Sentences, Sentences]
@@ -45,22 +40,6 @@ class WordPairText:
     labels: Labels
     path: str | None = None
     lines: np.ndarray | None = None
-
-    def __post_init__(self):
-        if any(len(column) != len(self.labels) for column in self.texts):
-            raise InputError(
-                f"{[len(each) for each in self.texts]} texts for {len(self.labels)} labels", path=self.path
-            )
-        if self.spans.shape != (len(self.labels), 2, 2):
-            raise InputError(f"spans of shape {self.spans.shape}, expected [{len(self.labels)}, 2, 2]", path=self.path)
-        lengths = np.stack([column.lengths() for column in self.texts], axis=1)
-        start, end = self.spans[..., 0], self.spans[..., 1]
-        wrong = np.argwhere((start < 0) | (end <= start) | (end > lengths))
-        if len(wrong):
-            pair, which = wrong[0]
-            fact = f"span [{start[pair, which]}, {end[pair, which]}] in a text of {int(lengths[pair, which])} words"
-            line = None if self.lines is None else int(self.lines[pair])
-            raise InputError(f"{fact}; expected its first word and its end", path=self.path, line=line)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -106,21 +85,22 @@ def read_word_pairs(path: str | PathLike[str], *, lang: str, on_error: OnError =
         MissingExtraError: `datasets` is not installed, and the file needs it.
     """
     losses, split = Losses(path, on_error, "pairs"), splitter(lang, pretokenized=False)
-    columns, labels, spans, lines = (SentenceBuilder(), SentenceBuilder()), LabelBuilder(), array("i"), array("q")
+    texts, spans, labels, lines = [], [], [], []
     for item in _rows(path) if is_dataset(path) else _lines(path):
         used = _used(item, split, path) if isinstance(item, _Pair) else item
         if isinstance(used, Flaw | Omission):
             losses.take(used)
             continue
-        for column, (words, place) in zip(columns, used[:2], strict=True):
-            column.add(words)
-            spans.extend(place)
-        labels.add([used[2]])
+        *found, label = used
+        texts.append([words for words, _ in found])
+        spans.append([place for _, place in found])
+        labels.append(label)
         lines.append(item.line)
     losses.settle(len(lines))
-    first, second = (column.finish(lang) for column in columns)
-    places = np.array(spans, np.int32).reshape(-1, 2, 2)
-    return WordPairText((first, second), places, labels.finish(), fspath(path), np.array(lines, np.int64))
+    first, second = (Sentences.of(column, lang) for column in zip(*texts, strict=True))
+    return WordPairText(
+        (first, second), np.array(spans, np.int32), Labels.of(labels), fspath(path), np.array(lines, np.int64)
+    )
 
 
 def _lines(path: str | PathLike[str]) -> Iterator[_Pair | Flaw]:
