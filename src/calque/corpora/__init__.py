@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from calque.corpora.senses import read_senses as read_senses
     from calque.corpora.squad import read_questions as read_questions
     from calque.corpora.tagged import read_tagged as read_tagged
-    from calque.corpora.word_pairs import read_word_pairs as read_word_pairs
 
 # Imported when first asked for: a command that reads or links text need not know how everything else is read or linked.
 __getattr__ = exported(
@@ -33,6 +32,5 @@ __getattr__ = exported(
         "senses": "read_senses",
         "squad": "read_questions",
         "tagged": "read_tagged",
-        "word_pairs": "read_word_pairs",
     },
 )
