@@ -16,9 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from calque.errors import SettingError
+from calque.storage import room
 from calque.wordalign.bitext import Bitext
 from calque.wordalign.compiled import F, loop
-from calque.wordalign.matrices import Similarities, room
+from calque.wordalign.matrices import MEMORY, Similarities
 
 PART = 1 << 24  # cells converted at a time
 
@@ -53,7 +54,7 @@ def prior_of(similarities: Similarities | None, bitext: Bitext, weight: float) -
             f"similarities of {len(similarities):,} sentence pairs that have other words than the {len(bitext):,} of the text"
         )
     ends, at = similarities.offsets, similarities.offsets[:-1].copy()
-    made = Prior(at, room(int(ends[-1]), F), np.empty(len(target.words), F), np.empty(len(source.words), F))
+    made = Prior(at, room((int(ends[-1]),), F, MEMORY), np.empty(len(target.words), F), np.empty(len(source.words), F))
     first = 0
     while first < len(at):
         last = max(first + 1, int(np.searchsorted(ends, ends[first] + PART, side="right")) - 1)
