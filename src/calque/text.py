@@ -127,7 +127,7 @@ class ParallelCorpus:
         langs: the languages of the two sides.
         skipped: how many lines a reader could not use, by reason.
         first_skipped: where the first of them stands, by reason.
-        segmenters: what divided the two sides into words (`calque.segment.segmenter`), empty if not known.
+        segmenters: what divided the two sides into words (`calque.segment.Segmenter.name`), empty if not known.
         path: the file it was read from, for messages.
     """
 
