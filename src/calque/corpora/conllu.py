@@ -162,16 +162,12 @@ def _heads(sentence: _Sentence, path: str | PathLike[str]) -> list[int] | Flaw:
 
 
 def _in_circle(heads: list[int]) -> int | None:
-    """Return a word (from 1) from which no way leads to the root, if there is one; each word is passed once."""
-    reached = [0] * (len(heads) + 1)  # by the way from which word
-    for word in range(1, len(heads) + 1):
-        at = word
-        while at and not reached[at]:
-            reached[at] = word
-            at = heads[at - 1]
-        if at and reached[at] == word:
-            return at
-    return None
+    """Return a word (from 1) from which no way leads to the root, if there is one."""
+    above = np.array([0, *heads])
+    for _ in range(len(heads).bit_length()):  # twice as many steps upwards each time
+        above = above[above]
+    lost = np.flatnonzero(above)
+    return int(lost[0]) if len(lost) else None
 
 
 # -- sentences as blocks of lines, one word a line: what all CoNLL formats share ------------------------------------------
