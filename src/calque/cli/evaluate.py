@@ -115,15 +115,15 @@ _HELPS = {
     "contextual": "Only the first occurrence of each word form.",
     "by_origin": "Also show each origin of the pairs, named in the third column of --test.",
     "base": "The encoder before alignment, to compare similarities of words with.",
-    "method": "mutual (default), iterative, softmax or transport.",
+    "method": "mutual (default) or softmax.",
     "lower": "Ignore case.",
     "unknown": "What to do with test labels missing from training: raise (default), miss, drop or skip.",
     "on_error": "Raise an error (raise, default), or skip what cannot be read (skip).",
     "format": "File format, where it cannot be detected. Tags: columns, numbered, conllu, facebook, hub; labels: "
     "header, pairs, label-text, text-label, jsonl, hub.",
     "column": "Number or name of the column with the tags; default: the last.",
-    "probe": "What to make spans of: pos, dependencies (CoNLL-U), constituents (bracketed trees), entities (tags of "
-    "spans); or the name of the labels in JSON lines.",
+    "probe": "What to make spans of: pos, dependencies (CoNLL-U), entities (tags of spans); or the "
+    "name of the labels in JSON lines.",
     "seeds": "Number of training runs, each with its own seed; default: 5, with --tune 3.",
     "tune": "Fine-tune the encoder too, not only a head on frozen vectors.",
     "select": "Take the epoch that is best on source text (source, default), best on average over all of --dev, other "
@@ -132,8 +132,7 @@ _HELPS = {
     "(two dense layers on the mean vector; default for sentiment), bilstm (max-pooled LSTM; default for nli), "
     "esim (words of both texts aligned, then LSTMs; nli only), cls (one layer on [CLS]; only with --tune, and the "
     "default there). qa: match (words of passage and question aligned, then LSTMs), linear (only with --tune, and the "
-    "default there). choice: esim (default), mean, bilstm, cls, as for nli. wic: mean (two dense layers on both words; "
-    "default), cosine (a threshold on their cosine).",
+    "default there).",
     "hidden": "Hidden size of the head.",
     "dropout": "Dropout of the head.",
     "mix": "Mix these layers, e.g. 0,4,8 or 0-12; the weight of each is learnt.",

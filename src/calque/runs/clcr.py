@@ -43,7 +43,7 @@ def write_pivots(
         for start in range(0, len(corpus), _BLOCK):
             pairs = encoder.pivots(corpus[start : start + _BLOCK], progress=progress)
             done["pivots"] += len(pairs)
-            yield from pairs.pharaoh_text()
+            yield from (f"{line}\n" for line in pairs.pharaoh_lines())
 
     write_lines(out, lines())
     return done
