@@ -10,6 +10,7 @@ import functools
 import inspect
 import re
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import copy
@@ -307,7 +308,7 @@ def named_pairs(files: Sequence[str], langs: Sequence[str]) -> tuple[list[str], 
 
 
 # -- options of a method or task ---------------------------------------------------------------------------------------
-class SubjectCommand(TyperCommand):
+class SubjectCommand(TyperCommand, ABC):
     """A command with a subject, a method or a task, that has options of its own.
 
     These are arguments of its class, `--NAME VALUE` or `--option NAME=VALUE`. The general help does not list them; the help of
@@ -331,21 +332,21 @@ class SubjectCommand(TyperCommand):
         for param in params:
             param.hidden = param.name in self.hides
 
+    @abstractmethod
     def find_subject(self, words: Sequence[str]) -> Any:
         """Return what the command line is about; None for nothing in particular."""
-        raise NotImplementedError
 
+    @abstractmethod
     def subjects(self) -> Mapping[str, Any]:
         """Return all subjects by the names that a reference lists them under."""
-        raise NotImplementedError
 
+    @abstractmethod
     def types_of(self, subject: Any) -> Mapping[str, Any]:
         """Return the types of a subject's own options by name."""
-        raise NotImplementedError
 
+    @abstractmethod
     def described_by(self, subject: Any) -> Sequence[Any]:
         """Return the classes and functions that the options are arguments of."""
-        raise NotImplementedError
 
     def refuse(self, name: str, option: str, subject: Any) -> None:
         """Raise an error if an option that the subject does not have is another's."""
