@@ -14,7 +14,7 @@ from calque.offsets import offsets_of
 from calque.tasks.bootstrap import accuracy, ratio
 from calque.tasks.consistency import LETTERS, same_form_nearest
 from calque.tasks.consistency import similarities as correlated
-from calque.tasks.nearest import retrieve
+from calque.tasks.retrieval import retrieve
 
 _FORMS = 1000  # isometry: the most frequent forms, whose mean vectors stand for a language
 _WORDS, _STEPS = 5000, 100  # language probe: forms of each language, and steps of Newton's method
@@ -163,7 +163,7 @@ def hubness(questions: Questions, view: View) -> list[Finding]:
     if "cosine" not in by_similarity:
         by_similarity["cosine"] = retrieve(
             view.source, view.target, questions.pairs, candidates=task.candidates, similarity="cosine",
-            uncovered=task.uncovered, depth=DEPTH, source_words=questions.first["source"],
+            depth=DEPTH, source_words=questions.first["source"],
             target_words=questions.first["target"],
         )  # fmt: skip
     findings = []

@@ -103,7 +103,6 @@ _OPTIONS = {
         "word vectors; default elsewhere), subwords (mean of all subwords) or cls.",
         "margin": "Margin of xsim and mining: ratio (default), distance or absolute (the cosine as it is).",
         "contextual": "Only the first occurrence of each word form.",
-        "by_origin": "Also show each origin of the pairs, named in the third column of --test.",
         "base": "The encoder before alignment, to compare similarities of words with.",
         "method": "mutual (default), iterative, softmax or transport.",
         "lower": "Ignore case.",
@@ -139,7 +138,7 @@ _OPTIONS = {
         "ner, slots without intents, pos, nli, sentiment.",
     },
 }
-_FLAGS = ("by_origin", "lower", "tune")
+_FLAGS = ("lower", "tune")
 _SPELLED = {"contextual": " /--non-contextual", "method": "--extract"}
 _METAVARS = {"rename": "OLD=NEW...", "base": "ENCODER", "mix": "LAYERS", "save_head": "FOLDER"}
 
@@ -351,7 +350,7 @@ def evaluate(
     options = _options(task, [measuring, reading, training], named, option or [])
     layers = by_layer if by_layer == "all" else numbers(by_layer)
     if layers is not None:
-        refuse_unused(context, dict.fromkeys(("layer", "by_origin", "record"), "does not go together with --layers"))
+        refuse_unused(context, dict.fromkeys(("layer", "record"), "does not go together with --layers"))
     if realigning.realign:
         if not options.get("tune"):
             raise SettingError("--realign aligns an encoder in the run that trains it: add --tune")

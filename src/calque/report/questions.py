@@ -19,7 +19,7 @@ _HEAD = (
 # Settings that decide what is asked, by task; everything else of a record only qualifies the answer. A line takes the place of
 # an earlier one only where all of these are equal.
 DEFINE = {
-    "retrieval": ("contextual", "candidates", "similarity", "k", "special", "uncovered"),
+    "retrieval": ("contextual", "candidates", "similarity", "k"),
     "sentences": ("sentence_pooling", "similarity", "k", "margin", "margin_k", "strategy", "altered"),
     "word-alignment": ("links_from", "rounds", "discount", "threshold", "temperature", "regularisation", "iterations"),
     "lexicon": ("similarity", "k", "anchors", "lower"),

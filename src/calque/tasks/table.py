@@ -95,7 +95,7 @@ TASKS: Table[TaskRow] = Table(
             "Is the nearest word of the other language, in context, the translation?",
             "word retrieval",
             ("test", "train", "links", "train_links"),
-            (*_LINKING, "candidates", "similarity", "contextual", "by_origin", "by_layer", "pretokenized"),
+            (*_LINKING, "candidates", "similarity", "contextual", "by_layer", "pretokenized"),
             languages="pairs",
         ),
         "sentences": TaskRow(
