@@ -84,24 +84,15 @@ class Texts:
     first_senses: Annotated[
         str | None, typer.Option(metavar="FILE", help="WordNet's index.sense, for lemmas missing from --train.")
     ] = None
-    altered: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LANG=FILE",
-            help="xsim++: altered sentences of --test that are candidates, too (LASER's JSON, or original, altered and kind "
-            "between tabs); in English if nothing says otherwise.",
-        ),
-    ] = None
 
 
 #: options of the tasks' classes, whose types and ranges are those of the classes; all others are set by --option NAME=VALUE
 _OPTIONS = {
     "What is measured": {
         "candidates": "Search all words (all) or linked words only (linked); default: all.",
-        "similarity": "csls (default) or cosine. sentences: cosine (default), csls, or a margin, ratio or distance.",
+        "similarity": "csls (default) or cosine; sentences: cosine by default.",
         "sentence_pooling": "A sentence's vector: own (what a sentence-transformers folder says; default there), words (mean of "
         "word vectors; default elsewhere), subwords (mean of all subwords) or cls.",
-        "margin": "Margin of xsim and mining: ratio (default), distance or absolute (the cosine as it is).",
         "contextual": "Only the first occurrence of each word form.",
         "base": "The encoder before alignment, to compare similarities of words with.",
         "method": "mutual (default), iterative, softmax or transport.",

@@ -20,7 +20,7 @@ _HEAD = (
 # an earlier one only where all of these are equal.
 DEFINE = {
     "retrieval": ("contextual", "candidates", "similarity", "k"),
-    "sentences": ("sentence_pooling", "similarity", "k", "margin", "margin_k", "strategy", "altered"),
+    "sentences": ("sentence_pooling", "similarity", "k", "margin_k"),
     "word-alignment": ("links_from", "rounds", "discount", "threshold", "temperature", "regularisation", "iterations"),
     "lexicon": ("similarity", "k", "anchors", "lower"),
     "wsd": ("restrict", "unit_length", "first_senses"),
@@ -51,7 +51,7 @@ _WORDS = {
 # Figures that a reader wants first. Everything else is behind them.
 _MAIN = {
     "word-alignment": ("aer",), "lexicon": ("p@1",), "parsing": ("las",), "probing": ("f1",), "qa": ("f1",),
-    "sentences": ("accuracy", "xsim++", "f1"),
+    "sentences": ("accuracy", "f1"),
 }  # fmt: skip
 
 _OF_TEXTS = ("unigram-perplexity",)  # what a text is like, whatever reads it

@@ -39,7 +39,6 @@ class Inputs:
         project: parallel texts that tags are projected over; `langs` and `links` are theirs then.
         realign: alignment of the encoder on parallel text in the run that trains it; see `calque.runs.realign`.
         first_senses: WordNet's `index.sense`.
-        altered: altered sentences of the test text, `LANG=FILE`, see `calque.corpora.altered`.
         words: how words are found and linked, and how many texts are read: of parallel and plain text so many, of each
             training file so many at even distances.
         test_limit: the same of each annotated test and development file.
@@ -59,7 +58,6 @@ class Inputs:
     project: Sequence[str] = ()
     realign: Realignment | None = None
     first_senses: str | None = None
-    altered: str | None = None
     words: Words = field(default_factory=_words)
     test_limit: int | None = None
     say: Say = lambda line: None
@@ -117,7 +115,7 @@ class Inputs:
 #: the fields that name files
 FILES = (
     "test", "train", "dev", "ceiling", "translated", "links", "train_links", "text", "project",
-    "realign", "first_senses", "altered",
+    "realign", "first_senses",
 )  # fmt: skip
 #: what `calque.runs.realign` can be told
 REALIGN = (

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from calque.alignment import METHODS
-from calque.corpora.languages import name_and_path
 from calque.encoders.key_points import PIVOTS
 from calque.runs.steps import Step, Steps
 from calque.runs.study.options import OF_ROWS, PARTS, of_anchors
@@ -307,9 +306,6 @@ class Grid:
         }
         if "text" in TASKS[given["task"]].files:
             files["text"] = [plan.path(given["texts"][side]) for side in settings["langs"] if given.get("texts")]
-        if "altered" in given:
-            settings["altered"], altered = name_and_path(settings["altered"])
-            files["altered"] = [plan.path(altered)]
         if "seed" in TASKS[given["task"]].options:
             limit = settings.pop("limit", None)
             settings["words"] = plan.words if limit is None else {**plan.words, "limit": limit}
