@@ -120,7 +120,7 @@ evaluate/word-alignment: evaluate mini word-alignment --test @in/gold.tsv --lang
 evaluate/ner: evaluate mini ner --train en=@in/ner.tsv --test en=@in/ner.test.tsv de=@in/ner.de.tsv
   --test-limit 30 <quick>
 evaluate/ner-linear: evaluate @align/rotation/out ner --train en=@in/ner.tsv --dev de=@in/ner.de.tsv --select target
-  --head linear-crf --test de=@in/ner.de.tsv --ceiling de=@in/ner.de.tsv --rename LOC=PER --unknown miss --epochs 2
+  --head linear-crf --test de=@in/ner.de.tsv --rename LOC=PER --unknown miss --epochs 2
   --seeds 2 --json
 evaluate/slots: evaluate mini slots --train en=@in/slots.tsv --test en=@in/slots.test.tsv de=@in/slots.de.tsv --format
   facebook --unknown drop <quick> ; evaluate mini slots --train en=@in/slots.tsv --test en=@in/slots.test.tsv
@@ -132,7 +132,6 @@ evaluate/projection: evaluate mini pos --train en=@in/pos.tsv --test de=@in/pos.
   en de --model hmm --symmetrize intersection --seed 1 --head linear <quick>
 evaluate/nli: evaluate mini nli --train en=@in/nli.tsv --test en=@in/nli.test.tsv de=@in/nli.de.tsv <quick>
 evaluate/nli-esim: evaluate mini nli --train en=@in/nli.tsv --test en=@in/nli.test.tsv de=@in/nli.de.tsv <quick> --head esim
-  --translated de=@in/nli.test.tsv
 evaluate/sentiment: evaluate mini sentiment --train en=@in/mood.jsonl --test en=@in/mood.test.tsv de=@in/mood.de.tsv
   --batch 16 <quick>
 evaluate/parsing: evaluate mini parsing --train en=@in/tree.conllu --test en=@in/tree.test.conllu de=@in/tree.de.conllu

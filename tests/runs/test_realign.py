@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
 import torch
@@ -245,17 +244,3 @@ def test_a_study_realigns_in_a_tasks_own_run(plan, tmp_path, capsys):
 def test_what_is_wrong_in_a_study_is_said_with_its_place(plan, realign, more, said):
     with pytest.raises(InputError, match=re.escape(said)):
         read_study(plan(realign, more))
-
-
-def test_ceilings_are_not_realigned(linked, tags, tiny_encoder):
-    from calque.tasks.zeroshot import WithCeilings
-
-    def make(train, tests, **given):
-        return job((train[0], tests[0]), seeds=(0,), **given)
-
-    english, other = tags
-    ceiling = replace(other, name="ceiling.xx.tsv")
-    task = WithCeilings.of(make, [english], [other], [ceiling], [], "last", {"realign": realignment(linked, "during")})
-    zero_shot, top = task.evaluate(tiny_encoder)
-    assert "realign" in zero_shot.settings
-    assert "realign" not in top.settings

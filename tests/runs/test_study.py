@@ -571,13 +571,13 @@ def record(method, value, half=0.05, **more):
 def test_what_a_table_shows():
     lm = {"task": "lm", "metric": "perplexity", "percent": False, "runs": [], "half": 2, "training_seed": None}
     shown = tables([
-        record("a", 0.5), record("a", 0.5, runs=[], settings={"protocol": "ceiling"}, languages=["de", "de"]),
+        record("a", 0.5), record("a", 0.5, runs=[], settings={"protocol": "projection"}),
         record("a", 0.5, metric="f1.PER"),
         record("a", None, layer=1, languages=["en", "es"]), record("a", 12.5, **lm), record("b|c", 22.5, **lm),
     ])  # fmt: skip
     assert re.sub(r"\d+\.\d to \d+\.\d", "A to B", shown).splitlines()[:14] == [
         "## ner, f1", "", "| encoder | method | de | es | mean |", "|---|---|---:|---:|---:|",
-        "| e | a | 50.0 ± 1.0 |  |  |", "| e | a, ceiling | 50.0 |  |  |", "| e, layer 1 | a |  |  |  |", "",
+        "| e | a | 50.0 ± 1.0 |  |  |", "| e | a, projection | 50.0 |  |  |", "| e, layer 1 | a |  |  |  |", "",
         "## lm, perplexity, lower is better", "", "| encoder | method | de | 95% interval |", "|---|---|---:|---:|",
         "| e | a | **12.5** | A to B |", "| e | b\\|c | 22.5 | A to B |",
     ]  # fmt: skip

@@ -47,21 +47,6 @@ class Texts:
             "threshold of mining on.",
         ),
     ] = None
-    ceiling: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE...",
-            help="Training text in the test languages, translated (translate-train) or annotated; its scores are shown for "
-            "comparison.",
-        ),
-    ] = None
-    translated: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE...",
-            help="Test text translated into the language of --train (translate-test); de=FILE is a translation from German.",
-        ),
-    ] = None
     links: Annotated[
         list[str] | None,
         typer.Option(

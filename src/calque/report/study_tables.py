@@ -126,10 +126,7 @@ def _column(record: Record) -> _Column:
     if record.plain.get("direction"):
         return _Column("-".join(dict.fromkeys(record["languages"])), record["data"], True)
     *sources, tested = record.pair
-    target = (
-        tested not in sources or record.settings.get("protocol") == "ceiling"
-    )  # learnt in the target language itself
-    return _Column(tested, Path(record["data"]).name, target)
+    return _Column(tested, Path(record["data"]).name, tested not in sources)
 
 
 def _head(column: _Column, columns: Sequence[_Column]) -> str:

@@ -31,9 +31,7 @@ class Inputs:
         test: what to measure on.
         langs: languages of parallel texts and dictionaries, source first: one pair for each.
         train: what to learn from; for retrieval, what the encoder was aligned on.
-        dev, ceiling: annotated text to choose the epoch on, and in the languages of the tests; of sentences, `dev` is the text to
-            choose the threshold of mining on.
-        translated: test text in other languages, translated into the one that is learnt from (translate-test).
+        dev: annotated text to choose the epoch on; of sentences, the text to choose the threshold of mining on.
         links, train_links: word links of parallel texts, Pharaoh format.
         text: plain text, `LANG=FILE`.
         project: parallel texts that tags are projected over; `langs` and `links` are theirs then.
@@ -50,8 +48,6 @@ class Inputs:
     langs: Sequence[tuple[str, str]] = ()
     train: Sequence[str] = ()
     dev: Sequence[str] = ()
-    ceiling: Sequence[str] = ()
-    translated: Sequence[str] = ()
     links: Sequence[str] = ()
     train_links: Sequence[str] = ()
     text: Sequence[str] = ()
@@ -114,7 +110,7 @@ class Inputs:
 
 #: the fields that name files
 FILES = (
-    "test", "train", "dev", "ceiling", "translated", "links", "train_links", "text", "project",
+    "test", "train", "dev", "links", "train_links", "text", "project",
     "realign", "first_senses",
 )  # fmt: skip
 #: what `calque.runs.realign` can be told

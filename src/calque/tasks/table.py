@@ -74,7 +74,7 @@ _TRAINED = (
     "seeds", "tune", "select", "hidden", "dropout", "epochs", "batch", "learning_rate", "patience", "per_epoch", "warmup",
     "decay", "clip", "save_head", "on_error", "test_limit", *REALIGN, *_LINKING,
 )  # fmt: skip
-_ANNOTATED = ("test", "train", "dev", "ceiling", "translated", "realign")
+_ANNOTATED = ("test", "train", "dev", "realign")
 
 
 def _tags(help: str, title: str) -> TaskRow:

@@ -56,7 +56,7 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         seed: for the record.
     """
 
-    files = ("test", "train", "dev", "ceiling", "translated", "realign")
+    files = ("test", "train", "dev", "realign")
     languages: ClassVar[Languages] = "files"
     #: tasks that the class serves, if there are several: its first argument then
     names: ClassVar[tuple[str, ...]] = ()
@@ -131,9 +131,7 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         per_epoch: int | None = None,
         **own: Any,
     ) -> list[Task]:
-        """The task, together with what is learnt from text in the languages of its tests where there is such text
-        (`--ceiling`), or is found out of their tests translated into the language learnt from (`--translated`); or its labels
-        projected over parallel text (`--project`).
+        """The task; or the same learnt from labels that are projected over parallel text (`--project`).
 
         Args:
             inputs: files; the language of each is in its name or stands before it.
@@ -145,24 +143,24 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         """
         if not inputs.train:
             raise SettingError(f"{inputs.task} needs training text: --train FILE")
-        given = [name for name in ("ceiling", "translated", "realign") if getattr(inputs, name)]
-        given += [] if save_head is None else ["save-head"]
-        for name in given:
-            if inputs.project:
+        for name, value in (("realign", inputs.realign), ("save-head", save_head)):
+            if value and inputs.project:
                 raise SettingError(f"--{name} and --project cannot be combined: leave one out")
         options = {"epochs": epochs, "batch": batch, "learning_rate": learning_rate, "patience": patience, "warmup": warmup,
                    "decay": decay, "clip": clip, "per_epoch": per_epoch}  # fmt: skip
         offered = {"on_error": on_error, "pretokenized": inputs.words.pretokenized, **own}
         reading = {name: offered[name] for name in inspect.signature(cls.read).parameters if name in offered}
         read, known, limit = partial(cls.read, **reading), {}, inputs.words.limit
-        train, tests, dev, ceiling = (
+        train, tests, dev = (
             read_datasets(files, read, most, known, inputs.say)
-            for files, most in ((inputs.train, limit), (inputs.test, inputs.test_limit),
-                                (inputs.dev, inputs.test_limit), (inputs.ceiling, limit))
-        )  # fmt: skip
-        tests += read_datasets(inputs.translated, read, inputs.test_limit, known, inputs.say, into=train[0].lang)
+            for files, most in (
+                (inputs.train, limit),
+                (inputs.test, inputs.test_limit),
+                (inputs.dev, inputs.test_limit),
+            )
+        )
         for each in tests:
-            warn_of_shared(each, [*train, *(text for text in ceiling if text.lang == each.lang)])
+            warn_of_shared(each, train)
         make = partial(
             cls, *((inputs.task,) if cls.names else ()), tune=tune, seeds=None if seeds is None else range(seeds),
             options={name: value for name, value in options.items() if value is not None},
@@ -170,9 +168,7 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         )  # fmt: skip
         if inputs.project:
             return [cls.projected(inputs, make, train, tests)]
-        first = {"realign": inputs.realign, "save_head": save_head}
-        return [WithCeilings.of(make, train, tests, ceiling, dev, select, first) if ceiling
-                else make(train, tests, dev=dev, select=select, **first)]  # fmt: skip
+        return [make(train, tests, dev=dev, select=select, realign=inputs.realign, save_head=save_head)]
 
     @classmethod
     def projected(cls, inputs: Inputs, make: Callable[..., Any], train: Sequence[Dataset[D]], tests: Any) -> Task:
@@ -188,7 +184,6 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         """Scores of every test set, the main figure first: mean over the seeds, with an interval that holds other seeds and
         other texts (`Measured.over_runs`); with one seed it can hold texts only.
 
-        A test set that was translated counts to the language that it is a translation of; its `protocol` is translate-test.
         `settings` has the value of every seed, their standard deviation and the epochs chosen; `gap` is by how much the
         first test set in a source language is better, where there is one.
         """
@@ -208,7 +203,6 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         scores = []
         for number, test in enumerate(self.tests):
             figures, values, spreads, groups = [], [], [], self.groups(test.data)
-            protocol = {} if test.of is None else {"protocol": "translate-test"}
             questions = len(next(iter(tested[0][number].values())))
             for metric, statistic in self.statistics.items():
                 sums = np.stack([sums[number][metric] for sums in tested], axis=1)
@@ -219,8 +213,8 @@ class ZeroShot(TrainedTask[D], Generic[D]):
                 figures.append((flat, _mean_of(statistic, sums.shape[1:])))
             measures = zip(self.statistics, measure_all(figures, samples=self.bootstrap), values, spreads, strict=True)
             scores += [
-                Score(self.name, test.name, (*self.sources, test.of or test.lang), metric, *measured.over_runs(of_runs),
-                      questions, self.seed, about | protocol | self.settings_of(test) | spread, runs=of_runs,
+                Score(self.name, test.name, (*self.sources, test.lang), metric, *measured.over_runs(of_runs),
+                      questions, self.seed, about | self.settings_of(test) | spread, runs=of_runs,
                       **measured.kept)
                 for metric, measured, of_runs, spread in measures
             ]  # fmt: skip
@@ -241,67 +235,3 @@ def _with_gaps(scores: list[Score], sources: Sequence[str]) -> list[Score]:
             score = score.about(gap=round(at_home[0] - score.value, 5))
         with_gaps.append(score)
     return with_gaps
-
-
-# -- what transfer could reach at most ---------------------------------------------------------------------------------
-class WithCeilings(Task):
-    """A zero-shot task; and for each language of its tests of which there is training text, translated from the source's
-    (translate-train) or annotated anew, the same task learnt from that.
-
-    Args:
-        task: zero-shot; its scores say how far below their ceiling they are.
-        ceilings: one for each language.
-    """
-
-    def __init__(self, task: Task, ceilings: Sequence[Task]):
-        self.task, self.ceilings = task, list(ceilings)
-
-    @classmethod
-    def of(
-        cls,
-        make: Callable[..., Task],
-        train: Sequence[Dataset[Any]],
-        tests: Sequence[Dataset[Any]],
-        ceiling: Sequence[Dataset[Any]],
-        dev: Sequence[Dataset[Any]],
-        select: str,
-        first: Mapping[str, Any] | None = None,
-    ) -> WithCeilings:
-        """From annotated texts.
-
-        Args:
-            make: makes the task, given training and test texts, `dev` and `select`.
-            ceiling: text in languages of the tests.
-            first: what else the zero-shot task is made with, and the ceilings are not, such as an alignment of the encoder.
-
-        Raises:
-            SettingError: there is no test in the language of one of these texts.
-        """
-        task, ceilings = make(train, tests, dev=dev, select=select, **(first or {})), []
-        for lang in dict.fromkeys(each.lang for each in ceiling):
-            datasets = {name: [each for each in several if each.lang == lang]
-                   for name, several in (("train", ceiling), ("tests", tests), ("dev", dev))}  # fmt: skip
-            if not datasets["tests"]:
-                langs = ", ".join(dict.fromkeys(each.lang for each in tests))
-                raise SettingError(f"--ceiling has text in {lang}, but the tests are in {langs}")
-            # Target development text of the zero-shot run is this run's own language.
-            ceilings.append(make(**datasets, select="source" if select == "target" else select))
-        return cls(task, ceilings)
-
-    def write(self) -> None:
-        self.task.write()
-
-    def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
-        """The zero-shot scores first."""
-        scores = self.task.evaluate(encoder, progress=progress)
-        tops = [score for each in self.ceilings for score in each.evaluate(encoder, progress=progress)]
-        above = {_place(score): score.value for score in tops}
-        return [
-            *(score.about(below_ceiling=round(above[_place(score)] - score.value, 5)) if _place(score) in above else score
-              for score in scores),
-            *(score.about(protocol="ceiling") for score in tops),
-        ]  # fmt: skip
-
-
-def _place(score: Score) -> tuple[str, str, str]:
-    return score.data, score.languages[-1], score.metric

@@ -263,8 +263,8 @@ class Grid:
             return [self._by_language(row, name, given, about, lang, file) for lang, file in tests.items()]
         texts = {part: [plan.named(file) for file in listed(given.get(part))] for part in PARTS}
         if row.langs is not None and task.lang is None:
-            own, of_targets = (plan.source, *row.langs), ("test", "ceiling", "translated")
-            texts |= {part: [(lang, file) for lang, file in texts[part] if lang in own] for part in of_targets}
+            own = (plan.source, *row.langs)
+            texts["test"] = [(lang, file) for lang, file in texts["test"] if lang in own]
             if not texts["test"]:  # of other languages than this encoder's
                 return []
         about["langs"] = {part: [lang for lang, _ in several] for part, several in texts.items()}
