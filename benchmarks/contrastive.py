@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     def library() -> None:  # the loss as published: equal pairs are negatives, and nothing is held
         method = Contrastive(
-            towards=corpus.langs[0], batch=options.batch, learning_rate=RATE, temperature=TEMPERATURE, same="negative",
+            towards=corpus.langs[0], batch=options.batch, learning_rate=RATE, temperature=TEMPERATURE, same_share=0.0,
             keep=0.0, max_words=None, epochs=1.0,
         )  # fmt: skip
         method.tune(encoder, corpus, pairs)

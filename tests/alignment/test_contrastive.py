@@ -13,7 +13,7 @@ from torch.nn import functional
 from calque.alignment.aligned import AlignedText
 from calque.alignment.contrastive import Contrastive, equal_pairs
 from calque.alignment.losses import info_nce, neighbours_lost
-from calque.alignment.update import Alignment
+from calque.alignment.update import Alignment, Reference
 from calque.distributed import Processes
 from calque.errors import SettingError
 from calque.pairs import WordPairs
@@ -30,43 +30,36 @@ def text():
 
 
 # -- the formulas -----------------------------------------------------------------------------------------------------
-def literal(x, y, kinds, tau, strong, same) -> torch.Tensor:
+def literal(x, y, kinds, tau, share) -> torch.Tensor:
     """The loss, one row after the other, in float64."""
     n, total = len(x), torch.zeros((), dtype=torch.float64)
     for a, b in ((x, y), (y, x)):
         for k in range(n):
-            equal = [j for j in range(n) if j == k or (same != "negative" and kinds[j] == kinds[k] != -1)]
-            left_out = [j for j in equal if j != k] if same == "ignored" else []
-            over = sum(torch.exp(a[k] @ b[j] / tau) for j in range(n) if j not in left_out)
-            if strong:
-                over = over + sum(torch.exp(a[k] @ a[j] / tau) for j in range(n) if j not in equal)
+            equal = [j for j in range(n) if j == k or kinds[j] == kinds[k] != -1]
+            over = sum(torch.exp(a[k] @ b[j] / tau) for j in range(n))
             p = {j: torch.exp(a[k] @ b[j] / tau) / over for j in range(n)}
-            if same == "one":
-                total = total - torch.log(sum(p[j] for j in equal))
-            elif same == "each":
-                total = total - sum(torch.log(p[j]) for j in equal) / len(equal)
-            else:
-                total = total - torch.log(p[k])
+            total = total - (1 - share) * torch.log(p[k])
+            total = total - share * sum(torch.log(p[j]) for j in equal) / len(equal)
     return total / (2 * n)
 
 
 @pytest.mark.parametrize("tau", [0.2, 0.02])
-@pytest.mark.parametrize("strong", [False, True])
-def test_the_loss_is_the_formula_with_its_gradient(strong, tau):
-    """Each answer to what equal pairs are, and a mixture; `each` is Khosla et al. (2020), Eq. 2."""
+def test_the_loss_is_the_formula_with_its_gradient(tau):
+    """With equal pairs as negatives, as positives (Khosla et al. 2020, Eq. 2), and a mixture."""
     rng = torch.Generator().manual_seed(0)
     exact = [functional.normalize(torch.randn(7, 5, generator=rng).double(), dim=1).requires_grad_() for _ in range(2)]
     x, y = (rows.detach().float().requires_grad_() for rows in exact)
     kinds = [4, 9, 4, -1, 9, 4, -1]
-    expected = {same: literal(*exact, kinds, tau, strong, same) for same in ("negative", "ignored", "one", "each")}
-    assert len({round(value.item(), 3) for value in expected.values()}) == 4
-    for shares in ({"negative": 1.0}, {"ignored": 1.0}, {"one": 1.0}, {"each": 1.0}, {"negative": 0.25, "each": 0.75}):
-        total = torch.stack([weight * expected[same] for same, weight in shares.items()]).sum()
-        loss = info_nce(x, y, temperature=tau, strong=strong, kinds=torch.tensor(kinds), same=shares)
+    found = {
+        share: info_nce(x, y, temperature=tau, kinds=torch.tensor(kinds), share=share) for share in (0.0, 1.0, 0.75)
+    }
+    assert len({round(value.item(), 3) for value in found.values()}) == 3
+    for share, loss in found.items():
+        total = literal(*exact, kinds, tau, share)
         assert loss.item() == pytest.approx(total.item(), rel=1e-5)
         slopes = torch.autograd.grad(total, exact, retain_graph=True)
-        for found, slope in zip(torch.autograd.grad(loss, (x, y)), slopes, strict=True):
-            torch.testing.assert_close(found.double(), slope, rtol=1e-4, atol=2e-6 / tau)
+        for gradient, slope in zip(torch.autograd.grad(loss, (x, y), retain_graph=True), slopes, strict=True):
+            torch.testing.assert_close(gradient.double(), slope, rtol=1e-4, atol=2e-6 / tau)
 
 
 def test_neighbours_lost_is_the_formula():
@@ -118,9 +111,9 @@ def test_kinds_reach_the_loss_in_the_order_of_the_pairs(tiny_encoder, corpus, pa
     text = AlignedText([corpus], [pairs], tiny_encoder, towards="de", special=special, kinds=equal_pairs)
     chosen, seen = np.array([5, 20, 11, 30]), []
 
-    def loss(groups, processes):
-        seen.append((groups[0].kinds.squeeze(1).tolist(), groups[0].n_pairs))
-        return {"loss": groups[0].source.sum()}
+    def loss(batch):
+        seen.append((batch.kinds.tolist(), len(batch.source)))
+        return {"loss": batch.source.sum()}
 
     tuned = copy.copy(tiny_encoder)
     tuned.model = copy.deepcopy(tiny_encoder.model)
@@ -134,20 +127,18 @@ def test_kinds_reach_the_loss_in_the_order_of_the_pairs(tiny_encoder, corpus, pa
 
 
 def test_an_update_learns_from_them(tiny_encoder, corpus, pairs):
-    def first_loss(same: str, share: float = 1.0) -> float:
-        how = Contrastive(towards="de", same=same, same_share=share, batch=8, epochs=0.2, learning_rate=1e-9)
+    def first_loss(share: float) -> float:
+        how = Contrastive(towards="de", same_share=share, batch=8, epochs=0.2, learning_rate=1e-9)
         how.tune(tiny_encoder, corpus, pairs)
-        assert how.settings()["same"] == same
         return how.history[0]["loss"]
 
-    negative, ignored, one, each = (first_loss(same) for same in ("negative", "ignored", "one", "each"))
-    assert one < ignored < negative
-    assert first_loss("each", 0.25) == pytest.approx(0.75 * negative + 0.25 * each, rel=1e-4)
-    assert first_loss("one", 0.0) == first_loss("negative", 0.5) == pytest.approx(negative, rel=1e-6)
+    negative, each = first_loss(0.0), first_loss(1.0)
+    assert negative != pytest.approx(each, rel=0.01)
+    assert first_loss(0.25) == pytest.approx(0.75 * negative + 0.25 * each, rel=1e-4)
 
 
 def test_what_cannot_be_is_refused():
-    for name, value in (("same_share", 1.5), ("same", "both"), ("keep", -1.0)):
+    for name, value in (("same_share", 1.5), ("keep", -1.0)):
         with pytest.raises(SettingError, match=name):
             Contrastive(towards="de", **{name: value})
 
@@ -178,9 +169,10 @@ def last_subwords(encoder, words):
     return [rows[max(k for k, word in enumerate(owner) if word == i)] for i in range(len(words))]
 
 
-@pytest.mark.parametrize("reference", ["cached", "recomputed"])
-def test_the_vectors_of_one_language_are_held(tiny_encoder, text, reference):
-    tuner = Contrastive(towards="xx", weight=0.7, keep=0, reference=reference)
+@pytest.mark.parametrize("largest", [Reference.largest, 0])
+def test_the_vectors_of_one_language_are_held(tiny_encoder, text, monkeypatch, largest):
+    monkeypatch.setattr(Reference, "largest", largest)
+    tuner = Contrastive(towards="xx", weight=0.7, keep=0)
     distances = []
     for number in CHOSEN[0]:
         words = text[0][int(number)][1].words
@@ -211,10 +203,11 @@ def test_sentences_rank_their_translations(tiny_encoder, text, special):
             torch.testing.assert_close(found[name] - without[name], p.grad, atol=2e-4, rtol=1e-3, msg=name)
 
 
-@pytest.mark.parametrize("reference", ["cached", "recomputed"])
-def test_a_batch_in_parts_with_sentences_equals_the_whole_batch(tiny_encoder, text, reference):
+@pytest.mark.parametrize("largest", [Reference.largest, 0])
+def test_a_batch_in_parts_with_sentences_equals_the_whole_batch(tiny_encoder, text, monkeypatch, largest):
+    monkeypatch.setattr(Reference, "largest", largest)
     found = [
-        update(Contrastive(towards="en", accumulate=n, reference=reference, sentences=0.5, weight=0.4, special=True),
+        update(Contrastive(towards="en", accumulate=n, sentences=0.5, weight=0.4, special=True),
                tiny_encoder, text)
         for n in (1, 3)
     ]  # fmt: skip

@@ -13,6 +13,7 @@ from calque.alignment.aligned import AlignedText
 from calque.alignment.contrastive import Contrastive
 from calque.alignment.finetune import FineTune
 from calque.alignment.losses import info_nce
+from calque.alignment.tuner import Tuner
 from calque.alignment.update import Alignment, Reference
 from calque.distributed import Processes
 from calque.encoders.per_language import PerLanguage
@@ -46,10 +47,10 @@ def fast(tuner, encoder, corpora, pairs, chosen):
     reference = None
     if tuner.needs_reference:
         reference = Reference(encoder, text, layers, tuner.budget, processes)
-        reference.keep(tuner.reference, tuner.precision)
+        reference.keep(tuner.precision)
     terms = Alignment(
         tuned, text, layers, processes, reference,
-        loss=tuner.loss, over_all=tuner.terms_over_all, budget=tuner.budget, accumulate=tuner.accumulate,
+        loss=tuner.loss, budget=tuner.budget, accumulate=tuner.accumulate,
     ).backward(chosen)  # fmt: skip
     return terms, gradients(tuned.model), tuned
 
@@ -283,16 +284,17 @@ def test_settings_that_cannot_work_say_so(tiny_encoder, text):
 
 
 @pytest.mark.parametrize("make", [FineTune, Contrastive])
-@pytest.mark.parametrize("reference", ["cached", "recomputed"])
+@pytest.mark.parametrize("largest", [Reference.largest, 0])
 @pytest.mark.parametrize("accumulate", [2, 5])
-def test_empty_parts_of_an_update_contribute_nothing(tiny_encoder, make, reference, accumulate):
+def test_empty_parts_of_an_update_contribute_nothing(tiny_encoder, monkeypatch, make, largest, accumulate):
     """Three pairs in batches of two: the second update has one pair for several parts."""
+    monkeypatch.setattr(Reference, "largest", largest)
+    monkeypatch.setattr(Tuner, "epsilon", 1e-4)
     corpus, pairs = make_text("xx", 3, 0)
     losses, weights = [], []
     encoder = without_dropout(tiny_encoder)
     for parts in (1, accumulate):
-        tuner = make(towards="en", batch=2, epochs=1, learning_rate=1e-3, epsilon=1e-4, weight=0.5, accumulate=parts,
-                     reference=reference)  # fmt: skip
+        tuner = make(towards="en", batch=2, epochs=1, learning_rate=1e-3, weight=0.5, accumulate=parts)
         tuned = tuner.tune(encoder, corpus, pairs)
         losses.append([line["loss"] for line in tuner.history])
         weights.append(tuned.model.state_dict())
@@ -305,14 +307,13 @@ def test_empty_parts_of_an_update_contribute_nothing(tiny_encoder, make, referen
 
 def test_one_pair_or_none_has_a_loss_and_a_gradient():
     for n in (0, 1):
-        for strong in (False, True):
-            x = torch.nn.functional.normalize(torch.ones(n, 5) + torch.arange(5), dim=1).requires_grad_()
-            y = x.detach().clone().requires_grad_()
-            loss = info_nce(x, y, temperature=0.1, strong=strong)
-            loss.backward()
-            assert loss.item() == 0
-            assert torch.isfinite(x.grad).all()
-            assert torch.isfinite(y.grad).all()
+        x = torch.nn.functional.normalize(torch.ones(n, 5) + torch.arange(5), dim=1).requires_grad_()
+        y = x.detach().clone().requires_grad_()
+        loss = info_nce(x, y, temperature=0.1, kinds=torch.arange(n), share=0.5)
+        loss.backward()
+        assert loss.item() == 0
+        assert torch.isfinite(x.grad).all()
+        assert torch.isfinite(y.grad).all()
 
 
 def without_dropout(encoder):
@@ -324,13 +325,14 @@ def without_dropout(encoder):
     return plain
 
 
-@pytest.mark.parametrize("reference", ["cached", "recomputed"])
+@pytest.mark.parametrize("largest", [Reference.largest, 0])
 @pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16])
-def test_nothing_has_moved_before_the_first_update(tiny_encoder, text, reference, stored):
+def test_nothing_has_moved_before_the_first_update(tiny_encoder, text, monkeypatch, largest, stored):
     """f and f0 are computed in the same arithmetic, whatever the type that the encoder was loaded in."""
+    monkeypatch.setattr(Reference, "largest", largest)
     encoder = without_dropout(tiny_encoder)
     encoder.model.to(stored)
-    tuner = Contrastive(towards="en", batch=6, weight=1.0, reference=reference)
+    tuner = Contrastive(towards="en", batch=6, weight=1.0)
     tuner.tune(encoder, text[0], text[1])
     assert tuner.history[0]["stay"] < 1e-10
     assert tuner.history[1]["stay"] > 1e-6
@@ -340,10 +342,11 @@ def test_nothing_has_moved_before_the_first_update(tiny_encoder, text, reference
 @pytest.mark.parametrize(
     ("precision", "inside"), [("float32", "highest"), ("medium", "medium"), ("bfloat16", "highest")]
 )
-@pytest.mark.parametrize("reference", ["cached", "recomputed"])
+@pytest.mark.parametrize("largest", [Reference.largest, 0])
 def test_both_encoders_are_computed_in_the_precision_asked_for(
-    tiny_encoder, text, monkeypatch, precision, inside, reference
+    tiny_encoder, text, monkeypatch, precision, inside, largest
 ):
+    monkeypatch.setattr(Reference, "largest", largest)
     seen = set()
 
     def watched(real):
@@ -354,7 +357,7 @@ def test_both_encoders_are_computed_in_the_precision_asked_for(
         return called
 
     monkeypatch.setattr(type(tiny_encoder), "forward", watched(type(tiny_encoder).forward))
-    tuner = Contrastive(towards="en", batch=6, weight=1.0, precision=precision, reference=reference, standardize=False)
+    tuner = Contrastive(towards="en", batch=6, weight=1.0, precision=precision, standardize=False)
     encoder = without_dropout(tiny_encoder)
     tuner.tune(encoder, text[0], text[1])
     assert seen == {(learns, inside, precision == "bfloat16") for learns in (True, False)}
@@ -373,10 +376,10 @@ def test_what_is_not_finite_is_not_kept(tiny_encoder, text, tmp_path):
 
 
 @pytest.mark.parametrize("value", [math.nan, -1, "a", True])
-@pytest.mark.parametrize("name", ["epochs", "betas", "batch", "freeze", "temperature"])
+@pytest.mark.parametrize("name", ["epochs", "batch", "freeze", "temperature"])
 def test_numbers_that_cannot_be_are_refused_when_a_method_is_made(name, value):
     with pytest.raises(SettingError, match="must be .*, got"):
-        Contrastive(**{"towards": "en", name: (0.9, value) if name == "betas" else value})
+        Contrastive(**{"towards": "en", name: value})
 
 
 def test_what_has_no_weights_to_train_is_refused_in_one_line(tiny_encoder, text):

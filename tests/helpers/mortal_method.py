@@ -21,11 +21,11 @@ class Mortal(Contrastive):
     def settings(self):
         return {name: value for name, value in super().settings().items() if not name.startswith("_")}
 
-    def loss(self, groups, processes, **options):
+    def loss(self, batch):
         self._updates.append(1)
         rank, update, how = os.environ.get("MORTAL", "-1:0:").split(":")
-        if processes.rank == int(rank) and len(self._updates) == int(update):
+        if os.environ.get("RANK", "0") == rank and len(self._updates) == int(update):
             if how == "failed":
                 raise InputError("line 7 is no text", path="text.tsv")
             os.kill(os.getpid(), signal.SIGKILL if how == "killed" else signal.SIGTERM)
-        return super().loss(groups, processes, **options)
+        return super().loss(batch)

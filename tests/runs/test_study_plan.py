@@ -49,7 +49,6 @@ updates = 3
 texts = { en = "a.txt", de = "b.txt" }
 limit = 10
 vocabulary = 100
-betas = [0.9, 0.98]
 [encoders.sense-aware]
 runs = 2
 [encoders.sense-aware.pretrain]
@@ -63,7 +62,7 @@ senses = { senses = 3, start = "fresh", below = 0.2 }
 [methods]
 base = {}
 rotation = { layers = [1, 2], combine = "mean", supervision = "parallel" }
-finetune = { bidirectional = false, epochs = 2, learning_rate = 1e-4, layers = [3], clip = 1.0, supervision = ["parallel"] }
+finetune = { bidirectional = false, epochs = 2, learning_rate = 1e-4, layers = [3], supervision = ["parallel"] }
 rcsls = { refine = 2, held_out = 0.2, encoders = ["own", "sense-aware"] }
 adversarial = { restarts = 2, start_options = { epochs = 1, hidden = 4 } }
 

@@ -23,10 +23,10 @@ from two_processes import free_port, run_group
 JOB = str(tuner_cases.__file__)
 HELPERS = os.pathsep.join([str(Path(JOB).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
 #: cases for four processes, of which some have no pair in the last update of an epoch, and of the small texts always
-OF_FOUR = ("contrastive-each", "distilled")
+OF_FOUR = ("contrastive-sentences", "distilled")
 OF_TWO = tuple(case for case in CASES if case not in OF_FOUR)
 #: of each training that was stopped: the case, the number of processes before, and after
-RESUMED = {"two-one": ("contrastive-each", 2, 1), "one-two": ("contrastive-negative", 1, 2)}
+RESUMED = {"two-one": ("contrastive-sentences", 2, 1), "one-two": ("contrastive-published", 1, 2)}
 
 
 @pytest.fixture(scope="module")

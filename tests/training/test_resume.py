@@ -67,11 +67,11 @@ def test_a_checkpoint_of_another_run_is_refused(tiny_encoder, tmp_path):
     class Stop(Exception):
         pass
 
-    def stopped(self, groups, processes, *, calls=[]):  # noqa: B006
+    def stopped(self, batch, *, calls=[]):  # noqa: B006
         calls.append(1)
         if len(calls) > 2:
             raise Stop
-        return Contrastive.loss(self, groups, processes)
+        return Contrastive.loss(self, batch)
 
     dying = type("Dying", (Contrastive,), {"loss": stopped})
     with pytest.raises(Stop):

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -71,10 +71,12 @@ class Distillation:
         dense: a linear layer from the student's vector to the teacher's number of dimensions: None where they differ, or where
             the student's vector is several one behind the other, as long as the teacher's only by chance.
         words: weight of words, 0 for none.
-        epochs, learning_rate, warmup, decay, betas, epsilon, clip, seed: see `Schedule`.
+        epochs, learning_rate, warmup, decay, clip, seed: see `Schedule`.
         batch: sentence pairs of each language, or sentences of text in one language, in an update.
         freeze, accumulate, budget, precision: see `Tuner`.
     """
+
+    epsilon: ClassVar[float] = 1e-9
 
     towards: str
     loss: Loss = "mse"
@@ -88,8 +90,6 @@ class Distillation:
     learning_rate: float | None = None
     warmup: float = 0.1
     decay: Literal["constant", "linear", "cosine"] = "linear"
-    betas: tuple[float, float] = (0.9, 0.98)
-    epsilon: float = 1e-9
     clip: float | None = 1.0
     seed: int = 0
     batch: int = 32
@@ -100,7 +100,13 @@ class Distillation:
 
     def __post_init__(self):
         self.schedule = Schedule(
-            self.epochs, self.learning_rate, self.warmup, self.decay, self.betas, self.epsilon, self.clip, self.seed
+            self.epochs,
+            self.learning_rate,
+            self.warmup,
+            self.decay,
+            epsilon=self.epsilon,
+            clip=self.clip,
+            seed=self.seed,
         )
         if self.loss not in ("mse", "cosine"):
             raise SettingError(f"loss is mse or cosine, got {self.loss!r}")

@@ -8,8 +8,7 @@ from typing import Literal
 from torch import Tensor
 
 from calque.alignment.tuner import Tuner
-from calque.alignment.update import GroupVectors
-from calque.distributed import Processes
+from calque.alignment.update import LinkedBatch
 from calque.errors import SettingError, check_number
 from calque.training.loop import rate_by_width
 
@@ -32,8 +31,8 @@ class FineTune(Tuner):
         reduction: `sum` is the paper's; `mean` divides each term by its number of elements, as its code does.
         target: `live` lets the target word move in the first term (paper); `frozen` pulls towards f0(j, t) (code).
         layers: layers that the loss reads, e.g. the last four `(-4, -3, -2, -1)`; None: the encoder's own layer.
-        epochs, learning_rate, warmup, decay, betas, epsilon, clip, seed: see `Schedule`.
-        batch, special, max_words, freeze, accumulate, budget, precision, reference: see `Tuner`.
+        epochs, learning_rate, warmup, seed: see `Schedule`.
+        batch, special, max_words, freeze, accumulate, budget, precision: see `Tuner`.
     """
 
     weight: float = 1.0
@@ -56,17 +55,12 @@ class FineTune(Tuner):
     def needs_reference(self) -> bool:
         return self.weight > 0 or self.target == "frozen"
 
-    def loss(self, groups: list[GroupVectors], processes: Processes) -> dict[str, Tensor]:
-        terms: dict[str, Tensor] = {}
-        for group in groups:
-            frozen = group.reference_linked
-            goal = group.target if self.target == "live" or frozen is None else frozen
-            distances = {"align": ((group.source - goal).square().sum(), group.n_pairs)}
-            if group.reference is not None and self.weight:
-                stay = self.weight * (group.regularised - group.reference).square().sum()
-                distances["stay"] = stay, group.n_regularised
-            for name, (distance, n) in distances.items():
-                if self.reduction == "mean":
-                    distance = distance / max(1, n * group.source.shape[1])
-                terms[name] = terms[name] + distance if name in terms else distance
-        return terms
+    def loss(self, batch: LinkedBatch) -> dict[str, Tensor]:
+        frozen = batch.reference_linked
+        goal = batch.target if self.target == "live" or frozen is None else frozen
+        terms = {"align": (batch.source - goal).square()}
+        if batch.reference is not None and self.weight:
+            terms["stay"] = self.weight * (batch.regularised - batch.reference).square()
+        if self.reduction == "mean":
+            return {name: squares.sum() / max(1, squares.numel()) for name, squares in terms.items()}
+        return {name: squares.sum() for name, squares in terms.items()}

@@ -2,75 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Literal
-
-import torch
 from torch import Tensor
 from torch.nn import functional
 
-Same = Literal["negative", "ignored", "one", "each"]
 
-
-def info_nce(
-    x: Tensor,
-    y: Tensor,
-    *,
-    temperature: float,
-    strong: bool,
-    kinds: Tensor | None = None,
-    same: Mapping[Same, float] = MappingProxyType({"each": 1.0}),
-) -> Tensor:
-    """Return the mean over both directions of the cross entropy of each row's partner among all candidates.
+def info_nce(x: Tensor, y: Tensor, *, temperature: float, kinds: Tensor | None = None, share: float = 0.0) -> Tensor:
+    """Return the mean over both directions of the cross entropy of each row's partner among all rows of the other side.
 
     Args:
         x, y: unit rows `[n, dim]`; row k of one translates row k of the other. The loss of no rows is 0.
         temperature: what similarities are divided by.
-        strong: the other rows of the anchor's own side are candidates too.
         kinds: int64 `[n]`; rows of one kind, except −1, are equal; None: no two are.
-        same: what equal rows are to each other, see `Contrastive`, and the weight of each answer in the loss.
+        share: weight of the loss in which all equal rows are partners, by the mean over them; the rest is the loss in which
+            they are negatives.
     """
     if not len(x):
         return (x.sum() + y.sum()) * 0.0
-    across = x @ y.T / temperature
-    beside = [rows @ rows.T / temperature if strong else None for rows in (x, y)]
-    own = torch.eye(len(x), dtype=torch.bool, device=x.device)
-    equal = own if kinds is None else own | ((kinds[:, None] == kinds) & (kinds >= 0))
-    forward = _cross_entropy(across, beside[0], own, equal, same)
-    return (forward + _cross_entropy(across.T, beside[1], own, equal, same)) / 2
-
-
-def _cross_entropy(
-    scores: Tensor, beside: Tensor | None, own: Tensor, equal: Tensor, same: Mapping[Same, float]
-) -> Tensor:
-    """Return the mean over rows of −log of the probability of each row's partners, by kind of answer.
-
-    Args:
-        scores: `[n, n]`, similarities of each row with the other side's rows; its partner is on the diagonal.
-        beside: `[n, n]`, similarities with the rows of its own side, if these are candidates.
-        own, equal: bool `[n, n]`, the diagonal, and rows that are equal.
-        same: see `info_nce`.
-    """
-
-    def log_p(scores: Tensor, left_out: Tensor) -> Tensor:
-        """Log-probabilities of the other side's rows; rows of the own side that are `left_out` are no candidates."""
-        if beside is not None:
-            scores = torch.cat([scores, beside.masked_fill(left_out, -torch.inf)], dim=1)
-        return scores.log_softmax(1)[:, : len(own)]
-
-    among_all = log_p(scores, equal)
+    scores = x @ y.T / temperature
     total = scores.new_zeros(())
-    for how, weight in same.items():
-        if how == "negative":
-            of_partner = (among_all if beside is None else log_p(scores, own)).diagonal()
-        elif how == "ignored":
-            of_partner = log_p(scores.masked_fill(equal & ~own, -torch.inf), equal).diagonal()
-        elif how == "one":
-            of_partner = among_all.masked_fill(~equal, -torch.inf).logsumexp(1)
+    for log_p in (scores.log_softmax(dim=1), scores.T.log_softmax(dim=1)):
+        partner = log_p.diagonal()
+        if kinds is not None and share:
+            equal = (kinds[:, None] == kinds) & (kinds >= 0)
+            equal.fill_diagonal_(True)
+            among_equal = (log_p * (equal / equal.sum(dim=1, keepdim=True))).sum(dim=1)
+            total = total - (share * among_equal + (1 - share) * partner).mean() / 2
         else:
-            of_partner = (among_all * (equal / equal.sum(1, keepdim=True))).sum(1)
-        total = total - weight * of_partner.mean()
+            total = total - partner.mean() / 2
     return total
 
 

@@ -14,12 +14,11 @@ from torch import Tensor
 
 from calque.alignment.aligned import AlignedText
 from calque.alignment.base import Method
-from calque.alignment.update import Alignment, GroupVectors, Reference
+from calque.alignment.update import Alignment, LinkedBatch, Reference
 from calque.distributed import Processes
 from calque.encoders.base import made_of, require
 from calque.encoders.lora import LowRank, library
 from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
-from calque.encoders.standard import sides_of, standardized
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError, check_number
 from calque.pairs import WordPairs
@@ -42,7 +41,7 @@ class Tuner(Method):
     Args:
         towards: the language the others move towards.
         layers: hidden layers that the loss reads; None: the encoder's own layer.
-        epochs, learning_rate, warmup, decay, betas, epsilon, clip, seed: see `Schedule`.
+        epochs, learning_rate, warmup, seed: see `Schedule`; so are `decay`, `clip` and `epsilon`, which a class sets.
         batch: sentence pairs of each language in an update.
         special: take the special subwords at both ends for linked words.
         standardize: standardise the word vectors first, and so those of the result, see `standardized`; None where one dimension
@@ -52,26 +51,22 @@ class Tuner(Method):
         centre: `align` takes off what is left between the means of the languages, see `centred`, and gives
             the trained encoder with a shift of each language; `tune` does not.
         lora: train adapters of this rank alone (LoRA, Hu et al. 2022; needs PEFT), by default at `LORA_RATE` times the rate, and
-            give an `AdaptedEncoder`, whose folder has them alone; None trains the weights themselves.
-        lora_alpha: what B A is multiplied by, times the rank; None for the rank, so that B A counts as it is.
-        lora_targets: ends of the names of the modules that get adapters; None for all matrices.
+            give an `AdaptedEncoder`, whose folder has them alone; of all matrices of a layer. None trains the weights themselves.
         accumulate: cut each process's share of an update in so many parts, one after the other in memory.
         budget: subwords, padding included, in one forward pass.
         precision: of the arithmetic, for the encoder that learns and the frozen one alike: "float32", "medium" or
             "bfloat16", see `calque.encoders.numerics.check_training_precision`.
-        reference: whether vectors of the frozen encoder are kept from one pass or computed anew for each update; "auto"
-            keeps them up to `Reference.largest` bytes.
     """
+
+    decay: ClassVar[Literal["constant", "linear", "cosine"]] = "constant"
+    clip: ClassVar[float | None] = None
+    epsilon: ClassVar[float] = 1e-9
 
     towards: str
     layers: Sequence[int] | None = None
     epochs: float = 1.0
     learning_rate: float | None = None
     warmup: float = 0.1
-    decay: Literal["constant", "linear", "cosine"] = "constant"
-    betas: tuple[float, float] = (0.9, 0.98)
-    epsilon: float = 1e-9
-    clip: float | None = None
     seed: int = 0
     batch: int = 16
     special: bool = True
@@ -80,37 +75,25 @@ class Tuner(Method):
     freeze: int | None = None
     centre: bool = False
     lora: int | None = None
-    lora_alpha: float | None = None
-    lora_targets: Sequence[str] | None = None
     accumulate: int = 1
     budget: int = 1024
     precision: TrainingPrecision = "float32"
-    reference: Literal["auto", "cached", "recomputed"] = "auto"
 
     def __post_init__(self):
         self.schedule = Schedule(
-            self.epochs, self.learning_rate, self.warmup, self.decay, self.betas, self.epsilon, self.clip, self.seed
-        )
+            epochs=self.epochs, learning_rate=self.learning_rate, warmup=self.warmup, decay=self.decay,
+            epsilon=self.epsilon, clip=self.clip, seed=self.seed,
+        )  # fmt: skip
         for name in ("batch", "accumulate", "budget"):
             check_number(name, getattr(self, name), least=1, whole=True)
         if self.max_words is not None:
             check_number("max_words", self.max_words, least=1, whole=True)
         if self.freeze is not None:
             check_number("freeze", self.freeze, least=0, whole=True)
-        self._check_lora()
-        check_training_precision(self.precision)
-        if self.reference not in ("auto", "cached", "recomputed"):
-            raise SettingError(f"reference is auto, cached or recomputed, got {self.reference!r}")
-
-    def _check_lora(self) -> None:
         if self.lora is not None:
-            LowRank(self.lora, self.lora_alpha, self.lora_targets)
+            LowRank(self.lora)
             library()  # that it is missing is told before anything is read
-        elif self.lora_alpha is not None or self.lora_targets is not None:
-            raise SettingError("lora_alpha and lora_targets say what adapters are like: give lora, their rank, too")
-
-    #: names of the loss terms that every process computes over the vectors of all
-    terms_over_all: ClassVar[tuple[str, ...]] = ()
+        check_training_precision(self.precision)
 
     @abstractmethod
     def default_rate(self, dim: int) -> float:
@@ -122,12 +105,8 @@ class Tuner(Method):
         """Whether the loss reads vectors of the frozen encoder."""
 
     @abstractmethod
-    def loss(self, groups: list[GroupVectors], processes: Processes) -> dict[str, Tensor]:
-        """Terms whose sum is minimised, for one layer; `groups` holds one entry for each corpus.
-
-        The gradient of their sum in a process's *own* vectors must be that of the whole update's loss. Terms over a
-        process's own vectors alone are its share of a sum.
-        """
+    def loss(self, batch: LinkedBatch) -> dict[str, Tensor]:
+        """Return the terms whose sum is minimised, of one text and layer; those of several are added."""
 
     @property
     def reads_sentences(self) -> bool:
@@ -144,7 +123,7 @@ class Tuner(Method):
         names = ["towards", "layers", "batch", "special", "max_words", "freeze", "precision"]
         names += [] if self.standardize is None else ["standardize"]
         names += ["centre"] if self.centre else []
-        names += ["lora", "lora_alpha", "lora_targets"] if self.lora is not None else []
+        names += ["lora"] if self.lora is not None else []
         names += [field.name for field in fields(self) if field.name not in Tuner.__dataclass_fields__]
         return {"method": type(self).__name__.lower(), **{name: getattr(self, name) for name in names}}
 
@@ -179,6 +158,8 @@ class Tuner(Method):
         corpora = [corpus] if not isinstance(corpus, Sequence) else list(corpus)
         pairs_of = [pairs] if not isinstance(pairs, Sequence) else list(pairs)
         processes = Processes(self.precision)
+        from calque.encoders.standard import sides_of, standardized
+
         encoder = standardized(encoder, sides_of(corpora), self.layers, self.standardize)
         if self.lora is None:
             encoder = encoder.merged()
@@ -222,8 +203,7 @@ class Tuner(Method):
         from calque.encoders.adapted import with_adapters
 
         layers = range(self.freeze or 0, max(encoder.layer_numbers(self.layers)))
-        how = LowRank(self.lora, self.lora_alpha, self.lora_targets)
-        return with_adapters(encoder, how, layers=layers, device=device, seed=self.seed, kept=kept)
+        return with_adapters(encoder, LowRank(self.lora), layers=layers, device=device, seed=self.seed, kept=kept)
 
     def align(
         self,
@@ -267,10 +247,9 @@ class Tuner(Method):
         layers, frozen = encoder.layer_numbers(self.layers), None
         if self.needs_reference:
             frozen = Reference(encoder, text, layers, self.budget, processes)
-            frozen.keep(self.reference, self.precision)
+            frozen.keep(self.precision)
         return Alignment(
-            tuned, text, layers, processes, frozen, loss=self.loss, over_all=self.terms_over_all, budget=self.budget,
-            accumulate=self.accumulate,
+            tuned, text, layers, processes, frozen, loss=self.loss, budget=self.budget, accumulate=self.accumulate,
         )  # fmt: skip
 
     def record(self) -> dict[str, Any]:

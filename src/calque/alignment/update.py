@@ -10,14 +10,13 @@ Batch Size under Memory Limited Setup").
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from calque.alignment.aligned import AlignedText, GroupRows, Update
+from calque.alignment.aligned import AlignedText, Update
 from calque.distributed import Processes, same_device
 from calque.encoders.batches import collate, token_batches
 from calque.encoders.numerics import TRAINING_PRECISIONS, matmul_precision
@@ -30,41 +29,25 @@ from calque.training.sources import float32_copy
 
 
 @dataclass
-class GroupVectors:
-    """The word vectors of one corpus and layer in an update.
+class LinkedBatch:
+    """The word vectors of one text and layer in an update, of all processes.
 
     Args:
         source, target: `[n_pairs, dim]` linked words, pair by pair.
         regularised: `[n_target_words, dim]` all words of the target sentences.
         reference: `[n_target_words, dim]` the same words from the frozen encoder; None if the loss has no use for it.
         reference_linked: `[n_pairs, dim]` the linked target words from the frozen encoder.
-        pairs_of_process: pairs of each process in this update.
-        words_of_process: target words of each process in this update.
-        kinds: int64 `[n_pairs, 1]`, equal for pairs that are positives of each other, -1 for none; None for none at all.
+        kinds: int64 `[n_pairs]`, equal for pairs that are positives of each other, -1 for none; None for none at all.
         sentences: `[n_sentence_pairs, dim]` of both sides, the mean of a sentence's words; None where nothing reads them.
-        sentences_of_process: sentence pairs of each process in this update.
     """
 
     source: Tensor
     target: Tensor
     regularised: Tensor
-    reference: Tensor | None
-    reference_linked: Tensor | None
-    pairs_of_process: list[int]
-    words_of_process: list[int]
+    reference: Tensor | None = None
+    reference_linked: Tensor | None = None
     kinds: Tensor | None = None
     sentences: tuple[Tensor, Tensor] | None = None
-    sentences_of_process: list[int] = field(default_factory=list)
-
-    @property
-    def n_pairs(self) -> int:
-        """Pairs of all processes."""
-        return sum(self.pairs_of_process)
-
-    @property
-    def n_regularised(self) -> int:
-        """Target words of all processes."""
-        return sum(self.words_of_process)
 
 
 class Reference:
@@ -74,7 +57,7 @@ class Reference:
     memory; in the arithmetic of the training, so that they differ from f by what was learnt alone.
     """
 
-    #: above this the vectors are recomputed, unless asked otherwise
+    #: bytes above which the vectors are recomputed
     largest = 2_000_000_000
 
     def __init__(
@@ -92,10 +75,9 @@ class Reference:
         self._processes = processes
         self._cached: dict[int, Tensor] | None = None
 
-    def keep(self, how: Literal["auto", "cached", "recomputed"], precision: str) -> None:
-        """Compute all vectors now, if that is what `how` asks for, in the arithmetic of the training."""
-        size = self._text.n_reference * self._encoder.dim * len(self._layers) * 4
-        if how == "cached" or (how == "auto" and size <= self.largest):
+    def keep(self, precision: str) -> None:
+        """Compute all vectors now, if they are at most `largest` bytes, in the arithmetic of the training."""
+        if self._text.n_reference * self._encoder.dim * len(self._layers) * 4 <= self.largest:
             with matmul_precision(TRAINING_PRECISIONS[precision]):
                 self._cached = self._compute(self._text.target_sentences)
 
@@ -144,8 +126,7 @@ class Alignment(Objective[Sequence[np.ndarray]]):
     Args:
         text: the updates name its sentence pairs.
         reference: the encoder as it was, if the loss needs it.
-        loss: the terms, for one layer; see `Tuner.loss`.
-        over_all: names of the terms that every process computes over the vectors of all.
+        loss: the terms, for one text and layer; see `Tuner.loss`.
         budget, accumulate: see `Tuner`.
     """
 
@@ -157,15 +138,14 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         processes: Processes,
         reference: Reference | None,
         *,
-        loss: Callable[[list[GroupVectors], Processes], dict[str, Tensor]],
-        over_all: tuple[str, ...] = (),
+        loss: Callable[[LinkedBatch], dict[str, Tensor]],
         budget: int = 1024,
         accumulate: int = 1,
     ):
         self.module = encoder.model
         self.encoder, self.text, self.layers = encoder, text, tuple(layers)
         self.processes, self.reference = processes, reference
-        self._loss, self._over_all, self._budget, self._accumulate = loss, over_all, budget, accumulate
+        self._loss, self._budget, self._accumulate = loss, budget, accumulate
 
     def backward(self, update: Sequence[np.ndarray]) -> dict[str, float]:
         """As for `Objective`; an update has for each corpus the numbers of the sentence pairs of all processes."""
@@ -179,17 +159,15 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         leaves = [{layer: rows.requires_grad_() for layer, rows in done.vectors.items()} for done in passes]
         terms: dict[str, Tensor] = {}
         for layer in self.layers:
-            for name, value in self._loss(self._groups(parts, leaves, layer), processes).items():
-                terms[name] = terms[name] + value if name in terms else value
+            for number in range(len(parts[0].groups)):
+                for name, value in self._loss(self._batch(parts, leaves, layer, number)).items():
+                    terms[name] = terms[name] + value if name in terms else value
         torch.stack(list(terms.values())).sum().backward()
         for i, part in enumerate(parts):
             done = passes[i] if undivided else self._pass(part, seed + 7919 * i)
             done.backward({layer: rows.grad for layer, rows in leaves[i].items() if rows.grad is not None})
-        # A term over vectors of all processes is the same on each of them, the others are shares of a sum.
-        shown = torch.stack(
-            [value.detach() / (processes.world if name in self._over_all else 1) for name, value in terms.items()]
-        )
-        shown = processes.sum_numbers(shown)
+        # Every process has the vectors of all, so all find the same numbers; the gradients reach their own vectors only.
+        shown = torch.stack([value.detach() for value in terms.values()])
         return {"loss": float(shown.sum()), **dict(zip(terms, shown.tolist(), strict=True))}
 
     def _pass(self, part: Update, seed: int, *, gradient: bool = True) -> Pass:
@@ -198,28 +176,23 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         collated = [collate(self.text.table, batch).to(self.processes.device) for batch in part.batches]
         return Pass(self.encoder, collated, self.layers, context=self.processes.autocast, gradient=gradient)
 
-    def _groups(self, parts: list[Update], leaves: list[dict[int, Tensor]], layer: int) -> list[GroupVectors]:
-        """Return the vectors of each corpus in a layer, those of this process's parts one after the other."""
-        vectors = [leaf[layer] for leaf in leaves]
-        return [
-            self._group([part.groups[number] for part in parts], parts, vectors, layer)
-            for number in range(len(parts[0].groups))
-        ]
+    def _batch(self, parts: list[Update], leaves: list[dict[int, Tensor]], layer: int, number: int) -> LinkedBatch:
+        """Return the vectors of a text in a layer: of all processes in rank order, of a process part by part."""
+        rows, vectors = [part.groups[number] for part in parts], [leaf[layer] for leaf in leaves]
 
-    def _group(self, rows: list[GroupRows], parts: list[Update], vectors: list[Tensor], layer: int) -> GroupVectors:
-        def gather(name: str) -> Tensor:
-            return torch.cat(
-                [
-                    each.index_select(0, self._index(getattr(group, name)))
-                    for each, group in zip(vectors, rows, strict=True)
-                ]
-            )
+        def of_all(found: Sequence[Tensor], counts: tuple[int, ...]) -> Tensor:
+            by_process = np.array(counts, dtype=np.int64).reshape(self.processes.world, -1).sum(axis=1).tolist()
+            return self.processes.gather_rows(torch.cat(list(found)), by_process)
 
-        def frozen(name: str) -> Tensor | None:
+        def gather(name: str, counts: tuple[int, ...]) -> Tensor:
+            places = [self._index(getattr(group, name)) for group in rows]
+            return of_all([each.index_select(0, at) for each, at in zip(vectors, places, strict=True)], counts)
+
+        def frozen(name: str, counts: tuple[int, ...]) -> Tensor | None:
             if (reference := self.reference) is None:
                 return None
             numbers = [getattr(group, name) for group in rows]
-            return torch.cat([reference.vectors(part, layer, n) for part, n in zip(parts, numbers, strict=True)])
+            return of_all([reference.vectors(part, layer, n) for part, n in zip(parts, numbers, strict=True)], counts)
 
         def means(side: int) -> Tensor:
             found = []
@@ -229,19 +202,15 @@ class Alignment(Objective[Sequence[np.ndarray]]):
                 sums = each.new_zeros(len(counts), each.shape[1])
                 sums = sums.index_add(0, self._index(words.owner), each.index_select(0, self._index(words.rows)))
                 found.append(sums / counts.clamp(min=1)[:, None])
-            return torch.cat(found)
+            return of_all(found, rows[0].sentences_of_part)
 
-        def of_process(counts: tuple[int, ...]) -> list[int]:
-            return np.array(counts, dtype=np.int64).reshape(self.processes.world, -1).sum(axis=1).tolist()
-
-        kinds = [group.kinds for group in rows if group.kinds is not None]
-        return GroupVectors(
-            source=gather("source"), target=gather("target"), regularised=gather("regularised"),
-            reference=frozen("reference"), reference_linked=frozen("reference_linked"),
-            pairs_of_process=of_process(rows[0].pairs_of_part), words_of_process=of_process(rows[0].words_of_part),
-            kinds=self._index(np.concatenate(kinds))[:, None] if kinds else None,
+        pairs, words = rows[0].pairs_of_part, rows[0].words_of_part
+        kinds = [self._index(group.kinds)[:, None] for group in rows if group.kinds is not None]
+        return LinkedBatch(
+            gather("source", pairs), gather("target", pairs), gather("regularised", words),
+            frozen("reference", words), frozen("reference_linked", pairs),
+            kinds=of_all(kinds, pairs).squeeze(1) if kinds else None,
             sentences=None if rows[0].sentences is None else (means(0), means(1)),
-            sentences_of_process=of_process(rows[0].sentences_of_part),
         )  # fmt: skip
 
     def _index(self, numbers: np.ndarray) -> Tensor:

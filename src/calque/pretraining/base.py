@@ -35,7 +35,7 @@ class LanguageModel(ABC):
         batch: blocks, or sentences, in an update.
         updates: how many.
         learning_rate: the highest; None leaves the choice to the model.
-        warmup, decay, betas, epsilon, clip, seed: see `Schedule`.
+        warmup, decay, clip, seed: see `Schedule`.
         precision: as for `Tuner`.
         senses: how senses of words are found and predicted; None predicts words.
 
@@ -51,8 +51,6 @@ class LanguageModel(ABC):
     learning_rate: float | None = None
     warmup: float = 0.0
     decay: Literal["constant", "linear", "cosine"] = "constant"
-    betas: tuple[float, float] = (0.9, 0.98)
-    epsilon: float = 1e-6
     clip: float | None = None
     seed: int = 0
     precision: TrainingPrecision = "float32"
@@ -67,7 +65,7 @@ class LanguageModel(ABC):
         rate = self.default_rate() if self.learning_rate is None else self.learning_rate
         # The number of epochs is known when there is text.
         self._schedule = Schedule(
-            1.0, rate, self.warmup, self.decay, self.betas, self.epsilon, self.clip, self.seed
+            1.0, rate, self.warmup, self.decay, epsilon=1e-6, clip=self.clip, seed=self.seed
         )  # fmt: skip
 
     @abstractmethod

@@ -66,7 +66,7 @@ class BiLanguageModel(LanguageModel):
         dropout: share of the components zeroed at the input of each LSTM layer and at the output of the last.
         optimiser: "adam", or "adagrad" as published; after a few hundred updates Adam's perplexity is about half.
         learning_rate: the highest; None: 5e-3, beyond 128 dimensions 0.64 / dim, and 0.2 with Adagrad.
-        length, alpha, batch, updates, warmup, decay, betas, epsilon, clip, seed, precision: see `LanguageModel`.
+        length, alpha, batch, updates, warmup, decay, clip, seed, precision: see `LanguageModel`.
     """
 
     hidden: int | None = None

@@ -134,7 +134,7 @@ class MaskedLanguageModel(LanguageModel):
         initial: standard deviation of the weights at the beginning; None: 0.02 · (768 / dim)^0.5.
         segments: kinds of segments that the model can tell apart. Only the first is trained.
         learning_rate: the highest; None: 1e-4 · (768 / dim)^1.5.
-        length, alpha, batch, updates, warmup, decay, betas, epsilon, clip, seed, precision: see `LanguageModel`.
+        length, alpha, batch, updates, warmup, decay, clip, seed, precision: see `LanguageModel`.
         start: folder of a BERT with its head to go on from, instead of random weights; its shape counts then, and its
             tokenizer is the one to train with.
     """

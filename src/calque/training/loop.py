@@ -64,10 +64,6 @@ class Schedule:
         check_number("warmup", self.warmup, least=0, most=1)
         if self.decay not in ("constant", "linear", "cosine"):
             raise SettingError(f"decay is constant, linear or cosine, got {self.decay!r}")
-        if len(self.betas) != 2:
-            raise SettingError(f"betas are two numbers, got {self.betas!r}")
-        for beta in self.betas:
-            check_number("each of betas", beta, least=0, below=1)
         check_number("epsilon", self.epsilon, least=0)
         if self.clip is not None:
             check_number("clip", self.clip, above=0)

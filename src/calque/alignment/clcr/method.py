@@ -23,7 +23,7 @@ from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
 from calque.training.loop import Schedule, rate_by_width
 
-PHASES = Schedule(warmup=0.1, decay="linear", betas=(0.9, 0.98), epsilon=1e-9)
+PHASES = Schedule(warmup=0.1, decay="linear")
 
 
 def transform_rate(dim: int) -> float:
