@@ -123,7 +123,7 @@ evaluate/ner-linear: evaluate @align/rotation/out ner --train en=@in/ner.tsv --d
   --head linear-crf --test de=@in/ner.de.tsv --rename LOC=PER --unknown miss --epochs 2
   --seeds 2 --json
 evaluate/slots: evaluate mini slots --train en=@in/slots.tsv --test en=@in/slots.test.tsv de=@in/slots.de.tsv --format
-  facebook --unknown drop <quick> ; evaluate mini slots --train en=@in/slots.tsv --test en=@in/slots.test.tsv
+  facebook --unknown miss <quick> ; evaluate mini slots --train en=@in/slots.tsv --test en=@in/slots.test.tsv
   <tune>
 evaluate/pos: evaluate mini pos --train en=@in/pos.tsv --test en=@in/pos.test.tsv de=@in/pos.de.tsv --column 2 --dropout
   0.1 --option patience=1 --option per_epoch=50 --learning-rate 0.01 <quick> ; evaluate mini pos --train en=@in/tree.conllu --test

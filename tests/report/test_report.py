@@ -534,7 +534,7 @@ def test_every_setting_of_a_task_decides_the_question_or_qualifies_the_answer(ta
     """A new setting must be put into one of both lists."""
     job = jobs(n=20, options={"epochs": 0.5}, bootstrap=2)[task]
     qualify = {
-        "encoder", "encoder_fingerprint", "seeds", "chosen_epochs", "dev_scores", "values", "sd", "gap", "left_out", "tags",
+        "encoder", "encoder_fingerprint", "seeds", "chosen_epochs", "dev_scores", "values", "sd", "gap", "tags",
         "labels", "relations", "targets", "unknown_labels", "reachable",
     }  # fmt: skip
     found = {name for score in job.evaluate(Planted()) for name in score.settings}

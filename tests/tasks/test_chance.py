@@ -142,7 +142,7 @@ def probing():
 
 
 def wic():
-    job = WordsInContext(*both(in_context), head="cosine", **SMALL)
+    job = WordsInContext(*both(in_context), hidden=24, **SMALL)
     return job, {"accuracy": most(job, "labels")}
 
 

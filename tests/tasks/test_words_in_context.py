@@ -9,7 +9,7 @@ from calque.annotated import Labels
 from calque.corpora.word_pairs import WordPairText
 from calque.tasks.datasets import Dataset
 from calque.tasks.experiment import Experiment
-from calque.tasks.words_in_context import CosineHead, WordsInContext
+from calque.tasks.words_in_context import WordsInContext
 from calque.text import Sentences
 from command import fails, works
 from planted import Planted, in_context
@@ -30,18 +30,6 @@ def test_the_head_sees_the_word_of_either_text_and_nothing_else():
             expected += [encoder.vector(word) for word in texts[column][k].words[start:end]]
     np.testing.assert_allclose(given.rows.numpy(), np.array(expected), atol=1e-6)
     assert given.lengths.tolist() == [1, 1, 1, len(texts[1][4].words)]
-
-
-def test_cosines_are_parted_by_a_threshold():
-    """Logistic regression, transcribed."""
-    head = CosineHead()
-    rows = torch.tensor([[1.0, 0.0], [0.0, 2.0], [0.0, 1.0], [3.0, 0.0], [0.0, 5.0]])
-    scores = head(rows, torch.tensor([1, 2, 1, 1])).detach()  # pairs 0 and 2, (1, 2 of two words) and 3
-    first = 0.0 * 3 + 0.0
-    u, v = (rows[1] + rows[2]) / 2, rows[4]
-    second = float(u @ v / (u.norm() * v.norm()))
-    expected = [[0.0, 5.0 * (first + float(rows[0] @ rows[3]) / 3 - 0.5)], [0.0, 5.0 * (second - 0.5)]]
-    torch.testing.assert_close(scores, torch.tensor(expected))
 
 
 def test_an_encoder_learns_along(tiny_encoder):
@@ -73,8 +61,7 @@ def test_from_the_command_line(tmp_path, capsys, tiny_folder, monkeypatch):
         rows = [f"water\tN\t4\t9\t2\t7\tthe water of time\ta water in the house\t{k % 2}\n" for k in range(8)]
         (tmp_path / f"wic.{lang}.txt").write_text("".join(rows), encoding="utf-8")
     job = ("evaluate", tiny_folder, "wic", "--train", "wic.en.txt", "--test", "wic.de.txt", "--seeds", 1, "--epochs", 1)
-    for head in ("mean", "cosine"):
-        shown, _ = works(capsys, *job, "--head", head, "--json", "-q")
-        score = json.loads(shown.splitlines()[-1])
-        assert (score["task"], score["metric"], score["n"], score["settings"]["head"]) == ("wic", "accuracy", 8, head)
+    shown, _ = works(capsys, *job, "--json", "-q")
+    score = json.loads(shown.splitlines()[-1])
+    assert (score["task"], score["metric"], score["n"], score["settings"]["head"]) == ("wic", "accuracy", 8, "mean")
     assert "--layers does not apply to wic" in fails(capsys, *job, "--layers", 3)

@@ -36,7 +36,7 @@ _SEVERAL = {
 _MOVED = {
     "align": ("temperature", "sentences", "reduction", "target", "refine", "held-out", "normalise", "restarts", "most",
               "at-least"),
-    "evaluate": ("restrict", "patience", "per-epoch", "letters", "upos"),
+    "evaluate": ("patience", "per-epoch", "letters", "upos"),
 }  # fmt: skip
 
 

@@ -85,7 +85,7 @@ _OPTIONS = {
     },
     "How files are read": {
         "rename": "Rename labels; OLD= drops one.",
-        "unknown": "What to do with test labels missing from training: raise (default), miss, drop or skip.",
+        "unknown": "What to do with test labels missing from training: raise an error (default), or miss, count them as wrong.",
         "on_error": "Raise an error (raise, default), or skip what cannot be read (skip).",
         "format": "File format, where it cannot be detected. Tags: columns, numbered, conllu, facebook, hub; labels: "
         "header, pairs, label-text, text-label, jsonl, hub.",
@@ -102,11 +102,9 @@ _OPTIONS = {
         "(two dense layers on the mean vector; default for sentiment), bilstm (max-pooled LSTM; default for nli), "
         "esim (words of both texts aligned, then LSTMs; nli only), cls (one layer on [CLS]; only with --tune, and the "
         "default there). qa: match (words of passage and question aligned, then LSTMs), linear (only with --tune, and the "
-        "default there). choice: esim (default), mean, bilstm, cls, as for nli. wic: mean (two dense layers on both words; "
-        "default), cosine (a threshold on their cosine).",
+        "default there). choice: esim (default), mean, bilstm, cls, as for nli.",
         "hidden": "Hidden size of the head.",
         "dropout": "Dropout of the head.",
-        "mix": "Mix these layers, e.g. 0,4,8 or 0-12; the weight of each is learnt.",
         "epochs": "Maximum number of epochs.",
         "batch": "Texts per update.",
         "learning_rate": "Peak learning rate.",
@@ -116,7 +114,7 @@ _OPTIONS = {
 }
 _FLAGS = ("lower", "tune")
 _SPELLED = {"contextual": " /--non-contextual", "method": "--extract"}
-_METAVARS = {"rename": "OLD=NEW...", "base": "ENCODER", "mix": "LAYERS", "save_head": "FOLDER"}
+_METAVARS = {"rename": "OLD=NEW...", "base": "ENCODER", "save_head": "FOLDER"}
 
 
 def _option(name: str, help: str) -> tuple[str, Any, Any]:
@@ -390,8 +388,6 @@ def _options(task: str, groups: Sequence[Any], named: Mapping[str, str], items: 
     for name, value in own.items():
         if name == "rename":
             options[name] = _renaming(value)
-        elif name == "mix":
-            options[name] = numbers(value, "--mix")
         else:
             wanted = Few if name == "seeds" else known[name]
             options[name] = parsed(named[name], value, wanted) if isinstance(value, str) else value

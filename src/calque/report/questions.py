@@ -23,12 +23,12 @@ DEFINE = {
     "sentences": ("sentence_pooling", "similarity", "k", "margin_k"),
     "word-alignment": ("links_from", "rounds", "discount", "threshold", "temperature", "regularisation", "iterations"),
     "lexicon": ("similarity", "k", "anchors", "lower"),
-    "wsd": ("restrict", "unit_length", "first_senses"),
+    "wsd": ("first_senses",),
     "consistency": ("letters", "base"),
     "masked-words": ("share",),
     **dict.fromkeys(("ner", "slots", "pos", "nli", "sentiment", "parsing", "wic"), _HEAD),
-    "probing": ("probe", "mix", "width", *_HEAD),
-    "qa": ("scoring", "max_answer", "stride", "max_question", *_HEAD),
+    "probing": ("probe", "width", *_HEAD),
+    "qa": ("max_answer", "stride", "max_question", *_HEAD),
 }
 # The same, of which each language may have its own: they tell questions apart only where one test set has several.
 DEFINE_HERE = {
@@ -44,7 +44,7 @@ DEFINE_HERE = {
 _WORDS = {
     "links": "linked by", "symmetrize": "symmetrised by", "train": "training text", "training_sentence_pairs": "training pairs",
     "links_from": "links", "dev": "development text", "text": "text", "entries": "entries", "texts": "texts",
-    "learning_rate": "learning rate", "per_epoch": "texts an epoch", "first_senses": "first senses", "unit_length": "unit length",
+    "learning_rate": "learning rate", "per_epoch": "texts an epoch", "first_senses": "first senses",
     "max_answer": "longest answer", "max_question": "longest question", "code_switch": "code-switched",
     "realign": "realigned", "sentence_pooling": "pooling", "margin_k": "neighbourhood of margins",
 }  # fmt: skip

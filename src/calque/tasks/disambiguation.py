@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -41,9 +41,6 @@ class Disambiguation(Task):
         tests: texts to test on, by name.
         first_sense: the first sense in WordNet of a lemma and part of speech, "lemma%NOUN" → key, see `first_senses`;
             without it such words have no answer.
-        restrict: "lemma" as described; "none" compares with all senses, by Euclidean distance, as the script released
-            with Multi-sense does.
-        unit_length: bring every vector to length 1 before the mean, so that each occurrence weighs the same.
         bootstrap: samples of the interval.
         seed: for the record.
     """
@@ -54,13 +51,9 @@ class Disambiguation(Task):
         tests: Mapping[str, SenseText],
         *,
         first_sense: Mapping[str, str] | None = None,
-        restrict: Literal["lemma", "none"] = "lemma",
-        unit_length: bool = False,
         bootstrap: int = 1000,
         seed: int = 0,
     ):
-        if restrict not in ("lemma", "none"):
-            raise SettingError(f"restrict is lemma or none, got {restrict!r}")
         for name, text in {"train": train, **tests}.items():
             if not len(text):
                 raise SettingError(f"{text.path or name}: not one word is annotated with a sense, so there is nothing to "
@@ -72,20 +65,16 @@ class Disambiguation(Task):
                 )
         if not tests:
             raise SettingError("no text to test on")
-        self.train, self.tests, self.restrict, self.unit_length = train, dict(tests), restrict, unit_length
-        self.first = dict(first_sense or {})
+        self.train, self.tests, self.first = train, dict(tests), dict(first_sense or {})
         self.bootstrap, self.seed = bootstrap, seed
 
     @classmethod
-    def from_files(  # type: ignore[override]
-        cls, inputs: Inputs, *, restrict: Literal["lemma", "none"] = "lemma"
-    ) -> list[Task]:
+    def from_files(cls, inputs: Inputs) -> list[Task]:  # type: ignore[override]
         """One task of all test texts.
 
         Args:
             inputs: XML files of the unified evaluation framework, with their key files beside them, or data sets; the
                 language is English where neither the name nor `de=FILE` says another.
-            restrict: see the class.
         """
         if not inputs.train:
             raise SettingError("wsd needs text with senses: --train semcor.data.xml")
@@ -104,7 +93,7 @@ class Disambiguation(Task):
             name = Path(file).name
             texts[file if name in texts else name] = read(file, inputs.test_limit)
         first = None if inputs.first_senses is None else first_senses(inputs.first_senses)
-        task = cls(learnt, texts, first_sense=first, restrict=restrict)
+        task = cls(learnt, texts, first_sense=first)
         task.notes = {"train": [Path(train).name]}
         return [task]
 
@@ -144,8 +133,7 @@ class Disambiguation(Task):
             sums = np.zeros((len(text.sentences), 3))
             np.add.at(sums, text.sentence, np.stack([right, answered, np.ones(len(right))], axis=1))
             about = {
-                "restrict": self.restrict, "unit_length": self.unit_length, "first_senses": len(self.first),
-                "senses": len(senses.keys), "senses_without_vector": int((~senses.known).sum()),
+                "first_senses": len(self.first), "senses": len(senses.keys), "senses_without_vector": int((~senses.known).sum()),
                 "words_without_vector": int((~covered).sum()),
                 "training_words_without_vector": int((~has_vector).sum()),
                 "answered": int(answered.sum()), **self._blind(text, senses, candidates),
@@ -167,7 +155,7 @@ class Disambiguation(Task):
         covered = (
             np.ones(len(rows), dtype=bool) if embeddings.covered is None else np.asarray(embeddings.covered)[places]
         )
-        return unit_rows(rows) if self.unit_length else rows, covered
+        return rows, covered
 
     def _senses(self, vectors: np.ndarray, covered: np.ndarray) -> Senses:
         """The senses of the training text. A word with several keys counts for each."""
@@ -207,17 +195,10 @@ class Disambiguation(Task):
     def _answers(
         self, text: SenseText, vectors: np.ndarray, covered: np.ndarray, senses: Senses, usable: Mapping[str, list[int]]
     ) -> list[str | None]:
-        entries = [_entry(text, i) for i in range(len(text))]
-        if self.restrict == "none":
-            known = np.flatnonzero(senses.known)
-            nearest = known[_nearest(vectors, senses.means[known])]
-            return [
-                senses.keys[k] if has else self.first.get(entry)
-                for k, has, entry in zip(nearest, covered, entries, strict=True)
-            ]
         directions = unit_rows(senses.means)  # the nearest by cosine, whatever the length of the test word's vector
         answers: list[str | None] = []
-        for i, entry in enumerate(entries):
+        for i in range(len(text)):
+            entry = _entry(text, i)
             if covered[i] and entry in usable:
                 several = usable[entry]
                 answers.append(senses.keys[several[int(np.argmax(directions[several] @ vectors[i]))]])
@@ -265,11 +246,3 @@ def first_senses(path: str) -> dict[str, str]:
 
 def _entry(text: SenseText, i: int) -> str:
     return f"{text.lemmas[i].lower()}%{text.pos[i]}"
-
-
-def _nearest(vectors: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    """Number of the centre at the smallest Euclidean distance."""
-    half = 0.5 * (centres.astype(np.float64) ** 2).sum(axis=1)
-    return np.concatenate(
-        [np.argmax(part @ centres.T - half, axis=1) for part in np.array_split(vectors, max(1, len(vectors) // 512))]
-    )

@@ -129,10 +129,6 @@ class TrainedTask(Task, Generic[D]):
         """What an encoder makes of the texts, where it does not learn: `Embeddings`, or what `frozen` reads."""
         return encoder.encode(self.sentences(data), progress=progress)
 
-    def found(self, runs: Sequence[Learnt]) -> dict[str, Any]:
-        """What the training runs found out, for the record."""
-        return {}
-
     def frozen(self, embeddings: Any, device: torch.device) -> VectorSource:
         """The source over what `encoded` gave."""
         return FrozenSource(embeddings, device)

@@ -12,7 +12,6 @@ from torch import nn
 
 from calque.corpora.word_pairs import WordPairText, read_word_pairs
 from calque.errors import InputError, SettingError
-from calque.nn.pooling import means
 from calque.offsets import offsets_of, ranges
 from calque.tasks.classification import TextHead
 from calque.tasks.datasets import Answers, Dataset
@@ -21,12 +20,9 @@ from calque.training.sources import FrozenSource, VectorSource
 from calque.vectors import Embeddings
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from calque.encoders.base import Encoder
     from calque.text import Sentences
 
-WORD_HEADS = ("mean", "cosine")
 LABELS = ("different", "same")
 
 
@@ -35,13 +31,11 @@ class WordsInContext(GroupedAnswer[WordPairText]):
     al. 2020), and is judged by accuracy. Both texts are encoded apart; the head sees the vectors of the word alone, of several
     words their mean.
 
-    Head "mean" puts two dense layers on [u; v; |u − v|; u·v]. Head "cosine" learns, by logistic regression on the cosine, from
-    which one on a word has the same sense: two numbers, for a first look at frozen vectors. Raganato et al. train the encoder
-    along on both texts in one sequence, which reads more of the texts than the word.
+    The head puts two dense layers on [u; v; |u − v|; u·v]. Raganato et al. train the encoder along on both texts in one
+    sequence, which reads more of the texts than the word.
 
     Args:
         train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`.
-        head: one of `WORD_HEADS`; None for mean.
         hidden: of the dense layers.
         dropout: before each dense layer.
     """
@@ -53,23 +47,16 @@ class WordsInContext(GroupedAnswer[WordPairText]):
         train: Sequence[Dataset[WordPairText]],
         tests: Sequence[Dataset[WordPairText]],
         *,
-        head: str | None = None,
         hidden: int = 128,
         dropout: float = 0.1,
-        tune: bool = False,
         **protocol: Any,
     ):
-        self.kind_of_head = "mean" if head is None else head
-        if self.kind_of_head not in WORD_HEADS:
-            raise SettingError(f"unknown head {head!r}, expected one of {', '.join(WORD_HEADS)}")
-        if tune and self.kind_of_head == "cosine":
-            raise SettingError("head cosine is for frozen vectors: with tune=True (--tune) leave it out")
         self.hidden, self.dropout = hidden, dropout
         labels = {each.data.labels[k] for each in train for k in range(len(each.data))}
         if train and labels != set(LABELS):
             names, shown = ", ".join(each.name for each in train), ", ".join(sorted(labels))
             raise SettingError(f"{names}: the labels are {shown}, expected both {' and '.join(LABELS)}")
-        super().__init__(train, tests, tune=tune, **protocol)
+        super().__init__(train, tests, **protocol)
 
     @staticmethod
     def read(path: str, lang: str, *, on_error: Literal["raise", "skip"] = "raise") -> WordPairText:
@@ -77,15 +64,12 @@ class WordsInContext(GroupedAnswer[WordPairText]):
         return read_word_pairs(path, lang=lang, on_error=on_error)
 
     def defaults(self) -> dict[str, Any]:
-        if self.kind_of_head == "cosine":  # convex, and of two numbers: large steps
-            return {"epochs": 30, "batch": 32, "learning_rate": 0.05, "patience": 10}
         if getattr(self, "tune", False):
             return {"epochs": 3, "batch": 32, "warmup": 0.1, "decay": "linear", "clip": 1.0}
         return {"epochs": 15, "batch": 32, "learning_rate": 1e-3, "patience": 4}
 
     def settings(self) -> dict[str, Any]:
-        layers = {} if self.kind_of_head == "cosine" else {"hidden": self.hidden, "dropout": self.dropout}
-        return {"head": self.kind_of_head, **layers}
+        return {"head": "mean", "hidden": self.hidden, "dropout": self.dropout}
 
     def sentences(self, data: WordPairText) -> Sentences:
         return side_by_side(data.texts)
@@ -115,24 +99,7 @@ class WordsInContext(GroupedAnswer[WordPairText]):
 
     # -- the head --------------------------------------------------------------------------------------------------
     def head(self, dim: int) -> nn.Module:
-        if self.kind_of_head == "cosine":
-            return CosineHead()
         return TextHead(dim, len(LABELS), columns=2, lstm=False, hidden=self.hidden, dropout=self.dropout)
-
-
-class CosineHead(nn.Module):
-    """Logistic regression on the cosine of two words: `P(same) = sigmoid(steepness · (cos(u, v) − threshold))`."""
-
-    def __init__(self):
-        super().__init__()
-        self.steepness = nn.Parameter(torch.tensor(5.0))
-        self.threshold = nn.Parameter(torch.tensor(0.5))
-
-    def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
-        """Scores `[S, 2]` of "different" and "same"."""
-        u, v = means(rows, lengths).chunk(2)
-        same = self.steepness * (nn.functional.cosine_similarity(u, v, dim=1) - self.threshold)
-        return torch.stack([torch.zeros_like(same), same], dim=1)
 
 
 def _places(data: WordPairText, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -198,7 +198,7 @@ class ZeroShot(TrainedTask[D], Generic[D]):
             "features": "tuned" if self.tune else "frozen", "select": self.select, "seeds": self.seeds,
             "dev": self.chosen_on(), "chosen_epochs": [run.epoch for run in runs],
             "dev_scores": [round(run.score, 5) for run in runs], **self.settings(), **self.training(encoder),
-            **self.found(runs), **({} if self.realign is None else self.realign.settings()),
+            **({} if self.realign is None else self.realign.settings()),
         }  # fmt: skip
         scores = []
         for number, test in enumerate(self.tests):
