@@ -148,7 +148,7 @@ analyze/all: analyze mini aligned=@align/rotation/out <test> --train @in/train.t
 study/parallel: study @in/parallel.toml --out out --workers 2 ; study @in/parallel.toml --out out --test
   pos=es=@in/pos.test.tsv
 report/html: report @study/parallel/out @analyze/all/findings.jsonl --out report.html --plots plots
-report/json: report @study/parallel/out @evaluate/lexicon/scores.jsonl --out report.json --base base ; report
+report/md: report @study/parallel/out @evaluate/lexicon/scores.jsonl --out report.md --base base ; report
   @evaluate/ner/scores.jsonl --format md --out scores.txt
 report/demo: report @demo/de/out --out report.html --plots plots --plot-format png
 demo/de: demo --languages de --out out --seed 1

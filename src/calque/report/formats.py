@@ -1,19 +1,16 @@
-"""The report as one HTML file that needs nothing else, as Markdown with the tables behind its plots, and as JSON."""
+"""The report as one HTML file that needs nothing else, and as Markdown with the tables behind its plots."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -25,7 +22,7 @@ from calque.report.numbers import Figure, Number
 from calque.report.plots import svg
 from calque.report.plots.axes import shape
 from calque.report.plots.charts import SIGNS
-from calque.report.plots.svg import Drawing, beside, element
+from calque.report.plots.svg import beside, element
 from calque.storage import write_bytes, write_text
 
 PLOT_FORMATS = ("svg", "png")
@@ -235,32 +232,6 @@ def _examples(examples: Examples) -> list[str]:
                 lines.append(f"  - {escape(answer.name.label)} {mark} {escape(answer.word)}{where}")
         parts.append("\n".join(lines))
     return [*parts, _text(examples.note)] if examples.note else parts
-
-
-# -- JSON --------------------------------------------------------------------------------------------------------------
-def as_json(report: Report) -> str:
-    """Return the whole report: the objects of `calque.report.document` by the names of their fields, empty ones left out.
-    Blocks have their class as `block`. Numbers and figures have `shown`, `kind` and `sources`, the lines they come from."""
-    return json.dumps({"calque": calque.__version__, **_plain(report)}, ensure_ascii=False, indent=1) + "\n"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Number):
-        sources = [list(group) for group in value.sources]
-        return {"value": value.value, "shown": value.shown, "kind": value.kind, "sources": sources}
-    if isinstance(value, Figure):
-        number = value.part("value")
-        about = {name: getattr(value, name) for name in ("value", "low", "high", "n", "sd", "kind", "sources")}
-        return {**about, "shown": None if number is None else number.shown}
-    if isinstance(value, Drawing):
-        return value.title
-    if is_dataclass(value):
-        known = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-        kind = {"block": type(value).__name__.lower()} if isinstance(value, Block) else {}
-        return {**kind, **{name: each for name, each in known.items() if each not in (None, "", [], {}, False)}}
-    if isinstance(value, Mapping):
-        return {name: _plain(each) for name, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 # -- plots as files of their own, for a paper --------------------------------------------------------------------------

@@ -8,10 +8,10 @@ from pathlib import PurePath
 
 from calque.errors import SettingError
 from calque.report.numbers import Figure, average, figure_of, mean_of
-from calque.report.reading import Record, Results
+from calque.report.reading import FORMER, Record, Results
 
 BASE = "base"
-_ABOUT_SEVERAL = ("correlation", "examples")  # the former of older files
+_ABOUT_SEVERAL = (*FORMER, "examples")
 _HEAD = (
     "protocol", "features", "head", "hidden", "layers", "arc", "label", "upos", "dropout", "unknown", "select", "epochs", "batch",
     "learning_rate", "warmup", "decay", "clip", "patience", "per_epoch", "code_switch", "realign",
