@@ -12,7 +12,6 @@ from calque.corpora import (
     read_parallel,
     read_questions,
     read_tagged,
-    read_word_pairs,
 )
 from calque.corpora.languages import language_and_path
 from calque.errors import InputError
@@ -39,15 +38,6 @@ COPIES = {
     ("xquad", "xquad.de", "validation"): plain(
         {"id": "1", "context": "Bonn liegt am Rhein.", "question": "Wo liegt Bonn?",
          "answers": {"text": ["am Rhein"], "answer_start": [11]}}
-    ),
-    ("wic", "wic", "validation"): plain(
-        {"word": "bank", "sentence1": "a bank", "sentence2": "the banks", "start1": 2, "end1": 6, "start2": 4, "end2": 9,
-         "idx": 0, "label": 1}
-    ),
-    ("xl-wic", "xlwic_de_de", "test"): plain(
-        {"id": "0", "target_word": "Bank", "pos": "N", "context_1": "eine Bank", "context_2": "die Bank",
-         "target_word_location_1": {"char_start": 5, "char_end": 9},
-         "target_word_location_2": {"char_start": 4, "char_end": 8}, "language": "DE", "label": 0}
     ),
     ("tatoeba", "tatoeba.deu", "validation"): plain(PAIR),
     ("bucc", "bucc18.de", "test"): plain(PAIR),
@@ -90,9 +80,6 @@ def test_each_is_read_by_its_reader(copies):
     assert slots.tags.to_list() == ["O", "O", "O", "B-time"]
     assert slots.intents is not None
     assert slots.intents.to_list() == ["alarm_set"]
-    for path, lang, label in (("hub:wic:en", "en", "same"), ("hub:xl-wic:de", "de", "different")):
-        pairs = read_word_pairs(path, lang=lang)
-        assert (pairs.labels.to_list(), pairs.spans.tolist()) == ([label], [[[1, 2], [1, 2]]])
     questions = read_questions("hub:xquad:de", lang="de")
     assert (questions.answers, len(questions)) == (("am Rhein",), 1)
     assert questions.spans.tolist() == [[2, 4]]

@@ -7,7 +7,6 @@ import numpy as np
 
 from calque.annotated import LabelledText, Labels, ProbeText, TaggedText, Treebank
 from calque.corpora.squad import QuestionText
-from calque.corpora.word_pairs import WordPairText
 from calque.encoders.base import Encoder, stored
 from calque.segment import word_places
 from calque.tasks.answering import Answering
@@ -16,7 +15,6 @@ from calque.tasks.datasets import Dataset
 from calque.tasks.parsing import Parsing
 from calque.tasks.probing import Probing
 from calque.tasks.tagging import Tagging
-from calque.tasks.words_in_context import WordsInContext
 from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings
 
@@ -157,25 +155,6 @@ def questions(n, lang, seed=0, length=10, vocabulary=40, each=2):
     )  # fmt: skip
 
 
-def in_context(n, lang, seed=0, vocabulary=40):
-    """A word in each of two texts of other words, its number what it means: the same half of the time."""
-    rng = np.random.default_rng([seed, ord(lang[0])])
-    columns, spans, labels = ([], []), [], []
-    for _ in range(n):
-        same = bool(rng.integers(2))
-        first, second = (int(k) for k in rng.permutation(vocabulary)[:2])
-        place = []
-        for column, number in zip(columns, (first, first if same else second), strict=True):
-            text, at = words(rng, 1, lang, 1, 5, vocabulary)[0], int(rng.integers(3))
-            text.insert(at := min(at, len(text)), f"{lang[0]}{number}")
-            column.append(text)
-            place.append([at, at + 1])
-        spans.append(place)
-        labels.append("same" if same else "different")
-    texts = (Sentences.of(columns[0], lang), Sentences.of(columns[1], lang))
-    return Dataset(f"{lang}.tsv", lang, WordPairText(texts, np.array(spans, dtype=np.int32), Labels.of(labels)))
-
-
 def write_tags(named, path):
     """Tagged text as a file of columns."""
     tags = iter(named.data.tags.to_list())
@@ -210,6 +189,5 @@ def jobs(n=120, seeds=(0,), **settings):
                               **small),
         "parsing": Parsing([trees(2 * n, "en")], [trees(60, "de", 1)], hidden=16, layers=1, arc=24, label=12, upos=4, **small),
         "probing": Probing([spans(2 * n, "en")], [spans(60, "de", 1)], width=24, hidden=24, **small),
-        "wic": WordsInContext([in_context(2 * n, "en")], [in_context(60, "de", 1)], hidden=24, **small),
         "qa": Answering([questions(4 * n, "en")], [questions(60, "de", 1)], hidden=24, dropout=0.0, **small),
     }  # fmt: skip

@@ -529,7 +529,7 @@ def test_languages_may_have_training_texts_of_their_own(tmp_path):
     assert [head.label for head in table.heads] == ["de", "fr", "mean"]
 
 
-@pytest.mark.parametrize("task", ["ner", "sentiment", "parsing", "probing", "qa", "wic"])
+@pytest.mark.parametrize("task", ["ner", "sentiment", "parsing", "probing", "qa"])
 def test_every_setting_of_a_task_decides_the_question_or_qualifies_the_answer(task):
     """A new setting must be put into one of both lists."""
     job = jobs(n=20, options={"epochs": 0.5}, bootstrap=2)[task]

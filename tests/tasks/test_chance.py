@@ -15,10 +15,9 @@ from calque.tasks.lexicon import Lexicon
 from calque.tasks.parsing import Parsing
 from calque.tasks.probing import Probing
 from calque.tasks.tagging import Tagging
-from calque.tasks.words_in_context import WordsInContext
 from calque.text import Sentences
 from calque.vectors import Embeddings
-from planted import Planted, asked, in_context, tagged
+from planted import Planted, asked, tagged
 
 SMALL = {"seeds": (0,), "bootstrap": 0, "options": {"epochs": 10, "patience": 3, "learning_rate": 1e-2, "batch": 16}}
 
@@ -141,11 +140,6 @@ def probing():
     return job, {"f1": 2 / 3 + 0.05}  # of two labels both are said of every word: all are found, half are right
 
 
-def wic():
-    job = WordsInContext(*both(in_context), hidden=24, **SMALL)
-    return job, {"accuracy": most(job, "labels")}
-
-
 def lexicon():
     words = [tuple(f"{letter}{k}" for k in range(60)) for letter in "ed"]
     return Lexicon(Dictionary(*words, ("en", "de")), bootstrap=0), {
@@ -166,7 +160,7 @@ def wsd():
     return Disambiguation(text(60, 0), {"t": text(200, 1)}, bootstrap=0), {"f1": 0.5 + 3 * np.sqrt(0.25 / 200)}
 
 
-TASKS = {make.__name__: make for make in (ner, slots, pos, sentiment, nli, parsing, probing, wic, lexicon, wsd)}
+TASKS = {make.__name__: make for make in (ner, slots, pos, sentiment, nli, parsing, probing, lexicon, wsd)}
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -24,7 +24,7 @@ from calque.vectors import Embeddings
 from planted import QUICK, Planted, jobs, labelled, tagged
 
 
-@pytest.mark.parametrize("name", ["ner", "slots", "pos", "sentiment", "nli", "parsing", "qa", "wic"])
+@pytest.mark.parametrize("name", ["ner", "slots", "pos", "sentiment", "nli", "parsing", "qa"])
 def test_what_is_learnt_in_one_language_is_known_in_another_with_the_same_vectors(name):
     score = jobs()[name].evaluate(Planted())[0]
     assert score.languages == ("en", "de")

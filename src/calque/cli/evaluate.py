@@ -102,7 +102,7 @@ _OPTIONS = {
         "(two dense layers on the mean vector; default for sentiment), bilstm (max-pooled LSTM; default for nli), "
         "esim (words of both texts aligned, then LSTMs; nli only), cls (one layer on [CLS]; only with --tune, and the "
         "default there). qa: match (words of passage and question aligned, then LSTMs), linear (only with --tune, and the "
-        "default there). choice: esim (default), mean, bilstm, cls, as for nli.",
+        "default there).",
         "hidden": "Hidden size of the head.",
         "dropout": "Dropout of the head.",
         "epochs": "Maximum number of epochs.",

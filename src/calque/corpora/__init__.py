@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from calque.corpora.senses import read_senses
     from calque.corpora.squad import read_questions
     from calque.corpora.tagged import read_tagged
-    from calque.corpora.word_pairs import read_word_pairs
 
 # Imported when first asked for: a command that reads or links text need not know how everything else is read or linked.
 __getattr__ = exported(
@@ -33,7 +32,6 @@ __getattr__ = exported(
         "read_sentences": "calque.corpora.plain:read_sentences",
         "read_tagged": "calque.corpora.tagged:read_tagged",
         "read_treebank": "calque.corpora.conllu:read_treebank",
-        "read_word_pairs": "calque.corpora.word_pairs:read_word_pairs",
     },
 )
 
@@ -49,5 +47,4 @@ __all__ = [
     "read_sentences",
     "read_tagged",
     "read_treebank",
-    "read_word_pairs",
 ]

@@ -86,9 +86,6 @@ _SIB = _by_code(
     "als_Latn srp_Cyrl swe_Latn swh_Latn tam_Taml tel_Telu tha_Thai tgl_Latn tur_Latn ukr_Cyrl urd_Arab uzn_Latn "
     "vie_Latn xho_Latn yor_Latn zho_Hans zul_Latn"
 )
-_XLWIC = _tags(
-    "bg=en_bg da=en_da de=de_de et=en_et fa=en_fa fr=fr_fr hr=en_hr it=it_it ja=en_ja ko=en_ko nl=en_nl zh=en_zh"
-)
 _FLORES = {**_SIB, "zh": "cmn_Hans"}
 _REGIONS = _same(
     "af-ZA am-ET ar-SA az-AZ bn-BD ca-ES cy-GB da-DK de-DE el-GR en-US es-ES fa-IR fi-FI fr-FR he-IL hi-IN hu-HU hy-AM "
@@ -109,14 +106,6 @@ NAMED: dict[str, NamedData] = {
     "xquad": NamedData(
         "qa", "google/xquad", "xquad.{}", _same("ar de el en es hi ro ru th tr vi zh"), ("validation",),
         ("context", "question", "answers"), "CC BY-SA 4.0",
-    ),
-    "wic": NamedData(
-        "wic", "aps/super_glue", "wic", {"en": "wic"}, ("validation", "train"),
-        ("sentence1", "sentence2", "start1", "end1", "start2", "end2", "label"), "CC BY-NC 4.0",
-    ),
-    "xl-wic": NamedData(
-        "wic", "pasinit/xlwic", "xlwic_{}", _XLWIC, ("test", "validation"),
-        ("context_1", "context_2", "target_word_location_1", "target_word_location_2", "label"), "CC BY-NC 4.0",
     ),
     "tatoeba": NamedData(
         "parallel", _XTREME, "tatoeba.{}", _TATOEBA, ("validation",), ("source_sentence", "target_sentence"), "CC BY 2.0"

@@ -44,7 +44,9 @@ def report(
     ending = Path(out).suffix.removeprefix(".").lower()
     form = form or {"htm": "html", "markdown": "md"}.get(ending, ending)
     if form not in FORMATS:
-        raise SettingError(f"a report is written as {' or '.join(FORMATS)}, not as {form or 'a file without an ending'}")
+        raise SettingError(
+            f"a report is written as {' or '.join(FORMATS)}, not as {form or 'a file without an ending'}"
+        )
     results = read_results(paths)
     if title is None:
         folders = dict.fromkeys(name.rpartition("/")[0].rpartition("/")[2] for name in results.files)

@@ -26,7 +26,7 @@ DEFINE = {
     "wsd": ("first_senses",),
     "consistency": ("letters", "base"),
     "masked-words": ("share",),
-    **dict.fromkeys(("ner", "slots", "pos", "nli", "sentiment", "parsing", "wic"), _HEAD),
+    **dict.fromkeys(("ner", "slots", "pos", "nli", "sentiment", "parsing"), _HEAD),
     "probing": ("probe", "width", *_HEAD),
     "qa": ("max_answer", "stride", "max_question", *_HEAD),
 }
@@ -37,7 +37,7 @@ DEFINE_HERE = {
     "lexicon": ("entries", "text"),
     "wsd": ("train",),
     **dict.fromkeys(
-        ("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing", "qa", "wic"),
+        ("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing", "qa"),
         ("train", "dev", "text"),
     ),
 }

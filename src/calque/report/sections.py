@@ -18,7 +18,7 @@ from calque.report.reading import Record
 from calque.report.verdict import metric_name, task_name
 
 ALL = "mean over languages"
-ZERO_SHOT = ("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing", "qa", "wic")
+ZERO_SHOT = ("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing", "qa")
 _SHARED = "Points of one language or one method depend on each other, so the interval is narrower than it should be."
 _MOST_DOTS = 8_000  # in all projections together, so that the page stays small
 _MOST_EXAMPLES = 60

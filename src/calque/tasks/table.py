@@ -149,13 +149,6 @@ TASKS: Table[TaskRow] = Table(
             _ANNOTATED,
             (*_TRAINED, "head", "max_answer", "stride", "max_question"),
         ),
-        "wic": TaskRow(
-            "calque.tasks.words_in_context:WordsInContext",
-            "Is a word used in the same sense in two texts? Accuracy.",
-            "words in context",
-            _ANNOTATED,
-            _TRAINED,
-        ),
         "lexicon": TaskRow(
             "calque.tasks.lexicon:Lexicon",
             "Bilingual lexicon induction: precision at 1, 5 and 10, mean reciprocal rank.",
