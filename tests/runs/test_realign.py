@@ -16,8 +16,8 @@ from calque.runs.align import align
 from calque.runs.realign import TextRealignment, realign_on
 from calque.runs.study import read_study
 from calque.tasks.datasets import Dataset
-from calque.tasks.experiment import Experiment
 from calque.tasks.tagging import Tagging
+from calque.tasks.zeroshot import Experiment
 from calque.text import Sentences
 from command import fails, works
 from linked_text import make_text

@@ -12,7 +12,7 @@ from calque.errors import CalqueWarning, SettingError
 from calque.tasks.answering import Answering, PassageRows, SpanAnswers
 from calque.tasks.bootstrap import KEPT, accuracy, measure, over_groups
 from calque.tasks.datasets import Dataset
-from calque.tasks.experiment import Experiment
+from calque.tasks.zeroshot import Experiment
 from command import fails, works
 from planted import Planted, jobs, questions
 

@@ -14,7 +14,7 @@ from calque.tasks.classification import (
     side_by_side,
 )
 from calque.tasks.datasets import Answers, Dataset
-from calque.tasks.experiment import Experiment
+from calque.tasks.zeroshot import Experiment
 from calque.text import Sentences
 from calque.training.plan import LanguagePlan
 from calque.training.sources import WordRows

@@ -19,9 +19,8 @@ from calque.offsets import offsets_of, ranges
 from calque.spans import span_counts
 from calque.tasks.bootstrap import accuracy, f1
 from calque.tasks.datasets import Answers, Dataset
-from calque.tasks.experiment import Experiment
 from calque.tasks.projection import LabelProjection
-from calque.tasks.zeroshot import ZeroShot
+from calque.tasks.zeroshot import Experiment, ZeroShot
 
 if TYPE_CHECKING:
     from torch import Tensor
