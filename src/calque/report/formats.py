@@ -111,7 +111,7 @@ def markdown(report: Report) -> str:
     """The whole report."""
     parts = [f"# {escape(report.title)}", "## Verdict", bullets(report.summary)]
     if report.glance:
-        parts += _table(report.glance)
+        parts += table(report.glance)
     for section in report.sections:
         parts.append(f"## {escape(section.title)}")
         if section.intro:
@@ -162,7 +162,7 @@ def bullets(items: Sequence[Text]) -> str:
 
 def _block(block: Block) -> list[str]:
     if isinstance(block, Table):
-        return _table(block)
+        return table(block)
     if isinstance(block, Points):
         return [*([f"### {escape(block.title)}"] if block.title else []), bullets(block.items)]
     if isinstance(block, Examples):
@@ -171,29 +171,32 @@ def _block(block: Block) -> list[str]:
         return [f"### {escape(block.title)}", *(part for inner in block.blocks for part in _block(inner))]
     parts = [f"### {escape(block.title)}", _text(block.note)]
     for panel in block.panels:
-        for table in panel.tables:
-            parts += _table(table)
+        for each in panel.tables:
+            parts += table(each)
         if panel.note:
             parts.append(_text(panel.note))
-    for table in block.tables:
-        parts += _table(table)
+    for each in block.tables:
+        parts += table(each)
     return parts
 
 
-def _table(table: Table) -> list[str]:
-    heads = [table.corner, *(f"{head.label} ({head.detail})" if head.detail else head.label for head in table.heads)]
-    rows = [_line(line) for line in (*table.lines, *table.foot)]
-    align = "l" + "".join("r" if head.numeric else "l" for head in table.heads)
-    parts = [f"**{escape(table.caption)}**", _rows([escape(head) for head in heads], rows, align)]
-    return [*parts, _text(table.note)] if table.note else parts
+def table(given: Table, *, short: bool = False) -> list[str]:
+    """Return the caption, the rows and the note of a table; `short`: where there are means, no other figure has its interval."""
+    kinds = {cell.figure.kind for line in given.lines for cell in line.cells if cell.figure is not None}
+    short = short and "mean" in kinds
+    heads = [given.corner, *(f"{head.label} ({head.detail})" if head.detail else head.label for head in given.heads)]
+    rows = [_line(line, short) for line in (*given.lines, *given.foot)]
+    align = "l" + "".join("r" if head.numeric else "l" for head in given.heads)
+    parts = [f"**{escape(given.caption)}**", _rows([escape(head) for head in heads], rows, align)]
+    return [*parts, _text(given.note)] if given.note else parts
 
 
-def _line(line: Line) -> list[str]:
+def _line(line: Line, short: bool) -> list[str]:
     label = f"{line.label} ({line.detail})" if line.detail else line.label
-    return [escape(label), *map(_cell, line.cells)]
+    return [escape(label), *(_cell(cell, short) for cell in line.cells)]
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: Cell, short: bool) -> str:
     sign = SIGNS.get(cell.outcome, "")
     if cell.figure is not None:
         if cell.figure.value is None:
@@ -203,7 +206,7 @@ def _cell(cell: Cell) -> str:
         text = f"**{value.shown}**" if cell.best else value.shown
         sd = cell.figure.part("sd")
         text += f" ±{sd.shown}" if sd is not None else ""
-        ends = cell.figure.interval
+        ends = None if short and cell.figure.kind != "mean" else cell.figure.interval
         return f"{sign}{text}{f' [{ends[0].shown}, {ends[1].shown}]' if ends else ''}"
     if cell.number is not None:
         more = f" ({tally(cell.marks)})" if len(cell.marks) > 1 else ""
