@@ -8,7 +8,6 @@ import sys
 PARTS = {
     "words": "calque words against fast_align, processor time",
     "encode": "encoding against padded loops of transformers",
-    "finetune": "fine-tuning against padded loops",
     "contrastive": "contrastive alignment against padded loops",
     "csls": "CSLS in both directions against one matrix product",
     "memory": "memory of five commands as the text grows",

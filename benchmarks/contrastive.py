@@ -2,7 +2,10 @@
 of the text, and sorted by length.
 
     python -m benchmarks.contrastive --encoder mini --text TEXT.tsv --langs en de
-    python -m benchmarks.contrastive --layers 2 --dim 768 --pairs 200
+    python -m benchmarks.contrastive --layers 12 --dim 768 --pairs 96 --lora 8
+    python -m benchmarks.contrastive --encoder google/gemma-3-270m --layer 11 --lora 8 --pairs 96 --only calque
+
+With --only, one of both runs once, and the most memory of the process is printed, with that of loading.
 """
 
 from __future__ import annotations
@@ -12,16 +15,20 @@ import copy
 import torch
 from torch.nn.functional import cross_entropy, normalize
 
-from benchmarks.shared import batches, both, compare, linked, options_of, read, word_vectors
+from benchmarks.shared import batches, both, compare, linked, options_of, peak_mib, read, timed, word_vectors
 from calque.alignment.contrastive import Contrastive
 
 TEMPERATURE, RATE = 0.05, 5e-4
 
 
-def padded(encoder, corpus, pairs, size: int, *, by_length: bool) -> list[float]:
+def padded(encoder, corpus, pairs, size: int, lora: int | None, *, by_length: bool) -> list[float]:
     """Train for one epoch; return the loss of each update."""
     model, links, losses = copy.deepcopy(encoder.model).train(), linked(pairs), []
-    optimiser = torch.optim.Adam(model.parameters(), lr=RATE)
+    if lora:
+        import peft
+
+        model = peft.get_peft_model(model, peft.LoraConfig(r=lora, lora_alpha=lora, target_modules="all-linear"))
+    optimiser = torch.optim.Adam([weight for weight in model.parameters() if weight.requires_grad], lr=RATE)
     texts = [[sentence.words for sentence in side] for side in (corpus.source, corpus.target)]
     for numbers in batches(texts[0], size, by_length=by_length):
         source, target = (list(word_vectors(encoder, model, [side[k] for k in numbers])) for side in texts)
@@ -32,7 +39,7 @@ def padded(encoder, corpus, pairs, size: int, *, by_length: bool) -> list[float]
                     rows[0].append(source[place][i])
                     rows[1].append(target[place][j])
         x, y = (normalize(torch.stack(side), dim=1) for side in rows)
-        scores, own = x @ y.T / TEMPERATURE, torch.arange(len(x))
+        scores, own = x @ y.T / TEMPERATURE, torch.arange(len(x), device=x.device)
         loss = 0.5 * (cross_entropy(scores, own) + cross_entropy(scores.T, own))
         optimiser.zero_grad()
         loss.backward()
@@ -43,18 +50,30 @@ def padded(encoder, corpus, pairs, size: int, *, by_length: bool) -> list[float]
 
 
 def main(arguments: list[str] | None = None) -> None:
-    options = options_of(__doc__, pairs=400, batch=32).parse_args(arguments)
+    parser = options_of(__doc__, pairs=400, batch=32)
+    parser.add_argument("--lora", type=int, metavar="RANK", help="train adapters alone, of all matrices")
+    parser.add_argument("--only", choices=("calque", "loop"), help="run one once, and print the most memory")
+    options = parser.parse_args(arguments)
     encoder, corpus, pairs = read(options)
 
     def library() -> None:  # the loss as published: equal pairs are negatives, and nothing is held
         method = Contrastive(
             towards=corpus.langs[0], batch=options.batch, learning_rate=RATE, temperature=TEMPERATURE, same_share=0.0,
-            keep=0.0, max_words=None, epochs=1.0,
+            keep=0.0, max_words=None, epochs=1.0, lora=options.lora,
         )  # fmt: skip
-        method.tune(encoder, corpus, pairs)
+        method.tune(encoder, corpus, pairs, kept=False)
 
     title = f"contrastive alignment of {len(corpus):,} pairs, {encoder.name}, {options.threads} threads"
-    compare(title, len(corpus), library, both(padded, encoder, corpus, pairs, options.batch), options.rounds)
+    given = encoder, corpus, pairs, options.batch, options.lora
+    if options.only:
+        work = library if options.only == "calque" else lambda: padded(*given, by_length=False)
+        loaded, (wall, processor) = peak_mib(options.device), timed(work)
+        print(
+            f"{title}: {wall:.1f} s, {processor:.1f} s of the processor; "
+            f"{peak_mib(options.device):,.0f} MiB, {loaded:,.0f} when loaded"
+        )
+    else:
+        compare(title, len(corpus), library, both(padded, *given), options.rounds)
 
 
 if __name__ == "__main__":

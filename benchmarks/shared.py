@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import resource
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -65,13 +66,19 @@ def options_of(about: str | None, *, pairs: int, batch: int) -> argparse.Argumen
     parser.add_argument("--batch", type=int, default=batch)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--layer", type=int, help="hidden layer; default: the encoder's own")
+    parser.add_argument("--device", default="cpu", help="cuda for a graphics card")
     return parser
 
 
 def read(options: argparse.Namespace) -> tuple[Any, ParallelCorpus, WordPairs]:
     """Return the encoder, sentence pairs that have links, and their links."""
     torch.set_num_threads(options.threads)
-    encoder = load_encoder(options.encoder) if options.encoder else random_encoder(options.layers, options.dim)
+    if options.encoder:
+        encoder = load_encoder(options.encoder, layer=options.layer, device=options.device)
+    else:
+        encoder = random_encoder(options.layers, options.dim)
+        encoder.model.to(options.device)
     if not options.text:
         return encoder, *made_up_text(options.pairs, langs=tuple(options.langs))
     from calque.corpora import read_parallel
@@ -95,7 +102,7 @@ def word_vectors(encoder: Any, model: Any, texts: Sequence[Sequence[str]]) -> It
     """Compute the vector of each word's last subword as published code does: tokenise, pad, take all hidden states, and
     look for the subwords in Python."""
     how = {"is_split_into_words": True, "padding": True, "truncation": True, "max_length": encoder.max_length}
-    batch = encoder.tokenizer([list(words) for words in texts], return_tensors="pt", **how)
+    batch = encoder.tokenizer([list(words) for words in texts], return_tensors="pt", **how).to(model.device)
     states = model(**batch, output_hidden_states=True).hidden_states[encoder.layer]
     for k in range(len(texts)):
         yield {word: states[k, place] for place, word in enumerate(batch.word_ids(k)) if word is not None}
@@ -122,6 +129,8 @@ def timed(work: Callable[[], object]) -> np.ndarray:
     """Return seconds by the clock, and of the processor."""
     start = np.array([time.perf_counter(), time.process_time()])
     work()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
     return np.array([time.perf_counter(), time.process_time()]) - start
 
 
@@ -147,6 +156,13 @@ def compare(title: str, n: int, ours: Callable[[], object], loops: Mapping[str, 
         wall, processor = np.median(ratios, axis=0)
         ends = f"{ratios[:, 0].min():.2f} to {ratios[:, 0].max():.2f}"
         print(f"  {wall:.2f} times as fast as {name} ({ends}; {processor:.2f} in processor time)", flush=True)
+
+
+def peak_mib(device: str) -> float:
+    """Return the most memory that this process has had: of the graphics card, or else its own, with mapped files."""
+    if device != "cpu":
+        return torch.cuda.max_memory_allocated() / 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def anonymous_mib(pid: int | str = "self") -> float:

@@ -37,6 +37,8 @@ def check_classifier(encoder: object, folder: str | PathLike[str]) -> None:
         raise SettingError(
             f"--save-head: {type(encoder).__name__} is not a plain transformers model; run calque merge first if it has adapters"
         )
+    if encoder.standard:
+        raise SettingError("--save-head: the vectors of this encoder are standardised, which transformers does not do")
 
 
 def save_classifier(

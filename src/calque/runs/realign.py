@@ -119,7 +119,9 @@ class TextRealignment(Realignment):
         self._tuner = replace(self._tuner, towards=towards)
 
     def align(self, encoder: TrainableEncoder, *, seed: int = 0, progress: bool = False) -> TrainableEncoder:
-        tuner = replace(self._tuner, seed=self._tuner.seed + seed)
+        # A head that was learnt before reads vectors as they were.
+        standardize = False if self.when == "after" else self._tuner.standardize
+        tuner = replace(self._tuner, seed=self._tuner.seed + seed, standardize=standardize)
         aligned = tuner.tune(encoder, *self._texts, progress=progress, kept=False)
         self._warn(vars(tuner.counts))
         return aligned.merged()
