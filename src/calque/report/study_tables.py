@@ -40,7 +40,8 @@ def _in_columns(line: Record) -> Record | None:
     in the language, as a task with languages as columns; None for others, which stay as they are."""
     model = line.settings.get("model")
     if model is not None and line["data"] == f"held out, {model}":
-        return Record(line.source, {**line.plain, "method": f"{line['method']}: {model}", "data": "held out"})
+        once = {"method": f"{line['method']}: {model}", "data": "held out", "languages": list(dict.fromkeys(line.pair))}
+        return Record(line.source, {**line.plain, **once})
     if line["metric"] == f"perplexity.{line['languages'][-1]}":
         return Record(line.source, {**line.plain, "task": f"{line['task']}, masked words", "metric": "perplexity"})
     return None
