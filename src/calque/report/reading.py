@@ -164,7 +164,7 @@ def read_results(paths: Sequence[str | os.PathLike[str]]) -> Results:
             raise InputError(f"no results in {', '.join(map(str, paths))}")
         raise InputError(
             "holds no results: expected results.jsonl, as `calque demo` and `calque study` write it, what "
-            "`calque evaluate --out` wrote, or what `calque clcr train` made",
+            "`calque evaluate --out` wrote, or what `calque align --method clcr` made",
             path=paths[0],
         )
     records, files, repeated = [], {}, 0
