@@ -58,6 +58,14 @@ class Texts:
             "threshold of mining on.",
         ),
     ] = None
+    ceiling: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE...",
+            help="Training text in the test languages, translated (translate-train) or annotated; its scores are shown for "
+            "comparison.",
+        ),
+    ] = None
     links: Annotated[
         list[str] | None,
         typer.Option(

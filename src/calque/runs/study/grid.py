@@ -268,7 +268,7 @@ class Grid:
         texts = {part: [plan.named(file) for file in listed(given.get(part))] for part in PARTS}
         if row.langs is not None and task.lang is None:
             own = (plan.source, *row.langs)
-            texts["test"] = [(lang, file) for lang, file in texts["test"] if lang in own]
+            texts |= {part: [(lang, file) for lang, file in texts[part] if lang in own] for part in ("test", "ceiling")}
             if not texts["test"]:  # of other languages than this encoder's
                 return []
         about["langs"] = {part: [lang for lang, _ in several] for part, several in texts.items()}
