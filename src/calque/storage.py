@@ -7,7 +7,6 @@ import errno
 import os
 import re
 import shutil
-import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,7 +20,7 @@ import pyarrow as pa
 from calque.errors import OutputError, SettingError
 from calque.offsets import offsets_of
 
-NEW, _OLD, _MARK = "new", "old", "made-by-calque"  # in a temporary folder
+NEW, _OLD = "new", "old"  # in a temporary folder
 _TEMPORARY = re.compile(rf"(.*/)?\.?([^/]*)\.calque-[a-z]+(/{NEW}(?=/|$))?")  # names of `part_of`
 _FULL = {
     errno.ENOSPC: "no space left on the disk",
@@ -67,8 +66,6 @@ def whole(path: str | PathLike[str]) -> Iterator[Path]:
     plain = name.is_file() or not name.exists()
     where = Path(os.path.realpath(name)) if plain and name.is_symlink() else name  # a link stays one
     part = part_of(where) if plain else where
-    if plain:
-        check_free(part)
     try:
         if plain:
             _make_folder(where.parent)
@@ -102,39 +99,21 @@ def part_of(path: Path, kind: str = "part", *, inside: bool = False) -> Path:
     return path / f".calque-{kind}" if inside else path.with_name(f".{path.name}.calque-{kind}")
 
 
-def check_free(part: Path) -> None:
-    """Refuse to write a temporary file where something else than a file has its name.
-
-    Raises:
-        OutputError: a folder, a link or a device is there.
-    """
-    with suppress(OSError):  # there is nothing
-        if stat.S_ISREG(os.lstat(part).st_mode):
-            return
-        raise OutputError(f"{part}: is not a temporary file of calque, which needs this name: rename it")
-
-
 def temporary_folder(place: Path, out: Path) -> Path:
     """Make a temporary folder, or take over what a killed process left in it.
 
     Args:
-        place: its name, of `part_of`; a file in it marks it as calque's.
+        place: its name, of `part_of`.
         out: the final name; an older folder, which `replace_folder` had moved away when it was killed, gets it back.
 
     Returns:
         the folder in it that is to be filled.
-
-    Raises:
-        OutputError: something else has this name.
     """
-    _check_mark(place)
-    place.mkdir(parents=True, exist_ok=True)
-    (place / _MARK).touch()
     old, new = place / _OLD, place / NEW
     if old.is_dir() and not out.exists():
         os.rename(old, out)
     remove(old)
-    new.mkdir(exist_ok=True)
+    new.mkdir(parents=True, exist_ok=True)
     return new
 
 
@@ -144,28 +123,6 @@ def replace_folder(new: Path, out: Path) -> None:
         os.rename(out, new.with_name(_OLD))
     os.rename(new, out)
     sync(out.parent)
-
-
-def remove_temporary(place: Path) -> None:
-    """Remove a temporary folder, if it is there; its mark goes last.
-
-    Raises:
-        OutputError: something else has this name.
-    """
-    _check_mark(place)
-    if place.is_dir():
-        for entry in place.iterdir():
-            if entry.name != _MARK:
-                remove(entry)
-        (place / _MARK).unlink(missing_ok=True)
-        place.rmdir()
-
-
-def _check_mark(place: Path) -> None:
-    if os.path.lexists(place) and not (
-        place.is_dir() and not place.is_symlink() and ((place / _MARK).is_file() or not any(place.iterdir()))
-    ):
-        raise OutputError(f"{place}: is not a temporary folder of calque, which needs this name: rename it")
 
 
 def remove(entry: Path) -> None:
@@ -254,7 +211,7 @@ def locked(out: str | PathLike[str], *, when: bool = True, wait: bool = False) -
             yield
         return
     where = name.resolve()
-    check_free(path := part_of(where, "lock"))
+    path = part_of(where, "lock")
     missing = [folder for folder in path.parents if not folder.exists()]  # the innermost first
     file = FileLock(path, timeout=_PATIENCE if wait else 0)
     try:

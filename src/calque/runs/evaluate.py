@@ -13,7 +13,7 @@ from calque.analyses.groups import compare_layers
 from calque.distributed import is_first
 from calque.encoders.key_points import PIVOTS
 from calque.errors import SettingError
-from calque.storage import part_of, remove_temporary, temporary_folder
+from calque.storage import part_of, remove, temporary_folder
 from calque.tasks.table import TASKS
 
 if TYPE_CHECKING:
@@ -118,6 +118,6 @@ def _resumable(task: Any, out: Path | None) -> Iterator[None]:
         yield
     except BaseException:
         if not any(place.rglob("checkpoint.pt")):
-            remove_temporary(place)
+            remove(place)
         raise
-    remove_temporary(place)
+    remove(place)
