@@ -74,7 +74,7 @@ def texts_of(line: str) -> dict[str, set[str]]:
     for word in shlex.split(line, comments=True):
         if word.startswith("--"):
             option = word
-        elif option in ("--train", "--test", "--dev", "--ceiling", "--translated", "--text"):
+        elif option in ("--train", "--test", "--dev", "--ceiling", "--text"):
             found.setdefault(option, set()).add(word.rpartition("=")[2])
     return found
 
