@@ -1,7 +1,6 @@
 """Files are written atomically, a full disk is one line, and large arrays are the same numbers in a mapped file."""
 
 import errno
-import json
 import os
 import stat
 import subprocess
@@ -14,8 +13,6 @@ import pytest
 import torch
 
 from calque import storage
-from calque.encoders.static import StaticEncoder
-from calque.encoders.tables import PlainTable
 from calque.errors import CalqueError, OutputError, SettingError
 from calque.storage import (
     Gathered,
@@ -29,9 +26,8 @@ from calque.storage import (
     whole,
     write_text,
 )  # fmt: skip
-from calque.text import Sentence
 from calque.vectors import create_arrays, map_arrays, write_arrays
-from command import fails, run, works
+from command import run
 from fitted_line import FittedLine, line_loop
 
 
@@ -140,27 +136,6 @@ def test_a_full_disk_leaves_the_old_arrays(tmp_path, monkeypatch):
     np.testing.assert_array_equal(map_arrays(tmp_path / "x")[0]["a"], np.arange(3.0))
 
 
-def test_a_static_encoding_is_complete_or_not_there(tmp_path, monkeypatch):
-    encoder = StaticEncoder({"en": PlainTable(["a", "b"], np.eye(2, dtype=np.float32))}, normalise=False)
-    sentences = [Sentence(("a", "b"), lang="en")] * 4
-    out = tmp_path / "vectors"
-    fill = StaticEncoder._fill
-
-    def half(self, arrays, text, places, shown):
-        fill(self, arrays, text[:2], places[:2], shown)
-        assert not out.exists()
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(StaticEncoder, "_fill", half)
-        with pytest.raises(KeyboardInterrupt):
-            encoder.encode(sentences, out=out)
-    assert not names(tmp_path)
-    found = encoder.encode(sentences, out=out)
-    np.testing.assert_array_equal(found.data, np.tile(np.eye(2), (4, 1)))
-    assert names(tmp_path) == ["vectors"]
-
-
 # -- what libraries raise --------------------------------------------------------------------------------------------------
 def caused():
     try:
@@ -208,18 +183,6 @@ def test_an_error_that_came_of_a_full_disk_is_one_and_others_are_not():
         assert unwritten(other) is None
 
 
-def test_pytorch_on_a_full_disk(tmp_path):
-    """What it really raises where a file may not grow, as on a full disk."""
-    zeros, path = torch.zeros(100_000), tmp_path / "x"
-    with (
-        pytest.raises(OutputError, match=rf"^{path}: only part of it could be written"),
-        files_up_to(100_000),
-        whole(path) as part,
-    ):
-        torch.save(zeros, part)
-    assert not names(tmp_path)
-
-
 def test_a_checkpoint_on_a_full_disk_leaves_the_one_before(tmp_path):
     loop = line_loop(FittedLine(torch.nn.Linear(200, 200)), tmp_path)
     loop.save()
@@ -262,36 +225,6 @@ def test_a_full_disk_behind_standard_output():
     assert ended.stderr == "calque: error: standard output: no space left on the disk\n"
 
 
-@pytest.mark.parametrize(
-    ("command", "out"),
-    [
-        ("words text.tsv --langs en de --pretokenized --out {}", "links"),
-        ("encode words.vec text --lang en --pretokenized --out {}", "vectors"),
-        ("anchors text --lang en --encoder words.vec --pretokenized --out {}", "anchors"),
-        ("report scores.jsonl --out {}", "report.html"),
-    ],
-)
-def test_verbs_that_do_not_get_their_output_written(capsys, tmp_path, monkeypatch, command, out):
-    words = [f"w{number}" for number in range(60)]
-    lines = [" ".join(words[k % 50 : k % 50 + 9]) for k in range(300)]
-    (tmp_path / "text").write_text("".join(f"{line}\n" for line in lines))
-    (tmp_path / "text.tsv").write_text("".join(f"{line}\t{line}\n" for line in lines))
-    rng = np.random.default_rng(0)
-    rows = [f"{word} {' '.join(map(str, rng.normal(size=8).round(3)))}\n" for word in words]
-    (tmp_path / "words.vec").write_text("60 8\n" + "".join(rows))
-    score = {"task": "retrieval", "metric": "accuracy.all", "data": "d", "languages": ["en", "de"], "value": 0.5,
-             "low": 0.4, "high": 0.6, "n": 10, "encoder": "e"}  # fmt: skip
-    (tmp_path / "scores.jsonl").write_text(json.dumps(score) + "\n")
-    monkeypatch.chdir(tmp_path)
-    works(capsys, *command.format(f"before-{out}").split())  # what is compiled and kept for later is there now
-    there = {*names(tmp_path), "links"}
-    with files_up_to(200):
-        said = fails(capsys, *command.format(out).split())
-    assert said.startswith(f"calque: error: {out}")
-    assert "the file is larger than the system allows" in said
-    assert {*names(tmp_path), "links"} == there
-
-
 # -- arrays that grow with a text ----------------------------------------------------------------------------------------
 RNG = np.random.default_rng(0)
 
@@ -331,16 +264,6 @@ def test_parts_are_gathered_as_they_come(small, n):
     assert isinstance(whole, np.memmap) == (n == 1000)
     assert whole.dtype == np.int64
     assert np.array_equal(whole, numbers)
-
-
-def test_a_full_disk_is_one_line_with_the_place(small, monkeypatch):
-    class Full:
-        closed, write = True, staticmethod(full)
-
-    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: Full())
-    with pytest.raises(OutputError, match="no space left") as caught:
-        Gathered(np.int64).add(np.zeros(1000))
-    assert str(small) in str(caught.value)
 
 
 def test_blocks_give_what_numpy_gives_at_once(small):

@@ -5,11 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from contextlib import suppress
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from calque.corpora import SkippedWarning, read_tagged
 from calque.errors import InputError, SettingError
@@ -214,14 +211,3 @@ def test_rows_of_data_sets_that_cannot_be_used(tmp_path):
 
 
 # -- anything ----------------------------------------------------------------------------------------------------------
-
-
-@given(
-    st.lists(st.lists(st.sampled_from([b"a", b" ", b"\n", b"O", b"\xff", b"B-x"]), max_size=9), min_size=3, max_size=3)
-)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_folder_gives_a_text_or_a_clear_error(tmp_path, files):
-    for name, pieces in zip(("seq.in", "seq.out", "label"), files, strict=True):
-        write(tmp_path, b"".join(pieces), name)
-    with suppress(InputError):
-        assert len(read_tagged(tmp_path, lang="en")) > 0

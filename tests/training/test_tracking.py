@@ -104,14 +104,6 @@ def test_trainings_of_one_run_are_counted_on(runs):
     }  # fmt: skip
 
 
-def test_nothing_is_tracked_unless_asked_for(runs):
-    assert train(1)
-    assert not runs
-    with tracked(["remembering:Remembered"], run="mine"):
-        pass
-    assert not runs
-
-
 def test_a_tracker_that_cannot_be_is_one_line(monkeypatch):
     unknown = pytest.raises(SettingError, match=r"unknown tracker 'tensorbord', expected one of .*tensorboard, wandb")
     with unknown, tracked(["tensorbord"], run="mine"):

@@ -135,10 +135,9 @@ def place(path: str | PathLike[str]) -> tuple[str, str | None, str | None]:
     Raises:
         InputError: no language, or one that the data set is not in.
     """
+    text = fspath(path)
     if (asked := _asked(path)) is None:
-        name, *rest = (
-            fspath(path).removeprefix(PREFIX).split(":") if fspath(path).startswith(PREFIX) else [fspath(path)]
-        )
+        name, *rest = text.removeprefix(PREFIX).split(":") if text.startswith(PREFIX) else [text]
         return name, rest[0] if len(rest) > 1 else None, rest[-1] if rest else None
     name, rest = asked
     row = NAMED[name]

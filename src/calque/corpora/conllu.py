@@ -58,19 +58,13 @@ def read_treebank(
     """
     losses = Losses(path, on_error, "sentences")
     words, upos, relations, heads, lines = [], [], [], [], []
-    for item in _read_words(path):
-        if isinstance(item, Flaw):
-            losses.take(item)
-            continue
-        tree = _heads(item, path)
-        if isinstance(tree, Flaw):
-            losses.take(tree)
-            continue
-        words.append([row[_FORM] for row in item.rows])
-        upos += [row[_UPOS] for row in item.rows]
-        relations += [row[_RELATION] if subtypes else row[_RELATION].partition(":")[0] for row in item.rows]
-        heads += tree
-        lines.append(item.line)
+    for item in losses.kept(_read_words(path)):
+        for tree in losses.kept([_heads(item, path)]):
+            words.append([row[_FORM] for row in item.rows])
+            upos += [row[_UPOS] for row in item.rows]
+            relations += [row[_RELATION] if subtypes else row[_RELATION].partition(":")[0] for row in item.rows]
+            heads += tree
+            lines.append(item.line)
     losses.settle(len(lines))
     return Treebank(
         Sentences.of(words, lang), Labels.of(upos), np.array(heads, np.int32), Labels.of(relations), fspath(path),

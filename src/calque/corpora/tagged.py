@@ -99,10 +99,7 @@ def read_tagged(
     else:
         items = read_facebook(path, lang)
     words, tags, intents, lines, repaired = [], [], [], [], 0
-    for item in items:
-        if isinstance(item, Flaw):
-            losses.take(item)
-            continue
+    for item in losses.kept(items):
         words.append(item.words)
         tags += item.tags
         lines.append(item.line)
