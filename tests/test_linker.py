@@ -10,7 +10,7 @@ from calque.errors import SettingError
 from calque.linker import Linker
 from calque.vectors import Embeddings
 from calque.wordalign import WordAligner, links_from_embeddings
-from calque.wordalign.matrices import cosines
+from calque.wordalign.similarity import cosines
 from command import fails, run
 
 TEXT = [

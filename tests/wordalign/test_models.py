@@ -15,9 +15,9 @@ from calque.wordalign.compiled import GOLDEN, unit
 from calque.wordalign.fast_align import DiagonalModel, FastAlignSettings
 from calque.wordalign.gibbs import FERTILITIES
 from calque.wordalign.hmm import LANES, HmmPass, HmmSettings, first_jumps, spread, train
-from calque.wordalign.matrices import Similarities
 from calque.wordalign.model import Job
 from calque.wordalign.prior import prior_of
+from calque.wordalign.similarity import Similarities
 
 TEXT = [
     ([0, 1, 2], [0, 1, 2, 1]), ([2, 0], [2, 0, 3]), ([3], [3, 3]), ([1, 3, 4, 0, 2], [1, 0]), ([], [1]), ([4, 4], [2, 4]),

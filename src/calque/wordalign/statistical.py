@@ -26,8 +26,8 @@ from calque.wordalign.compiled import loop, mix
 from calque.wordalign.fast_align import DiagonalModel, FastAlignSettings
 from calque.wordalign.gibbs import GibbsModel, GibbsSettings
 from calque.wordalign.hmm import HmmModel, HmmSettings
-from calque.wordalign.matrices import Similarities
 from calque.wordalign.model import Job, Links, Model, n_threads
+from calque.wordalign.similarity import Similarities
 from calque.wordalign.spelling import CodePoints, code_points, joined, shared
 from calque.wordalign.symmetrization import check_method
 from calque.wordalign.symmetrization import symmetrize as join_directions
