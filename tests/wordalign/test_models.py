@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from calque.wordalign import fast_align, gibbs, hmm
-from calque.wordalign.bitext import Bitext, Side
-from calque.wordalign.compiled import GOLDEN, unit
+from calque.wordalign.bitext import GOLDEN, Bitext, Side, unit
 from calque.wordalign.fast_align import DiagonalModel, FastAlignSettings
 from calque.wordalign.gibbs import FERTILITIES
 from calque.wordalign.hmm import LANES, HmmPass, HmmSettings, first_jumps, spread, train

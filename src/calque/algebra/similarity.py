@@ -208,7 +208,7 @@ def _neighbours(source, target, k, n_best, source_queries, target_queries) -> Ne
     if not len(x) or not len(y):
         empty = [np.zeros((len(rows), 0), dtype=kind) for rows in queries for kind in (np.int64, np.float64)]
         hubness = (np.zeros(len(x)), np.zeros(len(y))) if k else (None, None)
-        return Neighbours(*empty, *hubness)
+        return Neighbours(empty[0], empty[1], empty[2], empty[3], *hubness)
     error = error_bound(x, y)
     if not math.isfinite(error):
         raise SettingError("a vector has a component that is not a finite number")

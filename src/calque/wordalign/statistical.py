@@ -21,8 +21,7 @@ from calque.pairs import WordPairs
 from calque.progress import bar
 from calque.storage import whole
 from calque.text import ParallelCorpus, Sentences
-from calque.wordalign.bitext import Bitext, Side
-from calque.wordalign.compiled import loop, mix
+from calque.wordalign.bitext import Bitext, Side, loop, mix
 from calque.wordalign.fast_align import DiagonalModel, FastAlignSettings
 from calque.wordalign.gibbs import GibbsModel, GibbsSettings
 from calque.wordalign.hmm import HmmModel, HmmSettings
