@@ -68,10 +68,7 @@ class Texts:
     ] = None
     links: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Word links of --test; for word-alignment the gold links (default: third column). sentences: gold pairs, lines "
-            "of two ids (default: PREFIX.gold)."
-        ),
+        typer.Option(help="Word links of --test; for word-alignment the gold links (default: third column)."),
     ] = None
     train_links: Annotated[list[str] | None, typer.Option(help="Word links of --train.")] = None
     text: Annotated[
