@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import gzip
 import re
-from contextlib import suppress
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from calque.corpora import read_senses
 from calque.errors import InputError
@@ -104,18 +101,3 @@ def test_nothing_to_read(tmp_path):
         read_senses(write(tmp_path, ""))
     with pytest.raises(InputError, match=r"no-such: cannot be read"):
         read_senses(tmp_path / "no-such")
-
-
-PIECES = [b"<corpus>", b"</corpus>", b"<sentence>", b"</sentence>", b"<wf>a</wf>", b"</wf>", b"<wf>", b"\xff", b"\0",
-          b'<instance id="i" lemma="l" pos="NOUN">', b"</instance>", b"a", b"&amp;", b"&x;", b"\xff\xfe"]  # fmt: skip
-
-
-@given(
-    st.one_of(st.binary(max_size=60), st.lists(st.sampled_from(PIECES), max_size=20).map(b"".join)),
-    st.binary(max_size=9),
-)
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_bytes_give_a_text_or_a_clear_error(tmp_path, raw, keys):
-    for content in (raw, b"<corpus><sentence>" + raw + b"</sentence></corpus>", DATA.encode()):
-        with suppress(InputError):
-            assert len(read_senses(write(tmp_path, content), keys=write(tmp_path, keys, "k")).sentences) > 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 from torch import Tensor
@@ -73,11 +71,6 @@ def test_value_and_gradient_are_the_literal_ones_a_few_states_at_a_time(held, ro
     assert_same(*both(tensors, hits, weights))
 
 
-def test_every_class_weighs_one_unless_something_else_is_said():
-    tensors, hits, _ = drawn(2)
-    assert_same(*both(tensors, hits, torch.ones(N, K), given=False))
-
-
 def test_a_place_that_holds_no_class_changes_nothing():
     tensors, hits, weights = drawn()
     before, _ = both(tensors, hits, weights)
@@ -101,19 +94,6 @@ def test_scores_far_apart_neither_overflow_nor_vanish():
     states, own = torch.tensor([[1.0]]), (torch.tensor([[[400.0], [-400.0]]]), torch.zeros(1, 2))
     others = torch.tensor([[400.0], [-400.0]]), torch.zeros(2)
     assert float(cross_entropy(states, own, others, torch.tensor([[0, 1]]))) == 800.0
-
-
-def test_nothing_is_kept_where_nothing_is_learnt():
-    tensors, hits, weights = drawn()
-    expected, _ = both(tensors, hits, weights)
-    states, w_own, b_own, w, b = tensors
-    value = cross_entropy(states, (w_own, b_own), (w, b), hits, weights=weights)
-    assert value.grad_fn is None
-    assert torch.equal(value, expected[0])
-    with torch.no_grad():
-        value = cross_entropy(states.requires_grad_(), (w_own, b_own), (w, b), hits, weights=weights)
-    assert torch.equal(value, expected[0])
-    assert math.isfinite(float(value))
 
 
 def test_the_gradient_above_is_passed_on():

@@ -81,8 +81,6 @@ METHODS: Table[MethodRow] = Table(
             of_each=True,
             symmetrize="grow-diag-final-and",  # a word and all pieces that translate it
         ),
-        "rcsls": _maps("rcsls", "map that is best for retrieval by CSLS", "dictionary"),
-        "whitened": _maps("whitened", "rotation of whitened vectors", "dictionary"),
     },
     base="calque.alignment.base:Method",
     row_of=_row_of,

@@ -102,7 +102,7 @@ TASKS: Table[TaskRow] = Table(
             "calque.tasks.sentences:SentenceRetrieval",
             "Is the nearest sentence of the other language the translation? xsim and mining, too.",
             "sentence retrieval",
-            ("test", "dev", "links"),
+            ("test", "dev"),
             ("langs", "sentence_pooling", "similarity", "k", "threshold", "pretokenized"),
             languages="pairs",
         ),

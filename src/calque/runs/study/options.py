@@ -49,8 +49,8 @@ OF_METHOD = ("method", "supervision", "encoders", "views")
 OF_VIEW: Types = {"steps": str, "delta": Share}
 #: alignment in the run that trains an encoder for a task, `realign = { when = "before" }`
 OF_REALIGNMENT: Types = {
-    "supervision": str, "when": Literal["before", "during", "after"], "how": Literal["alternating", "summed"], "method": str,
-    "towards": str, "weight": float, "options": Mapping[str, Any],
+    "supervision": str, "when": Literal["before", "during", "after"], "method": str,
+    "towards": str, "options": Mapping[str, Any],
 }  # fmt: skip
 #: of a method, or a task: the only encoders, and of a task the only methods, that it is for
 OF_ROWS: Types = {"encoders": Files, "methods": Files}

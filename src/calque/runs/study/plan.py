@@ -46,7 +46,7 @@ class Study:
         tasks: settings of `calque evaluate` by name: `task` (default: the name), `train`, `test`, `dev` and options;
             `encoders` and `methods`, the only ones that it is for; `translations`, for "pivots": by language the test file in
             the pivot language (`towards`) and the one in the language itself, line by line the same; `realign`, with
-            `tune = true`, a table of `when`, `how`, `method`, `towards`, `weight`, `options` of the method, and the
+            `tune = true`, a table of `when`, `method`, `towards`, `options` of the method, and the
             `supervision` whose parallel text it reads, if there are several.
         source: the language of the texts' first side.
         towards: the language that the others are aligned with.
