@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calque.algebra.normalize import unit_rows
-from calque.encoders.sense_files import has_senses
 from calque.errors import CalqueError, InputError, SettingError
 from calque.explore.collection import Collection
-from calque.explore.senses import WordSenses
 from calque.explore.sources import NamedEncoder
 from calque.progress import bar
 from calque.segment import split_words
@@ -231,7 +229,6 @@ class CollectionView:
         numbers: the layers' numbers by name; None for what the encoder itself gives.
         own: the name of the encoder's own layer.
         of_typed: gives the vectors of a typed sentence under every layer, of the latest ones from memory.
-        senses: those that the encoder has learnt with; None if it has none.
     """
 
     def __init__(
@@ -240,9 +237,6 @@ class CollectionView:
     ):  # fmt: skip
         self.encoder, self.name, self.before = named.encoder, named.name, named.before
         self.numbers, self.own = layers_of(named.encoder, layers)
-        self.senses: WordSenses | None = None
-        if named.folder is not None and has_senses(named.folder):
-            self.senses = WordSenses(named.folder, collection)
         self._collection, self._folder, self._sums = collection, folder, sums
         self._open: dict[str, WordVectors] = {}
         self._encoded: dict[int | None, Embeddings] = {}
@@ -301,17 +295,6 @@ class CollectionView:
         first, last = self._collection.offsets[which : which + 2]
         covered = None if store.covered is None else np.asarray(store.covered[first:last])
         return Embeddings(store.data[first:last], np.array([0, last - first]), covered)
-
-    def sense(self, words: Sequence[str], place: int) -> dict[str, Any]:
-        """Return the sense of a word of a sentence, see `WordSenses.of_word`.
-
-        Raises:
-            SettingError: the encoder has learnt none.
-        """
-        if self.senses is None:
-            raise SettingError(f"{self.name} has learnt no senses: calque pretrain --senses makes an encoder that has")
-        with self._sums.lock:
-            return self.senses.of_word(words, place)
 
     def _of_typed(self, typed: Typed) -> dict[str, Embeddings]:
         from calque.encoders.extraction import UncoveredWordsWarning
