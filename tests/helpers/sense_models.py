@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from calque.encoders.sense_files import save_senses
-from calque.nn.senses import SenseTable, nearest
+from calque.senses.sense_files import save_senses
+from calque.senses.sense_table import SenseTable, nearest
 from calque.text import Sentences
 
 WORDS = ("bank", "river", "boat", "money", "loan", "may", "Ufer", "Fluss", "Geld", "the", "a", "of")
@@ -43,10 +43,10 @@ def select(table: SenseTable, states: torch.Tensor, words: torch.Tensor) -> torc
 
 def an_elmo(folder: Path, seed: int = 0) -> Path:
     """An ELMo that predicts `WORDS` forwards and backwards."""
-    from calque.nn.elmo import ElmoNetwork, elmo_options
-    from calque.pretraining.bidirectional import WordModel
-    from calque.pretraining.softmax import WordSoftmax
-    from calque.pretraining.words import FIRST_WORD, Vocabulary
+    from calque.senses.bidirectional import WordModel
+    from calque.senses.elmo_network import ElmoNetwork, elmo_options
+    from calque.senses.softmax import WordSoftmax
+    from calque.senses.words import FIRST_WORD, Vocabulary
 
     torch.manual_seed(seed)
     options = elmo_options(
@@ -69,7 +69,7 @@ def a_bert(folder: Path, seed: int = 0, texts: Sequence[Sentences] = ()) -> Path
 
     from calque.encoders.checkpoint import save_model
     from calque.encoders.huggingface import HuggingFaceEncoder
-    from calque.pretraining.masked import train_tokenizer
+    from calque.senses.masked import train_tokenizer
 
     torch.manual_seed(seed)
     tokenizer = train_tokenizer({"en": Sentences.of([WORDS] * 20, "en"), **{t.lang: t for t in texts}}, size=200)

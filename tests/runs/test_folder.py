@@ -439,14 +439,14 @@ def test_a_finished_pretraining_that_is_replaced_reads_the_new_text(capsys, tmp_
 
 def test_a_pretraining_killed_with_its_tokenizer_made(capsys, monkeypatch, tmp_path):
     """Another text does not get it; the same text does, and ends with the same bytes."""
-    from calque.runs import language_models
+    from calque.senses import language_models
 
     works(capsys, *pretraining(tmp_path, ONE, "--vocabulary", 100))
     expected = contents(tmp_path / "out")
     desk, photographs = tmp_path / "desk", tmp_path / "photographs"
     desk.mkdir()
     with monkeypatch.context() as patch:
-        moments = photographed(patch, desk, photographs, [("calque.pretraining.masked", "MaskedLanguageModel.train")])
+        moments = photographed(patch, desk, photographs, [("calque.senses.masked", "MaskedLanguageModel.train")])
         works(capsys, *pretraining(desk, ONE, "--vocabulary", 100))
     assert moments[0] == "before MaskedLanguageModel.train"
     made, make = [], language_models.train_tokenizer

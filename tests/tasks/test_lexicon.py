@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from calque.anchors import anchors_of
-from calque.annotated import Dictionary, SenseText
+from calque.annotated import Dictionary
 from calque.errors import SettingError
-from calque.tasks.disambiguation import Disambiguation, first_senses
+from calque.senses.annotated import SenseText
+from calque.senses.disambiguation import Disambiguation, first_senses
 from calque.tasks.lexicon import Lexicon, by_frequency
 from calque.text import Sentences
 from calque.vectors import Embeddings
