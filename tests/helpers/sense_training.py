@@ -60,8 +60,7 @@ def train(method, dictionaries=(DICTIONARY,), **options):
 
 
 def tables_of(method) -> list[SenseTable]:
-    softmax = method.model.head if isinstance(method, BiLanguageModel) else method.sense_softmax
-    return softmax.senses
+    return method.softmax.senses
 
 
 def outcome(method) -> dict[str, Any]:

@@ -14,11 +14,13 @@ import torch
 from calque.encoders import load_encoder
 from calque.errors import InputError, SettingError
 from calque.nn.ragged import Ragged
-from calque.senses import bidirectional, cross_entropy
+from calque.senses import bidirectional
 from calque.senses.bidirectional import BiLanguageModel, WordModel, WordPrediction
-from calque.senses.softmax import LogUniform, WordSoftmax, sampled_loss
-from calque.senses.words import BEGIN, END, FIRST_WORD, UNKNOWN, Vocabulary, WordText
+from calque.senses.perplexity import word_perplexity
+from calque.senses.softmax import Sampler, Softmax, Targets, WordTable
+from calque.senses.text import BEGIN, END, FIRST_WORD, UNKNOWN, Vocabulary, WordText
 from calque.text import Sentence, Sentences
+from command import fails, works
 
 pytest.importorskip("h5py")
 EN = Sentences.of(
@@ -43,23 +45,8 @@ def test_words_are_numbered_by_frequency():
     assert vocabulary.numbers(["dog", "die", "the"]).tolist() == [6, UNKNOWN, FIRST_WORD]
     en, de = text.blocks["en"], text.blocks["de"]
     assert en.ids[en.offsets[0] : en.offsets[3]].tolist() == [
-        BEGIN,
-        3,
-        4,
-        5,
-        3,
-        6,
-        END,
-        BEGIN,
-        3,
-        6,
-        5,
-        END,
-        BEGIN,
-        7,
-        4,
-        END,
-    ]
+        BEGIN, 3, 4, 5, 3, 6, END, BEGIN, 3, 6, 5, END, BEGIN, 7, 4, END
+    ]  # fmt: skip
     assert de.ids.tolist() == [BEGIN, 8, 9, 11, END, BEGIN, 8, 9, END]
     assert vocabulary.unigram().sum() == pytest.approx(1)
     held = WordText.seen_by(vocabulary, [["new", "the", "new"], Sentence(()), Sentence(("die", "dog"))])
@@ -115,81 +102,45 @@ def literal_loss(states, words, weight, bias, candidates, log_q) -> torch.Tensor
 
 def drawn(n=40, size=30, dim=5, seed=0):
     torch.manual_seed(seed)
-    return torch.randn(n, dim).requires_grad_(), torch.randint(size, (n,)), WordSoftmax(size, dim, negatives=10)
+    states, words = torch.randn(n, dim).requires_grad_(), torch.randint(size, (n,))
+    return states, words, Targets(words[:, None], torch.ones(n, 1)), Softmax([WordTable(size, dim)], negatives=10)
 
 
-@pytest.mark.parametrize("held", [1, 37, 10_000])  # scores: of one state at a time, of a few, of all at once
-@pytest.mark.parametrize("correction", [True, False])
-def test_sampled_loss_and_its_gradient_are_the_literal_ones(correction, held, monkeypatch):
-    monkeypatch.setitem(cross_entropy._HELD, "cpu", held)
-    states, words, head = drawn()
-    sampler = LogUniform(30)
+def test_sampled_loss_and_its_gradient_are_the_literal_ones():
+    states, words, targets, head = drawn()
+    sampler, table = Sampler(head.table(0)), head.table(1)  # both directions share a table
     negatives = sampler.draw(10, np.random.default_rng(0))
-    assert np.isin(words.numpy(), negatives.words).any()  # accidental hits are there
-    log_q = sampler.log_expected(np.arange(30), negatives.tries) * correction
-    weights = [states, head.weight[0], head.bias[0]]
-    expected = literal_loss(states, words, head.weight[0], head.bias[0], negatives.words.tolist(), log_q)
-    head.correction = correction
-    found = head.loss(states, words, 1, negatives)
+    assert np.isin(words.numpy(), negatives.classes).any()  # accidental hits are there
+    log_q = sampler.log_expected(np.arange(30), negatives.tries)
+    weights = [states, table.weight, table.bias]
+    expected = literal_loss(states, words, table.weight, table.bias, negatives.classes.tolist(), log_q)
+    found = head.loss(states, targets, 1, negatives)
     assert float(found.detach()) == pytest.approx(float(expected.detach()), rel=1e-5)
     pairs = zip(torch.autograd.grad(found, weights), torch.autograd.grad(expected, weights), strict=True)
     for ours, theirs in pairs:
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
-    with torch.no_grad():
-        torch.testing.assert_close(head.loss(states, words, 1, negatives), found.detach())
 
 
-def test_with_all_words_as_negatives_it_is_the_full_softmax():
-    states, words, head = drawn()
-    sampler = LogUniform(30)
-    everything = sampler.draw(30, np.random.default_rng(0))
-    assert everything.tries is None
-    assert everything.words.tolist() == list(range(30))
-    found = sampled_loss(states, words[:, None], head.weight[0], head.bias[0], everything, sampler=sampler)
-    expected = torch.nn.functional.cross_entropy(states @ head.weight[0].t() + head.bias[0], words, reduction="sum")
+def test_over_all_words_it_is_the_full_softmax():
+    states, words, targets, head = drawn()
+    table = head.table(0)
+    assert Sampler(table).draw(15, np.random.default_rng(0)) is None  # twice as many are all there are
+    expected = torch.nn.functional.cross_entropy(states @ table.weight.t() + table.bias, words, reduction="sum")
+    found = head.loss(states, targets)
     torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(head.loss(states, words, 0, None), expected)
-    torch.testing.assert_close(head.negative_log_likelihood(states, words, 0).sum(), expected.detach())
+    torch.testing.assert_close(head.negative_log_likelihood(states, words).sum(), expected.detach())
     for ours, theirs in zip(torch.autograd.grad(found, [states, *head.parameters()]),
                             torch.autograd.grad(expected, [states, *head.parameters()]), strict=True):  # fmt: skip
         torch.testing.assert_close(ours, theirs)
 
 
-def test_negatives_are_drawn_as_the_formula_says():
-    n, count, times = 50, 12, 4000
-    sampler, rng = LogUniform(n), np.random.default_rng(0)
-    p = np.log((np.arange(n) + 2) / (np.arange(n) + 1)) / np.log(n + 1)
-    assert p.sum() == pytest.approx(1)
-    hits, expected, tries = np.zeros(n), np.zeros(n), []
-    for _ in range(times):
-        found = sampler.draw(count, rng)
-        assert len(set(found.words.tolist())) == count == len(found.words)
-        hits[found.words] += 1
-        tries.append(found.tries)
-        expected += np.exp(sampler.log_expected(np.arange(n), found.tries))
-    assert min(tries) >= count
-    # Given the number of tries, the formula is an approximation of the draws without putting back.
-    assert np.abs(hits - expected).max() / times < 0.03
-    again = sampler.draw(count, np.random.default_rng(7)), sampler.draw(count, np.random.default_rng(7))
-    assert np.array_equal(again[0].words, again[1].words)
-    with pytest.raises(SettingError, match="60 different words out of 50"):
-        sampler.draw(60, rng)
-
-
-def test_the_correction_makes_the_sample_speak_for_all_words():
-    """The sum over the corrected sample is about the sum over all words (the number of tries being random, not quite);
-    without the correction it is far below."""
-    torch.manual_seed(0)
-    n, count = 400, 60
-    scores, sampler, rng = torch.randn(n).double().numpy(), LogUniform(n), np.random.default_rng(1)
-    sums, plain = [], []
-    for _ in range(600):
-        found = sampler.draw(count, rng)
-        values = scores[found.words]
-        sums.append(np.exp(values - sampler.log_expected(found.words, found.tries)).sum())
-        plain.append(np.exp(values).sum())
-    assert np.mean(sums) == pytest.approx(np.exp(scores).sum(), rel=0.1)
-    assert np.mean(plain) < 0.4 * np.exp(scores).sum()
+def test_a_sample_of_nothing_but_the_answer_has_a_gradient():
+    states, _, _, head = drawn()
+    targets = Targets(torch.full((40, 1), 3), torch.ones(40, 1))
+    loss = head.loss(states, targets, 0, head.draw(np.random.default_rng(0))[0]._replace(classes=np.array([3])))
+    loss.backward()
+    assert float(loss.detach()) == 0
+    assert not states.grad.any()
 
 
 # -- training ----------------------------------------------------------------------------------------------------------
@@ -202,12 +153,8 @@ def literal_model_loss(model: WordModel, sentences) -> torch.Tensor:
         x = model.network.words(rows[[0, *range(3, 3 + len(words)), 1]])
         left, right = model.network.read(x, Ragged([len(numbers)]))
         for side, states in ((0, left[-1][:-1]), (1, right[-1][1:])):
-            weight, bias = (
-                model.head.weight[side % len(model.head.weight)],
-                model.head.bias[side % len(model.head.bias)],
-            )
-            answers = numbers[1:] if side == 0 else numbers[:-1]
-            shares = (states @ weight.t() + bias).log_softmax(1)
+            table, answers = model.head.table(side), numbers[1:] if side == 0 else numbers[:-1]
+            shares = (states @ table.weight.t() + table.bias).log_softmax(1)
             total = total - shares[torch.arange(len(answers)), torch.tensor(answers)].sum() / 2
         n += len(numbers) - 1
     return total / n
@@ -294,15 +241,17 @@ def test_it_learns_what_follows_what(tmp_path, negatives, updates):
         learning_rate=0.02, optimiser="adam",
     )  # fmt: skip
     encoder = method.train({"": text(400)})
-    measured = method.model.perplexity(text(60))
-    assert measured.unigram > 30
-    assert measured.forward < 6
-    assert measured.backward < 6
-    assert measured.both == pytest.approx((measured.forward * measured.backward) ** 0.5)
-    assert (measured.words, measured.unknown) == (60 * 10, 0)
+    measured, unigram = word_perplexity(method.model, text(60))
+    about = measured.settings
+    assert unigram.value > 30
+    assert about["forward"] < 6
+    assert about["backward"] < 6
+    assert measured.value == pytest.approx((about["forward"] * about["backward"]) ** 0.5, rel=1e-3)
+    assert (measured.n, about["unknown"]) == (60 * 10, 0)
     method.model.save(tmp_path)
     again = WordModel.open(tmp_path)
-    assert again.perplexity([["aa", "ba"]]) == method.model.perplexity([["aa", "ba"]])
+    few = [["aa", "ba"]]
+    assert np.array_equal(again.negative_log_likelihood(few), method.model.negative_log_likelihood(few))
     assert load_encoder(tmp_path, device="cpu").fingerprint == encoder.fingerprint
     (tmp_path / "softmax.safetensors").write_bytes(b"no")
     with pytest.raises(InputError, match="not the softmax of this model"):
@@ -314,18 +263,18 @@ def test_perplexity_is_the_literal_one():
     method.train({"en": EN, "de": DE})
     held = [["the", "Hund", "和"], [], ["cat"], ["the"] * 40]
     loss = literal_model_loss(method.model, [words for words in held if words])
-    found = method.model.perplexity(held, budget=10)
-    assert found.both == pytest.approx(float(loss.detach().exp()), rel=1e-5)
-    assert (found.words, found.unknown) == (3 + 1 + 40 + 3, 2)
+    found, unigram = word_perplexity(method.model, Sentences.of(held, "en"))
+    assert found.value == pytest.approx(float(loss.detach().exp()), rel=1e-5)
+    assert (found.n, found.settings["unknown"]) == (3 + 1 + 40 + 3, 2)
     frequency = np.log(method.model.vocabulary.unigram())
     numbers = [[*method.model.vocabulary.numbers(words), END] for words in held if words]
-    assert found.unigram == pytest.approx(np.exp(-frequency[np.concatenate(numbers)].mean()))
+    assert unigram.value == pytest.approx(np.exp(-frequency[np.concatenate(numbers)].mean()))
     each = method.model.negative_log_likelihood(held, budget=10)
     assert each.shape == (3, 5)  # without the empty one
     for row, words in zip(each, [words for words in held if words], strict=True):
         np.testing.assert_allclose(row, method.model.negative_log_likelihood([words])[0], rtol=1e-5)
     with pytest.raises(SettingError, match="no words"):
-        method.model.perplexity([[]])
+        method.model.negative_log_likelihood([[]])
 
 
 def test_dropout_and_what_it_leaves_alone():
@@ -335,7 +284,8 @@ def test_dropout_and_what_it_leaves_alone():
     torch.rand(5)  # what others draw changes nothing
     again.train({"en": EN})
     assert again.history == method.history
-    assert method.model.perplexity(EN) == method.model.perplexity(EN)
+    one, other = (method.model.negative_log_likelihood(EN) for _ in range(2))
+    assert np.array_equal(one, other)
     assert not method.model.training
 
 
@@ -355,38 +305,28 @@ def test_a_language_without_words():
 
 
 def test_perplexity_of_what_was_held_out(tmp_path, capsys):
-    from calque.cli import main
-
     rng = np.random.default_rng(0)
     lines = [" ".join(rng.choice(["the", "cat", "sees", "a", "dog", "12"], 5)) for _ in range(40)]
     lines[0] = lines[1] = "the same again"
     (tmp_path / "en").write_text("\n".join(lines) + "\n")
     options = ["--model", "elmo", "--hidden", "8", "--dim", "8", "--updates", "2", "--batch", "4", "--pretokenized"]
 
-    def run(*arguments):
-        with pytest.raises(SystemExit) as end:
-            main(list(map(str, arguments)))
-        return int(end.value.code or 0), *capsys.readouterr()
-
-    code, _, err = run("pretrain", f"en={tmp_path / 'en'}", "--out", tmp_path / "out", "--held-out", 5, *options)
-    assert code == 0, err
+    _, err = works(capsys, "pretrain", f"en={tmp_path / 'en'}", "--out", tmp_path / "out", "--held-out", 5, *options)
     record = json.loads((tmp_path / "out" / "calque-run.json").read_text())
     assert record["languages"]["en"]["sentences"] == 35
     perplexity, unigram = record["scores"]
     # Every eighth line; the first of them stands in the text that was trained on, too.
     held = [lines[k].split() for k in (8, 16, 24, 32)]
-    expected = WordModel.open(tmp_path / "out").perplexity(held)
-    assert perplexity["value"] == pytest.approx(expected.both)
-    assert perplexity["low"] < expected.both < perplexity["high"]
-    assert unigram["value"] == pytest.approx(expected.unigram)
+    expected, by_frequency = word_perplexity(WordModel.open(tmp_path / "out"), Sentences.of(held, "en"))
+    assert perplexity["value"] == pytest.approx(expected.value)
+    assert perplexity["low"] < expected.value < perplexity["high"]
+    assert unigram["value"] == pytest.approx(by_frequency.value)
     assert (perplexity["n"], perplexity["languages"], unigram["metric"]) == (24, ["en"], "unigram-perplexity")
-    assert f"perplexity in en: {expected.both:.1f}" in err
+    assert f"perplexity in en: {expected.value:.1f}" in err
     assert "Perplexity of 4 sentences held out in en" in (tmp_path / "out" / "README.md").read_text()
     (tmp_path / "held.txt").write_text("".join(" ".join(words) + "\n" for words in held))
-    code, out, err = run("perplexity", tmp_path / "out", f"en={tmp_path / 'held.txt'}", "--pretokenized", "--json")
-    assert code == 0, err
-    assert json.loads(out)["value"] == pytest.approx(expected.both)
-    assert "cannot hold out 8 of 8 sentences" in run("pretrain", f"en={tmp_path / 'en'}", "--limit", 8, "--held-out", 8, "--out",
-                                              tmp_path / "b", *options)[2]  # fmt: skip
-    assert "also occurs in the training text" in run("pretrain", f"en={tmp_path / 'en'}", "--held-out", 1, "--out",
-                                                   tmp_path / "b", *options)[2]  # fmt: skip
+    out, _ = works(capsys, "perplexity", tmp_path / "out", f"en={tmp_path / 'held.txt'}", "--pretokenized", "--json")
+    assert json.loads(out)["value"] == pytest.approx(expected.value)
+    given = ["pretrain", f"en={tmp_path / 'en'}", "--out", tmp_path / "b", *options]
+    assert "cannot hold out 8 of 8 sentences" in fails(capsys, *given, "--limit", 8, "--held-out", 8)
+    assert "also occurs in the training text" in fails(capsys, *given, "--held-out", 1)

@@ -13,7 +13,6 @@ from calque.distributed import Processes
 from calque.encoders import load_encoder
 from calque.encoders.subwords import Subwords
 from calque.errors import InputError, SettingError
-from calque.senses.blocks import Blocks, Mixture, mask
 from calque.senses.masked import (
     SPECIAL,
     MaskedLanguageModel,
@@ -21,6 +20,7 @@ from calque.senses.masked import (
     train_tokenizer,
     train_wordpiece,
 )
+from calque.senses.text import Blocks, Mixture, mask
 from calque.text import Sentences
 
 WORDS = {"en": ["the", "cat", "sees", "a", "house", "of", "time"], "de": ["die", "Katze", "sieht", "ein", "Haus", "和"]}
@@ -150,15 +150,15 @@ def test_loss_and_gradient_are_those_of_transformers(texts, tokenizer, monkeypat
         torch.manual_seed(77)
         kept["terms"] = backward(self, update)
         kept["gradients"] = {name: p.grad.clone() for name, p in method.model.named_parameters()}
-        kept["ids"], _ = self._ids(update)
-        kept["special"] = self._special
+        kept["ids"], _ = self.blocks(update)
         return kept["terms"]
 
     monkeypatch.setattr(MaskedPrediction, "backward", spy)
     method.train(texts, tokenizer)
     rng = np.random.default_rng(torch.randint(1 << 62, (1,), generator=torch.Generator().manual_seed(77)).item())
+    special = [tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id]
     read, chosen = mask(
-        kept["ids"], kept["special"], mask_id=tokenizer.mask_token_id, vocabulary=len(tokenizer), share=0.15, rng=rng
+        kept["ids"], special, mask_id=tokenizer.mask_token_id, vocabulary=len(tokenizer), share=0.15, rng=rng
     )
     labels = np.full(kept["ids"].shape, -100)
     labels.flat[chosen] = kept["ids"].flat[chosen]

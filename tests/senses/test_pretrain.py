@@ -17,8 +17,7 @@ from calque.encoders import load_encoder
 from calque.senses.bidirectional import BiLanguageModel, WordModel
 from calque.senses.masked import MaskedLanguageModel
 from calque.senses.pretrain import of_model, of_senses, pretrain
-from calque.senses.sense_files import SENSES_FILE, open_senses, save_senses
-from calque.senses.sense_table import SenseTable
+from calque.senses.sense_table import SENSES_FILE, SenseTable, open_senses, save_senses
 from calque.senses.training import Senses
 from command import fails, run, works
 
@@ -60,7 +59,7 @@ def trained(request, texts, tmp_path_factory) -> tuple[str, Path]:
         [(lang, str(texts / f"{lang}.txt")) for lang in ("en", "de")], out=out, model=request.param, preset="tiny",
         senses={"senses": 3, "occurrences": 0, "warmup": 2, "axes": 4, "prune_every": 2, "below": 0.3},
         dictionaries=[(("en", "de"), str(texts / "en-de.txt"))],
-        options={"dim": 16, "batch": 8, "updates": 20, "lower": True, "held_out": 9, **sizes},
+        options={"dim": 16, "batch": 8, "updates": 20, "lower": True, **sizes}, held_out=9,
     )  # fmt: skip
     return request.param, out
 
@@ -154,10 +153,10 @@ def test_a_bert_of_transformers_predicts_by_the_most_selected_sense(trained):
 @pytest.mark.parametrize("model", ["elmo", "bert"])
 def test_a_run_that_dies_while_it_writes_is_gone_on_with(model, texts, tmp_path, capsys, monkeypatch):
     """To the same bytes, and until then there is no folder of that name."""
-    from calque.senses import sense_files
+    from calque.senses import sense_table
 
     works(capsys, *command(texts, tmp_path / "whole", model, *with_dictionary(texts)))
-    write = sense_files.save_file
+    write = sense_table.save_file
 
     def dies(*given, **more):
         write(*given, **more)
@@ -165,7 +164,7 @@ def test_a_run_that_dies_while_it_writes_is_gone_on_with(model, texts, tmp_path,
 
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr(sense_files, "save_file", dies)
+        patch.setattr(sense_table, "save_file", dies)
         code, _, _ = run(capsys, *command(texts, out, model, *with_dictionary(texts), "--checkpoint-every", 2))
     assert code == 130
     assert not out.exists()
@@ -236,30 +235,11 @@ def test_presets_are_the_tables_of_the_paper():
     assert of_model("paper", "elmo", True)["updates"] == 600_000
     assert of_model("paper", "elmo", True)["alpha"] == 0.0
     given = of_model("paper", "bert", False)
-    assert (given.pop("vocabulary"), given.pop("lower")) == (27_654, True)
     bert = MaskedLanguageModel(senses=Senses(senses=5, **of_senses("paper", "bert")), **given)
     assert bert.shape == {"num_hidden_layers": 4, "hidden_size": 512, "num_attention_heads": 8, "intermediate_size": 2048,
                           "max_position_embeddings": 512}  # fmt: skip
-    assert (bert.dropout, bert.initial, bert.segments, bert.updates) == (0.1, 0.02, 2, 1_000_000)
+    assert (bert.dropout, bert.initial, bert.updates) == (0.1, 0.02, 1_000_000)
+    assert (bert.vocabulary, bert.lower) == (27_654, True)
     assert bert.senses is not None
     assert (bert.senses.axes, bert.senses.rate, bert.senses.warmup, bert.senses.below) == (14, 0.01, 20_000, 0.0)
     assert len(bert.senses.tables(np.full(10, 100), 16)[0]) == 10 * 5
-
-
-def test_case_of_a_text_makes_no_other_word(texts, tmp_path, capsys):
-    """With --lower-case, House and house are one; a text in other capitals trains the same."""
-    (tmp_path / "upper.txt").write_text((texts / "en.txt").read_text().upper())
-    made = {}
-    for name, path in (("mixed", texts / "en.txt"), ("upper", tmp_path / "upper.txt")):
-        for model in ("elmo", "bert"):
-            given = ["pretrain", f"en={path}", "--model", model, "--preset", "tiny", *SIZES[model][:-2], "--updates", 3,
-                     "--lower-case", "--quiet", "--out", tmp_path / f"{name}-{model}"]  # fmt: skip
-            works(capsys, *given)
-            made[name, model] = load_encoder(tmp_path / f"{name}-{model}", device="cpu")
-    for model in ("elmo", "bert"):
-        one, other = (made[name, model].encode([["the", "House"]]).data for name in ("mixed", "upper"))
-        np.testing.assert_array_equal(one, other)
-    words = json.loads((tmp_path / "mixed-elmo" / "vocabulary.json").read_text())["words"]
-    assert "house" in words
-    assert "House" not in words
-    assert json.loads((tmp_path / "mixed-elmo" / "calque.json").read_text())["lower"] is True

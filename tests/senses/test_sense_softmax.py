@@ -13,9 +13,8 @@ from calque.annotated import Dictionary
 from calque.distributed import Processes
 from calque.senses import softmax
 from calque.senses.sense_table import SenseTable
-from calque.senses.softmax import Negatives, SenseSampler, SenseSoftmax, Targets
-from calque.senses.training import Senses, SenseTraining
-from calque.senses.translations import Translations
+from calque.senses.softmax import Sampler, Softmax, Targets
+from calque.senses.training import Senses, SenseTraining, Translations
 
 DIM = 6
 SENSES = [3, 1, 4, 2, 1, 3, 2, 2, 3, 1]  # of ten words: 22 classes
@@ -44,7 +43,7 @@ def literal_loss(states, weight, bias, targets: Targets, candidates, log_q) -> T
     return total
 
 
-def assert_as_literal(head: SenseSoftmax, targets: Targets, negatives, candidates, log_q, side: int = 0) -> None:
+def assert_as_literal(head: Softmax, targets: Targets, negatives, candidates, log_q, side: int = 0) -> None:
     """The loss, the gradient in the states and, row by row added up, that in the table."""
     torch.manual_seed(5)
     table, states = head.senses[side], torch.randn(len(targets.classes), DIM)
@@ -81,7 +80,7 @@ def drawn_targets(table: SenseTable, n: int = 25, several: int = 3, seed: int = 
 @pytest.mark.parametrize("side", [0, 1])
 def test_over_all_senses_it_is_the_dense_softmax(side):
     """Eqs. 3 and 4: V·S classes; pruned ones take no part."""
-    head = SenseSoftmax([small_table(), small_table(seed=1)], negatives=None)
+    head = Softmax([small_table(), small_table(seed=1)])
     targets = drawn_targets(head.senses[side], several=1)
     live = [c for c in range(22) if c not in PRUNED]
     assert head.draw(np.random.default_rng(0)) == [None, None]
@@ -91,17 +90,17 @@ def test_over_all_senses_it_is_the_dense_softmax(side):
 
 
 # -- a sample ----------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("correction", [True, False])
-def test_over_a_sample_it_is_the_literal_one(correction):
+def test_over_a_sample_it_is_the_literal_one():
     """Each target is told from what was drawn, without itself (an accidental hit); the other senses of the predicted word
     are among them where they were drawn."""
-    head = SenseSoftmax([small_table()], negatives=7, correction=correction)
-    table, (sampler,) = head.senses[0], head.samplers
+    head = Softmax([small_table()], negatives=7)
+    table = head.senses[0]
+    sampler = Sampler(table)
     targets = drawn_targets(table, 60)
     negatives = sampler.draw(7, np.random.default_rng(8))
     assert negatives is not None
-    drawn = set(negatives.words.tolist())
-    log_q = sampler.log_expected(np.arange(22), negatives.tries) * correction
+    drawn = set(negatives.classes.tolist())
+    log_q = sampler.log_expected(np.arange(22), negatives.tries)
     hits, of_own = 0, 0
     for classes in targets.classes.tolist():
         answers = {c for c in classes if c >= 0}
@@ -115,13 +114,13 @@ def test_over_a_sample_it_is_the_literal_one(correction):
 
 def test_a_sample_never_holds_a_pruned_sense_and_follows_its_probabilities():
     table = small_table([3] * 20, pruned=[0, 1, 7, 31])
-    sampler, rng, times, count = SenseSampler(table), np.random.default_rng(0), 4000, 15
+    sampler, rng, times, count = Sampler(table), np.random.default_rng(0), 4000, 15
     hits, expected = np.zeros(60), np.zeros(60)
     for _ in range(times):
         found = sampler.draw(count, rng)
         assert found is not None
-        assert len(set(found.words.tolist())) == count == len(found.words)
-        hits[found.words] += 1
+        assert len(set(found.classes.tolist())) == count == len(found.classes)
+        hits[found.classes] += 1
         expected += np.exp(sampler.log_expected(np.arange(60), found.tries))
     gone = [0, 1, 7, 31]
     kept = np.setdiff1d(np.arange(60), gone)
@@ -138,14 +137,14 @@ def test_a_sample_never_holds_a_pruned_sense_and_follows_its_probabilities():
     one, other = (sampler.draw(count, np.random.default_rng(7)) for _ in range(2))
     assert one is not None
     assert other is not None
-    assert np.array_equal(one.words, other.words)
+    assert np.array_equal(one.classes, other.classes)
 
 
 def test_few_senses_are_all_taken():
     table = small_table()
-    sampler, rng = SenseSampler(table), np.random.default_rng(0)
+    sampler, rng = Sampler(table), np.random.default_rng(0)
     assert sampler.draw(9, rng) is None  # 18 are in use
-    assert isinstance(sampler.draw(8, rng), Negatives)
+    assert sampler.draw(8, rng) is not None
     table.live[0] = False
     assert sampler.draw(8, rng) is not None
     table.live[2] = False  # 16
@@ -209,7 +208,7 @@ def test_targets_of_three_languages():
             assert targets.weights[k].tolist() == weights
             kinds.add(tuple(weights))
     assert kinds == {(1.0, 0.0, 0.0), (0.5, 0.5, 0.0), (0.5, 0.0, 0.5), (0.5, 0.25, 0.25)}
-    head = SenseSoftmax([table], negatives=None)
+    head = Softmax([table])
     live = [c for c in range(22) if c not in PRUNED]
     assert_as_literal(head, Targets(*(x[:30] for x in found)), None, [live] * 30, [0.0] * 22)
 
@@ -218,7 +217,7 @@ def test_targets_of_three_languages():
 @pytest.mark.parametrize("held", [4_000_000, 40])  # numbers: of all states at once, of two
 def test_the_probability_of_a_word_is_that_of_its_senses_together(held, monkeypatch):
     monkeypatch.setattr(softmax, "_LOGITS", held)
-    head = SenseSoftmax([small_table(), small_table(seed=1)], negatives=5)
+    head = Softmax([small_table(), small_table(seed=1)], negatives=5)
     states, words = torch.randn(9, DIM), torch.randint(10, (9,))
     for side, table in enumerate(head.senses):
         found, scores = (

@@ -1,4 +1,4 @@
-"""Algorithms 1 and 2 of Multi-sense against lists and loops: which sense is meant, and what follows from it."""
+"""Algorithms 1 and 2 of Multi-sense against lists and loops: which sense is meant, and what follows from it; and the file."""
 
 from __future__ import annotations
 
@@ -8,8 +8,17 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
-from calque.senses.sense_table import SenseTable, nearest, principal_axes
+from calque.errors import InputError
+from calque.senses.sense_table import (
+    SENSES_FILE,
+    SenseTable,
+    has_senses,
+    open_senses,
+    principal_axes,
+    save_senses,
+)
 from sense_models import select
 
 SENSES = [3, 1, 4, 2, 1, 3]  # of six words
@@ -246,48 +255,77 @@ def test_pruning():
     assert table.live.nonzero().flatten().tolist() == [1, 2, 3, 6, 8, 10, 11]
 
 
-# -- numbers that cannot be ------------------------------------------------------------------------------------------------
-# -- departures from the paper, which are settings -------------------------------------------------------------------------
-def test_what_differs_from_the_mean_may_be_compared():
-    table, rng = small_table(), np.random.default_rng(4)
+# -- the file ------------------------------------------------------------------------------------------------------------
+ABOUT = {"senses": '{"tables": 1, "settings": {}}'}
+
+
+def seen_table(seed: int = 0) -> SenseTable:
+    """Four words of one to three senses, that have seen some states, with a sense pruned."""
+    torch.manual_seed(seed)
+    table = SenseTable([1, 3, 2, 3], 6, axes=2, queue=20)
     table.open()
-    states = torch.from_numpy(rng.normal(size=(40, DIM)) + 20).float()
-    table.remember(states, torch.zeros(40, dtype=torch.int64))
-    table.project()
-    assert not table.mean.any()
-    table.project(centred=True)
-    torch.testing.assert_close(table.mean, states[-QUEUE:].mean(0))
-    words = torch.from_numpy(rng.integers(0, len(SENSES), 40))
-    literal = Literal(table)
-    literal.open()
-    literal.centres = [c - table.mean.double().numpy() for c in literal.centres]
-    expected = [
-        literal.select(state, [word])
-        for state, word in zip((states.double() - table.mean.double()).numpy(), words.tolist(), strict=True)
-    ]
-    assert select(table, states, words).tolist() == expected
+    states, words = torch.randn(50, 6), torch.arange(50) % 4
+    for part in range(5):
+        here = slice(10 * part, 10 * part + 10)
+        table.follow(states[here], select(table, states[here], words[here]), 0.5)
+        table.remember(states[here], torch.zeros(len(states[here]), dtype=torch.int64))
+        table.project()
+    table.live[2] = False
+    return table
 
 
-def test_two_tables_select_together():
-    """By the sum of the cosines in both."""
-    tables, rng = [small_table(), small_table()], np.random.default_rng(5)
-    tables[1].centres.copy_(torch.randn(14, DIM))
-    literals = [Literal(table) for table in tables]
-    for each in (*tables, *literals):
-        each.open()
-    states, words = rng.normal(size=(2, 50, DIM)).astype(np.float32), rng.integers(0, len(SENSES), 50)
-    found = nearest(
-        [
-            table.compared(torch.from_numpy(x), torch.from_numpy(words)[:, None])
-            for table, x in zip(tables, states, strict=True)
-        ]
-    )
-    for n, word in enumerate(words.tolist()):
-        sums = {c: sum(each.cosine(states[k, n].astype(np.float64), c) for k, each in enumerate(literals))
-                for c in literals[0].live[word]}  # fmt: skip
-        assert int(found[n]) == max(sums, key=lambda c: sums[c])
-    apart = [
-        select(table, torch.from_numpy(x), torch.from_numpy(words)) for table, x in zip(tables, states, strict=True)
-    ]
-    assert not torch.equal(found, apart[0])
-    assert not torch.equal(found, apart[1])
+def test_the_tables_come_back_as_they_were_and_select_the_same(tmp_path):
+    tables = [seen_table(0), seen_table(1)]
+    save_senses(tables, tmp_path, {"senses": 3, "own": "sampled"})
+    assert has_senses(tmp_path)
+    before = torch.get_rng_state()
+    saved = open_senses(tmp_path)
+    assert torch.equal(before, torch.get_rng_state())
+    assert saved.settings == {"senses": 3, "own": "sampled"}
+    states, words = torch.randn(40, 6), torch.arange(40) % 4
+    for old, new in zip(tables, saved.tables, strict=True):
+        for name in ("weight", "bias", "centres", "projection", "counts", "live", "index", "words"):
+            assert torch.equal(getattr(old, name), getattr(new, name)), name
+        assert torch.equal(select(old, states, words), select(new, states, words))
+        assert (new.dim, len(new), new.n_words) == (6, 9, 4)
+
+
+def test_the_queue_stays_at_home(tmp_path):
+    save_senses([seen_table()], tmp_path, {})
+    assert not any("queue" in name for name in load_file(tmp_path / SENSES_FILE))
+
+
+def test_a_folder_without_senses_says_so(tmp_path):
+    assert not has_senses(tmp_path)
+    with pytest.raises(InputError, match="no senses.safetensors in this folder; calque pretrain --senses writes one"):
+        open_senses(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda parts: parts.pop("0.centres"),
+        lambda parts: parts.update({"0.centres": parts["0.centres"][:-1].contiguous()}),
+        lambda parts: parts.update({"0.weight": parts["0.weight"].flatten()}),
+        lambda parts: parts.update({"0.projection": parts["0.projection"][:-1].contiguous()}),
+        lambda parts: parts.update({"0.senses": parts["0.senses"] + 1}),
+        lambda parts: parts.update({"0.senses": torch.from_numpy(np.array([0, 4, 2, 3], dtype=np.int32))}),
+    ],
+)
+def test_parts_that_do_not_fit_are_one_line(tmp_path, damage):
+    save_senses([seen_table()], tmp_path, {})
+    parts = load_file(tmp_path / SENSES_FILE)
+    damage(parts)
+    save_file(parts, tmp_path / SENSES_FILE, metadata=ABOUT)
+    with pytest.raises(InputError, match="not the senses of a language model") as caught:
+        open_senses(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_cut_short_is_one_line(tmp_path):
+    save_senses([seen_table()], tmp_path, {})
+    whole = (tmp_path / SENSES_FILE).read_bytes()
+    for size in (0, 7, 100, len(whole) - 3):
+        (tmp_path / SENSES_FILE).write_bytes(whole[:size])
+        with pytest.raises(InputError, match="not the senses of a language model"):
+            open_senses(tmp_path)

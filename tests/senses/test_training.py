@@ -17,16 +17,18 @@ from calque.distributed import Processes
 from calque.errors import SettingError
 from calque.nn.ragged import Ragged
 from calque.senses.base import Prediction
-from calque.senses.bidirectional import _SCALE, BiLanguageModel, WordPrediction
-from calque.senses.blocks import mask
-from calque.senses.masked import MaskedSensePrediction
-from calque.senses.training import Senses, SenseTraining
-from calque.senses.words import BEGIN, END, FIRST_WORD
+from calque.senses.bidirectional import _SCALE, WordPrediction
+from calque.senses.masked import MaskedPrediction
+from calque.senses.perplexity import word_perplexity
+from calque.senses.sense_table import SenseTable, nearest
+from calque.senses.text import BEGIN, END, FIRST_WORD, mask
+from calque.senses.training import Senses, SenseTraining, group
+from calque.text import Sentences
 from sense_training import DICTIONARY, KINDS, TRANSLATIONS, model, outcome, tables_of, train
 from two_processes import run_two
 
 pytest.importorskip("h5py")
-PREDICTION = {"elmo": WordPrediction, "bert": MaskedSensePrediction}
+PREDICTION = {"elmo": WordPrediction, "bert": MaskedPrediction}
 
 
 # -- an update ---------------------------------------------------------------------------------------------------------
@@ -64,11 +66,10 @@ def elmo_predictions(module, update, mixture, joint: bool) -> list[Predicted]:
 
 def bert_predictions(module, update, objective, tokenizer) -> list[Predicted]:
     """Out of the whole BERT, for the subwords that are hidden."""
-    ids, _ = objective._ids(update)
+    ids, _ = objective.blocks(update)
+    special = [tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id]
     rng = np.random.default_rng(int(torch.randint(1 << 62, (1,), generator=torch.Generator().manual_seed(77))))
-    read, chosen = mask(
-        ids, objective._special, mask_id=tokenizer.mask_token_id, vocabulary=len(tokenizer), share=0.3, rng=rng
-    )
+    read, chosen = mask(ids, special, mask_id=tokenizer.mask_token_id, vocabulary=len(tokenizer), share=0.3, rng=rng)
     languages = [lang for lang, numbers in update for _ in numbers]
     states = module["transform"](
         module["model"](
@@ -122,7 +123,7 @@ def literal_update(tables, predictions: list[Predicted], numbers: dict[str, int]
 @pytest.mark.parametrize(("kind", "joint"), [("elmo", False), ("elmo", True), ("bert", True)])
 def test_an_update_is_the_literal_one(kind, joint, monkeypatch):
     """The eleventh of eleven, of text in two languages."""
-    method, kept = model(kind, {"joint": joint}, updates=11), {}
+    method, kept = model(kind, {} if joint else {"start": "fresh"}, updates=11), {}
     backward = PREDICTION[kind].backward
 
     def spy(self: Prediction, update):
@@ -204,39 +205,8 @@ def test_perplexity_is_that_of_words_whatever_their_senses():
                 )
                 total, n = total - float(p[table.words == word].sum().log()), n + 1
     assert len(names) == tables_of(method)[0].n_words
-    assert method.model.perplexity(held).both == pytest.approx(np.exp(total / n), rel=1e-5)
-
-
-def test_the_warm_up_is_plain_training():
-    """With one sense, and the first vectors the same, a SaELMo is an ELMo with a table for each direction."""
-    plain = BiLanguageModel(**sense_training.SHAPES["elmo"], batch=24, updates=8, tables=2)
-    head = plain._head
-
-    def keep_head(vocabulary):
-        kept.append(head(vocabulary))
-        first.extend(copy.deepcopy(kept[0]).state_dict().values())
-        return kept[0]
-
-    kept, first = [], []
-    plain._head = keep_head  # type: ignore[method-assign]
-    train(plain, dictionaries=())
-    method: Any = model("elmo", {"warmup": 9}, updates=8)
-    of_senses = method._head
-
-    def begin_alike(vocabulary):
-        softmax = of_senses(vocabulary)
-        for side, table in enumerate(softmax.senses):
-            table.begin_with(first[side], first[2 + side])
-        return softmax
-
-    method._head = begin_alike
-    train(method, dictionaries=())
-    assert [x["loss"] for x in method.history] == pytest.approx([x["loss"] for x in plain.history], rel=1e-5)
-    for side, table in enumerate(tables_of(method)):
-        torch.testing.assert_close(table.weight[table.index[:, 0]], kept[0].weight[side], rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(table.bias[table.index[:, 0]], kept[0].bias[side], rtol=1e-4, atol=1e-5)
-    for name, one in plain.model.network.state_dict().items():
-        torch.testing.assert_close(method.model.network.state_dict()[name], one, rtol=1e-4, atol=1e-5)
+    (found, _) = word_perplexity(method.model, Sentences.of(held, "en"))
+    assert found.value == pytest.approx(np.exp(total / n), rel=1e-5)
 
 
 # -- whoever computes it -----------------------------------------------------------------------------------------------
@@ -372,3 +342,74 @@ def test_settings_that_cannot_be(bad, message):
     with pytest.raises(SettingError, match=message) as error:
         Senses(**bad)
     assert "\n" not in str(error.value)
+
+
+# -- how many senses a word has ------------------------------------------------------------------------------------------
+DIM, N_WORDS, DOUBLE = 12, 80, 4  # the first four words stand for two each
+
+
+def planted(seed: int = 0, n: int = 8000) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """States `[n, 2, DIM]`, of which the first predicts a word and the last has read it, too; words, and their senses. The
+    last word occurs too rarely to be asked."""
+    rng = np.random.default_rng(seed)
+    words = rng.integers(0, N_WORDS - 1, n)
+    words[np.linspace(0, n - 1, 19).astype(int)] = N_WORDS - 1
+    truth = np.where(words < DOUBLE, rng.integers(0, 2, n), 0)
+    context = 3 * rng.normal(size=(N_WORDS, 2, DIM))[words, truth] + rng.normal(size=(n, DIM)) + 5
+    own = context + 20 * rng.normal(size=(N_WORDS, DIM))[words]
+    states = torch.from_numpy(np.stack([context, own], axis=1)).float()
+    return states, torch.from_numpy(words), torch.from_numpy(truth)
+
+
+def table_of(states: torch.Tensor, words: torch.Tensor) -> SenseTable:
+    torch.manual_seed(0)
+    table = SenseTable([3] * N_WORDS, DIM, axes=6, queue=50, recent=60, kinds=2)
+    for part, of_part in zip(states.split(700), words.split(700), strict=True):
+        table.remember(part[:, -1], of_part)
+        table.keep_recent(part, of_part)
+    table.project(centred=True)
+    return table
+
+
+def test_the_last_states_of_every_word_are_kept_however_long_the_text():
+    states, words, _ = planted()
+    table = table_of(states, words)
+    for word in range(N_WORDS):
+        own = states[words == word]
+        assert int(table.n_recent[word]) == len(own)
+        slots = [k % 60 for k in range(max(0, len(own) - 60), len(own))]
+        assert torch.equal(table.recent[word, slots], own[-60:])
+    few = words < 6
+    assert int(group([table_of(states[few], words[few])], seed=0).sum()) == N_WORDS
+    one = SenseTable([1, 2], DIM, axes=4, queue=9, recent=60)  # of a word with one sense nothing is kept
+    one.keep_recent(states[:5, :1], torch.tensor([0, 1, 0, 0, -1]))
+    assert one.recent.shape[0] == 1
+    assert one.n_recent.tolist() == [1]
+
+
+def test_words_with_two_senses_are_found_by_what_predicts_them():
+    """Only each word's own last states are searched: the queue of 50 states holds 20 of no word."""
+    states, words, truth = planted()
+    table = table_of(states, words)
+    live = group([table], seed=0)
+    found = [int(live[row[row >= 0]].sum()) for row in table.index]
+    assert found[:DOUBLE] == [2] * DOUBLE
+    assert found[DOUBLE:] == [1] * (N_WORDS - DOUBLE)
+    table.open(start="copied", live=live)
+    agreeing = []
+    for word in range(DOUBLE):
+        own = words == word
+        classes = nearest([table.compared(states[own, -1], words[own, None])])
+        alike = float((classes == table.index[word, truth[own]]).float().mean())
+        agreeing.append(max(alike, 1 - alike))
+    assert np.mean(agreeing) > 0.9
+
+
+def test_both_directions_are_divided_alike():
+    states, words, _ = planted()
+    tables = [table_of(states, words), table_of(states.flip(2), words)]
+    live = group(tables, seed=0)
+    several = [row for row in tables[0].index.tolist() if live[row].sum() > 1]
+    assert len(several) >= DOUBLE
+    for number in [c for row in several for c in row if live[c]]:
+        torch.testing.assert_close(tables[0].centres[number].flip(0), tables[1].centres[number])

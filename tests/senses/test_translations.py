@@ -11,8 +11,7 @@ import torch
 from calque.annotated import Dictionary
 from calque.errors import SettingError
 from calque.senses.masked import MaskedLanguageModel, train_tokenizer
-from calque.senses.training import Senses
-from calque.senses.translations import Translations
+from calque.senses.training import Senses, Translations
 from calque.text import Sentences
 
 WORDS = ["the", "house", "Haus", "bank", "Bank", "Ufer", "casa", "taxi", "HAUS", "home", "shore", "building", "cab"]

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from calque.annotated import Dictionary, LabelledText, Labels, TaggedText, Treebank
-from calque.senses.annotated import SenseText
-from calque.senses.disambiguation import Disambiguation
+from calque.senses.disambiguation import Disambiguation, SenseText
 from calque.tasks.classification import Classification
 from calque.tasks.datasets import Dataset
 from calque.tasks.lexicon import Lexicon

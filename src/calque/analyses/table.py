@@ -115,7 +115,7 @@ ANALYSES = {
         seeded=True, lacks="no linked words that are spelt differently",
     ),
     "senses": Analysis(
-        "calque.senses.neighbourhoods:neighbourhoods", "The senses of a word in the plane, with those nearest to them.",
+        "calque.senses.found:neighbourhoods", "The senses of a word in the plane, with those nearest to them.",
         made_by="calque senses FOLDER WORD --out FILE", section="calque.senses.report:senses",
     ),
 }  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,28 +9,24 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from calque.annotated import Dictionary
 from calque.distributed import Processes
 from calque.encoders.batches import token_batches
-from calque.errors import InputError, SettingError, check_number
+from calque.errors import SettingError, check_number
+from calque.linking import Say
 from calque.nn.ragged import Ragged
 from calque.offsets import offsets_of
 from calque.senses.base import LanguageModel, Prediction, Update
-from calque.senses.blocks import Mixture
 from calque.senses.elmo import ElmoEncoder, character_rows, sentence_ends
 from calque.senses.elmo_network import ElmoNetwork, elmo_options
-from calque.senses.sense_files import has_senses, save_senses
-from calque.senses.softmax import Negatives, SenseSoftmax, WordSoftmax
+from calque.senses.softmax import Negatives, Softmax, Targets, WordTable
+from calque.senses.text import FIRST_WORD, UNKNOWN, Blocks, Mixture, Vocabulary, WordText
 from calque.senses.training import Selected, SenseTraining
-from calque.senses.translations import Translations
-from calque.senses.words import FIRST_WORD, UNKNOWN, Vocabulary, WordText
 from calque.text import Sentence, Sentences
 from calque.training.loop import Schedule, adam
 
-SOFTMAX_FILE = "softmax.safetensors"
 _SCALE = 20.0  # of the loss, bilm-tf's unroll_steps: so that its clipping and its accumulators mean the same here
 
 
@@ -61,23 +56,22 @@ class BiLanguageModel(LanguageModel):
         layers, filters: see `elmo_options`.
         vocabulary: most words that are predicted; the others count as one, but are read by their characters.
         min_count: occurrences below which a word is not predicted.
-        lower: read all words in lower case; the encoder will, too.
-        negatives, tables, correction: see `WordSoftmax`.
+        negatives: words drawn for each direction of an update, see `Softmax`.
+        tables: 1 for output vectors that both directions share, 2 for some of each; senses are of each.
         dropout: share of the components zeroed at the input of each LSTM layer and at the output of the last.
         optimiser: "adam", or "adagrad" as published; after a few hundred updates Adam's perplexity is about half.
         learning_rate: the highest; None: 5e-3, beyond 128 dimensions 0.64 / dim, and 0.2 with Adagrad.
-        length, alpha, batch, updates, warmup, decay, clip, seed, precision: see `LanguageModel`.
+        length, alpha, batch, updates, warmup, decay, clip, seed, precision, lower: see `LanguageModel`.
     """
 
+    unit = "words"
     hidden: int | None = None
     layers: int = 2
     filters: Sequence[tuple[int, int]] | None = None
     vocabulary: int = 100_000
     min_count: int = 2
-    lower: bool = False
     negatives: int = 8192
     tables: int = 1
-    correction: bool = True
     dropout: float = 0.1
     optimiser: Literal["adam", "adagrad"] = "adam"
     clip: float | None = 10.0
@@ -93,14 +87,14 @@ class BiLanguageModel(LanguageModel):
         self.options = elmo_options(dim=self.dim, hidden=self.hidden, layers=self.layers, filters=filters)
         with torch.device("meta"):  # these complain of what cannot be
             ElmoNetwork(self.options)
-            WordSoftmax(1, 1, tables=self.tables, negatives=self.negatives)
+            Softmax([WordTable(1, 1)] * self.tables, negatives=self.negatives)
 
     def default_rate(self) -> float:
         return 0.2 if self.optimiser == "adagrad" else 5e-3 * min(1.0, 128 / self.dim)
 
     def settings(self) -> dict[str, Any]:
-        names = ("vocabulary", "min_count", "negatives", "tables", "correction", "dropout", "length", "alpha", "batch",
-                 "updates", "optimiser", "precision", "seed")  # fmt: skip
+        names = ("vocabulary", "min_count", "negatives", "tables", "dropout", "length", "alpha", "batch", "updates",
+                 "optimiser", "precision", "seed")  # fmt: skip
         return {"method": "bidirectional language model", "options": self.options,
                 **{name: getattr(self, name) for name in names}, **({"lower": True} if self.lower else {}),
                 **super().settings()}  # fmt: skip
@@ -113,83 +107,90 @@ class BiLanguageModel(LanguageModel):
         folder: str | Path | None = None,
         checkpoint_every: int = 200,
         progress: bool = False,
+        say: Say = lambda line: None,
     ) -> ElmoEncoder:
-        """A new encoder.
-
-        Args:
-            texts: sentences by language.
-            dictionaries: between these languages; for senses.
-            folder, checkpoint_every, progress: see `Tuner.tune`.
-
-        Returns:
-            the encoder; the language model, with its softmax and its perplexity, is `self.model`.
+        """Return a new encoder; the language model, with its softmax and its perplexity, is `self.model`.
 
         Raises:
             SettingError: a language without words, or no word that occurs often enough.
         """
         processes = Processes(self.precision)
         text = WordText.of(
-            texts, size=self.vocabulary + 3, min_count=self.min_count, length=self.length, alpha=self.alpha,
+            texts, size=self.vocabulary + FIRST_WORD, min_count=self.min_count, length=self.length, alpha=self.alpha,
             lower=self.lower,
         )  # fmt: skip
         mixture = Mixture(text.blocks, batch=self.batch, alpha=self.alpha, seed=self.seed)
         torch.manual_seed(self.seed)
-        network, head = ElmoNetwork(self.options), self._head(text.vocabulary)
-        model = self.model = WordModel(network, head, text.vocabulary, lower=self.lower)
+        network = ElmoNetwork(self.options)
+        model = self.model = WordModel(network, self._head(text.vocabulary), text.vocabulary, lower=self.lower)
         model.to(processes.device).train()
-        identity, training = {"words": text.vocabulary.fingerprint}, None
-        if isinstance(head, SenseSoftmax):
-            training = self._training(head, text, dictionaries, processes)
-            identity |= training.identity
-        elif dictionaries:
-            raise SettingError("a dictionary translates senses: say how many a word has at most, 2 or more")
+
+        def numbers() -> dict[str, int]:
+            return {word: k for k, word in enumerate(text.vocabulary.words, FIRST_WORD)}
+
+        training = self._sense_training(model.head, list(text.blocks), numbers, dictionaries, processes)
         self._run(
-            WordPrediction(model, text, mixture, self.dropout, processes, training), identity=identity, folder=folder,
-            checkpoint_every=checkpoint_every, progress=progress, optimiser=OPTIMISERS[self.optimiser],
+            WordPrediction(model, text, mixture, self.dropout, processes, training),
+            identity={"words": text.vocabulary.fingerprint}, folder=folder, checkpoint_every=checkpoint_every,
+            progress=progress, optimiser=OPTIMISERS[self.optimiser],
         )  # fmt: skip
         model.eval()
         return model.encoder("pretrained")
 
-    def _head(self, vocabulary: Vocabulary) -> WordSoftmax | SenseSoftmax:
+    def _head(self, vocabulary: Vocabulary) -> Softmax:
         size = self.options["lstm"]["projection_dim"]
-        sampled: dict[str, Any] = {"negatives": self.negatives, "correction": self.correction}
         if self.senses is None:
-            return WordSoftmax(len(vocabulary), size, tables=self.tables, **sampled)
+            return Softmax([WordTable(len(vocabulary), size) for _ in range(self.tables)], negatives=self.negatives)
         counts = vocabulary.counts.copy()
         counts[:UNKNOWN] = 0  # the ends of a sentence have no senses
-        return SenseSoftmax(self.senses.tables(counts, size, 2), **sampled)
+        return Softmax(self.senses.tables(counts, size, 2), negatives=self.negatives)
 
-    def _training(
-        self, head: SenseSoftmax, text: WordText, dictionaries: Sequence[Dictionary], processes: Processes
-    ) -> SenseTraining:
-        settings: Any = self.senses
-        numbers = {word: k for k, word in enumerate(text.vocabulary.words, FIRST_WORD)}
-        if dictionaries:
-            self.translations = Translations(dictionaries, list(text.blocks), numbers)
-        return SenseTraining(head.senses, settings, self.updates, processes, self.translations, self.seed)
+    # -- what is saved -----------------------------------------------------------------------------------------------------
+    @property
+    def softmax(self) -> Softmax:
+        return self.model.head
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        return len(self.model.vocabulary), sum(p.numel() for p in self.model.network.parameters())
+
+    def size(self, sentences: Sentences, blocks: Blocks) -> int:
+        return int(sentences.lengths().sum())
+
+    def save(self, folder: Path) -> None:
+        self.model.save(folder, self.settings().get("senses", {}))
+
+    def card(self, record: Mapping[str, Any], senses: Sequence[str]) -> tuple[list[str], list[str]]:
+        settings, lstm = record["settings"], record["settings"]["options"]["lstm"]
+        front = ["language:", *[f"- {lang}" for lang in record["languages"]], "tags:", "- calque", "- elmo"]
+        return front, [
+            f"# An ELMo of {lstm['n_layers']} layers, {lstm['dim']} projected to {lstm['projection_dim']}", "",
+            f"Trained from scratch as a bidirectional language model with calque {record['calque']}: "
+            f"{record['updates']:,} updates of {settings['batch']} sentences; {record['parameters']:,} parameters without "
+            f"the softmax over {record['vocabulary']:,} words; mean loss {record['last_loss']:.3f} at the end.", "",
+            *senses,
+            "`options.json` and `weights.hdf5` are in the format of bilm-tf and AllenNLP; "
+            f"`{'senses' if senses else 'softmax'}.safetensors` and `vocabulary.json` are the output layer.", "",
+        ]  # fmt: skip
 
 
 class WordPrediction(Prediction):
-    """The mean of both directions' cross-entropy over the words; or over their senses and those of their translations
-    (Multi-sense, Eqs. 4 to 7).
+    """The mean of both directions' cross-entropy, see `Prediction`.
 
     Args:
-        model: predicts; with senses, its head is a `SenseSoftmax`.
+        model: predicts.
         text: whose sentences are the mixture's blocks.
         dropout: see `BiLanguageModel`.
-        training: of the tables of senses; None for a model of words.
-        mixture, processes: see `Prediction`.
+        mixture, processes, training: see `Prediction`.
     """
 
     def __init__(
         self, model: WordModel, text: WordText, mixture: Mixture, dropout: float, processes: Processes,
         training: SenseTraining | None = None,
     ):  # fmt: skip
-        super().__init__(model, mixture, processes)
-        self.model, self.dropout, self.training = model, dropout, training
+        super().__init__(model, mixture, processes, training)
+        self.model, self.dropout = model, dropout
         self._rows = model.rows(text.forms)
-        if training is not None:
-            training.begin()
 
     def backward(self, update: Update) -> dict[str, float]:
         texts = [
@@ -215,10 +216,7 @@ class WordPrediction(Prediction):
                 loss = (terms[0][0] + terms[1][0]) / (2 * int(predictions.sum()))
             (_SCALE * loss).backward()
             selected = [part for _, part in terms]
-        if self.training is not None:
-            counts = [int(predictions[part].sum()) for part in self.processes.shares(np.arange(len(texts)))]
-            self.training.keep(selected, counts)
-        return {"loss": float(self.processes.sum_numbers(loss.detach()))}
+        return self._finish(loss, selected, predictions)
 
     def _term(
         self, contexts: Contexts, side: int, negatives: Negatives | None, languages: Tensor
@@ -228,22 +226,15 @@ class WordPrediction(Prediction):
         Args:
             languages: int64 `[n]`, index of the language of each prediction's text.
         """
-        states, head = contexts.states[side], self.model.head
+        states, head, training = contexts.states[side], self.model.head, self.training
         words = torch.from_numpy(contexts.following[side]).to(states.device)
-        if self.training is None:
-            assert isinstance(head, WordSoftmax)
-            return head.loss(states, words, side, negatives), None
-        assert isinstance(head, SenseSoftmax)
+        if training is None:
+            return head.loss(states, Targets(words[:, None], words.new_ones(len(words), 1)), side, negatives), None
         own = contexts.own[side]
-        compared = dict(enumerate(own)) if self.training.settings.joint else {side: own[side]}
-        targets = self.training.targets(compared, words, languages.to(states.device))
-        return head.loss(states, targets, side, negatives), Selected(
-            own[side], words, targets.classes[:, 0], states.detach()
-        )
-
-    def after_update(self, step: int) -> None:
-        if self.training is not None:
-            self.training.after_update(step)
+        compared = dict(enumerate(own)) if training.settings.grouped else {side: own[side]}
+        targets = training.targets(compared, words, languages.to(states.device))
+        selected = Selected(own[side], words, targets.classes[:, 0], states.detach())
+        return head.loss(states, targets, side, negatives), selected
 
 
 def _dropout(share: float, rng: np.random.Generator, device: torch.device) -> Callable[[Tensor], Tensor]:
@@ -272,33 +263,6 @@ class Contexts(NamedTuple):
     own: tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
-@dataclass(frozen=True)
-class Perplexity:
-    """exp of the mean of −log p.
-
-    Attributes:
-        forward, backward: of each direction.
-        both: of the two together.
-        unigram: of the same words by the frequency that they had in the training text, with one added.
-        words: predictions in each direction: the words, and the end of each sentence.
-        unknown: how many of them are of words outside the vocabulary, all of which count as one.
-    """
-
-    forward: float
-    backward: float
-    both: float
-    unigram: float
-    words: int
-    unknown: int
-
-    @classmethod
-    def of(cls, sums: np.ndarray) -> Perplexity:
-        """From what `WordModel.negative_log_likelihood` gives."""
-        forward, backward, unigram, n, unknown = sums.sum(axis=0).tolist()
-        values = [math.exp(total / n) for total in (forward, backward, (forward + backward) / 2, unigram)]
-        return cls(*values, words=int(n), unknown=int(unknown))
-
-
 class WordModel(nn.Module):
     """p(w_t | w_1 … w_{t−1}) and p(w_t | w_{t+1} … w_n), a word's characters in and its number out.
 
@@ -309,9 +273,7 @@ class WordModel(nn.Module):
         lower: whether words are read in lower case.
     """
 
-    def __init__(
-        self, network: ElmoNetwork, head: WordSoftmax | SenseSoftmax, vocabulary: Vocabulary, *, lower: bool = False
-    ):
+    def __init__(self, network: ElmoNetwork, head: Softmax, vocabulary: Vocabulary, *, lower: bool = False):
         super().__init__()
         self.network, self.head, self.vocabulary, self.lower = network, head, vocabulary, lower
 
@@ -346,32 +308,22 @@ class WordModel(nn.Module):
         numbers = np.where(ids < len(self.vocabulary), ids, UNKNOWN).astype(np.int64)
         after, before = (torch.from_numpy(places).to(self.device) for places in (not_first, not_last))
         forwards, backwards = left[-1], right[-1]
+        own = forwards.detach(), backwards.detach()
         return Contexts(
             (forwards[before], backwards[after]),
             (numbers[not_first], numbers[not_last]),
-            (
-                (forwards.detach()[after], backwards.detach()[after]),
-                (forwards.detach()[before], backwards.detach()[before]),
-            ),
+            ((own[0][after], own[1][after]), (own[0][before], own[1][before])),
         )
-
-    def perplexity(self, sentences: Iterable[Sentence | Sequence[str]], *, budget: int = 4096) -> Perplexity:
-        """Negative log-likelihood of each word and each sentence end, over the whole vocabulary.
-
-        Args:
-            sentences: of any language; those without words are passed over.
-            budget: words read at a time.
-
-        Raises:
-            SettingError: no words.
-        """
-        return Perplexity.of(self.negative_log_likelihood(sentences, budget=budget))
 
     @torch.inference_mode()
     def negative_log_likelihood(
         self, sentences: Iterable[Sentence | Sequence[str]], *, budget: int = 4096
     ) -> np.ndarray:
-        """What a perplexity is made of, sentence by sentence.
+        """Return what a perplexity over the whole vocabulary is made of, sentence by sentence.
+
+        Args:
+            sentences: of any language; those without words are passed over.
+            budget: words read at a time.
 
         Returns:
             float64 `[n_sentences, 5]`, sums over the predictions in each sentence that has words: −log p forwards,
@@ -388,8 +340,7 @@ class WordModel(nn.Module):
         sums = np.zeros((len(blocks), 5))
         self.eval()
         for numbers in token_batches(blocks.lengths, budget):
-            ids = np.concatenate([blocks.ids[blocks.offsets[k] : blocks.offsets[k + 1]] for k in numbers])
-            states, following, _ = self.contexts(rows, ids, blocks.lengths[numbers])
+            states, following, _ = self.contexts(rows, blocks.rows(numbers), blocks.lengths[numbers])
             losses = np.zeros((len(following[0]), 5))
             for side in (0, 1):
                 words = torch.from_numpy(following[side]).to(self.device)
@@ -406,21 +357,15 @@ class WordModel(nn.Module):
         return ElmoEncoder(self.network, name=name, lower=self.lower)
 
     def save(self, folder: str | Path, senses: Mapping[str, Any] | None = None) -> None:
-        """Write the encoder, and beside it what predicts words: `vocabulary.json` and `softmax.safetensors`, or
-        `senses.safetensors`.
+        """Write the encoder, and beside it what predicts words: `vocabulary.json`, and see `Softmax.save`.
 
         Args:
-            folder: where to.
             senses: how they were found, for the file of those that there are.
         """
         path = Path(folder)
         self.encoder().save(path)
         self.vocabulary.save(path)
-        if isinstance(self.head, SenseSoftmax):
-            save_senses(self.head.senses, path, senses or {})
-            return
-        weights = {name: value.detach().cpu().contiguous() for name, value in self.head.state_dict().items()}
-        save_file(weights, path / SOFTMAX_FILE)
+        self.head.save(path, senses or {})
 
     @classmethod
     def open(cls, folder: str | Path) -> WordModel:
@@ -431,16 +376,5 @@ class WordModel(nn.Module):
         """
         path = Path(folder)
         encoder, vocabulary = ElmoEncoder.open(path, device="cpu"), Vocabulary.open(path)
-        network = encoder.network
-        if has_senses(path):
-            senses = SenseSoftmax.open(path, words=len(vocabulary), dim=network.size, tables=2)
-            return cls(network, senses, vocabulary, lower=encoder.lower)
-        try:
-            weights = load_file(path / SOFTMAX_FILE)
-            tables = 2 if "weight.1" in weights else 1
-            head = WordSoftmax(len(vocabulary), network.size, tables=tables)
-            head.load_state_dict(weights)
-        except Exception as error:  # whatever a damaged file provokes
-            reason = str(error).strip().splitlines()[0]
-            raise InputError(f"not the softmax of this model ({reason})", path=path / SOFTMAX_FILE) from error
-        return cls(network, head, vocabulary, lower=encoder.lower)
+        head = Softmax.open(path, words=len(vocabulary), dim=encoder.network.size, tables=2)
+        return cls(encoder.network, head, vocabulary, lower=encoder.lower)

@@ -51,7 +51,7 @@ class SenseOptions:
         typer.Option(
             metavar="NAME=VALUE",
             help="Senses: a setting of how they are found, e.g. start=fresh or axes=24; repeatable. The names are warmup, "
-            "start, occurrences, rate, axes, queue, below, joint and others; see the guide.",
+            "start, occurrences, rate, axes, queue, below and others; see the guide.",
         ),
     ] = None
 
@@ -61,15 +61,19 @@ class SenseOptions:
         Raises:
             SettingError: one was given, but no number of senses; or one that is not known.
         """
-        from calque.senses.study import of_senses
+        from calque.runs.study.values import of
+        from calque.senses.training import Senses
 
         if self.senses is None:
             for name in ("sense_option", "dictionary"):
                 if getattr(self, name):
                     raise SettingError(f"--{name.replace('_', '-')} needs --senses: say how many a word has at most")
             return None
-        known = {name: kind for name, kind in of_senses().items() if name != "senses"}
-        return {"senses": self.senses, **by_name(self.sense_option or [], known, "--sense-option")}
+        return {"senses": self.senses, **by_name(self.sense_option or [], of(Senses, "senses"), "--sense-option")}
+
+
+#: options of a BERT that one to go on from has
+_OF_START = ("layers", "dim", "heads", "inner", "positions", "dropout")
 
 
 class PretrainCommand(SubjectCommand):
@@ -79,8 +83,8 @@ class PretrainCommand(SubjectCommand):
     spelled: ClassVar[Mapping[str, str]] = {"--lower-case": "lower", "--keep-case": "lower"}
     helps: ClassVar[Mapping[str, str]] = {
         "vocabulary": "Size of the tokenizer to train (ELMo: number of words to predict); default: 16,000.",
-        "half": "Save the weights in float16.",
-        "lower": "Read all text in lower case; the encoder that is saved does so, too.",
+        "start": "Continue from this BERT (a folder, or mini) and its tokenizer instead of from scratch.",
+        "tokenizer": "Folder with a tokenizer to use instead of training one.",
     }
 
     def find_subject(self, words: Sequence[str]) -> str | None:
@@ -92,20 +96,15 @@ class PretrainCommand(SubjectCommand):
         return {f"calque pretrain --model {name}": name for name in ("bert", "elmo")}
 
     def types_of(self, subject: str) -> Mapping[str, Any]:
-        from calque.runs.study.values import Count
-        from calque.senses.study import of_model
+        from calque.runs.study.values import of
 
-        if subject not in ("bert", "elmo"):
-            raise SettingError(f"--model {subject}: expected bert or elmo")
-        more = {"vocabulary": Count, "half": bool} if subject == "bert" else {}
-        known = of_model(subject) | {"lower": bool, **more}
-        return {name: kind for name, kind in known.items() if name not in ("senses", "seed", "start")}
+        known = of(self.described_by(subject)[0], "senses", "seed")
+        return known if subject == "elmo" else {**known, "start": str, "tokenizer": str}
 
     def described_by(self, subject: str) -> list[Any]:
-        from calque.senses.language_models import MODELS
-        from calque.senses.study import class_of_model
+        from calque.senses.pretrain import model_class
 
-        return [class_of_model(subject), MODELS[subject]]
+        return [model_class(subject)]
 
     def refuse(self, name: str, option: str, subject: str) -> None:
         if any(name in self.types_of(each) for each in ("bert", "elmo")):
@@ -126,13 +125,6 @@ def pretrain(
             help="Sizes and settings together: paper (the Multi-sense paper's; a machine of its size), small (an hour on two "
             "cores) or tiny (minutes); options that are given count instead of the preset's."
         ),
-    ] = None,
-    tokenizer: Annotated[
-        Path | None, typer.Option(help="Folder with a tokenizer to use instead of training one.")
-    ] = None,
-    start: Annotated[
-        str | None,
-        typer.Option(help="Continue from this BERT (a folder, or mini) and its tokenizer instead of from scratch."),
     ] = None,
     held_out: Annotated[
         int, typer.Option(min=0, help="Sentences of each language to hold out for measuring perplexity.")
@@ -155,33 +147,27 @@ def pretrain(
     A BERT learns by masked language modelling, an ELMo by predicting the next and the previous word. With --senses both
     predict senses of words, and with --dictionary those of translations.
     """
-    output_folder("--out", out, [*texts, *(found.dictionary or []), tokenizer, start])
+    options = own_options(context, option)
+    inputs = [*texts, *(found.dictionary or []), *(options[name] for name in ("tokenizer", "start") if name in options)]
+    output_folder("--out", out, inputs)
     from calque.senses.pretrain import pretrain as run
 
     say = news(quiet)
-    options = own_options(context, option)
+    given = {name: called for name, called, _ in context.meta["own"]}
+    for other, names in (
+        ("start", (*_OF_START, "tokenizer", "vocabulary", "lower")),
+        ("tokenizer", ("vocabulary", "lower")),
+    ):
+        for name in names if other in options else ():
+            if name in given:
+                raise SettingError(f"{given[name]} has no effect with --{other}, which has its own")
     if preset is None:
         options.setdefault("vocabulary", 16_000)
-    for name, value in (("--tokenizer", tokenizer), ("--start", start)):
-        if value is not None and model == "elmo":
-            raise SettingError(f"{name} does not apply to an ELMo")
-    shape = ("layers", "dim", "heads", "positions", "lower", "dropout", "vocabulary")
-    of_others = {
-        "--start": shape if start is not None else (),
-        "--tokenizer": ("lower",) if tokenizer is not None else (),
-    }
-    for other, names in of_others.items():
-        for name, option_name, _ in context.meta["own"]:
-            if name in names:
-                raise SettingError(f"{option_name} has no effect with {other}, which has its own")
-    if start is not None:
-        refuse_unused(context, {"tokenizer": "has no effect with --start, whose encoder has its own"})
-    options |= {name: value for name, value in (("tokenizer", tokenizer), ("start", start)) if value is not None}
     senses, langs_and_paths = found.arguments(), list(map(_with_language, texts))
     record = run(
         langs_and_paths, out=out, model=model, preset=preset, senses=senses,
         dictionaries=_dictionaries(found.dictionary or [], [lang for lang, _ in langs_and_paths]),
-        options={"seed": seed, "held_out": held_out, **options}, pretokenized=pretokenized,
+        options={"seed": seed, **options}, held_out=held_out, pretokenized=pretokenized,
         limit=limit, overwrite=overwrite, checkpoint_every=checkpoint_every, progress=not quiet, say=say,
     )  # fmt: skip
     say(f"saved to {out} after {record['updates']:,} updates; loss {record['last_loss']:.3f}")
@@ -189,7 +175,7 @@ def pretrain(
         say(
             f"senses: {table['senses_per_word']:.2f} a word, several for {table['several']:.1%} of {table['words']:,} words"
         )
-    for score in record.get("scores", []):
+    for score in record["scores"]:
         say(f"{score['metric'].split('.')[0]} in {score['languages'][0]}: {score['value']:.1f}")
 
 
@@ -243,7 +229,7 @@ def perplexity(
     the sum over them.
     """
     from calque.runs.shown import table
-    from calque.senses.pretrain import perplexity as run
+    from calque.senses.perplexity import perplexity as run
 
     scores = run(
         encoder, list(map(_with_language, texts)), share=share, pretokenized=pretokenized, limit=limit, seed=seed,
@@ -277,7 +263,11 @@ def senses(
     ] = None,
     trained: Annotated[
         bool,
-        typer.Option("--trained", help="Use the senses of calque pretrain --senses instead of finding them in --text."),
+        typer.Option(
+            "--trained",
+            help="Of a word, show the senses of calque pretrain --senses instead of finding them in --text, which then tells "
+            "the languages of words.",
+        ),
     ] = False,
     k: Annotated[int, typer.Option("-k", min=1, help="Number of nearest senses to show.")] = 10,
     examples: Annotated[int, typer.Option(min=0, help="Number of sentences to show of each sense.")] = 3,
@@ -294,17 +284,16 @@ def senses(
     from calque.senses.found import senses as of_word
     from calque.senses.found import table, write_senses
 
-    if not text:
-        refuse_unused(context, dict.fromkeys(("pretokenized", "limit", "examples"), "is only for --text"))
-    how = {
-        "trained": trained, "pretokenized": pretokenized, "limit": limit, "progress": not quiet,
-    }  # fmt: skip
+    if not text or trained:
+        unused = ("examples",) if text else ("pretokenized", "limit", "examples")
+        refuse_unused(context, dict.fromkeys(unused, f"is only for {'senses found in ' if trained else ''}--text"))
+    how = {"pretokenized": pretokenized, "limit": limit, "progress": not quiet}
     if word is not None:
         output_file("--out", out, [folder, *(text or [])], adds=True)
-        found = of_word(folder, word, text or [], k=k, examples=examples, out=out, **how)
+        found = of_word(folder, word, text or [], k=k, examples=examples, out=out, trained=trained, **how)
         print(json.dumps(found, ensure_ascii=False) if as_json else table(found))
         return
-    if out is None or not text:
+    if out is None or not text or trained:
         raise SettingError(
             "name a word, as in calque senses FOLDER bank, or a text and where to write: --text FILE --out FILE"
         )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -14,16 +15,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from calque.annotated import Dictionary
-from calque.distributed import Processes
-from calque.encoders.checkpoint import weights_as, weights_digest
+from calque.distributed import Processes, is_first
+from calque.encoders.checkpoint import save_model, weights_as, weights_digest
+from calque.encoders.folder import BUNDLED, read_about, write_about
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.errors import InputError, SettingError, check_number
+from calque.linking import Say, digest_of
 from calque.senses.base import LanguageModel, Prediction, Update
-from calque.senses.blocks import Blocks, Mixture, mask
 from calque.senses.sense_table import SenseTable
-from calque.senses.softmax import SenseSoftmax
-from calque.senses.training import Selected, Senses, SenseTraining
-from calque.senses.translations import Translations
+from calque.senses.softmax import Softmax
+from calque.senses.text import Blocks, Mixture, mask
+from calque.senses.training import Selected, SenseTraining
 from calque.text import Sentences
 
 if TYPE_CHECKING:
@@ -32,15 +34,6 @@ if TYPE_CHECKING:
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _INSIDE = "##"
-# Parts of the head of a masked language model, the same three in every family: dense layer, activation and norm before the
-# output layer. RoBERTa's activation is not a part but in its code.
-_PARTS = (
-    ("cls.predictions.transform.dense", "cls.predictions.transform.transform_act_fn", "cls.predictions.transform.LayerNorm"),
-    ("lm_head.dense", None, "lm_head.layer_norm"),
-    ("vocab_transform", "activation", "vocab_layer_norm"),
-    ("head.dense", "head.act", "head.norm"),
-    ("generator_predictions.dense", "generator_predictions.activation", "generator_predictions.LayerNorm"),
-)  # fmt: skip
 
 
 def train_tokenizer(
@@ -132,13 +125,16 @@ class MaskedLanguageModel(LanguageModel):
         share: of subwords hidden.
         dropout: of states and of attention.
         initial: standard deviation of the weights at the beginning; None: 0.02 · (768 / dim)^0.5.
-        segments: kinds of segments that the model can tell apart. Only the first is trained.
         learning_rate: the highest; None: 1e-4 · (768 / dim)^1.5.
-        length, alpha, batch, updates, warmup, decay, clip, seed, precision: see `LanguageModel`.
-        start: folder of a BERT with its head to go on from, instead of random weights; its shape counts then, and its
-            tokenizer is the one to train with.
+        length, alpha, batch, updates, warmup, decay, clip, seed, precision, lower: see `LanguageModel`.
+        vocabulary: subwords of the tokenizer that is trained.
+        tokenizer: folder of one to use instead.
+        start: folder, or `mini`, of a BERT with its head to go on from, instead of random weights; its shape and its tokenizer
+            count then.
+        half: save the weights in float16.
     """
 
+    unit = "subwords"
     layers: int = 6
     heads: int | None = None
     inner: int | None = None
@@ -146,11 +142,13 @@ class MaskedLanguageModel(LanguageModel):
     share: float = 0.15
     dropout: float = 0.0
     initial: float | None = None
-    segments: int = 1
     warmup: float = 0.05
     decay: Literal["constant", "linear", "cosine"] = "cosine"
     clip: float | None = 1.0
+    vocabulary: int = 16_000
+    tokenizer: str | Path | None = None
     start: str | Path | None = None
+    half: bool = False
 
     def __post_init__(self):
         super().__post_init__()
@@ -159,7 +157,6 @@ class MaskedLanguageModel(LanguageModel):
                 check_number(name, getattr(self, name), least=1, whole=True)
         check_number("share", self.share, above=0, below=1)
         check_number("dropout", self.dropout, least=0, below=1)
-        check_number("segments", self.segments, least=1, whole=True)
         if self.initial is not None:
             check_number("initial", self.initial, above=0)
         check_number("positions", self.positions, least=4, whole=True)
@@ -172,6 +169,10 @@ class MaskedLanguageModel(LanguageModel):
                       "intermediate_size": 4 * dim if self.inner is None else self.inner,
                       "max_position_embeddings": self.positions}  # fmt: skip
         self._start_weights: str | None = None
+        self._softmax: Softmax | None = None
+        if self.start is not None:
+            self.start = self.tokenizer = str(BUNDLED.get(str(self.start), self.start))
+        self.lower = self.lower and self.tokenizer is None
 
     def default_rate(self) -> float:
         return 1e-4 * (768 / self.dim) ** 1.5
@@ -179,100 +180,104 @@ class MaskedLanguageModel(LanguageModel):
     def settings(self) -> dict[str, Any]:
         """What the result depends on; a model to go on from with the hash of its weights, once they are loaded."""
         names = ("length", "share", "alpha", "batch", "updates", "precision", "seed")
+        rare = {name: getattr(self, name) for name in ("dropout", "initial") if getattr(self, name)}
         start = {} if self.start is None else {"start": Path(self.start).name, "start_weights": self._start_weights}
-        return {
-            "method": "masked language model",
-            **self.shape,
-            **{n: getattr(self, n) for n in names},
-            **self._unusual(),
-            **start,
-            **super().settings(),
-        }
-
-    def _unusual(self) -> dict[str, Any]:
-        """Settings of which only those that differ from the usual ones are told."""
-        usual = {"dropout": 0.0, "initial": None, "segments": 1}
-        return {name: getattr(self, name) for name, value in usual.items() if getattr(self, name) != value}
+        return {"method": "masked language model", **self.shape, **{n: getattr(self, n) for n in names}, **rare, **start,
+                **super().settings()}  # fmt: skip
 
     def train(
         self,
         texts: Mapping[str, Sentences],
-        tokenizer: PreTrainedTokenizerFast,
+        tokenizer: PreTrainedTokenizerFast | None = None,
         *,
         dictionaries: Sequence[Dictionary] = (),
         folder: str | Path | None = None,
         checkpoint_every: int = 200,
         progress: bool = False,
+        say: Say = lambda line: None,
     ) -> HuggingFaceEncoder:
-        """A new encoder.
+        """Return a new encoder; its model with the language model's head is `self.model`.
 
         Args:
-            texts: sentences by language.
-            tokenizer: with a mask and special subwords at both ends.
-            dictionaries: between these languages; for senses.
-            folder, checkpoint_every, progress: see `Tuner.tune`.
-
-        Returns:
-            the encoder; its model with the language model's head is `self.model`.
+            tokenizer: with a mask and special subwords at both ends; None for that of the settings, or a new one.
         """
-        from transformers import BertConfig, BertForMaskedLM
-
         processes = Processes(self.precision)
+        started = None if self.start is None else self._started()
+        if tokenizer is None:
+            tokenizer = self._tokenizer(texts, None if folder is None else Path(folder) / "tokenizer", say)
         torch.manual_seed(self.seed)
-        if self.start is not None:
-            model = self.model = self._started(len(tokenizer))
-        else:
-            pad: Any = tokenizer.pad_token_id
-            initial = 0.02 * (768 / self.dim) ** 0.5 if self.initial is None else self.initial
-            config = BertConfig(
-                vocab_size=len(tokenizer), pad_token_id=pad, type_vocab_size=self.segments,
-                hidden_dropout_prob=self.dropout, attention_probs_dropout_prob=self.dropout, initializer_range=initial,
-                **self.shape,
-            )  # fmt: skip
-            model = self.model = BertForMaskedLM(config)
-            _waves(model.bert.embeddings.position_embeddings.weight, config.initializer_range)
+        model = self.model = self._new_model(tokenizer) if started is None else started
+        self._check_size(len(tokenizer))
         tokenizer.model_max_length = self.shape["max_position_embeddings"]
         encoder = HuggingFaceEncoder(model.bert, tokenizer, max_length=self.length, name="pretrained")
         mixture = Mixture(
             {lang: Blocks.of(encoder.split(text), self.length) for lang, text in texts.items()},
             batch=self.batch, alpha=self.alpha, seed=self.seed,
         )  # fmt: skip
-        model.to(device=processes.device).train()  # type: ignore[call-arg]
-        identity: dict[str, Any] = {"tokenizer": tokenizer.get_vocab()}
-        of_all: Any = {"body": model.bert, "tokenizer": tokenizer, "share": self.share}
-        if self.senses is not None:
-            softmax = self.sense_softmax = self._sense_softmax(self.senses, model, mixture).to(processes.device)
-            training = self._training(self.senses, softmax, encoder, mixture, dictionaries, processes)
-            identity |= training.identity
-            transform = model.cls.predictions.transform
-            objective: Prediction = MaskedSensePrediction(mixture, processes, transform, softmax, training, **of_all)
-        elif dictionaries:
-            raise SettingError("a dictionary translates senses: say how many a word has at most, 2 or more")
-        else:
-            objective = MaskedPrediction(model, mixture, processes, head=model.cls, **of_all)
-        self._run(objective, identity=identity, folder=folder, checkpoint_every=checkpoint_every, progress=progress)
+        model.to(device=processes.device).train()
+        counts = np.sum([np.bincount(b.ids, minlength=len(tokenizer)) for b in mixture.languages.values()], axis=0)
+        head: Any = model.cls.predictions
+        softmax = self._softmax = None if self.senses is None else self._sense_softmax(head.decoder, counts)
+
+        def words() -> dict[str, int]:
+            return dict(sorted(whole_words(encoder, dictionaries).items(), key=lambda item: -counts[item[1]]))
+
+        softmax = softmax if softmax is None else softmax.to(processes.device)
+        training = self._sense_training(softmax, list(mixture.languages), words, dictionaries, processes)
+        self._run(
+            MaskedPrediction(
+                model, mixture, processes, tokenizer=tokenizer, share=self.share, softmax=softmax, training=training
+            ),
+            identity={"tokenizer": tokenizer.get_vocab()}, folder=folder, checkpoint_every=checkpoint_every, progress=progress,
+        )  # fmt: skip
         model.eval()
-        return HuggingFaceEncoder(model.bert, tokenizer, name="pretrained")
+        self.encoder = HuggingFaceEncoder(model.bert, tokenizer, name="pretrained")
+        return self.encoder
 
-    def _sense_softmax(self, senses: Senses, model: Any, mixture: Mixture) -> SenseSoftmax:
+    def _new_model(self, tokenizer: PreTrainedTokenizerFast) -> Any:
+        from transformers import BertConfig, BertForMaskedLM
+
+        pad: Any = tokenizer.pad_token_id
+        initial = 0.02 * (768 / self.dim) ** 0.5 if self.initial is None else self.initial
+        config = BertConfig(
+            vocab_size=len(tokenizer), pad_token_id=pad, type_vocab_size=1, hidden_dropout_prob=self.dropout,
+            attention_probs_dropout_prob=self.dropout, initializer_range=initial, **self.shape,
+        )  # fmt: skip
+        model = BertForMaskedLM(config)
+        _waves(model.bert.embeddings.position_embeddings.weight, config.initializer_range)
+        return model
+
+    def _tokenizer(self, texts: Mapping[str, Sentences], folder: Path | None, say: Say) -> PreTrainedTokenizerFast:
+        """The tokenizer of the settings, or one of these texts: that which a stopped run trained, if that read the same texts in
+        the same way."""
+        if self.tokenizer is not None:
+            return open_tokenizer(self.tokenizer)
+        how: dict[str, Any] = {"size": self.vocabulary, "alpha": self.alpha, "seed": self.seed}
+        how |= {"lower": True} if self.lower else {}
+        if folder is None:
+            return train_tokenizer(texts, **how)
+        key = json.dumps([how, {lang: digest_of(text) for lang, text in texts.items()}], sort_keys=True)
+        about = folder / "made-from.json"
+        if about.is_file() and about.read_text(encoding="utf-8") == key:
+            return open_tokenizer(folder)
+        say(f"training a tokenizer of {self.vocabulary:,} subwords")
+        tokenizer = train_tokenizer(texts, **how)
+        if not is_first():
+            return tokenizer
+        about.unlink(missing_ok=True)
+        tokenizer.save_pretrained(folder)
+        about.write_text(key, encoding="utf-8")
+        return open_tokenizer(folder)  # as the run that goes on from here will have it
+
+    def _sense_softmax(self, decoder: Any, counts: np.ndarray) -> Softmax:
         """Untied from the embeddings; of a model to go on from, the first senses begin with its output layer."""
-        head: Any = model.cls.predictions.decoder
-        (table,) = senses.tables(_counts(mixture, len(head.weight)), self.shape["hidden_size"])
+        assert self.senses is not None
+        (table,) = self.senses.tables(counts, self.shape["hidden_size"])
         if self.start is not None:
-            table.begin_with(head.weight, head.bias)
-        return SenseSoftmax([table], negatives=None)
+            table.begin_with(decoder.weight, decoder.bias)
+        return Softmax([table])
 
-    def _training(
-        self, senses: Senses, softmax: SenseSoftmax, encoder: HuggingFaceEncoder, mixture: Mixture,
-        dictionaries: Sequence[Dictionary], processes: Processes,
-    ) -> SenseTraining:  # fmt: skip
-        if dictionaries:
-            words, counts = whole_words(encoder, dictionaries), _counts(mixture, softmax.senses[0].n_words)
-            words = dict(sorted(words.items(), key=lambda item: -counts[item[1]]))
-            self.translations = Translations(dictionaries, list(mixture.languages), words)
-        return SenseTraining(softmax.senses, senses, self.updates, processes, self.translations, self.seed)
-
-    def _started(self, vocabulary: int) -> Any:
+    def _started(self) -> Any:
         """The model to go on from, in float32."""
         from transformers import AutoConfig, BertForMaskedLM
 
@@ -283,24 +288,78 @@ class MaskedLanguageModel(LanguageModel):
             loaded: Any = BertForMaskedLM.from_pretrained(
                 str(self.start), **weights_as(torch.float32), output_loading_info=True
             )
-            model, report = loaded
         except (OSError, ValueError) as error:
             raise InputError(f"not a BERT to continue from ({str(error).splitlines()[0]})", path=self.start) from error
+        model, report = loaded
         if report["missing_keys"]:
             raise InputError("no language-model head in this folder; calque pretrain saves one", path=self.start)
+        self.shape = {name: getattr(config, name) for name in self.shape}
+        self._start_weights = weights_digest(model)
+        return model
+
+    def _check_size(self, vocabulary: int) -> None:
+        config: Any = self.model.config
         if config.vocab_size != vocabulary or config.max_position_embeddings < self.length:
             raise SettingError(
                 f"{self.start} has {config.vocab_size} subwords and reads {config.max_position_embeddings}; the tokenizer "
                 f"has {vocabulary}, and blocks are up to {self.length} long"
             )
-        self.shape = {name: getattr(config, name) for name in self.shape}
-        self._start_weights = weights_digest(model)
-        return model
+
+    # -- what is saved -----------------------------------------------------------------------------------------------------
+    @property
+    def softmax(self) -> Softmax | None:
+        return self._softmax
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        return len(self.encoder.tokenizer), sum(p.numel() for p in self.model.parameters())
+
+    def size(self, sentences: Sentences, blocks: Blocks) -> int:
+        return len(blocks.ids)
+
+    def save(self, folder: Path) -> None:
+        from calque.encoders.sentence_transformers import write_modules
+
+        self.encoder.save(folder)
+        if self._softmax is not None:
+            self._softmax.save(folder, self.settings().get("senses", {}))
+            untie(self.model, self._softmax.senses[0])
+        self.model.to(dtype=torch.float16 if self.half else torch.float32)
+        save_model(self.model, folder)  # with its head, instead of the bare encoder
+        tokenizer = self.encoder.tokenizer
+        write_modules(folder, dim=self.encoder.dim, max_length=tokenizer.model_max_length, tokenizer=tokenizer)
+        write_about(folder, "huggingface", read_about(folder) | {"max_length": None, "own_pooling": False})
+
+    def card(self, record: Mapping[str, Any], senses: Sequence[str]) -> tuple[list[str], list[str]]:
+        settings = record["settings"]
+        front = ["library_name: transformers", "pipeline_tag: fill-mask", "language:",
+                 *[f"- {lang}" for lang in record["languages"]], "tags:", "- calque"]  # fmt: skip
+        head = ["As a masked language model of transformers it predicts each subword by the vector of its most selected sense "
+                "alone; `calque perplexity` sums over the senses.", ""]  # fmt: skip
+        return front, [
+            f"# A BERT of {settings['num_hidden_layers']} layers × {settings['hidden_size']}", "",
+            f"Trained from scratch by masked language modelling with calque {record['calque']}: {record['updates']:,} "
+            f"updates of {settings['batch']} blocks of up to {settings['length']} subwords; {record['parameters']:,} "
+            f"parameters, {record['vocabulary']:,} subwords; mean loss {record['last_loss']:.3f} at the end.", "",
+            *senses, *(head if senses else []),
+        ]  # fmt: skip
 
 
-def _counts(mixture: Mixture, size: int) -> np.ndarray:
-    """How often each subword occurs in the text, int64 `[size]`."""
-    return np.sum([np.bincount(blocks.ids, minlength=size) for blocks in mixture.languages.values()], axis=0)
+def open_tokenizer(where: str | Path) -> Any:
+    """Open a fast tokenizer with a mask.
+
+    Raises:
+        InputError: there is none.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(str(where))
+    except Exception as error:  # a name the hub does not know, a damaged file
+        raise InputError(f"not a tokenizer ({str(error).splitlines()[0]})", path=where) from error
+    if not getattr(tokenizer, "is_fast", False) or tokenizer.mask_token_id is None:
+        raise InputError("not a fast tokenizer with a mask token, which masked language modelling needs", path=where)
+    return tokenizer
 
 
 @torch.no_grad()
@@ -354,34 +413,35 @@ class Hidden(NamedTuple):
 
 
 class MaskedPrediction(Prediction):
-    """The mean cross-entropy of hidden subwords, predicted from the last layer's states in the place of each.
+    """The mean cross-entropy of hidden subwords, predicted from the last layer's states in the place of each, see `Prediction`.
+    Senses are selected by and predicted from the state after the head's dense layer and norm.
 
     Args:
-        module: all that is trained.
-        mixture, processes: see `Prediction`.
-        body: model of `transformers` without its head.
-        tokenizer: of the body, with a mask.
+        model: with its head.
+        tokenizer: of the model, with a mask.
         share: of the subwords to hide.
-        visible: see `mask`.
-        head: gives scores of all subwords.
+        softmax: of senses, which predicts in place of the head's last layer; None for a model of subwords.
+        mixture, processes, training: see `Prediction`.
     """
 
     def __init__(
-        self, module: nn.Module, mixture: Mixture, processes: Processes, *, body: nn.Module, tokenizer: Any, share: float,
-        visible: float = 0.1, head: nn.Module | None = None,
+        self, model: Any, mixture: Mixture, processes: Processes, *, tokenizer: Any, share: float,
+        softmax: Softmax | None = None, training: SenseTraining | None = None,
     ):  # fmt: skip
-        super().__init__(module, mixture, processes)
-        self.body, self.head, self.share, self.visible = body, head, share, visible
+        self.body, self.head, self.share, self.softmax = model.bert, model.cls, share, softmax
+        self._transform = model.cls.predictions.transform
+        parts = {"model": model.bert, "transform": self._transform, "senses": softmax}
+        super().__init__(model if softmax is None else nn.ModuleDict(parts), mixture, processes, training)
         self._special = [tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id]
         self._mask_id, self._vocabulary = tokenizer.mask_token_id, len(tokenizer)
 
     def backward(self, update: Update) -> dict[str, float]:
-        ids, whole = self._ids(update)
+        ids, whole = self.blocks(update)
         # The text that is hidden follows from the update's own random state, which `Loop` sets from its number and from the
         # rank; without the rank it is the same in every process.
         shared = torch.Generator().manual_seed(torch.initial_seed() - self.processes.rank)
         read, chosen = mask(
-            ids, self._special, mask_id=self._mask_id, vocabulary=self._vocabulary, share=self.share, visible=self.visible,
+            ids, self._special, mask_id=self._mask_id, vocabulary=self._vocabulary, share=self.share,
             rng=np.random.default_rng(int(torch.randint(1 << 62, (1,), generator=shared))),
         )  # fmt: skip
         row, mine = chosen // ids.shape[1], self.processes.share(np.arange(len(ids)))
@@ -400,107 +460,20 @@ class MaskedPrediction(Prediction):
                 )
                 loss = total / len(chosen)
             loss.backward()
-        self._finish(
-            selected, [int(np.isin(row, of_one).sum()) for of_one in self.processes.shares(np.arange(len(ids)))]
-        )
-        return {"loss": float(self.processes.sum_numbers(loss.detach()))}
+        return self._finish(loss, [selected], np.bincount(row, minlength=len(ids)))
 
     def _term(self, states: Tensor, hidden: Hidden) -> tuple[Tensor, Selected | None]:
         """Return the summed loss of this process's hidden subwords, and the senses that were selected."""
-        assert self.head is not None
-        return F.cross_entropy(self.head(states).float(), hidden.answers, reduction="sum"), None
-
-    def _finish(self, selected: Selected | None, counts: list[int]) -> None:
-        """Take what an update left besides the gradients.
-
-        Args:
-            selected: by this process; None where it has no text.
-            counts: number of hidden subwords of every process.
-        """
-
-    def _ids(self, update: Update) -> tuple[np.ndarray, np.ndarray]:
-        """Return the blocks of an update, int32 `[n, longest]`, and which of their subwords are whole words, bool."""
-        pad, named = self._special[0], [(self.mixture.languages[lang], numbers) for lang, numbers in update]
-        width = max(int(blocks.lengths[numbers].max()) for blocks, numbers in named)
-        parts = [(blocks.padded(numbers, pad), blocks.whole_words(numbers)) for blocks, numbers in named]
-        ids, whole = (
-            [np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=fill) for part in of_all]
-            for of_all, fill in zip(zip(*parts, strict=True), (pad, False), strict=True)
-        )
-        return np.concatenate(ids), np.concatenate(whole)
-
-
-class MaskedSensePrediction(MaskedPrediction):
-    """The mean cross-entropy of senses of hidden subwords, and of translations of whole words (Multi-sense, Eqs. 4 to 7).
-
-    Selected by and predicted from the state after the head's dense layer and norm.
-
-    Args:
-        mixture, processes: see `Prediction`.
-        transform: what stands between the body's states and the scores.
-        senses: predicts in place of the head's last layer.
-        training: of its table.
-        about: `body`, `tokenizer`, `share` and `visible` of `MaskedPrediction`.
-    """
-
-    def __init__(
-        self, mixture: Mixture, processes: Processes, transform: nn.Module, senses: SenseSoftmax, training: SenseTraining,
-        **about: Any,
-    ):  # fmt: skip
-        module = nn.ModuleDict({"model": about["body"], "transform": transform, "senses": senses})
-        super().__init__(module, mixture, processes, **about)
-        self.transform, self.senses, self.training = transform, senses, training
-        training.begin()
-
-    def _term(self, states: Tensor, hidden: Hidden) -> tuple[Tensor, Selected]:
-        states, answers = self.transform(states).float(), hidden.answers
+        if self.softmax is None or self.training is None:
+            return F.cross_entropy(self.head(states).float(), hidden.answers, reduction="sum"), None
+        states, answers = self._transform(states).float(), hidden.answers
         targets = self.training.targets({0: states.detach()}, answers, hidden.languages, hidden.words)
         selected = Selected(states.detach(), answers, targets.classes[:, 0], unread=hidden.masked)
-        return self.senses.loss(states, targets, 0), selected
+        return self.softmax.loss(states, targets), selected
 
-    def _finish(self, selected: Selected | None, counts: list[int]) -> None:
-        self.training.keep([selected], counts)
-
-    def after_update(self, step: int) -> None:
-        self.training.after_update(step)
-
-
-class Head(NamedTuple):
-    """score(v | state) = weight_v · transform(state) + bias_v.
-
-    Attributes:
-        transform: from states of the last layer, `[n, dim]` to `[n, inner]`.
-        weight: `[n_subwords, inner]`.
-        bias: `[n_subwords]`.
-    """
-
-    transform: nn.Module
-    weight: Tensor
-    bias: Tensor
-
-
-class Transform(nn.Module):
-    """norm(activation(dense(state)))."""
-
-    def __init__(self, dense: nn.Module, activation: Callable[[Tensor], Tensor], norm: nn.Module):
-        super().__init__()
-        self.dense, self.activation, self.norm = dense, activation, norm
-
-    def forward(self, states: Tensor) -> Tensor:
-        return self.norm(self.activation(self.dense(states)))
-
-
-def head_of(model: Any) -> Head | None:
-    """The head of a masked language model of `transformers`: of BERT, RoBERTa, XLM-R, CamemBERT, DistilBERT, DeBERTa (v2 and
-    v3 as published), ModernBERT, ELECTRA's generator, and whatever else is built as one of these; None of any other.
-
-    Its modules are the model's own; weight and bias are those of the output layer.
-    """
-    output = model.get_output_embeddings()
-    known = dict(model.named_modules())
-    for dense, activation, norm in _PARTS:
-        if isinstance(output, nn.Linear) and {dense, norm} <= known.keys() and (not activation or activation in known):
-            activate: Any = known[activation] if activation else F.gelu
-            bias = output.weight.new_zeros(len(output.weight)) if output.bias is None else output.bias
-            return Head(Transform(known[dense], activate, known[norm]), output.weight, bias)
-    return None
+    def blocks(self, update: Update) -> tuple[np.ndarray, np.ndarray]:
+        """Return the blocks of an update, int32 `[n, longest]`, and the mask of those of their subwords that are whole words."""
+        named = [(self.mixture.languages[lang], numbers) for lang, numbers in update]
+        width = max(int(blocks.lengths[numbers].max()) for blocks, numbers in named)
+        ids, whole = zip(*(blocks.padded(numbers, self._special[0], width) for blocks, numbers in named), strict=True)
+        return np.concatenate(ids), np.concatenate(whole)

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from calque.encoders.batches import collate, token_batches
+from calque.encoders.folder import BUNDLED, file_pair
+from calque.encoders.loading import load_encoder
 from calque.errors import SettingError
+from calque.linking import Say, read_languages
 from calque.offsets import offsets_of, ranges
+from calque.senses.bidirectional import WordModel
+from calque.senses.reader import open_masked
+from calque.senses.sense_table import has_senses
+from calque.senses.softmax import SOFTMAX_FILE, Softmax
 from calque.tasks.base import Score
 from calque.tasks.bootstrap import measure, ratio
+from calque.text import Sentences
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from calque.encoders.split import SplitSentences
     from calque.encoders.subwords import Subwords
-    from calque.senses.bidirectional import WordModel
-    from calque.senses.softmax import SenseSoftmax
-    from calque.text import Sentences
 
 _LOGITS = 100_000_000  # numbers held at once
 
@@ -33,7 +40,7 @@ def masked_perplexity(
     *,
     share: float = 0.15,
     mask_id: int,
-    senses: SenseSoftmax | None = None,
+    senses: Softmax | None = None,
     seed: int = 0,
     bootstrap: int = 1000,
     data: str = "",
@@ -95,30 +102,32 @@ def masked_perplexity(
 def word_perplexity(
     model: WordModel, sentences: Sentences, *, bootstrap: int = 1000, seed: int = 0, data: str = "", name: str = ""
 ) -> list[Score]:
-    """Perplexity of each word and each sentence's end, read from the left and from the right (see `Perplexity`); then
-    that of the same words by their frequency in the training text alone.
+    """Perplexity of each word and each sentence's end, exp of the mean of −log p, read from the left and from the right; then
+    that of the same words by their frequency in the training text alone, with one added.
 
     Args:
         bootstrap: samples of the interval, over sentences.
         seed: for the record.
         data, name: of the text and of the model, for the record.
 
+    Returns:
+        both; `settings` has the perplexity of each direction, and counts the words outside the vocabulary, all of which count as
+        one (`unknown`).
+
     Raises:
         SettingError: no words.
     """
-    from calque.senses.bidirectional import Perplexity
-
     sums = model.negative_log_likelihood(sentences)
-    perplexity = Perplexity.of(sums)
-    about = {"forward": round(perplexity.forward, 3), "backward": round(perplexity.backward, 3),
-             "unknown": perplexity.unknown, "vocabulary": len(model.vocabulary), "encoder": name}  # fmt: skip
+    forward, backward, _, n, unknown = sums.sum(axis=0).tolist()
+    about = {"forward": round(math.exp(forward / n), 3), "backward": round(math.exp(backward / n), 3),
+             "unknown": int(unknown), "vocabulary": len(model.vocabulary), "encoder": name}  # fmt: skip
     scores = []
     for metric, total in (("perplexity", sums[:, :2].mean(axis=1)), ("unigram-perplexity", sums[:, 2])):
         pairs = np.stack([total, sums[:, 3]], axis=1)
         measured = measure(pairs, lambda s: np.exp(ratio(s[..., 0], s[..., 1])), samples=bootstrap)
-        lang, n = (sentences.lang,), perplexity.words
+        lang = (sentences.lang,)
         scores.append(
-            Score("next-word", data, lang, metric, *measured.ends, n, seed, about, percent=False, **measured.kept)
+            Score("next-word", data, lang, metric, *measured.ends, int(n), seed, about, percent=False, **measured.kept)
         )
     return scores
 
@@ -137,14 +146,9 @@ def choose_words(counts: np.ndarray, share: float, seed: int) -> np.ndarray:
 
 @torch.inference_mode()
 def _losses(
-    model: Any,
-    split: SplitSentences,
-    numbers: np.ndarray,
-    words: np.ndarray,
-    per_sentence: np.ndarray,
-    mask_id: int,
-    senses: SenseSoftmax | None,
-) -> np.ndarray:
+    model: Any, split: SplitSentences, numbers: np.ndarray, words: np.ndarray, per_sentence: np.ndarray, mask_id: int,
+    senses: Softmax | None,
+) -> np.ndarray:  # fmt: skip
     """−log p of some words, float64 `[len(words)]`."""
     batch = collate(split, numbers)
     width = batch.input_ids.shape[1]
@@ -162,9 +166,57 @@ def _losses(
         loss = torch.nn.functional.cross_entropy(logits.float(), answers, reduction="none")
     else:
         states = model.bert(**read).last_hidden_state.flatten(0, 1)[hidden]
-        loss = senses.negative_log_likelihood(model.cls.predictions.transform(states).float(), answers, 0)
+        loss = senses.negative_log_likelihood(model.cls.predictions.transform(states).float(), answers)
     return np.add.reduceat(loss.double().cpu().numpy(), offsets_of(lengths)[:-1])
 
 
 def _mean(split: SplitSentences, words: Sequence[int] | np.ndarray) -> float:
     return round(float(split.word_lengths[words].mean()), 3) if len(words) else 0.0
+
+
+# -- from a folder -----------------------------------------------------------------------------------------------------
+def perplexity(
+    encoder: str,
+    texts: Sequence[tuple[str, str]],
+    *,
+    share: float = 0.15,
+    pretokenized: bool = False,
+    limit: int | None = None,
+    seed: int = 0,
+    say: Say = lambda line: None,
+) -> list[Score]:
+    """Perplexity of hidden words in each language; of an ELMo, of each word that comes next. Where senses are predicted, p
+    of a word is the sum over its senses.
+
+    Arguments not listed here are the options of `calque perplexity`.
+
+    Args:
+        texts: languages and files, one sentence a line.
+
+    Raises:
+        InputError: no masked language model there.
+    """
+    sentences = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say)
+    names = {lang: ", ".join(Path(path).name for language, path in texts if language == lang) for lang in sentences}
+    folder = Path(encoder)
+    if (folder / SOFTMAX_FILE).is_file() or (has_senses(folder) and file_pair(folder) is not None):
+        words, name = WordModel.open(encoder), Path(encoder).resolve().name
+        return [
+            score
+            for lang, text in sentences.items()
+            for score in word_perplexity(words, text, seed=seed, data=names[lang], name=name)
+        ]
+    loaded, where = load_encoder(encoder), str(BUNDLED.get(encoder, encoder))
+    model, tokenizer = open_masked(where)
+    model.to(loaded.device).eval()  # type: ignore[attr-defined]
+    senses = None
+    if has_senses(where):
+        words, dim = model.config.vocab_size, model.config.hidden_size
+        senses = Softmax.open(where, words=words, dim=dim, tables=1).to(model.device)
+    return [
+        masked_perplexity(
+            model, loaded.subwords, text, share=share, mask_id=tokenizer.mask_token_id, senses=senses, seed=seed,  # type: ignore[attr-defined]
+            data=names[lang], name=loaded.name,
+        )
+        for lang, text in sentences.items()
+    ]  # fmt: skip

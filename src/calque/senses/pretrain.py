@@ -1,25 +1,45 @@
-"""From plain text to a folder with an encoder trained on nothing else; and from such a model to perplexities."""
+"""From plain text to a folder with an encoder trained on nothing else."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from calque.annotated import Dictionary
 from calque.corpora import read_dictionary
+from calque.distributed import is_first
 from calque.distributed.environment import environment
 from calque.encoders.folder import RUN_FILE
 from calque.errors import SettingError
 from calque.linking import Say, read_languages
 from calque.runs.folder import TRAINING, check, writing
+from calque.senses.base import LanguageModel
+from calque.senses.bidirectional import BiLanguageModel
+from calque.senses.elmo import h5py_module
+from calque.senses.masked import MaskedLanguageModel
+from calque.senses.perplexity import masked_perplexity, word_perplexity
+from calque.senses.sense_table import SenseTable
+from calque.senses.training import Senses
 from calque.storage import write_text
+from calque.tasks.base import Score
+from calque.text import Sentences
 
-if TYPE_CHECKING:
-    from calque.senses.base import LanguageModel
-    from calque.senses.language_models import LanguageModelRun
-    from calque.tasks import Score
-    from calque.text import Sentences
+MODELS: Mapping[str, type[LanguageModel]] = {"bert": MaskedLanguageModel, "elmo": BiLanguageModel}
+
+
+def model_class(name: str) -> type[LanguageModel]:
+    """Return the class of a language model.
+
+    Raises:
+        SettingError: there is none of this name.
+    """
+    if name not in MODELS:
+        raise SettingError(f"unknown model {name!r} to pretrain, expected {' or '.join(MODELS)}")
+    return MODELS[name]
 
 
 def pretrain(
@@ -31,6 +51,7 @@ def pretrain(
     senses: int | Mapping[str, Any] | None = None,
     dictionaries: Sequence[tuple[tuple[str, str], str]] = (),
     options: Mapping[str, Any] | None = None,
+    held_out: int = 0,
     pretokenized: bool = False,
     limit: int | None = None,
     overwrite: bool = False,
@@ -47,45 +68,50 @@ def pretrain(
         out: folder for the result, which appears when it is complete. Until then everything is in `.OUT.calque-part`; a run that
             was stopped goes on from what it finds there, the tokenizer included.
         preset: a name in `PRESETS`, for what neither `senses` nor `options` say.
-        senses: how many senses a word has at most, or the options of `calque.senses.training.Senses`; None for a plain
-            model.
+        senses: how many senses a word has at most, or the options of `calque.senses.training.Senses`; None for a plain model.
         dictionaries: pairs of languages of the text, and files, whose translations the senses learn from. Then the
             languages are seen in equal shares, unless `options` say else.
-        options: keyword arguments of `Bert` or `Elmo`, in `calque.senses.language_models`.
+        options: keyword arguments of `MaskedLanguageModel` or `BiLanguageModel`.
+        held_out: sentences of each language, drawn evenly from its text, that are not trained on but give the perplexity.
 
     Returns:
         what was done, as `calque-run.json` has it; `scores`, if there are any, are those on what was held out.
 
     Raises:
-        SettingError: a finished encoder in `out`; a model, a preset or a dictionary's language that there is not; a
-            dictionary, but no senses.
+        SettingError: a finished encoder in `out`; a model, a preset or a dictionary's language that there is not.
         MissingExtraError: a library that the model needs is not installed; before anything is computed.
     """
-    from calque.distributed import is_first
-    from calque.senses.language_models import MODELS
-
     check(out, overwrite=overwrite)
     langs = list(dict.fromkeys(lang for lang, _ in texts))
-    if model not in MODELS:
-        raise SettingError(f"unknown model {model!r} to pretrain, expected {' or '.join(MODELS)}")
-    _check_dictionaries(dictionaries, langs, senses)
+    kind = model_class(model)
     settings = settings_for(
         model, preset=preset, senses=senses, langs=langs, translated=bool(dictionaries), options=options or {}
     )
-    run = MODELS[model](**settings)
-    check_warmup(run.method)
+    if model == "elmo":
+        h5py_module()
+    method = kind(**settings)
+    check_warmup(method)
     opened = [read_dictionary(path, langs=pair) for pair, path in dictionaries]
-    corpora = run.training_part(read_languages(texts, pretokenized=pretokenized, limit=limit, say=say))
+    corpora, aside = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say), []
+    if held_out:
+        parts = {lang: hold_out(text, held_out) for lang, text in corpora.items()}
+        corpora, aside = {lang: rest for lang, (rest, _) in parts.items()}, [held for _, held in parts.values()]
     with writing(out, overwrite=overwrite) as folder:
-        run.train(
-            corpora, folder / TRAINING, say, dictionaries=opened, checkpoint_every=checkpoint_every, progress=progress
-        )
-        named = {} if preset is None else {"preset": preset}
-        record = {**_record(run, corpora, texts), **named, **run.figures(Path(out).name, opened)}
+        method.train(
+            corpora, folder=folder / TRAINING, dictionaries=opened, checkpoint_every=checkpoint_every, progress=progress,
+            say=say,
+        )  # fmt: skip
+        found = [_measured(method, text, Path(out).name) for text in aside]
+        record = {
+            **_record(method, corpora, texts),
+            **({} if preset is None else {"preset": preset}),
+            **({} if method.senses is None else {"senses": _about_senses(method, opened)}),
+            "scores": [score.to_dict() for scores in found for score in scores],
+        }
         if is_first():
-            run.save(folder)
+            method.save(folder)
             write_text(folder / RUN_FILE, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
-            write_text(folder / "README.md", _card(run, record))
+            write_text(folder / "README.md", _card(method, record))
     return record
 
 
@@ -93,9 +119,7 @@ def settings_for(
     model: str, *, preset: str | None, senses: int | Mapping[str, Any] | None, langs: Sequence[str], translated: bool,
     options: Mapping[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
-    """Keyword arguments of `Bert` or `Elmo`: those of a preset, and over them those that are named."""
-    from calque.senses.training import Senses
-
+    """Return keyword arguments of a language model: those of a preset, and over them those that are named."""
     equal = {"alpha": 0.0} if translated else {}
     settings = {**of_model(preset, model, len(langs) > 1), **equal, **options}
     if senses is None:
@@ -104,28 +128,13 @@ def settings_for(
     return {**settings, "senses": Senses(**{**of_senses(preset, model), **given})}
 
 
-def _check_dictionaries(
-    dictionaries: Sequence[tuple[tuple[str, str], str]], langs: Sequence[str], senses: int | Mapping[str, Any] | None
-) -> None:
-    if dictionaries and senses is None:
-        raise SettingError("a dictionary translates senses: say how many a word has at most, 2 or more")
-    for pair, path in dictionaries:
-        if pair[0] == pair[1] or not set(pair) <= set(langs):
-            raise SettingError(
-                f"dictionary {path} is of {' and '.join(pair)}, expected two languages of the text, which is in "
-                f"{', '.join(langs)}"
-            )
-
-
 def check_warmup(method: LanguageModel) -> None:
     """Complain of a training that ends before there is more than one sense.
 
     Raises:
         SettingError: it does.
     """
-    if method.senses is None:
-        return
-    warmup = method.senses.warmup_of(method.updates)
+    warmup = -1 if method.senses is None else method.senses.warmup_of(method.updates)
     if warmup >= method.updates:
         raise SettingError(
             f"the warm-up of {warmup:,} updates with one sense leaves none of {method.updates:,} to learn senses in: "
@@ -133,22 +142,32 @@ def check_warmup(method: LanguageModel) -> None:
         )
 
 
+def _measured(method: LanguageModel, text: Sentences, name: str) -> list[Score]:
+    """Return the perplexity of text that was held out."""
+    about: Any = {"data": f"{len(text):,} sentences held out", "name": name}
+    if isinstance(method, BiLanguageModel):
+        return word_perplexity(method.model, text, **about)
+    assert isinstance(method, MaskedLanguageModel)
+    encoder, mask_id = method.encoder, method.encoder.tokenizer.mask_token_id
+    return [masked_perplexity(method.model, encoder.subwords, text, mask_id=mask_id, senses=method.softmax, **about)]  # type: ignore[arg-type]
+
+
 def _record(
-    run: LanguageModelRun, corpora: Mapping[str, Sentences], texts: Sequence[tuple[str, str]]
+    method: LanguageModel, corpora: Mapping[str, Sentences], texts: Sequence[tuple[str, str]]
 ) -> dict[str, Any]:
-    method = run.method
     mixture, history = method.mixture, method.history
+    vocabulary, parameters = method.sizes
     return {
         **environment(),
         "settings": method.settings(),
-        "vocabulary": run.vocabulary_size,
-        "parameters": run.parameters,
-        **({"lower_case": True} if run.lower else {}),
+        "vocabulary": vocabulary,
+        "parameters": parameters,
+        **({"lower_case": True} if method.lower else {}),
         "texts": [{"path": Path(path).name, "lang": lang} for lang, path in texts],
         "languages": {
             lang: {
                 "sentences": len(corpora[lang]),
-                run.unit: run.size(corpora[lang], blocks),
+                method.unit: method.size(corpora[lang], blocks),
                 "passes": round(method.updates / mixture.steps_per_epoch * mixture.drawn[lang] / len(blocks), 2),
             }
             for lang, blocks in mixture.languages.items()
@@ -159,73 +178,85 @@ def _record(
     }
 
 
-def _card(run: LanguageModelRun, record: dict[str, Any]) -> str:
-    unit, front, text = run.unit, *run.card(record)
+def _card(method: LanguageModel, record: dict[str, Any]) -> str:
+    unit, (front, text) = method.unit, method.card(record, _told(record))
     rows = [f"| {lang} | {r['sentences']:,} | {r[unit]:,} | {r['passes']} |" for lang, r in record["languages"].items()]
     lines = [
         "---", *front, "---", "", *text,
         f"| language | sentences | {unit} | passes |", "|---|---:|---:|---:|", *rows, "",
-        f"Texts: {', '.join(file['path'] for file in record['texts'])}{', in lower case' if run.lower else ''}.", "",
+        f"Texts: {', '.join(file['path'] for file in record['texts'])}{', in lower case' if method.lower else ''}.", "",
         *(f"{score['metric'].split('.')[0].capitalize()} of {score['data']} in {score['languages'][0]}: {score['value']:.1f}.\n"
-          for score in record.get("scores", [])),
+          for score in record["scores"]),
         "## Settings", "", "```json", json.dumps(record["settings"], indent=2), "```", "",
     ]  # fmt: skip
     return "\n".join(lines)
 
 
-def perplexity(
-    encoder: str,
-    texts: Sequence[tuple[str, str]],
-    *,
-    share: float = 0.15,
-    pretokenized: bool = False,
-    limit: int | None = None,
-    seed: int = 0,
-    say: Say = lambda line: None,
-) -> list[Score]:
-    """Perplexity of hidden words in each language; of an ELMo, of each word that comes next. Where senses are predicted, p
-    of a word is the sum over its senses.
+def hold_out(text: Sentences, n: int) -> tuple[Sentences, Sentences]:
+    """Split a text into two: most of its sentences, and some that are drawn evenly from it.
 
-    Arguments not listed here are the options of `calque perplexity`.
-
-    Args:
-        texts: languages and files, one sentence a line.
+    Of these, those that stand in the rest of the text word for word are left out, and those without words.
 
     Raises:
-        InputError: no masked language model there.
+        SettingError: more than half the text; or none of them is new.
     """
-    from calque.encoders.folder import file_pair
-    from calque.encoders.loading import BUNDLED, load_encoder
-    from calque.senses.bidirectional import SOFTMAX_FILE, WordModel
-    from calque.senses.perplexity import masked_perplexity, word_perplexity
-    from calque.senses.reader import open_masked
-    from calque.senses.sense_files import has_senses
-    from calque.senses.softmax import SenseSoftmax
+    if not 0 < 2 * n <= len(text):
+        raise SettingError(f"cannot hold out {n} of {len(text)} sentences in {text.lang}: at most half")
+    chosen = np.arange(n) * len(text) // n
+    rest = text.take(np.setdiff1d(np.arange(len(text)), chosen))
+    known = {sentence.words for sentence in rest}
+    new = [k for k in chosen.tolist() if text[k].words and text[k].words not in known]
+    if not new:
+        raise SettingError(f"every held-out sentence in {text.lang} also occurs in the training text: hold out more")
+    return rest, text.take(np.array(new, dtype=np.int64))
 
-    sentences = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say)
-    names = {lang: ", ".join(Path(path).name for language, path in texts if language == lang) for lang in sentences}
-    folder = Path(encoder)
-    if (folder / SOFTMAX_FILE).is_file() or (has_senses(folder) and file_pair(folder) is not None):
-        words, name = WordModel.open(encoder), Path(encoder).resolve().name
-        return [
-            score
-            for lang, text in sentences.items()
-            for score in word_perplexity(words, text, seed=seed, data=names[lang], name=name)
+
+def _about_senses(method: LanguageModel, dictionaries: Sequence[Dictionary]) -> dict[str, Any]:
+    """What the record says under `senses`: of each table how many senses a word has left, and what translates what."""
+    assert method.softmax is not None
+    about: dict[str, Any] = {"tables": [_table(table) for table in method.softmax.senses]}
+    if method.translations is not None:
+        about["translated_words"] = dict(method.translations.words)
+        about["dictionaries"] = [
+            {"path": Path(d.path or "").name, "langs": list(d.langs), "pairs": len(d)} for d in dictionaries
         ]
-    loaded, where = load_encoder(encoder), str(BUNDLED.get(encoder, encoder))
-    model, tokenizer = open_masked(where)
-    model.to(loaded.device).eval()  # type: ignore[attr-defined]
-    senses = None
-    if has_senses(where):
-        words, dim = model.config.vocab_size, model.config.hidden_size
-        senses = SenseSoftmax.open(where, words=words, dim=dim, tables=1).to(model.device)
-    return [
-        masked_perplexity(
-            model, loaded.subwords, text, share=share, mask_id=tokenizer.mask_token_id, senses=senses, seed=seed,  # type: ignore[attr-defined]
-            data=names[lang], name=loaded.name,
-        )
-        for lang, text in sentences.items()
-    ]  # fmt: skip
+    return about
+
+
+def _table(table: SenseTable) -> dict[str, Any]:
+    used = (table.live.cpu()[table.index.cpu().clamp(min=0)] & (table.index.cpu() >= 0)).sum(1).numpy()
+    n = np.bincount(used)
+    return {
+        "words": len(used),
+        "senses_per_word": round(float(used.mean()), 3),
+        "several": round(float((used > 1).mean()), 4),
+        "words_by_senses": {str(k): int(n[k]) for k in range(1, len(n)) if n[k]},
+    }
+
+
+def _told(record: Mapping[str, Any]) -> list[str]:
+    """Return paragraphs for the model card; none without senses."""
+    if "senses" not in record:
+        return []
+    about, most = record["senses"], record["settings"]["senses"]["senses"]
+    tables = about["tables"]
+    names = ["forwards", "backwards"] if len(tables) == 2 else [""]
+    left = "; ".join(
+        f"{name + ': ' if name else ''}{row['senses_per_word']:.2f} senses a word in use after training, several for "
+        f"{row['several']:.1%} of the words"
+        for name, row in zip(names, tables, strict=True)
+    )
+    lines = [
+        f"It is sense-aware: its output layer had up to {most} vectors for each word while it was trained, and the model's "
+        f"own state told which of them was meant. {left[0].upper()}{left[1:]}. The encoder has the same size as without; "
+        "the senses are in `senses.safetensors`.",
+        "",
+    ]
+    if "dictionaries" in about:
+        files = ", ".join(f"{d['path']} ({'-'.join(d['langs'])}, {d['pairs']:,} pairs)" for d in about["dictionaries"])
+        words = ", ".join(f"{n:,} words in {lang}" for lang, n in about["translated_words"].items())
+        lines += [f"It also learnt to predict the senses of translations, from {files}: {words} had any.", ""]
+    return lines
 
 
 # -- presets -----------------------------------------------------------------------------------------------------------
@@ -243,19 +274,11 @@ _PAPER: Mapping[str, Settings] = {
         "optimiser": "adagrad", "learning_rate": 0.2, "vocabulary": 100_000, "lower": True,
     },
     "bert": {
-        "dim": 512, "layers": 4, "heads": 8, "inner": 2048, "positions": 512, "segments": 2, "initial": 0.02,
+        "dim": 512, "layers": 4, "heads": 8, "inner": 2048, "positions": 512, "initial": 0.02,
         "dropout": 0.1, "vocabulary": 27_654, "lower": True,
     },
 }  # fmt: skip
-_ALGORITHMS: Settings = {
-    "warmup": 20_000,
-    "occurrences": 0,
-    "rate": 0.01,
-    "queue": 20_000,
-    "centred": False,
-    "whiten": 0.0,
-    "joint": False,
-}
+_ALGORITHMS: Settings = {"warmup": 20_000, "occurrences": 0, "rate": 0.01, "queue": 20_000}
 _PAPER_SENSES: Mapping[str, Settings] = {
     "elmo": {**_ALGORITHMS, "start": "fresh", "axes": 16, "below": 0.1},
     "bert": {**_ALGORITHMS, "start": "kept", "axes": 14, "below": 0.0},
