@@ -15,6 +15,7 @@ from calque.annotated import Dictionary
 from calque.distributed import Processes
 from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
 from calque.errors import SettingError, check_number
+from calque.linking import Say
 from calque.senses.softmax import Softmax
 from calque.senses.text import Blocks, Mixture
 from calque.senses.training import Selected, Senses, SenseTraining, Translations
@@ -81,13 +82,17 @@ class LanguageModel(ABC):
         """Learning rate where the user names none."""
 
     @abstractmethod
-    def train(self, texts: Mapping[str, Sentences], *, dictionaries: Sequence[Dictionary] = (), **how: Any) -> Any:
+    def train(
+        self, texts: Mapping[str, Sentences], *, dictionaries: Sequence[Dictionary] = (), folder: str | Path | None = None,
+        checkpoint_every: int = 200, progress: bool = False, say: Say = lambda line: None,
+    ) -> Any:  # fmt: skip
         """Return a new encoder.
 
         Args:
             texts: sentences by language.
             dictionaries: between these languages; for senses.
-            how: `folder`, `checkpoint_every` and `progress`, see `Tuner.tune`; and `say`, which gets news.
+            folder, checkpoint_every, progress: see `Tuner.tune`.
+            say: gets news.
         """
 
     @property

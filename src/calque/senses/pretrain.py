@@ -31,13 +31,13 @@ from calque.text import Sentences
 MODELS: Mapping[str, type[LanguageModel]] = {"bert": MaskedLanguageModel, "elmo": BiLanguageModel}
 
 
-def model_class(name: str) -> type[LanguageModel]:
+def model_class(name: Any) -> type[LanguageModel]:
     """Return the class of a language model.
 
     Raises:
         SettingError: there is none of this name.
     """
-    if name not in MODELS:
+    if not isinstance(name, str) or name not in MODELS:
         raise SettingError(f"unknown model {name!r} to pretrain, expected {' or '.join(MODELS)}")
     return MODELS[name]
 

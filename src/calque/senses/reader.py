@@ -107,7 +107,8 @@ class Inventory:
         if among is not None:
             cosines[~among[self.senses[:, 0]]] = -np.inf
         best = np.argsort(-cosines, kind="stable")[:k]
-        return [Neighbour(*self.senses[r].tolist(), float(cosines[r])) for r in best if np.isfinite(cosines[r])]
+        found = ((*self.senses[r].tolist(), float(cosines[r])) for r in best if np.isfinite(cosines[r]))
+        return [Neighbour(word, number, cosine) for word, number, cosine in found]
 
     def plane(self, rows: np.ndarray) -> np.ndarray:
         """Some senses on the first two principal axes of the vectors of all senses, float64 `[n, 2]` (Multi-sense, Figures

@@ -57,6 +57,7 @@ class SenseTable(nn.Module):
     """
 
     weight: nn.Parameter
+    bias: nn.Parameter
     centres: Tensor
     projection: Tensor
     mean: Tensor

@@ -28,6 +28,9 @@ class WordTable(nn.Module):
         dim: of a state.
     """
 
+    words: Tensor
+    live: Tensor
+
     def __init__(self, size: int, dim: int):
         super().__init__()
         self.weight = nn.Parameter(torch.randn(size, dim) / dim**0.5)
