@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from os import PathLike, fspath
 
 from calque.errors import SettingError
@@ -84,3 +84,9 @@ def language_and_path(file: str, otherwise: str | None = None) -> tuple[str, str
     if not lang:
         raise SettingError(f"{file}: which language is it in? Say it before the name, as in de={file}")
     return lang, file
+
+
+def pair_of(name: str, langs: Sequence[str]) -> tuple[str, str] | None:
+    """The two languages that `en-de` names, either of which may have a hyphen of its own; None where they are not two of
+    these."""
+    return next(((a, b) for a in langs for b in langs if f"{a}-{b}" == name and a != b), None)

@@ -159,7 +159,7 @@ TASKS: Table[TaskRow] = Table(
             one=("test",),
         ),
         "wsd": TaskRow(
-            "calque.tasks.disambiguation:Disambiguation",
+            "calque.senses.disambiguation:Disambiguation",
             "Word senses by the nearest sense vector: F1.",
             "word senses",
             ("test", "train", "first_senses"),

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from calque.alignment import METHODS, learns_from, methods_for
-from calque.corpora.languages import language_of, name_and_path
+from calque.corpora.languages import language_of, name_and_path, pair_of
 from calque.errors import SettingError
 from calque.named import is_path
 from calque.runs.align import IDENTICAL, STARTS
-from calque.runs.pretrain import pair_of
 from calque.runs.study.options import of_anchors
 
 BASE = "base"
