@@ -47,7 +47,8 @@ def test_ranks_are_those_of_a_double_loop(similarity):
     source = (*tuple(f"e{k}" for k in range(40)), "e3", "e5")
     target = (*tuple(f"d{k}" for k in range(40)), "d30", "d6")
     dictionary = Dictionary(source, target, ("en", "de"))
-    task = Lexicon(dictionary, vocabulary=[f"d{k}" for k in range(40, 60)], similarity=similarity, k=5, bootstrap=0)
+    texts = {lang: Sentences.of([[f"{lang[0]}{k}"] for k in range(n)], lang) for lang, n in (("en", 40), ("de", 60))}
+    task = Lexicon(dictionary, texts=texts, similarity=similarity, k=5, bootstrap=0)
     scores = {score.metric: score for score in task.evaluate(Noisy(dim=8))}
     x, y = task.anchors(Noisy(dim=8))
 

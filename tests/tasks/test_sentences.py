@@ -124,8 +124,6 @@ def test_mined_pairs_are_counted_against_the_gold_ones():
     assert found["f1"].value == pytest.approx(2 * len(said & gold) / (len(said) + len(gold)))
     assert found["f1"].value > 0.5
     assert found["f1"].low < found["f1"].value < found["f1"].high
-    given = by_metric(SentenceRetrieval(test, threshold=threshold, bootstrap=0).evaluate(encoder))
-    assert given["f1"].value == found["f1"].value
     with pytest.raises(SettingError, match=r"texts: pairs are mined from a threshold on, .*: add --dev"):
         SentenceRetrieval(test)
 

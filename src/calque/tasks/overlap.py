@@ -64,13 +64,9 @@ def shared_sentences(corpus: ParallelCorpus, train: ParallelCorpus) -> np.ndarra
 
     Empty sentences are shared with nothing.
     """
-    shared = np.zeros(len(corpus), dtype=bool)
-    for sentences, others in ((corpus.source, train.source), (corpus.target, train.target)):
-        texts = [_key(sentence.words) for sentence in sentences]
-        wanted = set(texts) - {""}
-        known = wanted.intersection(_key(sentence.words) for sentence in others)
-        shared |= np.fromiter((text in known for text in texts), dtype=bool, count=len(texts))
-    return shared
+    sides = ((corpus.source, train.source), (corpus.target, train.target))
+    source, target = (shared_texts([side], [other]) for side, other in sides)
+    return source | target
 
 
 def shared_texts(test: Sequence[Sentences], train: Sequence[Sentences]) -> np.ndarray:

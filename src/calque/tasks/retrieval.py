@@ -339,16 +339,13 @@ class WordRetrieval(Task):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Whether the nearest word has the form, in lower case, of the word that is asked for: that occurrence or another
         one. bool `[n]` of source words and of target words."""
-        sentence = pairs.sentence[answers.queries]
-        rows = [
-            side.rows(sentence, words[answers.queries])
-            for side, words in ((source, pairs.source), (target, pairs.target))
-        ]
+        sentence, queries = pairs.sentence[answers.queries], answers.queries
+        wanted = source.rows(sentence, pairs.source[queries]), target.rows(sentence, pairs.target[queries])
         forward, backward = (
-            (nearest >= 0) & (forms[nearest] == forms[wanted])
-            for nearest, forms, wanted in (
-                (answers.nearest_targets, self._forms[1], rows[1]),
-                (answers.nearest_sources, self._forms[0], rows[0]),
+            (nearest >= 0) & (forms[nearest] == forms[rows])
+            for nearest, forms, rows in (
+                (answers.nearest_targets, self._forms[1], wanted[1]),
+                (answers.nearest_sources, self._forms[0], wanted[0]),
             )
         )
         return forward, backward
