@@ -10,7 +10,7 @@ from calque.algebra.normalize import unit_rows
 from calque.corpora.comparable import Comparable
 from calque.encoders.random_vectors import RandomVectors
 from calque.errors import SettingError
-from calque.tasks.sentences import SIMILARITIES, SentenceRetrieval, minable
+from calque.tasks.sentences import SentenceRetrieval, minable
 from calque.text import ParallelCorpus, Sentences
 from command import fails, works
 from planted import Planted
@@ -47,7 +47,7 @@ def hits_literally(x, y, similarity, k):
     return hits / n
 
 
-@pytest.mark.parametrize("similarity", SIMILARITIES)
+@pytest.mark.parametrize("similarity", ["cosine", "csls"])
 def test_accuracy_is_how_often_the_nearest_sentence_is_the_translation(similarity):
     text, encoder = corpus(80), Planted()
     found = by_metric(SentenceRetrieval(text, similarity=similarity, bootstrap=50).evaluate(encoder))

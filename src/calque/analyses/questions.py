@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.stats import rankdata
 
 from calque.algebra.normalize import unit_rows
 from calque.annotated import TaggedText
@@ -210,11 +211,7 @@ def count_forms(sentences: Sentences) -> dict[str, int]:
 def frequency_ranks(counts: Mapping[str, int]) -> dict[str, float]:
     """Rank of each form by its frequency: 1 for the most frequent. Forms that are equally frequent share the mean of
     their ranks, without which the order of the many words that come once would be an accident."""
-    values = np.array(list(counts.values()), dtype=np.int64)
-    distinct, inverse, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    more = len(values) - np.cumsum(sizes)  # forms that are more frequent
-    ranks = (more + (sizes + 1) / 2)[inverse] if len(distinct) else np.zeros(0)
-    return dict(zip(counts, ranks.tolist(), strict=True))
+    return dict(zip(counts, rankdata([-count for count in counts.values()]).tolist(), strict=True))
 
 
 def tags_for(sentences: Sentences, tagged: TaggedText) -> np.ndarray:

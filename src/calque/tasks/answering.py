@@ -6,7 +6,6 @@ import re
 import string
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from calque.encoders.base import Encoder
-    from calque.tasks.base import Score
 
 
 # -- exact match and F1 of answers, as the official script counts them --------------------------------------------------
@@ -58,18 +56,6 @@ def _f1(said: list[str], right: list[str]) -> float:
 
 
 # -- vectors of questions and passages ---------------------------------------------------------------------------------
-@dataclass(frozen=True, kw_only=True)
-class PassageRows(WordRows):
-    """The vectors of some questions and their passages. `words` is of the passages' rows, which come first: which word of its
-    passage each is.
-
-    Attributes:
-        owner: int64 `[n_words]`, which of `numbers` the row of a passage is for.
-    """
-
-    owner: np.ndarray
-
-
 class QuestionVectors:
     """Vectors of questions and passages that know nothing of each other.
 
@@ -105,14 +91,9 @@ class QuestionSource(VectorSource):
         self._owner, self.dim = vectors.owner, vectors.questions.dim
         self.lengths = self._passages.lengths[self._owner] + self._questions.lengths
 
-    def take(self, numbers: np.ndarray) -> PassageRows:
+    def take(self, numbers: np.ndarray) -> WordRows:
         read, asked = self._passages.take(self._owner[numbers]), self._questions.take(numbers)
-        lengths = read.lengths.numpy()
-        owner = np.repeat(np.arange(len(numbers)), lengths)
-        return PassageRows(
-            torch.cat([read.rows, asked.rows]), torch.cat([read.lengths, asked.lengths]), numbers,
-            ranges(np.zeros_like(lengths), lengths), owner=owner,
-        )  # fmt: skip
+        return WordRows(torch.cat([read.rows, asked.rows]), torch.cat([read.lengths, asked.lengths]), numbers)
 
     def backward(self, gradient: Tensor) -> None:
         pass
@@ -149,23 +130,12 @@ class SpanAnswers(Answers):
         said = text.written[passage][text.places[start + first, 0] : text.places[start + last, 1]]
         return answer_scores(said, text.right(question))
 
-    def reachable(self) -> float:
-        """Exact match of whoever always finds the words of a right answer: what words that are not cut cannot say is missed."""
-        found = []
-        for number in range(len(self.lengths)):
-            part = int(np.searchsorted(self._ends, number, side="right")) - 1
-            text, question = self.parts[part], number - int(self._ends[part])
-            spans = text.spans[text.offsets[question] : text.offsets[question + 1]].tolist()
-            found.append(max((self.judged(number, a, b - 1)[1] for a, b in spans if a >= 0), default=0.0))
-        return float(np.mean(found)) if found else 0.0
-
 
 # -- the task ----------------------------------------------------------------------------------------------------------
 class Answering(ZeroShot[QuestionText]):
     """Finds the answer to a question in a passage, and is judged by F1 over words and by exact match, as SQuAD's script
     counts them (`answer_scores`); F1 chooses the epoch. Rows are words, so an answer is a run of whole words, read as the text
-    from the first character of its first word to the last of its last; `reachable` among the settings says what exact match
-    would be if the right words were always found.
+    from the first character of its first word to the last of its last.
 
     Passages and questions are encoded apart, each passage once, however many questions it has. The head compares the words of
     both (`nn.answers.MatchedEnds`); a passage that is longer than the encoder reads at once has each word's vector from the
@@ -211,9 +181,6 @@ class Answering(ZeroShot[QuestionText]):
     def settings(self) -> dict[str, Any]:
         return {"head": "match", "hidden": self.hidden, "dropout": self.dropout, "max_answer": self.max_answer}
 
-    def settings_of(self, test: Dataset[QuestionText]) -> dict[str, Any]:
-        return {"reachable": round(self.answers(test).reachable(), 5)}
-
     def groups(self, data: QuestionText) -> list[str]:
         return [data.written[passage] for passage in data.owner]
 
@@ -235,29 +202,24 @@ class Answering(ZeroShot[QuestionText]):
         return MatchedEnds(dim, hidden=self.hidden, dropout=self.dropout)
 
     def losses(self, head: nn.Module, given: WordRows, answers: Answers) -> Tensor:
-        assert isinstance(given, PassageRows)
         assert isinstance(answers, SpanAnswers)
         scores = head(given.rows, given.lengths)
-        owner, words = (torch.from_numpy(each).to(scores.device) for each in (given.owner, given.words))
+        owner, words = (torch.from_numpy(each).to(scores.device) for each in _passage_words(given))
         return end_losses(scores, owner, words, answers.ends(given.numbers).to(scores.device))
 
     def judge(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
-        assert isinstance(given, PassageRows)
-        assert given.words is not None
         assert isinstance(answers, SpanAnswers)
+        owner, words = _passage_words(given)
         scores = head(given.rows, given.lengths).float().cpu().numpy()
-        found = best_ends(scores, given.owner, len(given.numbers), self.max_answer)
+        found = best_ends(scores, owner, len(given.numbers), self.max_answer)
         judged = np.ones((len(found), 2, 2))
         for k, (first, last) in enumerate(found.tolist()):
-            words = given.words
-            judged[k, :, 0] = (
-                (0.0, 0.0) if first < 0 else answers.judged(int(given.numbers[k]), int(words[first]), int(words[last]))
-            )
+            number = int(given.numbers[k])
+            judged[k, :, 0] = (0, 0) if first < 0 else answers.judged(number, int(words[first]), int(words[last]))
         return {"f1": judged[:, 0], "em": judged[:, 1]}
 
-    def news(self, scores: Sequence[Score]) -> Iterable[str]:
-        """In which test sets answers are not whole words."""
-        reached = {score.data: score.settings["reachable"] for score in scores if "reachable" in score.settings}
-        for data, share in reached.items():
-            if share < 1:
-                yield f"{data}: {100 * (1 - share):.1f}% of the questions have no answer of whole words; exact match misses them"
+
+def _passage_words(given: WordRows) -> tuple[np.ndarray, np.ndarray]:
+    """Return of each row of a passage which of `given.numbers` it is for, and which word of its passage it is."""
+    lengths = given.lengths[: len(given.numbers)].numpy()
+    return np.repeat(np.arange(len(lengths)), lengths), ranges(np.zeros_like(lengths), lengths)

@@ -15,8 +15,6 @@ Statistic = Callable[[np.ndarray], np.ndarray]
 
 KEPT = 400  # resamples that a record keeps, for comparisons
 _DRAWS = 4_000_000  # counts held at once
-_KEPT_COUNTS = 4_000_000  # counts of a drawing that is kept for the next figures
-_SOME = 1 << 16  # sentences whose whole numbers are made float64 at a time
 _COMMON = 20180607  # of the drawing that all figures have in common
 
 
@@ -119,33 +117,13 @@ def _measured(value: float, draws: np.ndarray, texts: int) -> Measured:
 
 
 def _drawn(figures: Sequence[tuple[np.ndarray, Statistic]], samples: int) -> tuple[list[float], list[np.ndarray]]:
-    """Figures over all sentences, and over the sentences of each sample."""
-    parts = [_as_numbers(sums) for sums, _ in figures]
-    values = [
-        float(statistic(part.sum(axis=0).astype(np.float64)))
-        for part, (_, statistic) in zip(parts, figures, strict=True)
-    ]
+    """Return figures over all sentences, and over the sentences of each sample."""
+    values = [float(statistic(np.asarray(sums).sum(axis=0, dtype=np.float64))) for sums, statistic in figures]
     drawn: list[list[np.ndarray]] = [[np.zeros(0)] for _ in figures]
-    for counts in sampled(len(parts[0]) if parts else 0, samples):
-        for blocks, part, (_, statistic) in zip(drawn, parts, figures, strict=True):
-            blocks.append(np.asarray(statistic(_product(counts, part)), dtype=np.float64))
+    for counts in sampled(len(figures[0][0]) if figures else 0, samples):
+        for blocks, (sums, statistic) in zip(drawn, figures, strict=True):
+            blocks.append(np.asarray(statistic(counts @ np.asarray(sums, dtype=np.float64)), dtype=np.float64))
     return values, [np.concatenate(blocks) for blocks in drawn]
-
-
-def _as_numbers(sums: np.ndarray) -> np.ndarray:
-    """Sums as float64, but whole numbers as they are: in few bytes, and exact however they are added."""
-    sums = np.asarray(sums)
-    return sums if sums.dtype.kind in "ui" else np.asarray(sums, dtype=np.float64)
-
-
-def _product(counts: np.ndarray, sums: np.ndarray) -> np.ndarray:
-    """`counts @ sums` in float64, `[…, n_sums]`."""
-    if sums.dtype == np.float64:
-        return counts @ sums
-    total = np.zeros((len(counts), sums.shape[1]))
-    for start in range(0, len(sums), _SOME):
-        total += counts[:, start : start + _SOME] @ sums[start : start + _SOME].astype(np.float64)
-    return total
 
 
 def intervals(sums: np.ndarray, statistic: Statistic, *, samples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -168,18 +146,18 @@ def intervals(sums: np.ndarray, statistic: Statistic, *, samples: int) -> tuple[
 
 
 def sampled(n: int, samples: int) -> Iterable[np.ndarray]:
-    """Return what `_sampled` yields, kept for the next figures where it is small."""
-    return _kept(n, samples) if n * samples <= _KEPT_COUNTS else _sampled(n, samples)
+    """Return how often each of `n` sentences is in each sample of the common drawing, float64 `[…, n]`, in blocks of samples.
+    Drawing n of n sentences is drawing how often each comes: one multinomial vector."""
+    return _kept(n, samples) if n * samples <= _DRAWS else _blocks(n, samples)
 
 
-@lru_cache(4)
+@lru_cache(2)
 def _kept(n: int, samples: int) -> list[np.ndarray]:
-    return list(_sampled(n, samples))
+    """Return the blocks of a small drawing, which the next figures over as many sentences have, too."""
+    return list(_blocks(n, samples))
 
 
-def _sampled(n: int, samples: int) -> Iterator[np.ndarray]:
-    """Yield how often each of `n` sentences is in each sample of the common drawing, float64 `[…, n]`, so many samples at a
-    time as may be held. Drawing n of n sentences is drawing how often each comes: one multinomial vector."""
+def _blocks(n: int, samples: int) -> Iterator[np.ndarray]:
     rng, rows = np.random.default_rng([_COMMON, n]), max(1, _DRAWS // max(1, n))
     for start in range(0, samples if n else 0, rows):
         yield rng.multinomial(n, np.full(n, 1 / n), size=min(rows, samples - start)).astype(np.float64)

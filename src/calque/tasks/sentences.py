@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from calque.tasks.inputs import Inputs
 
 Similarity = Literal["cosine", "csls"]
-SIMILARITIES: tuple[Similarity, ...] = get_args(Similarity)
 
 
 #: a score before it is measured: its metric, `[n, sums]`, the statistic of the sums, the number of questions, and settings
@@ -75,7 +74,7 @@ class SentenceRetrieval(Task):
     ):
         for name, value, known in (
             ("sentence_pooling", sentence_pooling, (None, *POOLINGS)),
-            ("similarity", similarity, SIMILARITIES),
+            ("similarity", similarity, get_args(Similarity)),
         ):
             if value not in known:
                 raise SettingError(f"{name}={value!r}, expected one of {', '.join(each for each in known if each)}")
