@@ -174,7 +174,8 @@ class Lexicon(Task):
                 left_out += 1
         if not gold:
             return np.zeros(0), left_out
-        x, y = (_unit(side.vectors) for side in (source, target))
+        vectors = (torch.from_numpy(np.asarray(side.vectors, dtype=np.float32)) for side in (source, target))
+        x, y = (torch.nn.functional.normalize(each, dim=1) for each in vectors)
         hubness = torch.zeros(len(y))
         if self.similarity == "csls":
             nobody = np.zeros(0, dtype=np.int64)
@@ -193,10 +194,6 @@ class Lexicon(Task):
             same = torch.tensor([int((scores[row, gold[q]] >= best[row]).sum()) for row, q in enumerate(part)])
             ranks[start : start + len(part)] = (worse - same + 1).numpy()
         return ranks, left_out
-
-
-def _unit(vectors: np.ndarray) -> torch.Tensor:
-    return torch.nn.functional.normalize(torch.from_numpy(np.asarray(vectors, dtype=np.float32)), dim=1)
 
 
 def by_frequency(dictionary: Dictionary, start: int, stop: int | None) -> Dictionary:

@@ -82,7 +82,7 @@ def shared_texts(test: Sequence[Sentences], train: Sequence[Sentences]) -> np.nd
 
 def _texts(columns: Sequence[Sentences]) -> Iterator[str]:
     for row in zip(*columns, strict=True):
-        yield "\t".join(_key(sentence.words) for sentence in row).strip()
+        yield "\t".join(" ".join(sentence.words) for sentence in row).lower().strip()
 
 
 class OverlapWarning(CalqueWarning):
@@ -102,10 +102,6 @@ def warn_of_overlap(test: str, shared: np.ndarray, train: str, *, stacklevel: in
             "the scores partly show memorisation: test on other text"
         )
         warnings.warn(OverlapWarning(message), stacklevel=stacklevel)
-
-
-def _key(words: tuple[str, ...]) -> str:
-    return " ".join(words).lower()
 
 
 def _of_links(
