@@ -128,6 +128,8 @@ evaluate/slots: evaluate mini slots --train en=@in/slots.tsv --test en=@in/slots
 evaluate/pos: evaluate mini pos --train en=@in/pos.tsv --test en=@in/pos.test.tsv de=@in/pos.de.tsv --column 2 --dropout
   0.1 --option patience=1 --option per_epoch=50 --learning-rate 0.01 <quick> ; evaluate mini pos --train en=@in/tree.conllu --test
   en=@in/tree.test.conllu <quick>
+evaluate/projection: evaluate mini pos --train en=@in/pos.tsv --test de=@in/pos.de.tsv --project @in/train.tsv --langs
+  en de --model hmm --symmetrize intersection --seed 1 --head linear <quick>
 evaluate/nli: evaluate mini nli --train en=@in/nli.tsv --test en=@in/nli.test.tsv de=@in/nli.de.tsv <quick>
 evaluate/nli-esim: evaluate mini nli --train en=@in/nli.tsv --test en=@in/nli.test.tsv de=@in/nli.de.tsv <quick> --head esim
 evaluate/sentiment: evaluate mini sentiment --train en=@in/mood.jsonl --test en=@in/mood.test.tsv de=@in/mood.de.tsv

@@ -76,6 +76,12 @@ class Texts:
     ] = None
     train_links: Annotated[Files, _files("Word links of --train.")] = None
     text: Annotated[Files, _files("Text to average word vectors over, in both languages.")] = None
+    project: Annotated[
+        Files,
+        _files(
+            "Label projection: project tags over the word links of this parallel text (with --langs) and train on the result."
+        ),
+    ] = None
     first_senses: Annotated[
         str | None, typer.Option(metavar="FILE", help="WordNet's index.sense, for lemmas missing from --train.")
     ] = None
@@ -148,7 +154,8 @@ class Output:
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="With --record: the scores (--out) of the encoder before alignment; the card then names every figure that fell.",
+            help="With --record: JSON lines with the scores of the encoder before alignment (its --out); the card then names "
+            "every figure that fell.",
         ),
     ] = None
     out: Annotated[Path | None, typer.Option(help="Append the scores to this JSON lines file.")] = None
@@ -239,7 +246,8 @@ def evaluate(
         str | None,
         typer.Option(
             "--layers",
-            help="Compare these layers (all, or 4,8,12 or 0-12): the best on every other sentence pair is scored on the others.",
+            help="Compare these layers in one pass: all, or e.g. 4,8,12 or 0-12. The best is chosen on every other sentence pair "
+            "and scored on the others.",
         ),
     ] = None,
     option: Annotated[
@@ -280,7 +288,7 @@ def evaluate(
     one language and tested in others.
     """
     row, named = TASKS[task], given(context)
-    _refuse_unused(named, task, row, realigned=bool(realigning.realign))
+    _refuse_unused(named, task, row, projected=bool(texts.project), realigned=bool(realigning.realign))
     if output.against is not None and not output.record:
         raise SettingError("--against is only for --record")
     if output.record and realigning.realign:
@@ -310,8 +318,9 @@ def evaluate(
         if not options.get("tune"):
             raise SettingError("--realign aligns an encoder in the run that trains it: add --tune")
         inputs = replace(inputs, realign=_realignment(realigning, inputs, named, linking))
-    every = [file for value in files.values() for file in ([value] if isinstance(value, str) else value)]
-    output_file("--out", output.out, [*every, *(realigning.realign or []), encoder], langs or [], adds=True)
+    every = [file for name in FILES if name in files for file in _listed(files[name])]
+    every += realigning.realign or []
+    output_file("--out", output.out, [*every, encoder], langs or [], adds=True)
     from calque.runs.evaluate import evaluate as run
     from calque.runs.shown import layer_table, table
 
@@ -336,18 +345,23 @@ def evaluate(
         add_scores(Path(encoder), [score.to_dict() for score in scores], base)
 
 
-def _refuse_unused(named: Mapping[str, str], task: str, row: TaskRow, *, realigned: bool) -> None:
+def _refuse_unused(named: Mapping[str, str], task: str, row: TaskRow, *, projected: bool, realigned: bool) -> None:
     """An option that the task does not use is an error: who gave it thinks that it counts."""
+    parallel = [f"--{name}" for name in ("project", "realign") if name in row.files]
     for name, option in named.items():
         having = users(name)
         if having and name not in row.takes:
             raise SettingError(f"{option} does not apply to {task}; it is for {', '.join(having)}")
         if name in REALIGN and not realigned:
             raise SettingError(f"{option} is for the parallel text of --realign, and there is none")
-        if name in _OF_PARALLEL and "realign" in row.files and not realigned:
+        if name == "links" and "project" in row.files and not projected:
+            raise SettingError(f"--links does not apply to {task} without the parallel text of --project")
+        if name in _OF_PARALLEL and parallel and not projected and not realigned:
             runs = " (runs use the seeds 0, 1, …; --seeds sets how many)" if name == "seed" else ""
             hint = "; give the language in the file name, or as de=FILE" if name == "langs" else ""
-            raise SettingError(f"{option} does not apply to {task} without the parallel text of --realign{runs}{hint}")
+            raise SettingError(
+                f"{option} does not apply to {task} without the parallel text of {' or '.join(parallel)}{runs}{hint}"
+            )
 
 
 def _realignment(realigning: Realigning, inputs: Inputs, named: Mapping[str, str], linking: Linking) -> Realignment:
@@ -367,6 +381,10 @@ def _realignment(realigning: Realigning, inputs: Inputs, named: Mapping[str, str
         say=inputs.say, when=realigning.realign_when, how=realigning.realign_how, method=method,
         towards=realigning.realign_towards, weight=realigning.realign_weight, options=options,
     )  # fmt: skip
+
+
+def _listed(files: str | Sequence[str]) -> Sequence[str]:
+    return [files] if isinstance(files, str) else files
 
 
 def _renaming(rename: Sequence[str]) -> dict[str, Any]:

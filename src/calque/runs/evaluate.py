@@ -108,7 +108,7 @@ def evaluate(
 @contextmanager
 def _resumable(tasks: Sequence[Any], out: Path | None) -> Iterator[None]:
     """Keep checkpoints of trained heads beside `out` until the scores are there, or until nothing is worth keeping."""
-    trained = [task for task in tasks if hasattr(task, "checkpoints")]
+    trained = [each for task in tasks if hasattr(each := getattr(task, "task", task), "checkpoints")]
     if out is None or not trained or not is_first():
         yield
         return

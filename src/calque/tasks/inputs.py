@@ -35,6 +35,7 @@ class Inputs:
         ceiling: annotated text in the languages of the tests, such as a translation of `train` (translate-train).
         links, train_links: word links of parallel texts, Pharaoh format.
         text: plain text, `LANG=FILE`.
+        project: parallel texts that tags are projected over; `langs` and `links` are theirs then.
         realign: alignment of the encoder on parallel text in the run that trains it; see `calque.runs.realign`.
         first_senses: WordNet's `index.sense`.
         words: how words are found and linked, and how many texts are read: of parallel and plain text so many, of each
@@ -52,6 +53,7 @@ class Inputs:
     links: Sequence[str] = ()
     train_links: Sequence[str] = ()
     text: Sequence[str] = ()
+    project: Sequence[str] = ()
     realign: Realignment | None = None
     first_senses: str | None = None
     words: Words = field(default_factory=_words)
@@ -110,7 +112,7 @@ class Inputs:
 
 #: the fields that name files
 FILES = (
-    "test", "train", "dev", "ceiling", "links", "train_links", "text", "realign", "first_senses",
+    "test", "train", "dev", "ceiling", "links", "train_links", "text", "project", "realign", "first_senses",
 )  # fmt: skip
 #: what `calque.runs.realign` can be told
 REALIGN = (

@@ -77,7 +77,7 @@ _ANNOTATED = ("test", "train", "dev", "ceiling", "realign")
 
 def _tags(help: str, title: str) -> TaskRow:
     options = (*_TRAINED, "head", "layers", "rename", "format", "unknown", "column")
-    return TaskRow("calque.tasks.tagging:Tagging", help, title, _ANNOTATED, options)
+    return TaskRow("calque.tasks.tagging:Tagging", help, title, (*_ANNOTATED, "project", "links"), options)
 
 
 def _labels(help: str, title: str) -> TaskRow:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import torch
 from torch import nn
 from torch.nn import functional
 
@@ -14,15 +15,19 @@ from calque.annotated import Labels, TaggedText
 from calque.corpora import read_tagged
 from calque.errors import InputError, SettingError
 from calque.nn.tagging import TaggingHead
-from calque.offsets import offsets_of
+from calque.offsets import offsets_of, ranges
 from calque.spans import span_counts
 from calque.tasks.bootstrap import accuracy, f1
 from calque.tasks.datasets import Answers, Dataset
-from calque.tasks.zeroshot import ZeroShot
+from calque.tasks.projection import LabelProjection
+from calque.tasks.zeroshot import Experiment, ZeroShot
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from calque.encoders.base import Encoder
+    from calque.tasks.base import Task
+    from calque.tasks.inputs import Inputs
     from calque.text import Sentences
     from calque.training.sources import WordRows
 
@@ -48,6 +53,7 @@ class Tagging(ZeroShot[TaggedText]):
             "miss", it can never be right and counts as wrong.
     """
 
+    files = (*ZeroShot.files, "project", "links")
     names = ("ner", "slots", "pos")
     statistics: Mapping[str, Any]
 
@@ -115,6 +121,18 @@ class Tagging(ZeroShot[TaggedText]):
         text = read_tagged(path, lang=lang, format=how, column=where, on_error=on_error)
         return renamed(text, rename) if rename else text
 
+    @classmethod
+    def projected(cls, inputs: Inputs, make: Callable[..., Any], train: Any, tests: Any) -> Task:
+        words = replace(inputs.words.unlimited, pretokenized=False)
+        corpora = words.read_all(inputs.project, inputs.langs)
+        if inputs.links and len(inputs.links) != len(corpora):
+            raise SettingError(f"{len(corpora)} texts to project over but {len(inputs.links)} files of links")
+        pairs = [
+            words.open_pairs(inputs.links[number], corpus) if inputs.links else words.link(corpus)
+            for number, corpus in enumerate(corpora)
+        ]
+        return LabelProjection(make, train, tests, list(zip(inputs.project, corpora, pairs, strict=True)), inputs.say)
+
     def defaults(self) -> dict[str, Any]:
         if self.kind_of_head == "bilstm-crf":
             return {"epochs": 20, "batch": 32, "learning_rate": 1e-3, "patience": 4}
@@ -175,6 +193,27 @@ class Tagging(ZeroShot[TaggedText]):
             right = intents.argmax(1).cpu() == answers.of_texts("intents", given.numbers)
             counts_by_metric["intent"] = np.stack([right.numpy(), np.ones(len(right))], axis=1)
         return counts_by_metric
+
+    def tag(self, encoder: Encoder, sentences: Sentences, *, seed: int = 0, progress: bool = False) -> TaggedText:
+        """Learn the task and tag other text.
+
+        Args:
+            encoder: whose vectors are read.
+            sentences: what to tag.
+            seed: of the training.
+            progress: show bars on standard error.
+        """
+        experiment = Experiment(self, encoder, progress=progress)
+        learnt = experiment.learn(seed)
+        lengths = sentences.lengths()
+        starts, codes = offsets_of(lengths)[:-1], np.zeros(int(lengths.sum()), dtype=np.int32)
+        text = TaggedText(sentences, Labels(codes, self.tags))
+        with torch.no_grad():
+            for given in experiment.batches(learnt, Dataset("text", sentences.lang, text)):
+                scores, _ = learnt.head(given.rows, given.lengths)
+                places = ranges(starts[given.numbers], lengths[given.numbers])
+                codes[places] = learnt.head.best(scores, given.lengths).cpu().numpy()  # type: ignore[operator]
+        return text
 
 
 def _need_spans(each: Dataset[TaggedText]) -> None:

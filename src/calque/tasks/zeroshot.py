@@ -8,7 +8,7 @@ import itertools
 import json
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -177,7 +177,8 @@ class ZeroShot(Task, Generic[D]):
         on_error: Literal["raise", "skip"] = "raise",
         **own: Any,
     ) -> list[Task]:
-        """The task, and for each language of `--ceiling` the same task learnt from that text (translate-train).
+        """The task, and for each language of `--ceiling` the same task learnt from that text (translate-train); or the task
+        learnt from labels that are projected over parallel text (`--project`).
 
         Args:
             inputs: files; the language of each is in its name or stands before it.
@@ -188,6 +189,9 @@ class ZeroShot(Task, Generic[D]):
         """
         if not inputs.train:
             raise SettingError(f"{inputs.task} needs training text: --train FILE")
+        for name, value in (("ceiling", inputs.ceiling), ("realign", inputs.realign), ("save-head", save_head)):
+            if value and inputs.project:
+                raise SettingError(f"--{name} and --project cannot be combined: leave one out")
         options = {name: own.pop(name) for name in inspect.signature(Supervised).parameters if name in own}
         offered = {"on_error": on_error, "pretokenized": inputs.words.pretokenized, **own}
         reading = {name: offered[name] for name in inspect.signature(cls.read).parameters if name in offered}
@@ -205,6 +209,8 @@ class ZeroShot(Task, Generic[D]):
             options=options,
             **{name: value for name, value in own.items() if name not in reading},
         )  # fmt: skip
+        if inputs.project:
+            return [cls.projected(inputs, make, train, tests)]
         tasks: list[Task] = [make(train, tests, dev=dev, select=select, realign=inputs.realign, save_head=save_head)]
         for lang in dict.fromkeys(each.lang for each in ceiling):
             learnt, tested, watched = ([each for each in some if each.lang == lang] for some in (ceiling, tests, dev))
@@ -215,6 +221,15 @@ class ZeroShot(Task, Generic[D]):
             tasks.append(make(learnt, tested, dev=watched, select="source" if select == "target" else select))
             tasks[-1].protocol = "ceiling"  # type: ignore[attr-defined]
         return tasks
+
+    @classmethod
+    def projected(cls, inputs: Inputs, make: Callable[..., Any], train: Sequence[Dataset[D]], tests: Any) -> Task:
+        """The task learnt from projected labels.
+
+        Raises:
+            SettingError: the labels of this task are not those of words.
+        """
+        raise SettingError(f"labels can only be projected for tags of words, not for {inputs.task}")
 
     # -- what a task says of itself: its head, its losses and its figures ----------------------------------------------
     def defaults(self) -> dict[str, Any]:
@@ -289,6 +304,12 @@ class ZeroShot(Task, Generic[D]):
             head, labels, texts = self.linear(self.best.head)
             save_classifier(self.best.encoder, self.save_head, labels, head, texts=texts)
 
+    def chosen_on(self) -> list[str] | str:
+        """By which texts the epoch is chosen."""
+        if self.dev:
+            return [each.name for each in self.dev]
+        return "one in ten training texts" if self.select == "source" else "the last one"
+
     # -- the protocol ----------------------------------------------------------------------------------------------
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
         """Scores of every test set, the main figure first: mean over the seeds, with an interval that holds other seeds and
@@ -302,12 +323,11 @@ class ZeroShot(Task, Generic[D]):
         if self.save_head is not None:
             self.best = max(runs, key=lambda run: run.score)
         tested = [experiment.test(learnt) for learnt in runs]
-        by_itself = "one in ten training texts" if self.select == "source" else "the last one"
         about = {
             "protocol": self.protocol, "encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint,
             "train": [e.name for e in self.train],
             "features": "tuned" if self.tune else "frozen", "select": self.select, "seeds": self.seeds,
-            "dev": [each.name for each in self.dev] or by_itself, "chosen_epochs": [run.epoch for run in runs],
+            "dev": self.chosen_on(), "chosen_epochs": [run.epoch for run in runs],
             "dev_scores": [round(run.score, 5) for run in runs], **self.settings(), **self.training(encoder),
             **({} if self.realign is None else self.realign.settings()),
         }  # fmt: skip
@@ -434,8 +454,7 @@ class Experiment(Generic[D]):
         if task.tune:
             encoder = float32_copy(encoder, device)  # type: ignore[arg-type]
         metric, statistic = next(iter(task.statistics.items()))
-        trained: Any = encoder
-        source = TrainedSource(trained, self.text, self.processes) if task.tune else self.text
+        source = TrainedSource(encoder, self.text, self.processes) if task.tune else self.text
         if realign is not None and realign.when == "during":
             beside = realign.beside(encoder, self.encoder, seed=seed, processes=self.processes)  # type: ignore[arg-type]
 
@@ -463,6 +482,10 @@ class Experiment(Generic[D]):
         tests = zip(self._tests, self._gold, strict=True)
         return [self._judged(learnt.head, self._source(data, learnt.encoder), answers) for data, answers in tests]
 
+    def batches(self, learnt: Learnt, each: Dataset[D]) -> Iterator[WordRows]:
+        """The texts of a data set in batches, to be read by what was learnt."""
+        yield from _batches(self._source(self._data(each), learnt.encoder))
+
     def _source(self, data: Any, encoder: Any) -> VectorSource:
         """Vectors of some texts, as the encoder sees them now."""
         if isinstance(data, VectorSource):
@@ -482,9 +505,7 @@ class Experiment(Generic[D]):
         """Sums of all texts, in their order, `[S, k]`."""
         numbers: list[np.ndarray] = []
         parts: dict[str, list[np.ndarray]] = {}
-        by_length = np.argsort(-source.lengths, kind="stable")  # texts of about the same length together
-        for start in range(0, len(by_length), _AT_ONCE):
-            given = source.take(by_length[start : start + _AT_ONCE])
+        for given in _batches(source):
             numbers.append(given.numbers)
             for metric, sums in self.task.judge(head, given, answers).items():
                 parts.setdefault(metric, []).append(sums)
@@ -495,3 +516,10 @@ class Experiment(Generic[D]):
 def _held_out(numbers: np.ndarray) -> np.ndarray:
     """One in ten texts of a training text, by which the epoch is chosen; none of a single one."""
     return numbers[9::10] if len(numbers) >= 10 else numbers[-1:] if len(numbers) > 1 else numbers[:0]
+
+
+def _batches(source: VectorSource) -> Iterator[WordRows]:
+    """Texts of about the same length together."""
+    order = np.argsort(-source.lengths, kind="stable")
+    for start in range(0, len(order), _AT_ONCE):
+        yield source.take(order[start : start + _AT_ONCE])

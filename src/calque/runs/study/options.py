@@ -177,10 +177,12 @@ def of_task(task: str) -> Types:
     row = TASKS[task]
     shape: Any = _BY_LANGUAGE if row.languages == "pairs" else Files
     files = {SETTINGS.get(name, name): shape for name in (*PARTS, "text") if name in row.files}
+    if row.languages != "pairs":
+        files.pop("links", None)  # those of a text over which tags are projected
     if "key points" in TASKS.load(task).rows:
         files["translations"] = Mapping[str, Sequence[str]]
     files |= {"realign": Mapping[str, Any]} if "realign" in row.files else {}
-    unnamed = (*PARTS, "text", "train_links", "realign")
+    unnamed = (*PARTS, "text", "train_links", "project", "realign")
     others = {name: str for name in row.files if name not in unnamed}
     read = {"pretokenized": bool, "test_limit": Count} if row.languages == "files" or "text" in row.files else {}
     return {

@@ -1,0 +1,82 @@
+"""Tags carried over word links, by hand and from end to end."""
+
+import numpy as np
+import pytest
+
+from calque.annotated import Labels, TaggedText
+from calque.errors import SettingError
+from calque.pairs import WordPairs
+from calque.tasks.datasets import Dataset
+from calque.tasks.projection import project_spans, project_tags, projected
+from calque.tasks.tagging import Tagging
+from calque.text import ParallelCorpus, Sentences
+from planted import Planted, tagged
+
+
+def text(*tagged_sentences):
+    words, tags = zip(
+        *(zip(*(pair.rsplit("/", 1) for pair in s.split()), strict=True) for s in tagged_sentences), strict=True
+    )
+    return TaggedText(Sentences.of(words, "en"), Labels.of([tag for sentence in tags for tag in sentence]))
+
+
+@pytest.mark.parametrize(("source", "links", "target", "tags"), [
+    ("New/B-LOC York/I-LOC shines/O", "0-1 1-1 2-0", "leuchtet NewYork", "O B-LOC"),
+    ("Ann/B-PER met/O Bob/B-PER", "0-0 1-2 2-1", "Ann Bob traf", "B-PER B-PER O"),
+    ("Ann/B-PER met/O Bob/B-PER", "0-0 1-2", "Ann Bob traf", None),  # nothing says where Bob is
+    ("the/O UN/B-ORG said/O", "1-1 1-3 2-4", "die Vereinten der Nationen sagten", "O B-ORG I-ORG I-ORG O"),
+    ("UN/B-ORG said/O", "0-0 0-4", "a b c d e", None),  # much longer than what it translates
+    ("A/B-PER B/B-LOC", "0-0 0-1 1-1", "a b", None),  # both claim a word
+    ("no/O names/O", "", "keine Namen", "O O"),
+])  # fmt: skip
+def test_spans(source, links, target, tags):
+    found = project_spans(text(source), WordPairs.parse([links]), Sentences.of([target.split()], "de"))
+    if tags is None:
+        assert (len(found.text), found.left_out) == (0, 1)
+    else:
+        assert found.text.tags.to_list() == tags.split()
+        assert found.sentences.tolist() == [0]
+
+
+def test_single_tags_and_words_without_links():
+    source = text("the/DET cat/NOUN", "a/DET cat/NOUN", "the/DET")
+    pairs = WordPairs.parse(["0-0 1-1", "1-1", ""])
+    target = Sentences.of([["die", "Katze"], ["die", "Katze"], ["unbekannt"]], "de")
+    found = project_tags(source, pairs, target)
+    assert found.text.tags.to_list() == ["DET", "NOUN", "DET", "NOUN"]  # the second "die" as the first
+    assert (found.sentences.tolist(), found.left_out) == ([0, 1], 1)
+
+
+def test_most_links_decide():
+    source = text("a/DET big/ADJ old/ADJ cat/NOUN")
+    found = project_tags(source, WordPairs.parse(["0-0 1-0 2-0 3-1"]), Sentences.of([["groß", "Katze"]], "de"))
+    assert found.text.tags.to_list() == ["ADJ", "NOUN"]
+
+
+def test_a_tagger_for_a_language_whose_vectors_share_nothing():
+    """Zero-shot transfer fails where words have vectors of their own; links and a source tagger do not care."""
+    encoder = Planted(apart=True)
+    train, test = tagged(150, "en"), tagged(60, "de", 1)
+    settings = {"hidden": 16, "options": {"epochs": 14, "learning_rate": 5e-3, "batch": 16}}
+    side = tagged(120, "en", 5).data.sentences
+    other = Sentences.of([[f"d{word[1:]}" for word in sentence.words] for sentence in side], "de")
+    corpus = ParallelCorpus.of([s.words for s in side], [s.words for s in other], ("en", "de"))
+    links = WordPairs.parse([" ".join(f"{k}-{k}" for k in range(len(s))) for s in side])
+    for each, pairs in ((corpus, links), (corpus.swapped(), links.swapped())):
+        learnt = projected(Tagging("ner", [train], [train], **settings), encoder, each, pairs)
+        assert (learnt.lang, len(learnt.data)) == ("de", 120)
+        score = Tagging("ner", [learnt], [test], seeds=(0,), bootstrap=0, **settings).evaluate(encoder)[0]
+        assert score.value > 0.85
+    zero = Tagging("ner", [train], [test], seeds=(0,), bootstrap=0, **settings).evaluate(encoder)[0]
+    assert zero.value < 0.5
+    other = Dataset("x", "en", train.data)
+    with pytest.raises(SettingError, match="no tags could be projected"):
+        projected(Tagging("pos", [other], [other], **settings), encoder, corpus, WordPairs.parse([""] * 120))
+
+
+def test_tagging_other_text():
+    settings = {"hidden": 16, "options": {"epochs": 14, "learning_rate": 5e-3, "batch": 16}}
+    job = Tagging("ner", [tagged(150, "en")], [tagged(5, "en")], seeds=(0,), **settings)
+    other = tagged(40, "de", 3).data
+    found = job.tag(Planted(), other.sentences)
+    assert np.mean([a == b for a, b in zip(found.tags.to_list(), other.tags.to_list(), strict=True)]) > 0.9
