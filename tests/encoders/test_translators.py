@@ -17,7 +17,6 @@ from safetensors.torch import load_file, save_file
 
 from calque import Sentence, Sentences, load_encoder
 from calque.encoders.checkpoint import read_checkpoint
-from calque.encoders.pair_windows import pair_windows
 from calque.encoders.sentence_vectors import SentencePooling, sentence_vectors
 from calque.errors import InputError, SettingError
 from calque.runs.align import make_method
@@ -157,7 +156,6 @@ def test_each_sentence_has_the_token_of_its_language(tmp_path):
     assert languages(subwords.split([["a"]])) == "deu_Latn"  # src_lang
     assert languages(subwords.split_texts(["a b"], lang="fr")) == "fra_Latn"
     assert languages(SentencePooling.of(encoder, "subwords").split(encoder, one)) == "fra_Latn fra_Latn"
-    assert languages(pair_windows(subwords, one[:1], one, np.array([0])).split) == "fra_Latn"
     for split, token in ((first.with_first([one]), "fr_XX"), (first.split([Sentence(("a",), "pt-BR")]), "pt_XX")):
         assert first.tokenizer.convert_ids_to_tokens(int(split.ids[0])) == token
     for lang, some in (("sr-Latn", ""), ("tlh", r", expected one of ace_Arab, .* \(202 in all\), or two letters")):

@@ -535,7 +535,7 @@ def test_every_setting_of_a_task_decides_the_question_or_qualifies_the_answer(ta
     job = jobs(n=20, options={"epochs": 0.5}, bootstrap=2)[task]
     qualify = {
         "encoder", "encoder_fingerprint", "seeds", "chosen_epochs", "dev_scores", "values", "sd", "gap", "tags",
-        "labels", "relations", "targets", "unknown_labels", "reachable",
+        "labels", "relations", "targets", "unknown_labels",
     }  # fmt: skip
     found = {name for score in job.evaluate(Planted()) for name in score.settings}
     assert found <= qualify | {*DEFINE[task], *DEFINE_HERE[task]}

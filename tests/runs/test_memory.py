@@ -67,7 +67,7 @@ def table():
 
 def retrieved(table, files, bootstrap=0):
     corpus = read_parallel(files[0], langs=LANGS, pretokenized=True)
-    task = WordRetrieval(corpus, WordPairs.open(files[1]), contextual=False, uncovered="wrong", bootstrap=bootstrap)
+    task = WordRetrieval(corpus, WordPairs.open(files[1]), contextual=False, bootstrap=bootstrap)
     return task.evaluate(table)
 
 

@@ -109,26 +109,6 @@ def test_a_study_does_every_step_once(plan):
     assert "evaluating: 2 of 6 steps to do" in said
 
 
-def test_a_study_knows_the_encoder_before_alignment(plan):
-    """Similarities are compared for what was aligned, with what it was made of, or with what the task says."""
-    text = plan.read_text()
-    (plan.parent / "own.txt").write_text("the in a\nthe a in\nin the e\n")
-    task = '[tasks.consistency]\ntest = "en=own.txt"\nletters = 2\n'
-    plan.write_text(text[: text.index("[tasks.ner]")].replace("[methods.quick]", "[methods.left]") + task)
-    found = {(r["method"], r["metric"]): r for r in study(plan)}
-    assert set(found) == {("base", "same-form")} | {
-        (method, metric) for method in ("rotation", "left") for metric in ("same-form", "similarities")
-    }
-    assert found["base", "same-form"]["n"] == 6
-    assert found["rotation", "similarities"]["value"] == pytest.approx(1)  # English stays where it is
-    assert found["left", "similarities"]["value"] < 1
-    base = found["base", "same-form"]["settings"]["encoder_fingerprint"]
-    assert found["left", "similarities"]["settings"]["base_fingerprint"] == base
-    shown = tables(list(found.values()))
-    assert "**Same-language consistency: nearest word of the language is the same" in shown
-    assert "**Same-language consistency: correlation of similarities" in shown
-
-
 def test_the_command_and_two_workers(plan, capsys, monkeypatch):
     def clean(kind):
         assert kind == "spawn"  # a process that begins with nothing of calque, as a fork of that server does

@@ -107,6 +107,7 @@ upos = 0
 seeds = 3
 train = ["a.en.tsv"]
 test = ["b.de.tsv"]
+ceiling = ["de=c.tsv"]
 head = "esim"
 [tasks.senses]
 task = "wsd"

@@ -3,34 +3,11 @@
 import numpy as np
 import pytest
 
-from calque.anchors import anchors_of
 from calque.annotated import Dictionary
 from calque.errors import SettingError
 from calque.tasks.lexicon import Lexicon, by_frequency
 from calque.text import Sentences
-from calque.vectors import Embeddings
-from planted import Planted, words
-
-
-def test_anchors_are_means_over_occurrences():
-    rng = np.random.default_rng(0)
-    text = words(rng, 30, "en")
-    data = rng.standard_normal((sum(map(len, text)), 5)).astype(np.float32)
-    covered = rng.random(len(data)) > 0.1
-    embeddings = Embeddings(data, np.cumsum([0, *map(len, text)]), covered)
-    found = anchors_of(Sentences.of(text, "en"), embeddings, at_least=3)
-    flat = [word for sentence in text for word in sentence]
-    slow = {}
-    for word, row, has in zip(flat, data.astype(np.float64), covered, strict=True):
-        if has:
-            slow.setdefault(word, []).append(row)
-    slow = {word: rows for word, rows in slow.items() if len(rows) >= 3}
-    assert set(found.words) == set(slow)
-    for word, vector, count in zip(found.words, found.vectors, found.counts, strict=True):
-        assert count == len(slow[word])
-        np.testing.assert_allclose(vector, np.mean(slow[word], axis=0), atol=1e-6)
-    assert list(found.counts) == sorted(found.counts, reverse=True)
-    assert len(anchors_of(Sentences.of(text, "en"), embeddings, most=2)) == 2
+from planted import Planted
 
 
 class Noisy(Planted):
@@ -46,7 +23,8 @@ def test_ranks_are_those_of_a_double_loop(similarity):
     source = (*tuple(f"e{k}" for k in range(40)), "e3", "e5")
     target = (*tuple(f"d{k}" for k in range(40)), "d30", "d6")
     dictionary = Dictionary(source, target, ("en", "de"))
-    task = Lexicon(dictionary, vocabulary=[f"d{k}" for k in range(40, 60)], similarity=similarity, k=5, bootstrap=0)
+    texts = {lang: Sentences.of([[f"{lang[0]}{k}"] for k in range(n)], lang) for lang, n in (("en", 40), ("de", 60))}
+    task = Lexicon(dictionary, texts=texts, similarity=similarity, k=5, bootstrap=0)
     scores = {score.metric: score for score in task.evaluate(Noisy(dim=8))}
     x, y = task.anchors(Noisy(dim=8))
 

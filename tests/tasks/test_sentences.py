@@ -9,7 +9,7 @@ from calque.algebra.margin import best_by_margin, mine
 from calque.algebra.normalize import unit_rows
 from calque.encoders.random_vectors import RandomVectors
 from calque.errors import SettingError
-from calque.tasks.sentences import SIMILARITIES, SentenceRetrieval, minable
+from calque.tasks.sentences import SentenceRetrieval, minable
 from calque.text import ParallelCorpus
 from command import fails, works
 from planted import Planted
@@ -46,7 +46,7 @@ def hits_literally(x, y, similarity, k):
     return hits / n
 
 
-@pytest.mark.parametrize("similarity", SIMILARITIES)
+@pytest.mark.parametrize("similarity", ["cosine", "csls"])
 def test_accuracy_is_how_often_the_nearest_sentence_is_the_translation(similarity):
     text, encoder = corpus(80), Planted()
     found = by_metric(SentenceRetrieval(text, similarity=similarity, bootstrap=50).evaluate(encoder))
@@ -114,8 +114,6 @@ def test_mined_pairs_are_counted_against_the_gold_ones():
     assert found["f1"].value == pytest.approx(2 * len(said & gold) / (len(said) + len(gold)))
     assert found["f1"].value > 0.5
     assert found["f1"].low < found["f1"].value < found["f1"].high
-    given = by_metric(SentenceRetrieval(test, threshold=threshold, bootstrap=0).evaluate(encoder))
-    assert given["f1"].value == found["f1"].value
 
 
 def test_parallel_text_is_mined_too_with_equal_sentences_once():

@@ -74,17 +74,9 @@ ANALYSES = {
             "Left: a word and its translation are equally frequent. Right: their frequency ranks differ widely.", log=True,
         ),
     ),
-    "subwords": Analysis(
-        "calque.analyses.groups:by_subwords", "Accuracy by number of subwords.", lacks="{encoder} has no subwords",
-        axis=Axis("By number of subwords", "subwords of the word", "Number of subwords of the query word."),
-    ),
     "length": Analysis(
         "calque.analyses.groups:by_length", "Accuracy by word length.", "division",
         axis=Axis("By word length", "characters of the word", "Length of the query word."),
-    ),
-    "position": Analysis(
-        "calque.analyses.groups:by_position", "Accuracy by position in the sentence.", "division",
-        axis=Axis("By position in the sentence", "position in the sentence", "Position of the query word.", log=True),
     ),
     "layers": Analysis(
         "calque.analyses.groups:layer_curve", "Accuracy layer by layer.", lacks="{encoder} has only one layer",

@@ -24,11 +24,11 @@ DEFINE = {
     "word-alignment": ("links_from", "rounds", "discount", "threshold", "temperature", "regularisation", "iterations"),
     "lexicon": ("similarity", "k", "anchors", "lower"),
     "wsd": ("restrict", "first_senses"),
-    "consistency": ("letters", "base"),
+    "consistency": ("letters",),
     "masked-words": ("share",),
     **dict.fromkeys(("ner", "slots", "pos", "nli", "sentiment", "parsing"), _HEAD),
     "probing": ("probe", "width", *_HEAD),
-    "qa": ("max_answer", "stride", "max_question", *_HEAD),
+    "qa": ("max_answer", *_HEAD),
 }
 # The same, of which each language may have its own: they tell questions apart only where one test set has several.
 DEFINE_HERE = {
@@ -45,7 +45,7 @@ _WORDS = {
     "links": "linked by", "symmetrize": "symmetrised by", "train": "training text", "training_sentence_pairs": "training pairs",
     "links_from": "links", "dev": "development text", "text": "text", "entries": "entries", "texts": "texts",
     "learning_rate": "learning rate", "per_epoch": "texts an epoch", "first_senses": "first senses",
-    "max_answer": "longest answer", "max_question": "longest question", "code_switch": "code-switched",
+    "max_answer": "longest answer", "code_switch": "code-switched",
     "realign": "realigned", "sentence_pooling": "pooling", "margin_k": "neighbourhood of margins",
 }  # fmt: skip
 # Figures that a reader wants first. Everything else is behind them.

@@ -31,7 +31,7 @@ _ITEMS = {  # what items of an analysis have: numbers, and anything
     "senses": (("x", "y", "number", "of", "cosine", "share"), ("word",)),
 }
 #: analyses of older files, which are left out: the report, or the task `consistency`, has their figures
-FORMER = ("correlation", "consistency", "similarities")
+FORMER = ("correlation", "consistency", "similarities", "subwords", "position")
 _BESIDE = 3  # folders below a result file's in which runs are looked for
 _NOT_RESULTS = {"training", "steps", "text"}  # what runs keep for themselves
 

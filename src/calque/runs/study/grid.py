@@ -26,14 +26,12 @@ class Row:
         encoder: where it is: the step that makes it, or what `load_encoder` takes.
         load: keyword arguments of `load_encoder`.
         langs: languages that it was made for; None for all.
-        base: the encoder before the method, as `encoder`; None where there was no method.
     """
 
     about: dict[str, Any]
     encoder: Step | str
     load: dict[str, Any] = field(default_factory=dict)
     langs: tuple[str, ...] | None = None
-    base: Step | str | None = None
 
 
 @dataclass(frozen=True)
@@ -139,8 +137,7 @@ class Grid:
             return about_of(name, layer, method, learnt, base.seed if base.seed is not None else seed)
 
         def row(method, learnt, encoder: Step | str, load: dict[str, Any], layer: int | None, langs=None, seed=None):
-            before = None if encoder is base.encoder else base.encoder
-            self.rows.append(Row(about(method, learnt, layer, seed), encoder, load, langs or base.langs, before))
+            self.rows.append(Row(about(method, learnt, layer, seed), encoder, load, langs or base.langs))
 
         several = len(plan.supervision) > 1
 
@@ -287,9 +284,6 @@ class Grid:
         after: dict[str, list[str]] = {}
         if "realign" in given:
             about["realign"], files["realign"], after["links"] = self._realigned(given["realign"], row.langs)
-        before = about.pop("base", row.base) if task.compares else None
-        if before is not None:
-            self.refer("base", before, about, files, after)
         made_for = "" if row.langs is None else f", {' and '.join(row.langs)}"
         called = f"{name}: {label_of(row.about)}{made_for}"
         return [self._reading(row.encoder, "score", about, files, after, label=called)]
