@@ -20,7 +20,7 @@ FLOOR = {
     "analyses": 8,
     "runs": 9,
     "report": 10, "explore": 10,
-    "integrations": 11, "cli": 12, "__main__": 13, "__init__": 13,
+    "integrations": 11, "clcr": 11, "cli": 12, "__main__": 13, "__init__": 13,
 }  # fmt: skip
 
 

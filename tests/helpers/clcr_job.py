@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from calque.alignment.clcr import method
-from calque.alignment.clcr.method import KeyPointAlignment
-from calque.alignment.clcr.step import Transformed
+from calque.clcr import method
+from calque.clcr.method import KeyPointAlignment
+from calque.clcr.step import Transformed
 from calque.encoders import load_encoder
 from linked_text import make_text
 

@@ -12,12 +12,12 @@ from typing import Any
 import torch
 
 import clcr_job
-from calque.alignment.clcr import method as clcr
-from calque.alignment.clcr.method import KeyPointAlignment
 from calque.alignment.contrastive import Contrastive
 from calque.alignment.distilled import Distillation
 from calque.alignment.distilled_words import LinkedWords
 from calque.alignment.finetune import FineTune
+from calque.clcr import method as clcr
+from calque.clcr.method import KeyPointAlignment
 from calque.encoders import load_encoder
 from calque.encoders.sentence_store import SentenceStore, WordStore
 from calque.encoders.sentence_vectors import SentencePooling

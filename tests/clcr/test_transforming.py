@@ -10,17 +10,17 @@ import pytest
 import torch
 
 import clcr_job
-from calque.alignment.clcr.extracting import Extracting
-from calque.alignment.clcr.learning import learn
-from calque.alignment.clcr.method import KeyPointAlignment
-from calque.alignment.clcr.reordering import Reordering
-from calque.alignment.clcr.transforming import ScaledSource, Side, Space, Transforming
+from calque.clcr.extracting import Extracting
+from calque.clcr.learning import learn
+from calque.clcr.method import KeyPointAlignment
+from calque.clcr.pivots import find_pivots
+from calque.clcr.reordering import Reordering
+from calque.clcr.transform import Transform
+from calque.clcr.transforming import ScaledSource, Side, Space, Transforming
 from calque.distributed import Processes
 from calque.encoders.batches import collate
 from calque.encoders.extraction import UncoveredWordsWarning
 from calque.errors import SettingError
-from calque.nn.pivots import find_pivots
-from calque.nn.transform import Transform
 from calque.offsets import offsets_of
 from calque.text import ParallelCorpus
 from calque.training.sources import ChosenWords, TrainedSource

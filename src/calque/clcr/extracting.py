@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from calque.algebra.noisy_labels import FlipRates, absolute_error, flip_rates, importance
-from calque.alignment.clcr.heads import HeadTraining, Trained
+from calque.clcr.heads import HeadTraining, Trained
+from calque.clcr.networks import KeyPointHead
+from calque.clcr.noisy_labels import FlipRates, absolute_error, flip_rates, importance
+from calque.clcr.pivots import covered_words
 from calque.errors import SettingError
-from calque.nn.key_points import KeyPointHead
-from calque.nn.pivots import covered_words
 from calque.nn.pooling import sums
 from calque.pairs import WordPairs
 from calque.training.sources import WordRows

@@ -1,4 +1,4 @@
-"""`calque clcr`: from two encoders and parallel text to key points, on two small languages that were made up."""
+"""`calque align --method clcr`: from two encoders and parallel text to key points, on two small languages that were made up."""
 
 import json
 
@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from benchmarks.planted_key_points import score_world, write_world
 
-from calque import load_encoder
-from calque.encoders.key_points import KeyPointEncoder
+from calque import load_encoder, read_parallel
+from calque.clcr.encoder import KeyPointEncoder
+from calque.corpora import read_sentences
 from calque.errors import SettingError
 from calque.pairs import WordPairs
-from calque.runs.clcr import open_pivoted
+from calque.vectors import Embeddings, map_arrays
 from command import fails, works
 
 SHORT = ["--option", "epochs=[4.0,0,0]", "--option", "head_epochs=4.0", "--model", "fast-align"]
@@ -24,8 +25,8 @@ def world(tmp_path_factory):
 
 
 def train(world, out, *more):
-    return ["clcr", "train", f"aa={world}/aa", f"bb={world}/bb", f"{world}/train.tsv", "--pretokenized", "--langs", "aa", "bb",
-            "--pivot", "aa", "--out", out, *SHORT, *more]  # fmt: skip
+    return ["align", "--method", "clcr", "--encoder", f"aa={world}/aa,bb={world}/bb", f"{world}/train.tsv", "--pretokenized",
+            "--langs", "aa", "bb", "--towards", "aa", "--out", out, *SHORT, *more]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -45,23 +46,26 @@ def trained(world, tmp_path_factory):
 
 def test_what_is_found_is_what_was_planted(capsys, world, trained, tmp_path):
     """After a few updates: far from what longer training finds, and far from chance."""
-    pivots = ("clcr", "pivots", trained)
-    works(capsys, *pivots, world / "test.tsv", "--pretokenized", "--langs", "aa", "bb", "--out", tmp_path / "p")
-    for lang in ("aa", "bb"):
-        _, said = works(capsys, "clcr", "keypoints", trained, world / f"test.{lang}", "--pretokenized", "--lang", lang, "--out",
-                        tmp_path / lang)  # fmt: skip
-        assert "60 sentences" in said
-    figures = score_world(world, tmp_path / "p", {lang: tmp_path / lang for lang in ("aa", "bb")})
-    assert figures["alignment"]["f1"] > 0.6
-    assert figures["key points, bb"]["f1"] > 0.6
     encoder = load_encoder(trained)
     assert isinstance(encoder, KeyPointEncoder)
     assert encoder.rows == "key points"
+    figures = score_world(world, encoder)
+    assert figures["alignment"]["f1"] > 0.6
+    assert figures["key points, bb"]["f1"] > 0.6
+    pivots = ("words", "--encoder", trained, "--pretokenized")
+    works(capsys, *pivots, world / "test.tsv", "--langs", "aa", "bb", "--out", tmp_path / "p")
+    assert WordPairs.open(tmp_path / "p") == encoder.pivots(read_parallel(world / "test.tsv", langs=("aa", "bb")))
     swapped = tmp_path / "swapped.tsv"
     lines = (world / "test.tsv").read_text().splitlines()
     swapped.write_text("".join("\t".join(reversed(line.split("\t"))) + "\n" for line in lines))
-    works(capsys, *pivots, swapped, "--pretokenized", "--langs", "bb", "aa", "--out", tmp_path / "q")
+    works(capsys, *pivots, swapped, "--langs", "bb", "aa", "--out", tmp_path / "q")
     assert WordPairs.open(tmp_path / "q").swapped() == WordPairs.open(tmp_path / "p")
+    for lang in ("aa", "bb"):
+        text = ("encode", trained, world / f"test.{lang}", "--pretokenized", "--lang", lang, "--out", tmp_path / lang)
+        assert "60 sentences" in works(capsys, *text)[1]
+        points = encoder.key_points(read_sentences(world / f"test.{lang}", lang=lang, pretokenized=True))
+        np.testing.assert_array_equal(map_arrays(tmp_path / lang)[0]["words"], points.data)
+        np.testing.assert_array_equal(Embeddings.open(tmp_path / lang).offsets, points.offsets)
 
 
 def test_its_record_shows_sentences_and_the_report_draws_them(capsys, world, trained, tmp_path):
@@ -119,8 +123,9 @@ def test_inference_on_every_step(capsys, world, trained, steps, tmp_path):
     out, _ = works(
         capsys, "evaluate", trained, "nli", "--train", f"aa={world}/nli.train.aa.tsv", "--dev", f"aa={world}/nli.dev.aa.tsv",
         "--test", f"aa={world}/nli.test.aa.tsv", f"bb={world}/nli.test.bb.tsv", "--head", "esim", "--epochs", "1", "--seeds",
-        "1", "--hidden", "8", "--pretokenized", "--steps", steps, "--json",
-        *(["--translations", f"bb={world}/nli.test.aa.tsv,{world}/nli.test.bb.tsv"] if steps == "pivots" else []),
+        "1", "--hidden", "8", "--pretokenized", "--load", f"steps={steps}", "--json",
+        *(["--load", f"translations=bb={world}/nli.test.aa.tsv,{world}/nli.test.bb.tsv", "--load", "pretokenized=true"]
+          if steps == "pivots" else []),
     )  # fmt: skip
     assert {tuple(score["languages"]) for score in json.loads(out)["scores"]} == {("aa", "aa"), ("aa", "bb")}
 
@@ -128,21 +133,25 @@ def test_inference_on_every_step(capsys, world, trained, steps, tmp_path):
 def test_pivots_need_translations(capsys, world, trained, tmp_path):
     nli = ["evaluate", trained, "nli", "--train", f"aa={world}/nli.train.aa.tsv", "--test", f"bb={world}/nli.test.bb.tsv",
            "--pretokenized", "--seeds", "1", "--epochs", "1"]  # fmt: skip
-    assert "pivots need the translation of every test sentence" in fails(capsys, *nli, "--steps", "pivots")
-    two = f"bb={world}/nli.dev.aa.tsv,{world}/nli.test.bb.tsv"
-    assert "expected the same texts in both" in fails(capsys, *nli, "--steps", "pivots", "--translations", two)
-    assert "--translations are for key points by pivots" in fails(capsys, *nli, "--translations", two)
+    nli += ["--load", "pretokenized=true"]
+    needs = "pivots needs the translation of every test sentence"
+    assert needs in fails(capsys, *nli, "--load", "steps=pivots")
+    two = ("--load", f"translations=bb={world}/nli.dev.aa.tsv,{world}/nli.test.bb.tsv")
+    assert "expected the same texts in both" in fails(capsys, *nli, "--load", "steps=pivots", *two)
+    assert needs in fails(capsys, *nli, *two)
     some = tmp_path / "some.tsv"
     some.write_text("\n".join((world / "test.tsv").read_text().splitlines()[:5]) + "\n")
-    assert "have no translation here" in fails(capsys, *nli, "--steps", "pivots", "--translations", f"bb={some}")
+    assert "have no translation here" in fails(
+        capsys, *nli, "--load", "steps=pivots", "--load", f"translations=bb={some}"
+    )
 
 
 def test_another_threshold_than_the_one_of_training(capsys, world, trained, tmp_path):
     counts = []
     for delta in ("0", "0.2", "0.99"):
-        works(capsys, "clcr", "keypoints", trained, world / "test.aa", "--pretokenized", "--lang", "aa", "--delta", delta,
+        works(capsys, "encode", trained, world / "test.aa", "--pretokenized", "--lang", "aa", "--load", f"delta={delta}",
               "--out", tmp_path / delta)  # fmt: skip
-        counts.append(sum(len(line.split()) for line in (tmp_path / delta).read_text().splitlines()))
+        counts.append(Embeddings.open(tmp_path / delta).n_words)
     assert counts[0] > counts[1] > counts[2] >= 60
     assert load_encoder(trained, delta=0.2).fingerprint == load_encoder(trained).fingerprint
     assert load_encoder(trained, delta=0.3).fingerprint != load_encoder(trained).fingerprint
@@ -152,19 +161,17 @@ def test_another_threshold_than_the_one_of_training(capsys, world, trained, tmp_
         f"aa={world}/nli.train.aa.tsv",
         "--test",
         f"bb={world}/nli.test.bb.tsv",
-        "--steps",
-        "transform",
+        "--load",
+        "steps=transform",
     ]
-    assert "mini: it is for key points, calque align --method clcr makes them" in fails(
-        capsys, "evaluate", "mini", *nli
-    )
+    assert "mini: it is for an encoder whose rows are key points" in fails(capsys, "evaluate", "mini", *nli)
     with pytest.raises(SettingError, match="delta does not apply to pivots"):
-        open_pivoted(str(trained), [f"bb={world}/nli.test.aa.tsv,{world}/nli.test.bb.tsv"], delta=0.5)
+        load_encoder(trained, steps="pivots", translations="bb=x,y", delta=0.5)
 
 
 def test_a_run_that_was_killed_goes_on_to_the_same_bits(capsys, world, trained, tmp_path, monkeypatch):
     """Killed where an order is about to be learnt: all before is in its checkpoints."""
-    from calque.alignment.clcr import learning
+    from calque.clcr import learning
 
     with monkeypatch.context() as patch:
         patch.setattr(learning, "_learn_order", lambda *_: 1 / 0)
@@ -181,9 +188,9 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bits(capsys, world, trained, 
 
 def test_what_cannot_be(capsys, world, tmp_path):
     given = train(world, tmp_path / "out", "--steps", "transform")
-    without = [part for part in given if part != f"bb={world}/bb"]
+    without = [str(part).partition(",bb=")[0] for part in given]
     assert "no encoder for language 'bb'" in fails(capsys, *without)
-    assert "--towards cc" in fails(capsys, *given, "--pivot", "cc")
+    assert "--towards cc" in fails(capsys, *given, "--towards", "cc")
 
 
 def test_further_languages_meet_in_the_pivot(capsys, world, tmp_path):
@@ -192,8 +199,8 @@ def test_further_languages_meet_in_the_pivot(capsys, world, tmp_path):
     for name, part in (("first", lines[:250]), ("second", lines[250:])):
         (tmp_path / f"{name}.tsv").write_text("".join(part))
     works(
-        capsys, "clcr", "train", f"aa={world}/aa", f"bb={world}/bb", f"cc={world}/bb", tmp_path / "first.tsv",
-        tmp_path / "second.tsv", "--pretokenized", "--langs", "aa", "bb", "--langs", "aa", "cc", "--pivot", "aa", "--out",
+        capsys, "align", "--method", "clcr", "--encoder", f"aa={world}/aa,bb={world}/bb,cc={world}/bb", tmp_path / "first.tsv",
+        tmp_path / "second.tsv", "--pretokenized", "--langs", "aa", "bb", "--langs", "aa", "cc", "--towards", "aa", "--out",
         tmp_path / "out", *SHORT, "--steps", "transform,extract",
     )  # fmt: skip
     encoder = load_encoder(tmp_path / "out")
@@ -202,9 +209,7 @@ def test_further_languages_meet_in_the_pivot(capsys, world, tmp_path):
     record = json.loads((tmp_path / "out" / "calque-run.json").read_text())
     assert {"transform-bb", "transform-cc", "refine-bb", "refine-cc"} <= set(record["phases"])
     for lang in ("bb", "cc"):
-        _, said = works(capsys, "clcr", "keypoints", tmp_path / "out", world / "test.bb", "--pretokenized", "--lang", lang,
-                        "--out", tmp_path / lang)  # fmt: skip
-        assert "60 sentences" in said
+        assert len(encoder.key_points(read_sentences(world / "test.bb", lang=lang, pretokenized=True))) == 60
     assert "no encoder for language 'dd'" in fails(
-        capsys, "clcr", "keypoints", tmp_path / "out", world / "test.bb", "--lang", "dd", "--out", tmp_path / "x"
+        capsys, "encode", tmp_path / "out", world / "test.bb", "--lang", "dd", "--out", tmp_path / "x"
     )

@@ -17,18 +17,18 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from calque.corpora.languages import best_match
-from calque.encoders.base import Encoder, stored
+from calque.clcr.networks import ORDERS, KeyPointHead, Order, key_points
+from calque.clcr.pivots import find_pivots
+from calque.clcr.transform import Transform
+from calque.corpora.languages import best_match, name_and_path
+from calque.encoders.base import Encoder
 from calque.encoders.folder import ABOUT_FILE, open_folder, read_about, saving, write_about
 from calque.encoders.per_language import sentences_by_language
 from calque.errors import InputError, SettingError, check_number
-from calque.nn.key_points import ORDERS, KeyPointHead, Order, key_points
-from calque.nn.pivots import find_pivots
-from calque.nn.transform import Transform
 from calque.offsets import offsets_of, ranges
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentence, Sentences
-from calque.vectors import Embeddings
+from calque.vectors import Embeddings, write_arrays
 
 Step = Literal["transform", "extract", "reorder"]
 STEPS: tuple[Step, ...] = ("transform", "extract", "reorder")
@@ -168,12 +168,18 @@ class _RowsOfKeyPoints(Encoder):
     def encode(
         self, sentences: Iterable[Sentence], *, progress: bool = False, out: str | PathLike[str] | None = None
     ) -> Embeddings:
-        """Return one vector per key point, in the order of the pivot language.
+        """Return one vector per key point, in the order of the pivot language; a file also has the numbers of their `words`.
 
         Raises:
             SettingError: a sentence is in a language without an encoder, or lacks a translation that pivots need.
         """
-        return stored(self._read(sentences, progress)[0], out)
+        vectors, words = self._read(sentences, progress)
+        if out is None:
+            return vectors
+        Path(out).parent.mkdir(parents=True, exist_ok=True)
+        covered = {} if vectors.covered is None else {"covered": vectors.covered}
+        write_arrays(out, {"data": vectors.data, "offsets": vectors.offsets, **covered, "words": words})
+        return Embeddings.open(out)
 
     def key_points(self, sentences: Iterable[Sentence], *, progress: bool = False) -> KeyPoints:
         """Return the word that each row of `encode` is of.
@@ -376,20 +382,43 @@ class KeyPointEncoder(_RowsOfKeyPoints):
             write_about(path, "key-points", about)
 
     @classmethod
-    def open(cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any) -> Self:
+    def open(
+        cls,
+        folder: str | PathLike[str],
+        *,
+        about: Mapping[str, Any] | None = None,
+        steps: str | None = None,
+        delta: float | None = None,
+        translations: str | Sequence[str] = (),
+        pretokenized: bool = False,
+        **options: Any,
+    ) -> Encoder:
         """Read what `save` wrote.
 
         Args:
             folder, about: see `Encoder.open`.
-            options: `steps`, and `delta` for the threshold, others than those that were saved; the rest goes to the encoder
-                of each language. Layer and pooling cannot be others than those that the parts were trained with.
+            steps: others than those that were saved; "pivots" for a `PivotedEncoder`.
+            delta: another threshold.
+            translations: for pivots, of each language `de=FILE,FILE`, the pivot language's file first, with the same texts line
+                by line (labelled, as of inference); or `de=FILE`, parallel text.
+            pretokenized: in these, words stand between spaces.
+            options: for the encoder of each language. Layer and pooling cannot be others than those that the parts were
+                trained with.
         """
         path = Path(folder)
         about = read_about(path) if about is None else about
         for name in _FIXED:
             if name in options:
                 raise SettingError(f"{name} does not apply to {path}: its key points were trained with one")
-        steps, delta = named_steps(options.pop("steps", None)), options.pop("delta", None)
+        if (steps == PIVOTS) != bool(translations):
+            raise SettingError(
+                "steps=pivots needs the translation of every test sentence, translations=de=FILE,FILE; no others do"
+            )
+        if steps == PIVOTS and delta is not None:
+            raise SettingError(
+                "delta does not apply to pivots: these are key points without a classifier's probability"
+            )
+        wanted = None if steps == PIVOTS else named_steps(steps)
         try:
             parts = open_parts(path, about["parts"])
             langs = list(about["langs"])
@@ -399,7 +428,10 @@ class KeyPointEncoder(_RowsOfKeyPoints):
             raise InputError(f"no encoder of key points ({error} is missing)", path=path / ABOUT_FILE) from error
         encoders = {lang: open_folder(path / f"encoder-{n}", **options) for n, lang in enumerate(langs)}
         encoder = cls(encoders, parts, pivot=pivot, steps=saved, name=name or None, **settings)
-        return encoder.with_steps(steps or saved, threshold=delta)
+        if steps == PIVOTS:
+            named = [translations] if isinstance(translations, str) else translations
+            return PivotedEncoder(encoder, [_translations(each, pivot, pretokenized) for each in named])
+        return encoder.with_steps(wanted or saved, threshold=delta)
 
 
 class PivotedEncoder(_RowsOfKeyPoints):
@@ -462,3 +494,22 @@ class PivotedEncoder(_RowsOfKeyPoints):
         words, offsets = pairs.source[order], pairs.offsets()
         rows = vectors.rows(pairs.sentence[order], words)
         return Embeddings(np.ascontiguousarray(vectors.data[rows]), offsets), words
+
+
+def _translations(named: str, pivot: str, pretokenized: bool) -> ParallelCorpus:
+    """Parallel text from one file, or from two that say the same line by line."""
+    from calque.corpora import read_labelled, read_parallel
+
+    lang, paths = name_and_path(named)
+    if not lang:
+        raise SettingError(f"translations {named}: expected the language before it, as in de={named}")
+    first, *second = paths.split(",")
+    if not second:
+        return read_parallel(first, langs=(pivot, lang), pretokenized=pretokenized)
+    two = [read_labelled(path, lang=of, pretokenized=pretokenized) for path, of in ((first, pivot), (second[0], lang))]
+    sides = [[sentence.words for column in each.texts for sentence in column] for each in two]
+    if len(sides[0]) != len(sides[1]):
+        raise SettingError(
+            f"translations {named}: {len(sides[0]):,} and {len(sides[1]):,} texts, expected the same texts in both"
+        )
+    return ParallelCorpus.of(sides[0], sides[1], (pivot, lang))

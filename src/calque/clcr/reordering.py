@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from calque.alignment.clcr.extracting import share, source_rows
-from calque.alignment.clcr.heads import HeadTraining, Trained
+from calque.clcr.extracting import share, source_rows
+from calque.clcr.heads import HeadTraining, Trained
+from calque.clcr.networks import ORDERS, Order
+from calque.clcr.pivots import covered_words
 from calque.errors import SettingError
-from calque.nn.key_points import ORDERS, Order
-from calque.nn.pivots import covered_words
 from calque.offsets import offsets_of
 from calque.pairs import WordPairs
 from calque.training.sources import WordRows

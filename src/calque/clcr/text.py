@@ -9,9 +9,9 @@ from functools import cached_property
 
 import numpy as np
 
+from calque.clcr.pivots import words_with_vectors
 from calque.encoders.base import Encoder
 from calque.errors import SettingError
-from calque.nn.pivots import words_with_vectors
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
 from calque.vectors import Embeddings

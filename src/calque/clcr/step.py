@@ -10,16 +10,16 @@ import numpy as np
 import torch
 from torch import nn
 
-from calque.alignment.clcr.text import PairedText
-from calque.alignment.clcr.transforming import ScaledSource, Side, Space, Transforming
+from calque.clcr.pivots import Pivots, covered_words, find_pivots
+from calque.clcr.text import PairedText
+from calque.clcr.transform import Score, Transform
+from calque.clcr.transforming import ScaledSource, Side, Space, Transforming
 from calque.distributed import Processes
 from calque.encoders.base import Encoder
 from calque.encoders.checkpoint import weights_digest
 from calque.encoders.split import SplitSentences
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError
-from calque.nn.pivots import Pivots, covered_words, find_pivots
-from calque.nn.transform import Score, Transform
 from calque.offsets import offsets_of
 from calque.pairs import WordPairs
 from calque.training.loop import Loop, Schedule

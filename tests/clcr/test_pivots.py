@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from calque.alignment.clcr.step import choose_threshold
+from calque.clcr.pivots import Pivots, find_pivots
+from calque.clcr.step import choose_threshold
+from calque.clcr.transform import Transform
 from calque.errors import SettingError
 from calque.nn import pivots as module
-from calque.nn.pivots import Pivots, find_pivots
-from calque.nn.transform import Transform
 from calque.offsets import offsets_of
 from calque.pairs import WordPairs
 from calque.vectors import Embeddings

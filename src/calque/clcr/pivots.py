@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from calque.clcr.transform import Transform
 from calque.errors import SettingError
 from calque.nn.matched import MatchedSentences
-from calque.nn.transform import Transform
 from calque.offsets import offsets_of, ranges
 from calque.pairs import WordPairs
 from calque.vectors import Embeddings

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from calque import load_encoder
+from calque.clcr.encoder import PARTS_FILE, KeyPointEncoder, Parts, PivotedEncoder
+from calque.clcr.networks import AbsoluteOrder, KeyPointHead, RelativeOrder
+from calque.clcr.transform import Transform
 from calque.encoders.base import Encoder
-from calque.encoders.key_points import PARTS_FILE, KeyPointEncoder, Parts, PivotedEncoder
 from calque.encoders.random_vectors import RandomVectors
 from calque.errors import InputError, SettingError
-from calque.nn.key_points import AbsoluteOrder, KeyPointHead, RelativeOrder
-from calque.nn.transform import Transform
 from calque.offsets import offsets_of
 from calque.text import ParallelCorpus, Sentence, Sentences
 from calque.vectors import Embeddings

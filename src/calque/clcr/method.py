@@ -7,18 +7,18 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from calque.alignment.base import Method
-from calque.alignment.clcr.extracting import Extracting
-from calque.alignment.clcr.heads import HeadTraining
-from calque.alignment.clcr.learning import Judged, learn
-from calque.alignment.clcr.reordering import Reordering
-from calque.alignment.clcr.step import TOLERANCE, Transformed, TransformStep
-from calque.alignment.clcr.text import paired_texts
+from calque.alignment.base import Judged, Method
+from calque.clcr.encoder import PIVOTS, STEPS, KeyPointEncoder, named_steps
+from calque.clcr.extracting import Extracting
+from calque.clcr.heads import HeadTraining
+from calque.clcr.learning import learn
+from calque.clcr.reordering import Reordering
+from calque.clcr.step import TOLERANCE, Transformed, TransformStep
+from calque.clcr.text import paired_texts
+from calque.clcr.transform import Score
 from calque.encoders.base import Encoder, made_of, require
-from calque.encoders.key_points import STEPS, KeyPointEncoder, named_steps
 from calque.encoders.per_language import PerLanguage
 from calque.errors import SettingError, check_number
-from calque.nn.transform import Score
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
 from calque.training.loop import Schedule, rate_by_width
@@ -255,6 +255,27 @@ class KeyPointAlignment(Method):
         """What the result depends on, for the record."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {"method": "clcr", **{name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}}
+
+    def rows(self, load: Mapping[str, Any]) -> str:
+        if unknown := load.keys() - {"steps", "delta", "translations"}:
+            raise SettingError(f"unknown {', '.join(sorted(unknown))}, expected steps, delta or translations")
+        if (load.get("steps") == PIVOTS) != ("translations" in load):
+            raise SettingError("steps = 'pivots' needs translations, { de = [FILE, FILE] }, and no other steps do")
+        for lang, two in dict(load.get("translations", {})).items():
+            if not isinstance(two, list) or len(two) != 2:
+                raise SettingError(
+                    f"translations.{lang} = {two!r}, expected the file in {self.towards} and that in {lang}"
+                )
+        if "delta" in load:
+            check_number("delta", load["delta"], least=0, below=1)
+        if load.get("steps") == PIVOTS:
+            if "delta" in load:
+                raise SettingError(f"delta does not apply to {PIVOTS}")
+            return "key points"
+        steps = named_steps(load.get("steps")) or self._steps
+        if len(steps) > len(self._steps):
+            raise SettingError(f"{steps[-1]} is not learnt with steps = {self.steps!r}")
+        return "key points" if "extract" in steps else "words"
 
     def _schedule(self, number: int, rate: float) -> Schedule:
         """Of phase `number`, from 0; `rate` is the default."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calque.algebra.ordering import absolute_order, relative_order
+from calque.clcr.ordering import absolute_order, relative_order
 
 
 def log_odds(scores, n):

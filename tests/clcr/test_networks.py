@@ -6,9 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from calque.clcr import networks as module
+from calque.clcr.networks import KeyPointHead, key_points
 from calque.errors import SettingError
-from calque.nn import key_points as module
-from calque.nn.key_points import KeyPointHead, key_points
 from calque.offsets import offsets_of
 
 

@@ -59,11 +59,11 @@ threshold = 100.0
 compare = true
 encoders = ["planted", "own"]
 [methods.clcr.views]
-T = "transform"
-"T+E" = "transform,extract"
+T = { steps = "transform" }
+"T+E" = { steps = "transform,extract" }
 "T+E, 0.9" = { steps = "transform,extract", delta = 0.9 }
-all = "transform,extract,reorder"
-"T+pGA" = "pivots"
+all = { steps = "transform,extract,reorder" }
+"T+pGA" = { steps = "pivots", translations = { bb = ["nli.test.aa.tsv", "nli.test.bb.tsv"] } }
 
 [supervision.parallel]
 pretokenized = true
@@ -80,7 +80,6 @@ head = "mean"
 train = ["aa=nli.train.aa.tsv"]
 dev = ["aa=nli.dev.aa.tsv"]
 test = ["aa=nli.test.aa.tsv", "bb=nli.test.bb.tsv"]
-translations = { bb = ["nli.test.aa.tsv", "nli.test.bb.tsv"] }
 
 [tasks.probing]
 encoders = ["own", "forms"]
@@ -129,7 +128,6 @@ def test_views_are_rows_of_one_training(tmp_path, unread):
     assert made < {step.key for step in grid.aligning}
     assert len(made) == 1
     assert of_own[2].load == {"steps": "transform,extract", "delta": 0.9}
-    assert of_own[4].load == {"steps": "pivots"}
     scored = {
         (about["encoder"], about["method"], about["task"]): step for about, step in grid.scores if "task" in about
     }
@@ -161,12 +159,13 @@ def test_a_view_changes_no_training_and_a_threshold_only_its_own_row(tmp_path, u
 
 
 @pytest.mark.parametrize(("place", "value", "fact"), [
-    (("methods", "clcr", "views"), {"T": "extract"}, r"clcr.views.T: steps extract: expected .*, or pivots"),
-    (("methods", "clcr", "views"), {"P": {"steps": "pivots", "delta": 0.1}}, "clcr.views.P.delta does not apply to pivots"),
-    (("methods", "linear", "views"), {"L": "transform,extract"}, "linear.views.L: extract is not learnt with methods.linear"),
+    (("methods", "clcr", "views"), {"T": {"steps": "extract"}}, "clcr.views.T: steps extract: expected transform, or"),
+    (("methods", "clcr", "views"), {"P": {"steps": "pivots"}}, "clcr.views.P: steps = 'pivots' needs translations"),
+    (("methods", "clcr", "views"), {"P": {"steps": "pivots", "delta": 0.1, "translations": {"bb": ["a", "b"]}}},
+     "clcr.views.P: delta does not apply to pivots"),
+    (("methods", "linear", "views"), {"L": {"steps": "transform,extract"}}, "linear.views.L: extract is not learnt with steps"),
     (("tasks", "pos"), {"train": ["aa=a"], "test": ["bb=b"]}, "pos: pos is on words, and row 'T.E' of methods.clcr has key"),
     (("tasks", "retrieval"), {"test": {"bb": "a"}, "methods": ["T", "all"]}, "retrieval is on words, and row 'all' of meth"),
-    (("tasks", "nli", "translations"), {}, "row 'T.pGA' of methods.clcr needs translations of the tests in bb, or"),
 ])  # fmt: skip
 def test_what_is_wrong_is_said_before_anything_is_trained(place, value, fact, tmp_path, unread):
     plan = tomllib.loads(PLAN)

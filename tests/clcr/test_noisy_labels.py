@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calque.algebra.noisy_labels import FlipRates, absolute_error, flip_rates, importance
+from calque.clcr.noisy_labels import FlipRates, absolute_error, flip_rates, importance
 
 
 @given(seed=st.integers(0, 10**6))

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calque.alignment.clcr.extracting import linked_words
-from calque.alignment.clcr.heads import HeadTraining
-from calque.alignment.clcr.learning import order_examples
-from calque.alignment.clcr.reordering import STATISTICS, LinkedOrder, Reordering, bleu, ngram_counts, score_order
+from calque.clcr.extracting import linked_words
+from calque.clcr.heads import HeadTraining
+from calque.clcr.learning import order_examples
+from calque.clcr.reordering import STATISTICS, LinkedOrder, Reordering, bleu, ngram_counts, score_order
 from calque.errors import SettingError
 from calque.offsets import offsets_of
 from calque.pairs import WordPairs

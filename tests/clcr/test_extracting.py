@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from calque.alignment.clcr.extracting import STATISTICS, Extracting, score_key_points
-from calque.alignment.clcr.heads import HeadTraining
+from calque.clcr.extracting import STATISTICS, Extracting, score_key_points
+from calque.clcr.heads import HeadTraining
+from calque.clcr.networks import KeyPointHead
 from calque.errors import SettingError
-from calque.nn.key_points import KeyPointHead
 from calque.offsets import offsets_of
 from calque.pairs import WordPairs
 from calque.tasks.bootstrap import measure

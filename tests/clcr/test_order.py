@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from calque.algebra.ordering import relative_order
-from calque.nn import key_points as module
-from calque.nn.key_points import AbsoluteOrder, RelativeOrder
+from calque.clcr import networks as module
+from calque.clcr.networks import AbsoluteOrder, RelativeOrder
+from calque.clcr.ordering import relative_order
 
 LENGTHS = torch.tensor([3, 0, 1, 5])
 POSITIONS = torch.tensor([0, 2, 9, 4, 1, 2, 3, 7, 30])

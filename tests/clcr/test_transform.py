@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
+from calque.clcr.transform import Transform, attention_distance
 from calque.nn.matched import MatchedSentences
-from calque.nn.transform import Transform, attention_distance
 
 SENTENCES = {
     "usual": ([3, 7, 1, 12, 5, 4, 30, 2], [4, 6, 2, 9, 5, 1, 25, 2]),

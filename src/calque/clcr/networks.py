@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from calque.algebra.ordering import absolute_order, relative_order
+from calque.clcr.ordering import absolute_order, relative_order
 from calque.errors import SettingError
 from calque.nn.ragged import Ragged
 from calque.offsets import ranges

@@ -11,11 +11,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from calque.clcr import plots
 from calque.errors import InputError
 from calque.report.document import Block, Cell, Head, Line, Panel, Plot, Section, Table, Text
 from calque.report.numbers import Figure, Number, average, escape_source, figure_of
-from calque.report.plots import charts
-from calque.report.plots.words import Word, matrix, sentence
 from calque.report.provenance import in_words, run_title
 from calque.report.reading import Record, RunRecord
 from calque.report.verdict import metric_name
@@ -31,7 +30,7 @@ def key_points(records: Sequence[RunRecord], lines: Sequence[tuple[str, Record]]
     """One section for everything that made encoders of key points.
 
     Args:
-        lines: what result files say of a training (`is_of_training`), with the labels of whose it was.
+        lines: what result files say of a training (`Record.is_of_training`), with the labels of whose it was.
     """
     runs = key_point_runs(records)
     trained = figures_of_training(runs, lines)
@@ -109,12 +108,6 @@ class KeyPointRun:
     orders: tuple[Example, ...]
 
 
-def is_of_training(record: Record) -> bool:
-    """Whether a line says what the training itself measured on held-out text, as studies write it: of one model of several,
-    such as an order by places, and so no answer that methods could be compared by."""
-    return record["task"] in _TASKS and record["data"] == f"held out, {record.settings.get('model')}"
-
-
 def figures_of_training(
     runs: Sequence[KeyPointRun], lines: Sequence[tuple[str, Record]]
 ) -> list[tuple[str, str, Record]]:
@@ -126,7 +119,7 @@ def figures_of_training(
     """
     alone = [run for run in runs if not (lines and run.is_step)]
     scored = [*lines, *((run.label, score) for run in alone for score in run.scores)]
-    return [(label, str(score.settings["model"]), score) for label, score in scored if is_of_training(score)]
+    return [(label, str(score.settings["model"]), score) for label, score in scored if score["task"] in _TASKS]
 
 
 def key_point_runs(runs: Sequence[RunRecord]) -> list[KeyPointRun]:
@@ -135,7 +128,7 @@ def key_point_runs(runs: Sequence[RunRecord]) -> list[KeyPointRun]:
     Raises:
         InputError: a score is none, or a line of metrics is not JSON; with file and place.
     """
-    chosen = [run for run in runs if run.has_key_points]
+    chosen = [run for run in runs if run.plain.get("method") == "clcr"]
     return [_run(run, label) for run, label in zip(chosen, _labels(chosen), strict=True)]
 
 
@@ -298,7 +291,7 @@ def _curve(run: KeyPointRun, lang: str, phases: Sequence[Phase], name: str) -> P
     pairs = ((lang, run.pivot), (run.pivot, lang))
     metrics = {"-".join(pair): " → ".join(pair) for pair in pairs}
     drawn = [
-        charts.Phase(
+        plots.Phase(
             phase.name, {k: [(span, figures[m]) for span, figures in phase.points] for k, m in enumerate(metrics, 1)}
         )
         for phase in phases
@@ -309,7 +302,7 @@ def _curve(run: KeyPointRun, lang: str, phases: Sequence[Phase], name: str) -> P
         f"{', '.join(phase.name for phase in phases)}. The figures are in the table below."
     )
     series = [(label, number) for number, label in enumerate(metrics.values(), 1)]
-    drawing = charts.phases(drawn, series, title=title, measure="distance", description=text)
+    drawing = plots.phases(drawn, series, title=title, measure="distance", description=text)
     lines = tuple(
         Line(
             f"{first:,}" if first == last else f"{first:,}–{last:,}",
@@ -346,14 +339,14 @@ def _sentence(run: KeyPointRun, example: Example, name: str) -> Panel:
     given = example["probabilities"]
     models = sorted(given, key=lambda model: _LABELS.index(model) if model in _LABELS else len(_LABELS))[:2]
     figures = list(zip(*([example.figure(value) for value in given[model]] for model in models), strict=True))
-    words = [Word(*each) for each in zip(example["words"], example["pivots"], figures, strict=True)]
+    words = [plots.Word(*each) for each in zip(example["words"], example["pivots"], figures, strict=True)]
     title = f"Key points of {example.name}: {run.label}"
     text = (
         f"The words of a sentence with the probability of each to be a key point ({', '.join(models)}); pivots are set in bold. "
         "The figures are in the table below."
     )
     series = [(model, number) for number, model in enumerate(models, 1)]
-    drawing = sentence(words, series, threshold=run.delta, title=title, description=text)
+    drawing = plots.sentence(words, series, threshold=run.delta, title=title, description=text)
     heads = [Head("word", numeric=False), Head("pivot", numeric=False), *(Head("probability", m) for m in models)]
     lines = []
     for k, word in enumerate(words, 1):
@@ -395,7 +388,7 @@ def _order(run: KeyPointRun, example: Example, key: str) -> Panel:
         ]
         for kind, cells in (("gold", right), ("predicted", said)):
             drawings.append(
-                matrix(
+                plots.matrix(
                     words, columns, cells, label=f"{called}, {kind}", number=1, turned=name == "before",
                     title=f"Order of key points of {example.name}: {run.label}",
                     description=f"{called}, {kind}: {len(words)} key points down. The figures are in the table below.",

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from calque.alignment.clcr import extracting, reordering
-from calque.alignment.clcr.extracting import Extracting, KeyPointScores, score_key_points, share
-from calque.alignment.clcr.reordering import LinkedOrder, Reordering, chosen_rows, score_order
-from calque.alignment.clcr.step import Transformed
-from calque.alignment.clcr.text import PairedText
-from calque.encoders.key_points import Parts, Step
-from calque.nn.key_points import AbsoluteOrder, Order
+from calque.alignment.base import Judged
+from calque.clcr import extracting, reordering
+from calque.clcr.encoder import Parts, Step
+from calque.clcr.extracting import Extracting, KeyPointScores, score_key_points, share
+from calque.clcr.networks import AbsoluteOrder, Order
+from calque.clcr.pivots import covered_words, find_pivots, words_with_vectors
+from calque.clcr.reordering import LinkedOrder, Reordering, chosen_rows, score_order
+from calque.clcr.step import Transformed
+from calque.clcr.text import PairedText
+from calque.clcr.transform import Transform, attention_distance
 from calque.nn.matched import MatchedSentences
-from calque.nn.pivots import covered_words, find_pivots, words_with_vectors
-from calque.nn.transform import Transform, attention_distance
 from calque.pairs import WordPairs
 from calque.text import Sentences
 from calque.vectors import Embeddings
@@ -26,29 +27,6 @@ from calque.vectors import Embeddings
 _SHARPEST = 1e-3  # τ at which the attention is to the nearest word alone
 _EXAMPLES = 5  # sentences of each kind that are kept for the report
 _FEWEST, _MOST = 4, 16  # key points of a sentence whose order is shown: something to order, and a matrix one can read
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A figure over held-out sentences.
-
-    Attributes:
-        table: "distance" (Table 1), "key-points" (Table 2) or "order" (Table 3).
-        langs: the language, and the one whose space or order it gets; of key points the language twice.
-        model: what was trained.
-        metric: name of the figure.
-        counts: `[n_sentences, n]`, of whose sums `statistic` makes it.
-        statistic: see `calque.tasks.bootstrap`.
-        percent: whether it is a fraction.
-    """
-
-    table: str
-    langs: tuple[str, str]
-    model: str
-    metric: str
-    counts: np.ndarray
-    statistic: Callable[[np.ndarray], np.ndarray]
-    percent: bool = True
 
 
 @dataclass
@@ -59,7 +37,7 @@ class Learnt:
         parts: of each language.
         counts: of words, sentences and key points, by language.
         rates: flip rates of the labels of P by language, see `Trained`.
-        judged: figures of Tables 1 to 3.
+        judged: figures of Table 1 ("distance"), 2 ("key-points", with the language twice) and 3 ("order").
         examples: held-out sentences with the probability of each word, and matrices of their order (Figures 2 and 3).
     """
 

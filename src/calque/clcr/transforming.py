@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from calque.clcr.pivots import mutual_rows
+from calque.clcr.transform import Score, Transform, attention_distance
 from calque.distributed import Processes
 from calque.nn.matched import MatchedSentences
-from calque.nn.pivots import mutual_rows
-from calque.nn.transform import Score, Transform, attention_distance
 from calque.offsets import offsets_of, ranges
 from calque.training.objective import Objective
 from calque.training.sources import VectorSource, WordRows
