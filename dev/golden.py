@@ -155,7 +155,7 @@ report/demo: report @demo/de/out --out report.html --plots plots --plot-format p
 demo/de: demo --languages de --out out --seed 1
 
 clcr/train: align --method clcr --encoder en=mini,de=mini @in/train.tsv --langs en de --towards en --option
-  epochs=[1.0,0.5,0.5] --option head_epochs=2.0 --option compare=true --out out
+  epochs=[1.0,0.5,0.5,2.0,2.0] --option compare=true --out out
 clcr/pivots: words @in/test.tsv --encoder @clcr/train/out --langs en de --out links
 clcr/keypoints: encode @clcr/train/out @in/de.txt --lang de --out points ; encode @clcr/train/out
   @in/en.txt --lang en --load steps=transform,extract --out english

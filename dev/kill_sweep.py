@@ -136,7 +136,7 @@ VERBS = {
     ),
     "align clcr": Verb(
         "align --method clcr --encoder en=mini,de=mini @train.tsv --langs en de --towards en --out result --option "
-        "epochs=[0.5,0.2,0.2] --option refine=0.2 --option head_epochs=0.2 --checkpoint-every 3", once=True,
+        "epochs=[0.5,0.2,0.2,0.2,0.2] --checkpoint-every 3", once=True,
     ),
     "demo": Verb("demo --languages de --out result", once=True),
     "study": Verb("study @study.toml --out result", _STUDY_UNITS, inside="result/thesis.tex"),

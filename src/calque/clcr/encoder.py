@@ -5,9 +5,8 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -20,6 +19,7 @@ from torch import nn
 from calque.clcr.networks import ORDERS, KeyPointHead, Order, key_points
 from calque.clcr.pivots import find_pivots
 from calque.clcr.transform import Transform
+from calque.corpora import read_labelled, read_parallel
 from calque.corpora.languages import best_match, name_and_path
 from calque.encoders.base import Encoder
 from calque.encoders.folder import ABOUT_FILE, open_folder, read_about, saving, write_about
@@ -32,13 +32,19 @@ from calque.vectors import Embeddings, write_arrays
 
 Step = Literal["transform", "extract", "reorder"]
 STEPS: tuple[Step, ...] = ("transform", "extract", "reorder")
-PIVOTS = "pivots"  # steps of `PivotedEncoder`
+PIVOTS = "pivots"  # instead of steps: key points by pivots, see `KeyPointEncoder.with_pivots`
+PARTS_FILE = "key-points.safetensors"
 _BLOCK = 65_536  # rows transformed at a time
-_FIXED = ("layer", "pooling")  # options of `load_encoder` that the parts have been trained for
+_CLASSES: Mapping[str, type[nn.Module]] = {
+    "transform": Transform,
+    "key-points": KeyPointHead,
+    "relative-order": ORDERS["relative"],
+    "absolute-order": ORDERS["absolute"],
+}
 
 
 def named_steps(steps: str | Sequence[str] | None) -> tuple[Step, ...] | None:
-    """`transform,extract` as a tuple; None stays.
+    """Return `transform,extract` as a tuple; None stays.
 
     Raises:
         SettingError: not the first one, two or three of `STEPS`.
@@ -53,14 +59,12 @@ def named_steps(steps: str | Sequence[str] | None) -> tuple[Step, ...] | None:
     return STEPS[: len(named)]
 
 
-# -- what was learnt for a language ------------------------------------------------------------------------------------
-PARTS_FILE = "key-points.safetensors"
-_CLASSES: Mapping[str, type[nn.Module]] = {
-    "transform": Transform,
-    "key-points": KeyPointHead,
-    "relative-order": ORDERS["relative"],
-    "absolute-order": ORDERS["absolute"],
-}
+def check_view(steps: str | None, delta: float | None, translations: Any) -> None:
+    """Check that translations are given with steps "pivots" alone, and a threshold with others alone."""
+    if (steps == PIVOTS) != bool(translations):
+        raise SettingError("steps=pivots needs translations of all tests, translations=de=FILE,FILE; no other steps do")
+    if steps == PIVOTS and delta is not None:
+        raise SettingError("delta does not apply to pivots: these are key points without a classifier's probability")
 
 
 @dataclass(frozen=True)
@@ -79,70 +83,11 @@ class Parts:
     head: KeyPointHead | None = None
     order: Order | None = None
 
-    def modules(self) -> Iterator[tuple[str, Any]]:
-        """Those that there are, by their names."""
-        for field in fields(self):
-            if (module := getattr(self, field.name)) is not None:
-                yield field.name, module
+    def modules(self) -> dict[str, Any]:
+        """Return those that there are, by their names."""
+        return {name: module for name, module in vars(self).items() if module is not None}
 
 
-def digest_of(parts: Mapping[str, Parts]) -> str:
-    """Hash over all weights of some languages."""
-    digest = hashlib.blake2b(digest_size=16)
-    for lang in sorted(parts):
-        for name, module in parts[lang].modules():
-            for key, weights in sorted(module.state_dict().items()):
-                digest.update(f"{lang}.{name}.{key}{tuple(weights.shape)}".encode())
-                digest.update(weights.detach().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
-
-
-def save_parts(parts: Mapping[str, Parts], folder: Path) -> dict[str, Any]:
-    """Write the weights to `key-points.safetensors`.
-
-    Returns:
-        by language and name what class each part is, and the settings that make it: for `calque.json`.
-    """
-    kinds = {kind: name for name, kind in _CLASSES.items()}
-    about: dict[str, Any] = {}
-    weights: dict[str, torch.Tensor] = {}
-    for number, (lang, of_language) in enumerate(parts.items()):
-        about[lang] = {}
-        for name, module in of_language.modules():
-            about[lang][name] = {"kind": kinds[type(module)], **module.settings}
-            for key, value in module.state_dict().items():
-                weights[f"{number}.{name}.{key}"] = value.detach().cpu().contiguous()
-    save_file(weights, folder / PARTS_FILE)
-    return about
-
-
-def open_parts(folder: Path, about: Mapping[str, Any]) -> dict[str, Parts]:
-    """Read what `save_parts` wrote.
-
-    Raises:
-        InputError: the file is missing, damaged, or of other parts.
-    """
-    path = folder / PARTS_FILE
-    try:
-        weights = load_file(path)
-        parts = {}
-        for number, (lang, of_language) in enumerate(about.items()):
-            modules = {}
-            for name, settings in of_language.items():
-                settings = dict(settings)
-                module = _CLASSES[settings.pop("kind")](**settings)
-                prefix = f"{number}.{name}."
-                state = {key.removeprefix(prefix): value for key, value in weights.items() if key.startswith(prefix)}
-                module.load_state_dict(state)
-                modules[name] = module.eval()
-            parts[lang] = Parts(**modules)
-    except Exception as error:  # whatever a damaged file provokes
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"not the parts of an encoder of key points ({reason})", path=path) from error
-    return parts
-
-
-# -- encoders ----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class KeyPoints:
     """Which words of some sentences are key points, in the order of their rows.
@@ -162,58 +107,7 @@ class KeyPoints:
         return self.data[self.offsets[sentence] : self.offsets[sentence + 1]]
 
 
-class _RowsOfKeyPoints(Encoder):
-    """What encoders of key points have in common: rows and the words that they are of, language by language."""
-
-    def encode(
-        self, sentences: Iterable[Sentence], *, progress: bool = False, out: str | PathLike[str] | None = None
-    ) -> Embeddings:
-        """Return one vector per key point, in the order of the pivot language; a file also has the numbers of their `words`.
-
-        Raises:
-            SettingError: a sentence is in a language without an encoder, or lacks a translation that pivots need.
-        """
-        vectors, words = self._read(sentences, progress)
-        if out is None:
-            return vectors
-        Path(out).parent.mkdir(parents=True, exist_ok=True)
-        covered = {} if vectors.covered is None else {"covered": vectors.covered}
-        write_arrays(out, {"data": vectors.data, "offsets": vectors.offsets, **covered, "words": words})
-        return Embeddings.open(out)
-
-    def key_points(self, sentences: Iterable[Sentence], *, progress: bool = False) -> KeyPoints:
-        """Return the word that each row of `encode` is of.
-
-        Raises:
-            SettingError: see `encode`.
-        """
-        vectors, words = self._read(sentences, progress)
-        return KeyPoints(words, vectors.offsets)
-
-    @abstractmethod
-    def _of_language(self, sentences: Sentences, progress: bool) -> tuple[Embeddings, np.ndarray]:
-        """Return the rows of sentences of one language, and the number of the word in its sentence that each is of."""
-
-    def _read(self, sentences: Iterable[Sentence], progress: bool) -> tuple[Embeddings, np.ndarray]:
-        if isinstance(sentences, Sentences):
-            return self._of_language(sentences, progress)
-        sentences = list(sentences)
-        found = [(self._of_language(part, progress), places) for part, places in sentences_by_language(sentences)]
-        lengths = np.zeros(len(sentences), dtype=np.int64)
-        for (vectors, _), places in found:
-            lengths[places] = np.diff(vectors.offsets)
-        offsets = offsets_of(lengths)
-        data = np.zeros((offsets[-1], self.dim), dtype=np.float32)
-        covered, words = np.ones(len(data), dtype=bool), np.zeros(len(data), dtype=np.int64)
-        for (vectors, points), places in found:
-            rows = ranges(offsets[places], lengths[places])
-            data[rows], words[rows] = vectors.data, points
-            if vectors.covered is not None:
-                covered[rows] = vectors.covered
-        return Embeddings(data, offsets, covered), words
-
-
-class KeyPointEncoder(_RowsOfKeyPoints):
+class KeyPointEncoder(Encoder):
     """Language-independent rows from an encoder of each language (CLCR, §3 and Appendix A).
 
     A sentence in the pivot language is embedded, and its key points extracted. One in another language is embedded, its
@@ -230,8 +124,8 @@ class KeyPointEncoder(_RowsOfKeyPoints):
         costs: by language what a pivot may cost, see `pivots`.
         settings: how the parts were learnt, for the record.
 
-    Raises:
-        SettingError: a step without a part for it; numbers that cannot be.
+    Attributes:
+        translations: see `with_pivots`; by language, a sentence in the pivot language for each sentence. None without pivots.
     """
 
     def __init__(
@@ -244,39 +138,38 @@ class KeyPointEncoder(_RowsOfKeyPoints):
         threshold: float = 0.2,
         beam: int = 10,
         costs: Mapping[str, float] | None = None,
-        name: str | None = None,
         settings: Mapping[str, Any] | None = None,
     ):
         if pivot not in encoders or set(parts) != set(encoders):
             raise SettingError(f"encoders of {', '.join(encoders)}, but parts of {', '.join(parts)}, pivot {pivot!r}")
         check_number("threshold", threshold, least=0, below=1)
-        check_number("beam", beam, least=1, whole=True)
         self.encoders, self.parts = dict(encoders), {lang: parts[lang] for lang in encoders}
         self.pivot, self.threshold, self.beam = pivot, threshold, beam
         self.steps = self._checked(steps)
         self.dim = self.encoders[pivot].dim
         self.settings = dict(settings or {})
-        self.costs, self._name = dict(costs or {}), name
+        self.costs = dict(costs or {})
+        self.translations: dict[str, dict[tuple[str, ...], tuple[str, ...]]] | None = None
         self._weights: str | None = None
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        base = self._name or "+".join(encoder.name for encoder in self.encoders.values())
-        return f"{base}+{'+'.join(step[0].upper() for step in self.steps)}"
+        names = [encoder.name for encoder in self.encoders.values()] + [step[0].upper() for step in self.steps]
+        return "+".join(names) + ("" if self.translations is None else "+pGA")
 
     @property
     def rows(self) -> Literal["words", "key points"]:  # type: ignore[override]
-        return "key points" if "extract" in self.steps else "words"
+        return "words" if self.steps == ("transform",) and self.translations is None else "key points"
 
     @property
     def languages(self) -> tuple[str, ...]:
-        return tuple(self.encoders)
+        return tuple(self.encoders if self.translations is None else (self.pivot, *self.translations))
 
     def with_steps(self, steps: Sequence[Step], *, threshold: float | None = None) -> Self:
-        """The same encoder with other steps, or another threshold.
+        """Return the same encoder with other steps, or another threshold.
 
         Raises:
-            SettingError: a step that was not learnt.
+            SettingError: a step was not learnt.
         """
         other = copy.copy(self)
         other.steps = self._checked(steps)
@@ -285,8 +178,29 @@ class KeyPointEncoder(_RowsOfKeyPoints):
             other.threshold = threshold
         return other
 
+    def with_pivots(self, corpora: Sequence[ParallelCorpus]) -> Self:
+        """Return the same encoder, which extracts and orders by pivots, not by what P and R predict (CLCR, Table 4, T+pGA).
+
+        Of a sentence in the pivot language every word has a row, as with "transform" alone. Of another one, those words that
+        are pivots of it and its translation, in the order of the translation. So the encoder needs the translation of whatever
+        it reads.
+
+        Args:
+            corpora: parallel text, each between the pivot language and another: every sentence that will be read.
+        """
+        translations: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {}
+        for corpus in corpora:
+            if corpus.side(self.pivot) == "target":
+                corpus = corpus.swapped()
+            known = translations.setdefault(self._language(corpus.langs[1]), {})
+            for first, second in zip(corpus.source, corpus.target, strict=True):
+                known.setdefault(second.words, first.words)
+        other = self.with_steps(("transform",))
+        other.translations = translations
+        return other
+
     def pivots(self, corpus: ParallelCorpus, *, at_least_one: bool = False, progress: bool = False) -> WordPairs:
-        """Pairs of words that are nearest to each other under both transforms, and cost little enough (CLCR, §3.2).
+        """Return pairs of words that are nearest to each other under both transforms, and cost little enough (CLCR, §3.2).
 
         Args:
             corpus: parallel text of the pivot language and another.
@@ -307,7 +221,7 @@ class KeyPointEncoder(_RowsOfKeyPoints):
         return found.within(self.costs[lang], at_least_one=at_least_one)
 
     def _language(self, lang: str) -> str:
-        """The language whose encoder reads this one: a variety, as de-AT, is read by its language's."""
+        """Return the language whose encoder reads this one: a variety, as de-AT, is read by its language's."""
         match = best_match(lang, self.encoders)
         if match is None:
             raise SettingError(f"no encoder for language {lang!r}, there are those of {', '.join(self.encoders)}")
@@ -323,29 +237,84 @@ class KeyPointEncoder(_RowsOfKeyPoints):
         return steps
 
     # -- encoding ------------------------------------------------------------------------------------------------------
+    def encode(
+        self, sentences: Iterable[Sentence], *, progress: bool = False, out: str | PathLike[str] | None = None
+    ) -> Embeddings:
+        """Return one vector per key point, in the order of the pivot language; a file also has the numbers of their `words`."""
+        vectors, words = self._read(sentences, progress)
+        if out is None:
+            return vectors
+        Path(out).parent.mkdir(parents=True, exist_ok=True)
+        covered = {} if vectors.covered is None else {"covered": vectors.covered}
+        write_arrays(out, {"data": vectors.data, "offsets": vectors.offsets, **covered, "words": words})
+        return Embeddings.open(out)
+
+    def key_points(self, sentences: Iterable[Sentence], *, progress: bool = False) -> KeyPoints:
+        """Return the word that each row of `encode` is of."""
+        vectors, words = self._read(sentences, progress)
+        return KeyPoints(words, vectors.offsets)
+
+    def _read(self, sentences: Iterable[Sentence], progress: bool) -> tuple[Embeddings, np.ndarray]:
+        """Return the rows of sentences, and the number of the word in its sentence that each is of."""
+        if isinstance(sentences, Sentences):
+            return self._of_language(sentences, progress)
+        sentences = list(sentences)
+        found = [(self._of_language(part, progress), places) for part, places in sentences_by_language(sentences)]
+        lengths = np.zeros(len(sentences), dtype=np.int64)
+        for (vectors, _), places in found:
+            lengths[places] = np.diff(vectors.offsets)
+        offsets = offsets_of(lengths)
+        data = np.zeros((offsets[-1], self.dim), dtype=np.float32)
+        covered, words = np.ones(len(data), dtype=bool), np.zeros(len(data), dtype=np.int64)
+        for (vectors, points), places in found:
+            rows = ranges(offsets[places], lengths[places])
+            data[rows], words[rows] = vectors.data, points
+            if vectors.covered is not None:
+                covered[rows] = vectors.covered
+        return Embeddings(data, offsets, covered), words
+
     def _of_language(self, sentences: Sentences, progress: bool) -> tuple[Embeddings, np.ndarray]:
         lang = self._language(sentences.lang)
         states = self.encoders[lang].encode(sentences, progress=progress)
-        if "extract" not in self.steps:
+        if self.translations is not None and lang != self.pivot:
+            words, offsets = self._paired(lang, sentences)
+        elif "extract" in self.steps:
+            words, offsets = self._extracted(lang, states)
+        else:
             words = np.arange(states.n_words) - np.repeat(states.offsets[:-1], np.diff(states.offsets))
             return self._transformed(lang, states), words
-        head = self.parts[lang].head
+        rows = np.repeat(states.offsets[:-1], np.diff(offsets)) + words
+        return self._transformed(lang, Embeddings(np.ascontiguousarray(states.data[rows]), offsets)), words
+
+    def _extracted(self, lang: str, states: Embeddings) -> tuple[np.ndarray, np.ndarray]:
+        """Return the words of each sentence that P takes for key points, in the order that R finds, and where each begins."""
+        head, model = self.parts[lang].head, self.parts[lang].order
         assert head is not None
         rows = np.flatnonzero(
             key_points(head.probabilities(states.data), states.offsets, self.threshold, states.covered)
         )
         offsets = np.searchsorted(rows, states.offsets)
-        words = rows - np.repeat(states.offsets[:-1], np.diff(offsets))
-        vectors = np.ascontiguousarray(states.data[rows], dtype=np.float32)
+        lengths = np.diff(offsets)
+        words = rows - np.repeat(states.offsets[:-1], lengths)
         if lang != self.pivot and "reorder" in self.steps:
-            model, lengths = self.parts[lang].order, np.diff(offsets)
             assert model is not None
-            found, _ = model.search(
-                torch.from_numpy(vectors), torch.from_numpy(words), torch.from_numpy(lengths), self.beam
+            vectors = torch.from_numpy(np.ascontiguousarray(states.data[rows], dtype=np.float32))
+            found, _ = model.search(vectors, torch.from_numpy(words), torch.from_numpy(lengths), self.beam)
+            words = words[np.repeat(offsets[:-1], lengths) + found]
+        return words, offsets
+
+    def _paired(self, lang: str, sentences: Sentences) -> tuple[np.ndarray, np.ndarray]:
+        """Return the pivots of each sentence in the order of its translation, and where each sentence begins."""
+        known = (self.translations or {}).get(lang, {})
+        read = [sentence.words for sentence in sentences]
+        if missing := [words for words in read if words not in known]:
+            raise SettingError(
+                f"{len(missing):,} of {len(read):,} sentences in {lang} have no translation here (first: "
+                f"{' '.join(missing[0])[:60]!r}): pivots need that of every sentence"
             )
-            order = np.repeat(offsets[:-1], lengths) + found
-            vectors, words = vectors[order], words[order]
-        return self._transformed(lang, Embeddings(vectors, offsets)), words
+        corpus = ParallelCorpus.of(read, [known[words] for words in read], (lang, self.pivot))
+        pairs = self.pivots(corpus, at_least_one=True)
+        return pairs.source[np.lexsort((pairs.target, pairs.sentence))], pairs.offsets()
 
     @torch.inference_mode()
     def _transformed(self, lang: str, states: Embeddings) -> Embeddings:
@@ -364,20 +333,37 @@ class KeyPointEncoder(_RowsOfKeyPoints):
     @property
     def fingerprint(self) -> str:
         if self._weights is None:
-            self._weights = digest_of(self.parts)
+            digest = hashlib.blake2b(digest_size=16)
+            for lang in sorted(self.parts):
+                for name, module in self.parts[lang].modules().items():
+                    for key, weights in sorted(module.state_dict().items()):
+                        digest.update(f"{lang}.{name}.{key}{tuple(weights.shape)}".encode())
+                        digest.update(weights.detach().cpu().contiguous().numpy().tobytes())
+            self._weights = digest.hexdigest()
         about = [[lang, self.encoders[lang].fingerprint] for lang in sorted(self.encoders)]
         how = [self.pivot, self.steps, self.threshold, self.beam, self._weights]
-        return hashlib.blake2b(json.dumps([about, how]).encode(), digest_size=16).hexdigest()
+        pivots = [[lang, sorted(known.items())] for lang, known in sorted((self.translations or {}).items())]
+        return hashlib.blake2b(json.dumps([about, how, *pivots]).encode(), digest_size=16).hexdigest()
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write each language's encoder to a folder of its own, the parts, and `calque.json`, which names them."""
+        if self.translations is not None:
+            raise SettingError("key points by pivots belong to a text: save the encoder with steps")
+        kinds = {kind: name for name, kind in _CLASSES.items()}
+        parts: dict[str, Any] = {lang: {} for lang in self.parts}
+        weights: dict[str, torch.Tensor] = {}
+        for number, (lang, of_language) in enumerate(self.parts.items()):
+            for name, module in of_language.modules().items():
+                parts[lang][name] = {"kind": kinds[type(module)], **module.settings}
+                for key, value in module.state_dict().items():
+                    weights[f"{number}.{name}.{key}"] = value.detach().cpu().contiguous()
         with saving(folder, self) as path:
             for number, encoder in enumerate(self.encoders.values()):
                 encoder.save_whole(path / f"encoder-{number}")
+            save_file(weights, path / PARTS_FILE)
             about = {
-                "langs": list(self.encoders), "name": self._name or "", "towards": self.pivot, "steps": list(self.steps),
-                "threshold": self.threshold, "beam": self.beam, "costs": self.costs, "parts": save_parts(self.parts, path),
-                "settings": self.settings,
+                "langs": list(self.encoders), "towards": self.pivot, "steps": list(self.steps), "threshold": self.threshold,
+                "beam": self.beam, "costs": self.costs, "parts": parts, "settings": self.settings,
             }  # fmt: skip
             write_about(path, "key-points", about)
 
@@ -392,12 +378,12 @@ class KeyPointEncoder(_RowsOfKeyPoints):
         translations: str | Sequence[str] = (),
         pretokenized: bool = False,
         **options: Any,
-    ) -> Encoder:
+    ) -> Self:
         """Read what `save` wrote.
 
         Args:
             folder, about: see `Encoder.open`.
-            steps: others than those that were saved; "pivots" for a `PivotedEncoder`.
+            steps: others than those that were saved; "pivots" for `with_pivots`.
             delta: another threshold.
             translations: for pivots, of each language `de=FILE,FILE`, the pivot language's file first, with the same texts line
                 by line (labelled, as of inference); or `de=FILE`, parallel text.
@@ -407,99 +393,47 @@ class KeyPointEncoder(_RowsOfKeyPoints):
         """
         path = Path(folder)
         about = read_about(path) if about is None else about
-        for name in _FIXED:
-            if name in options:
-                raise SettingError(f"{name} does not apply to {path}: its key points were trained with one")
-        if (steps == PIVOTS) != bool(translations):
-            raise SettingError(
-                "steps=pivots needs the translation of every test sentence, translations=de=FILE,FILE; no others do"
-            )
-        if steps == PIVOTS and delta is not None:
-            raise SettingError(
-                "delta does not apply to pivots: these are key points without a classifier's probability"
-            )
-        wanted = None if steps == PIVOTS else named_steps(steps)
+        if fixed := ", ".join(sorted(options.keys() & {"layer", "pooling"})):
+            raise SettingError(f"{fixed} does not apply to {path}: its key points were trained with one")
+        check_view(steps, delta, translations)
         try:
-            parts = open_parts(path, about["parts"])
+            parts = _open_parts(path / PARTS_FILE, about["parts"])
             langs = list(about["langs"])
             settings = {name: about[name] for name in ("threshold", "beam", "costs", "settings")}
-            saved, pivot, name = tuple(about["steps"]), about["towards"], about["name"]
+            saved, pivot = tuple(about["steps"]), about["towards"]
         except (KeyError, TypeError) as error:
             raise InputError(f"no encoder of key points ({error} is missing)", path=path / ABOUT_FILE) from error
         encoders = {lang: open_folder(path / f"encoder-{n}", **options) for n, lang in enumerate(langs)}
-        encoder = cls(encoders, parts, pivot=pivot, steps=saved, name=name or None, **settings)
+        encoder = cls(encoders, parts, pivot=pivot, steps=saved, **settings)
         if steps == PIVOTS:
             named = [translations] if isinstance(translations, str) else translations
-            return PivotedEncoder(encoder, [_translations(each, pivot, pretokenized) for each in named])
-        return encoder.with_steps(wanted or saved, threshold=delta)
+            return encoder.with_pivots([_translations(each, pivot, pretokenized) for each in named])
+        return encoder.with_steps(named_steps(steps) or saved, threshold=delta)
 
 
-class PivotedEncoder(_RowsOfKeyPoints):
-    """Extracts and orders by pivots, not by what P and R predict (CLCR, Table 4, T+pGA).
-
-    Of a sentence in the pivot language every word has a row, as with "transform" alone. Of another one, those words that are
-    pivots of it and its translation, in the order of the translation. So it needs the translation of whatever it reads.
-
-    Args:
-        corpora: parallel text, each between the pivot language and another: every sentence that will be read.
-
-    Raises:
-        SettingError: a corpus in other languages.
-    """
-
-    def __init__(self, base: KeyPointEncoder, corpora: Sequence[ParallelCorpus]):
-        self.base: KeyPointEncoder = base.with_steps(("transform",))  # type: ignore[assignment]
-        self.dim, self.name = base.dim, f"{self.base.name}+pGA"
-        self._translations: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {}
-        for corpus in corpora:
-            if corpus.side(base.pivot) == "target":
-                corpus = corpus.swapped()
-            lang = best_match(corpus.langs[1], base.encoders)
-            if lang is None:
-                raise SettingError(
-                    f"translations in {corpus.langs[1]}, but the encoder has {', '.join(base.languages)}"
-                )
-            known = self._translations.setdefault(lang, {})
-            for first, second in zip(corpus.source, corpus.target, strict=True):
-                known.setdefault(second.words, first.words)
-
-    @property
-    def rows(self) -> Literal["words", "key points"]:  # type: ignore[override]
-        return "key points"
-
-    @property
-    def languages(self) -> tuple[str, ...]:
-        return (self.base.pivot, *self._translations)
-
-    @property
-    def fingerprint(self) -> str:
-        about = [[lang, sorted(known.items())] for lang, known in sorted(self._translations.items())]
-        return hashlib.blake2b(json.dumps([self.base.fingerprint, about]).encode(), digest_size=16).hexdigest()
-
-    def _of_language(self, sentences: Sentences, progress: bool) -> tuple[Embeddings, np.ndarray]:
-        lang = best_match(sentences.lang, self.base.encoders)
-        vectors, points = self.base._of_language(sentences, progress)
-        if lang == self.base.pivot or lang is None:
-            return vectors, points
-        known = self._translations.get(lang, {})
-        read = [sentence.words for sentence in sentences]
-        if missing := [words for words in read if words not in known]:
-            raise SettingError(
-                f"{len(missing):,} of {len(read):,} sentences in {lang} have no translation here (first: "
-                f"{' '.join(missing[0])[:60]!r}): pivots need that of every sentence"
-            )
-        corpus = ParallelCorpus.of(read, [known[words] for words in read], (lang, self.base.pivot))
-        pairs = self.base.pivots(corpus, at_least_one=True)
-        order = np.lexsort((pairs.target, pairs.sentence))
-        words, offsets = pairs.source[order], pairs.offsets()
-        rows = vectors.rows(pairs.sentence[order], words)
-        return Embeddings(np.ascontiguousarray(vectors.data[rows]), offsets), words
+def _open_parts(path: Path, about: Mapping[str, Any]) -> dict[str, Parts]:
+    """Read the parts by language."""
+    try:
+        weights = load_file(path)
+        parts = {}
+        for number, (lang, of_language) in enumerate(about.items()):
+            modules = {}
+            for name, settings in of_language.items():
+                settings = dict(settings)
+                module = _CLASSES[settings.pop("kind")](**settings)
+                prefix = f"{number}.{name}."
+                state = {key.removeprefix(prefix): value for key, value in weights.items() if key.startswith(prefix)}
+                module.load_state_dict(state)
+                modules[name] = module.eval()
+            parts[lang] = Parts(**modules)
+    except Exception as error:  # whatever a damaged file provokes
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"not the parts of an encoder of key points ({reason})", path=path) from error
+    return parts
 
 
 def _translations(named: str, pivot: str, pretokenized: bool) -> ParallelCorpus:
-    """Parallel text from one file, or from two that say the same line by line."""
-    from calque.corpora import read_labelled, read_parallel
-
+    """Read parallel text from one file, or from two that say the same line by line."""
     lang, paths = name_and_path(named)
     if not lang:
         raise SettingError(f"translations {named}: expected the language before it, as in de={named}")

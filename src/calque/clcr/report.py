@@ -9,31 +9,54 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from calque.clcr import plots
 from calque.errors import InputError
 from calque.report.document import Block, Cell, Head, Line, Panel, Plot, Section, Table, Text
 from calque.report.numbers import Figure, Number, average, escape_source, figure_of
+from calque.report.plots import svg
+from calque.report.plots.axes import Frame, Linear, around, base_axis, legend, shape, value_axis
+from calque.report.plots.svg import Drawing, Series, element, group, mark, path, shortened, text, width_of
 from calque.report.provenance import in_words, run_title
 from calque.report.reading import Record, RunRecord
 from calque.report.verdict import metric_name
 
 _LABELS = ("labels as they are", "confident labels")  # above and below
 _FIRST = ("as it stands", *_LABELS)  # rows of a table; the others by their names
-
-
+_TASKS = ("distance", "key-points", "order")
 _SENTENCES, _ORDERS = 40, 20  # views in a figure, so that the page stays small
+_POINTS = 30  # of a curve in a phase; a run has thousands of updates, each of another batch
+
+_WIDTH = 760
+_APART = 18.0  # between two phases
+_SIDE, _LEAST, _MOST = 230.0, 13.0, 30.0  # of the matrix if cells may be as they like, and of a cell
+_NAME = 92.0  # longest name of a row or column
+_TURNED = math.sqrt(0.5)
+_HIGH, _MIDDLE, _BETWEEN = 44.0, 24.0, 24.0  # a bar of 1, the line of the words, and between two lines
+_LEFT, _NARROWEST, _WIDEST = 40.0, 26.0, 150.0  # room for the scale, and for a word
+_BOLD = 1.1
+
+_Runs = Mapping[str, RunRecord]  # by label
+_Trained = Sequence[tuple[str, str, Record]]  # label, model, record
+_Rows = Mapping[str, Mapping[tuple[str, str], Figure]]  # by row, metric and language
+_Curve = Sequence[tuple[tuple[int, int], Figure]]  # first and last update of each point
 
 
 def key_points(records: Sequence[RunRecord], lines: Sequence[tuple[str, Record]] = ()) -> Section | None:
-    """One section for everything that made encoders of key points.
+    """Return one section for everything that made encoders of key points.
 
     Args:
-        lines: what result files say of a training (`Record.is_of_training`), with the labels of whose it was.
+        records: of runs, of any method.
+        lines: what result files say of a training (`Record.is_of_training`), with the labels of whose it was. A study has the
+            scores of its runs as lines, under the names of its methods.
+
+    Raises:
+        InputError: a score is none, or a line of metrics is not JSON; with file and place.
     """
-    runs = key_point_runs(records)
-    trained = figures_of_training(runs, lines)
+    chosen = [run for run in records if run.plain.get("method") == "clcr"]
+    runs = dict(zip(_labels(chosen), chosen, strict=True))
+    scored = [*lines, *((label, s) for label, run in runs.items() if not (lines and run.is_step) for s in run.scores())]
+    trained = [(label, str(score.settings["model"]), score) for label, score in scored if score["task"] in _TASKS]
     if not runs and not trained:
         return None
     found = (
@@ -42,94 +65,6 @@ def key_points(records: Sequence[RunRecord], lines: Sequence[tuple[str, Record]]
     blocks: tuple[Block, ...] = tuple(block for block in found if block is not None)
     intro: Text = ("What the training of key points measured on sentences held out from it.",)
     return Section("key-points", "Key points", intro, blocks)
-
-
-# -- what a training left behind ---------------------------------------------------------------------------------------
-_POINTS = 30  # of a curve in a phase; a run has thousands of updates, each of another batch
-_DELTA = 0.2
-_TASKS = ("distance", "key-points", "order")
-
-
-@dataclass(frozen=True)
-class Phase:
-    """A phase of the training.
-
-    Attributes:
-        name: what was trained.
-        points: first and last update, and the mean of each metric over them.
-    """
-
-    name: str
-    points: tuple[tuple[tuple[int, int], Mapping[str, Figure]], ...]
-
-
-@dataclass(frozen=True)
-class Example:
-    """An entry of a record's `examples`, with its place."""
-
-    plain: Mapping[str, Any]
-    source: str
-
-    def __getitem__(self, name: str) -> Any:
-        return self.plain[name]
-
-    @property
-    def name(self) -> str:
-        return f"sentence {self['sentence'] + 1} ({self['lang']})"
-
-    def figure(self, value: float) -> Figure:
-        """A probability of the entry."""
-        return Figure(value, None, None, "probability", (self.source,), "entry", percent=False)
-
-
-@dataclass(frozen=True)
-class KeyPointRun:
-    """A run.
-
-    Attributes:
-        label: its name in the report.
-        pivot: the pivot language; langs: the others.
-        is_step: it is a step of a study.
-        delta: above which probability a word is a key point.
-        scores: of its own on held-out text.
-        curves: phases by language; that of the pivot's encoder all languages have in common.
-        sentences: entries with the probabilities of a sentence's words.
-        orders: entries with the order of a sentence's key points.
-    """
-
-    label: str
-    pivot: str
-    langs: tuple[str, ...]
-    is_step: bool
-    delta: float
-    scores: tuple[Record, ...]
-    curves: Mapping[str, tuple[Phase, ...]]
-    sentences: tuple[Example, ...]
-    orders: tuple[Example, ...]
-
-
-def figures_of_training(
-    runs: Sequence[KeyPointRun], lines: Sequence[tuple[str, Record]]
-) -> list[tuple[str, str, Record]]:
-    """Label, model and record of each figure. A study has those of its runs as lines, under the names of its methods.
-
-    Args:
-        runs: what was trained.
-        lines: of result files with their labels.
-    """
-    alone = [run for run in runs if not (lines and run.is_step)]
-    scored = [*lines, *((run.label, score) for run in alone for score in run.scores)]
-    return [(label, str(score.settings["model"]), score) for label, score in scored if score["task"] in _TASKS]
-
-
-def key_point_runs(runs: Sequence[RunRecord]) -> list[KeyPointRun]:
-    """Those of the runs that made encoders of key points.
-
-    Raises:
-        InputError: a score is none, or a line of metrics is not JSON; with file and place.
-    """
-    chosen = [run for run in runs if run.plain.get("method") == "clcr"]
-    return [_run(run, label) for run, label in zip(chosen, _labels(chosen), strict=True)]
 
 
 def _labels(runs: Sequence[RunRecord]) -> list[str]:
@@ -143,70 +78,7 @@ def _labels(runs: Sequence[RunRecord]) -> list[str]:
     return labels
 
 
-def _run(run: RunRecord, label: str) -> KeyPointRun:
-    plain, settings = run.plain, run.plain.get("settings", {})
-    pivot, langs = str(plain.get("towards")), tuple(plain.get("pivots", {}))
-    examples = [
-        Example(entry, escape_source(f"{run.file}:examples/{number}"))
-        for number, entry in enumerate(plain.get("examples", []))
-    ]
-    return KeyPointRun(
-        label, pivot, langs, run.is_step, float(settings.get("delta", _DELTA)), tuple(run.scores()),
-        {lang: phases for lang in langs if (phases := _phases(run, lang, pivot))},
-        tuple(each for each in examples if "probabilities" in each.plain),
-        tuple(each for each in examples if "ranks" in each.plain),
-    )  # fmt: skip
-
-
-def _phases(run: RunRecord, lang: str, pivot: str) -> tuple[Phase, ...]:
-    """Those in which the vectors of a language or of the pivot moved."""
-    encoders = {f"encoder-{each}": f"encoder of {each}" for each in (lang, pivot)}
-    names = {f"transform-{lang}": "transforms", **encoders, f"refine-{lang}": "refinement"}
-    found = []
-    for folder, name in names.items():
-        inside = f"training/{folder}/metrics.jsonl"
-        path = run.path.parent / inside
-        metrics = (f"{lang}-{pivot}", f"{pivot}-{lang}", "temperature")
-        if path.is_file() and (points := _points(path, f"{run.name}/{inside}", metrics)):
-            found.append(Phase(name, points))
-    return tuple(found)
-
-
-def _points(path: Path, name: str, metrics: Sequence[str]) -> tuple[tuple[tuple[int, int], Mapping[str, Figure]], ...]:
-    """The metrics of a phase's updates; means where there are more updates than points."""
-    lines = []
-    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            plain = json.loads(line)
-        except ValueError as error:
-            raise InputError(f"is not JSON ({error})", path=path, line=number) from error
-        if all(math.isfinite(plain.get(key, math.nan)) for key in ("step", *metrics)):
-            lines.append((number, plain))
-    size = max(1, math.ceil(len(lines) / _POINTS))
-    found = []
-    for start in range(0, len(lines), size):
-        window = lines[start : start + size]
-        (first, one), (last, other) = window[0], window[-1]
-        source, kind = (f"{name}:{first}", "entry") if first == last else (f"{name}:{first}-{last}", "window")
-        figures = {
-            key: Figure(
-                sum(plain[key] for _, plain in window) / len(window), None, None, key, (escape_source(source),), kind,
-                percent=False, digits=3,
-            )
-            for key in metrics
-        }  # fmt: skip
-        found.append(((int(one["step"]), int(other["step"])), figures))
-    return tuple(found)
-
-
 # -- Tables 1 to 3 ------------------------------------------------------------------------------------------------------
-_Trained = Sequence[tuple[str, str, Record]]  # label, model, record
-_Column = tuple[str, str]  # metric and language
-_Rows = Mapping[str, Mapping[_Column, Figure]]
-
-
 def _distances(trained: _Trained) -> Table | None:
     rows = _rows(trained, "distance", lambda label, _: label, " → ".join)
     rows = {label: {at: replace(f, digits=3) for at, f in figures.items()} for label, figures in rows.items()}
@@ -241,22 +113,20 @@ def _by_model(trained: _Trained, task: str) -> _Rows:
 
 def _rows(
     trained: _Trained, task: str, named: Callable[[str, str], str], column: Callable[[tuple[str, ...]], str]
-) -> dict[str, dict[_Column, Figure]]:
+) -> _Rows:
     """Figures of a task by row, metric and language; those of several trainings of one name are averaged."""
     labels = list(dict.fromkeys(label for label, *_ in trained))
     mine = [(label, model, score) for label, model, score in trained if score["task"] == task]
     places = {model: _FIRST.index(model) if model in _FIRST else len(_FIRST) for _, model, _ in mine}
     mine.sort(key=lambda each: (labels.index(each[0]), places[each[1]], each[1]))
-    found: dict[str, dict[_Column, list[Figure]]] = {}
+    found: dict[str, dict[tuple[str, str], list[Figure]]] = {}
     for label, model, score in mine:
         at = score["metric"], column(score.pair)
         found.setdefault(named(label, model), {}).setdefault(at, []).append(figure_of(score))
     return {row: {at: average(figures) for at, figures in of_row.items()} for row, of_row in found.items()}
 
 
-def _table(
-    name: str, caption: str, corner: str, rows: _Rows, metrics: Sequence[str], note: Text
-) -> Table | None:  # fmt: skip
+def _table(name: str, caption: str, corner: str, rows: _Rows, metrics: Sequence[str], note: Text) -> Table | None:
     """What was trained down, metrics and languages across; below, over how many sentences."""
     langs = dict.fromkeys(lang for figures in rows.values() for _, lang in figures)
     columns = [place for place in product(metrics, langs) if any(place in figures for figures in rows.values())]
@@ -272,10 +142,17 @@ def _table(
 
 
 # -- Figure 1 -----------------------------------------------------------------------------------------------------------
-def _curves(runs: Sequence[KeyPointRun]) -> Plot | None:
-    """The distance over the phases."""
-    of = [(run, lang, phases) for run in runs for lang, phases in run.curves.items()]
-    panels = [_curve(run, lang, phases, f"clcr-phases-{k}") for k, (run, lang, phases) in enumerate(of)]
+def _curves(runs: _Runs) -> Plot | None:
+    """The distance over the phases in which the vectors of a language or of the pivot moved."""
+    panels = []
+    for label, run in runs.items():
+        pivot = str(run.plain.get("towards"))
+        for lang in run.plain.get("pivots", {}):
+            encoders = {f"encoder-{each}": f"encoder of {each}" for each in (lang, pivot)}
+            names = {f"transform-{lang}": "transforms", **encoders, f"refine-{lang}": "refinement"}
+            phases = {name: points for place, name in names.items() if (points := _points(run, place, lang, pivot))}
+            if phases:
+                panels.append(_curve(label, lang, pivot, phases, f"clcr-phases-{len(panels)}"))
     if not panels:
         return None
     note = (
@@ -287,44 +164,109 @@ def _curves(runs: Sequence[KeyPointRun]) -> Plot | None:
     return Plot("key-points-phases-plot", "Distance over the phases", note, tuple(panels), kind="wide")
 
 
-def _curve(run: KeyPointRun, lang: str, phases: Sequence[Phase], name: str) -> Panel:
-    pairs = ((lang, run.pivot), (run.pivot, lang))
-    metrics = {"-".join(pair): " → ".join(pair) for pair in pairs}
-    drawn = [
-        plots.Phase(
-            phase.name, {k: [(span, figures[m]) for span, figures in phase.points] for k, m in enumerate(metrics, 1)}
-        )
-        for phase in phases
-    ]
-    title = f"Distance over the phases, {lang}-{run.pivot}: {run.label}"
-    text = (
-        f"Distance of {lang} and {run.pivot} in both directions, over the updates of each phase: "
-        f"{', '.join(phase.name for phase in phases)}. The figures are in the table below."
+_Points = Sequence[tuple[tuple[int, int], Mapping[str, Figure]]]  # first and last update, and the mean of each metric
+
+
+def _points(run: RunRecord, phase: str, lang: str, pivot: str) -> _Points:
+    """The metrics of a phase's updates; means where there are more updates than points."""
+    metrics, inside = (f"{lang}-{pivot}", f"{pivot}-{lang}", "temperature"), f"training/{phase}/metrics.jsonl"
+    file: Path = run.path.parent / inside
+    written = file.read_text(encoding="utf-8", errors="replace").split("\n") if file.is_file() else []
+    lines = []
+    for number, line in enumerate(written, 1):
+        if not line.strip():
+            continue
+        try:
+            plain = json.loads(line)
+        except ValueError as error:
+            raise InputError(f"is not JSON ({error})", path=file, line=number) from error
+        if all(math.isfinite(plain.get(key, math.nan)) for key in ("step", *metrics)):
+            lines.append((number, plain))
+    size = max(1, math.ceil(len(lines) / _POINTS))
+    found = []
+    for start in range(0, len(lines), size):
+        window = lines[start : start + size]
+        (first, one), (last, other) = window[0], window[-1]
+        source, kind = (f"{first}", "entry") if first == last else (f"{first}-{last}", "window")
+        sources = (escape_source(f"{run.name}/{inside}:{source}"),)
+        means = {key: sum(plain[key] for _, plain in window) / len(window) for key in metrics}
+        figures = {k: Figure(v, None, None, k, sources, kind, percent=False, digits=3) for k, v in means.items()}
+        found.append(((int(one["step"]), int(other["step"])), figures))
+    return found
+
+
+def _curve(label: str, lang: str, pivot: str, phases: Mapping[str, _Points], name: str) -> Panel:
+    metrics = {"-".join(pair): " → ".join(pair) for pair in ((lang, pivot), (pivot, lang))}
+    drawn = {
+        phase: {k: [(span, figures[m]) for span, figures in points] for k, m in enumerate(metrics, 1)}
+        for phase, points in phases.items()
+    }
+    title = f"Distance over the phases, {lang}-{pivot}: {label}"
+    about = (
+        f"Distance of {lang} and {pivot} in both directions, over the updates of each phase: "
+        f"{', '.join(phases)}. The figures are in the table below."
     )
-    series = [(label, number) for number, label in enumerate(metrics.values(), 1)]
-    drawing = plots.phases(drawn, series, title=title, measure="distance", description=text)
+    series = [(direction, number) for number, direction in enumerate(metrics.values(), 1)]
+    drawing = _phases(drawn, series, title=title, measure="distance", description=about)
     lines = tuple(
         Line(
             f"{first:,}" if first == last else f"{first:,}–{last:,}",
             tuple(Cell(figures[metric]) for metric in (*metrics, "temperature")),
-            detail=phase.name,
+            detail=phase,
         )
-        for phase in phases
-        for (first, last), figures in phase.points
+        for phase, points in phases.items()
+        for (first, last), figures in points
     )
-    heads = (*(Head(f"distance, {label}") for label in metrics.values()), Head("temperature"))
+    heads = (*(Head(f"distance, {direction}") for direction in metrics.values()), Head("temperature"))
     table = Table(name, title, "updates", heads, lines, sortable=False)
-    return Panel({"encoder": run.label, "language": lang}, (drawing,), (table,))
+    return Panel({"encoder": label, "language": lang}, (drawing,), (table,))
 
 
-# -- Figure 2 -----------------------------------------------------------------------------------------------------------
-def _sentences(runs: Sequence[KeyPointRun]) -> Plot | None:
+# -- Figures 2 and 3 ----------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class _Example:
+    """An entry of a record's `examples`, with the label and settings of its run, and its place."""
+
+    label: str
+    settings: Mapping[str, Any]
+    plain: Mapping[str, Any]
+    source: str
+
+    def __getitem__(self, name: str) -> Any:
+        return self.plain[name]
+
+    @property
+    def name(self) -> str:
+        return f"sentence {self['sentence'] + 1} ({self['lang']}): {self.label}"
+
+    @property
+    def choice(self) -> dict[str, str]:
+        return {"encoder": self.label, "language": self["lang"], "sentence": str(self["sentence"] + 1)}
+
+
+def _examples(runs: _Runs, kind: str, most: int) -> tuple[list[_Example], str]:
+    """The first entries of each run and language that have a field, as many of each as fit; and what is to be said of those left
+    out."""
+    groups: dict[tuple[str, str], list[_Example]] = {}
+    for label, run in runs.items():
+        for number, entry in enumerate(run.plain.get("examples", [])):
+            if kind in entry:
+                source = escape_source(f"{run.file}:examples/{number}")
+                example = _Example(label, run.plain.get("settings", {}), entry, source)
+                groups.setdefault((label, entry["lang"]), []).append(example)
+    each = max(1, most // max(len(groups), 1))
+    left_out = any(len(group) > each for group in groups.values())
+    shown = [one for group in groups.values() for one in group[:each]]
+    return shown, " Of each encoder and language, the first ones." if left_out else ""
+
+
+def _sentences(runs: _Runs) -> Plot | None:
     """The probabilities of a sentence's words."""
-    of, left_out = _some([(run, example) for run in runs for example in run.sentences], _SENTENCES)
-    panels = [_sentence(run, example, f"clcr-words-{k}") for k, (run, example) in enumerate(of)]
-    if not panels:
+    of, left_out = _examples(runs, "probabilities", _SENTENCES)
+    if not of:
         return None
-    two = any(len(example["probabilities"]) > 1 for _, example in of)
+    panels = tuple(_sentence(example, f"clcr-words-{k}") for k, example in enumerate(of))
+    two = any(len(example["probabilities"]) > 1 for example in of)
     note = (
         "Each word of a sentence with its probability to be a key point",
         f", learnt from {_LABELS[0]} (above) and from {_LABELS[1]} (below)" if two else "",
@@ -332,47 +274,51 @@ def _sentences(runs: Sequence[KeyPointRun]) -> Plot | None:
         "point.",
         left_out,
     )
-    return Plot("key-points-words-plot", "Key points of a sentence", note, tuple(panels), kind="wide")
+    return Plot("key-points-words-plot", "Key points of a sentence", note, panels, kind="wide")
 
 
-def _sentence(run: KeyPointRun, example: Example, name: str) -> Panel:
+def _sentence(example: _Example, name: str) -> Panel:
     given = example["probabilities"]
     models = sorted(given, key=lambda model: _LABELS.index(model) if model in _LABELS else len(_LABELS))[:2]
-    figures = list(zip(*([example.figure(value) for value in given[model]] for model in models), strict=True))
-    words = [plots.Word(*each) for each in zip(example["words"], example["pivots"], figures, strict=True)]
-    title = f"Key points of {example.name}: {run.label}"
-    text = (
+    figures = [
+        [Figure(value, None, None, "probability", (example.source,), "entry", percent=False) for value in given[model]]
+        for model in models
+    ]
+    of_word = zip(example["words"], example["pivots"], zip(*figures, strict=True), strict=True)
+    words = [_Word(*each) for each in of_word]
+    title = f"Key points of {example.name}"
+    about = (
         f"The words of a sentence with the probability of each to be a key point ({', '.join(models)}); pivots are set in bold. "
         "The figures are in the table below."
     )
     series = [(model, number) for number, model in enumerate(models, 1)]
-    drawing = plots.sentence(words, series, threshold=run.delta, title=title, description=text)
+    threshold = float(example.settings.get("delta", 0.2))  # δ of the paper; older records have another
+    drawing = _words_drawn(words, series, threshold=threshold, title=title, description=about)
     heads = [Head("word", numeric=False), Head("pivot", numeric=False), *(Head("probability", m) for m in models)]
     lines = []
     for k, word in enumerate(words, 1):
         said = (Cell(text=(word.text,), lang=example["lang"]), Cell(text=("yes" if word.marked else "no",)))
         lines.append(Line(str(k), (*said, *map(Cell, word.figures))))
     table = Table(name, title, "number", tuple(heads), tuple(lines), sortable=False)
-    return Panel(_choice(run, example), (drawing,), (table,))
+    return Panel(example.choice, (drawing,), (table,))
 
 
-# -- Figure 3 -----------------------------------------------------------------------------------------------------------
-def _matrices(runs: Sequence[KeyPointRun]) -> Plot | None:
+def _matrices(runs: _Runs) -> Plot | None:
     """The order of a sentence's key points, gold and predicted."""
-    of, left_out = _some([(run, example) for run in runs for example in run.orders], _ORDERS)
-    panels = [_order(run, example, str(k)) for k, (run, example) in enumerate(of)]
-    if not panels:
+    of, left_out = _examples(runs, "ranks", _ORDERS)
+    if not of:
         return None
+    panels = tuple(_order(example, str(k)) for k, example in enumerate(of))
     note = (
         "In rows the key points of a sentence, in their own order. Places: how probable each place in the order of the pivot "
         "language is. Pairs: how probable it is that the key point of the row stands there before that of the column. The "
         "stronger the colour, the more probable.",
         left_out,
     )
-    return Plot("key-points-order-plot", "Order of key points", note, tuple(panels))
+    return Plot("key-points-order-plot", "Order of key points", note, panels)
 
 
-def _order(run: KeyPointRun, example: Example, key: str) -> Panel:
+def _order(example: _Example, key: str) -> Panel:
     words, ranks = example["words"], example["ranks"]
     kinds = {
         "places": ("Places", [str(k + 1) for k in range(len(words))], [[a == k for k in range(len(ranks))] for a in ranks]),
@@ -383,40 +329,167 @@ def _order(run: KeyPointRun, example: Example, key: str) -> Panel:
         if name not in example.plain:
             continue
         said = [
-            [None if name == "before" and i == j else _probability(p, example) for j, p in enumerate(row)]
+            [None if name == "before" and i == j else Number(p, "entry.value", ((example.source,),)) for j, p in enumerate(row)]
             for i, row in enumerate(example[name])
-        ]
+        ]  # fmt: skip
         for kind, cells in (("gold", right), ("predicted", said)):
-            drawings.append(
-                plots.matrix(
-                    words, columns, cells, label=f"{called}, {kind}", number=1, turned=name == "before",
-                    title=f"Order of key points of {example.name}: {run.label}",
-                    description=f"{called}, {kind}: {len(words)} key points down. The figures are in the table below.",
-                )
-            )  # fmt: skip
+            about = f"{called}, {kind}: {len(words)} key points down. The figures are in the table below."
+            drawings.append(_matrix(
+                words, columns, cells, label=f"{called}, {kind}", number=1, turned=name == "before",
+                title=f"Order of key points of {example.name}", description=about,
+            ))  # fmt: skip
         lines = tuple(
             Line(word, tuple(Cell(number=p) if p else Cell(text=("",)) for p in row), detail=f"gold: place {rank + 1}")
             for word, row, rank in zip(words, said, ranks, strict=True)
         )
-        caption = f"{called} of key points, {example.name}: {run.label}"
-        heads = tuple(Head(column) for column in columns)
+        heads, caption = tuple(map(Head, columns)), f"{called} of key points, {example.name}"
         tables.append(Table(f"clcr-{name}-{key}", caption, "key point", heads, lines, sortable=False))
-    return Panel(_choice(run, example), tuple(drawings), tuple(tables))
+    return Panel(example.choice, tuple(drawings), tuple(tables))
 
 
-def _some(of: Sequence[tuple[KeyPointRun, Example]], most: int) -> tuple[list[tuple[KeyPointRun, Example]], str]:
-    """The first examples of each run and language, as many of each as fit; and what is to be said of those left out."""
-    groups: dict[tuple[str, str], list[tuple[KeyPointRun, Example]]] = {}
-    for run, example in of:
-        groups.setdefault((run.label, example["lang"]), []).append((run, example))
-    each = max(1, most // max(len(groups), 1))
-    shown = [one for group in groups.values() for one in group[:each]]
-    return shown, " Of each encoder and language, the first ones." if len(shown) < len(of) else ""
+# -- drawings -----------------------------------------------------------------------------------------------------------
+def _phases(
+    each: Mapping[str, Mapping[int, _Curve]], series: Series, *, title: str, measure: str, description: str
+) -> Drawing:
+    """Draw curves through the phases of a training, side by side over one scale, each as wide as the others.
+
+    Args:
+        each: by name, the curves by the number of their series.
+        series: names and numbers of the curves.
+    """
+    signs, top = legend(series, 16, 16, _WIDTH - 16)
+    whole = Frame(52, top + 26, _WIDTH - 12, 276)
+    every = [points for curves in each.values() for points in curves.values()]
+    known = [figure.value for points in every for _, figure in points if figure.value is not None]
+    y = Linear(*around(known, zero=True), whole.bottom, whole.top + 20)
+    parts: list[str] = [signs, value_axis(whole, y, y.ticks(), measure)]
+    step = (whole.right - whole.left + _APART) / len(each)
+    for k, (name, curves) in enumerate(each.items()):
+        end = max((last for points in curves.values() for (_, last), _ in points), default=1)
+        frame = Frame(whole.left + k * step, whole.top + 20, whole.left + (k + 1) * step - _APART, whole.bottom)
+        x = Linear(0, max(1, end), frame.left, frame.right - 6)
+        parts.append(base_axis(frame, x, x.ticks(3 if len(each) > 1 else 6)[:: 1 if end > 3 else 2], "update"))
+        parts.append(element("line", x1=frame.left, x2=frame.left, y1=frame.top, y2=frame.bottom, class_="axis"))
+        shown = shortened(f"{k + 1}. {name}" if len(each) > 1 else name, step - _APART - 8)
+        parts.append(text(frame.left + 8, frame.top - 8, shown, class_="label strong"))
+        for label, number in series:
+            points = [(span, figure) for span, figure in curves.get(number, ()) if figure.value is not None]
+            line = [(x(last), y(figure.value)) for (_, last), figure in points]  # type: ignore[arg-type]
+            drawn: list[str] = []
+            for ((first, last), figure), (px, py) in zip(points, line, strict=True):
+                where = f"update {last:,}" if first == last else f"updates {first:,} to {last:,}"
+                sign = shape(number, px, py, 4.5 if (px, py) == line[-1] else 2.0)
+                drawn.append(mark(sign, tip=f"{label}, {name}, {where}: {figure}", source=figure.traced))
+            if len(line) > 1:  # over the signs, which it would otherwise seem to be made of
+                drawn.insert(-1, path(line, class_="curve", pointer_events="none"))
+            parts.append(group(*drawn, class_=svg.series(number)))
+    return Drawing(_WIDTH, 320, "".join(parts), title, description)
 
 
-def _probability(value: float, example: Example) -> Number:
-    return Number(value, "entry.value", ((example.source,),))
+class _Word(NamedTuple):
+    """A word, whether it is set in bold, and a probability for the bar above, and for the bar below where there are two."""
+
+    text: str
+    marked: bool
+    figures: Sequence[Figure]
 
 
-def _choice(run: KeyPointRun, example: Example) -> dict[str, str]:
-    return {"encoder": run.label, "language": example["lang"], "sentence": str(example["sentence"] + 1)}
+def _words_drawn(words: Sequence[_Word], series: Series, *, threshold: float, title: str, description: str) -> Drawing:
+    """Draw the words of a sentence with bars above and below, in lines as a text is set, so that words of any length can
+    be read without turning the head.
+
+    Args:
+        words: in their order.
+        series: names and numbers of the bars above and below.
+        threshold: where a dashed line is drawn.
+    """
+    width, below = 760, len(series) > 1
+    lines = _lines(words, width - _LEFT - 8)
+    signs, top = legend(series, 16, 16, width - 16)
+    parts: list[str] = [signs]
+    y = top + 2
+    for line in lines:
+        right = _LEFT + sum(wide for _, wide in line)
+        foot = y + _HIGH  # of the bars above
+        scales = [(foot, -_HIGH), *([(foot + _MIDDLE, _HIGH)] if below else [])]
+        for zero, high in scales:
+            for value, kind in ((0.0, "axis"), (1.0, "grid")):
+                parts.append(_across(_LEFT, right, zero + value * high, value, class_=kind))
+            parts.append(_across(_LEFT, right, zero + threshold * high, None, class_="axis", stroke_dasharray="4 3"))
+        x = _LEFT
+        for word, wide in line:
+            for figure, (zero, high), (label, number) in zip(word.figures, scales, series, strict=False):
+                if figure.value is None:
+                    continue
+                bar = min(24.0, wide - 6)
+                tall = max(1.0, abs(high) * figure.value)
+                box = {"x": x + (wide - bar) / 2, "y": zero - tall if high < 0 else zero, "width": bar, "height": tall}
+                tip = f"{word.text}, {label}: {figure}"
+                drawn = mark(element("rect", class_="bar", **box), tip=tip, source=figure.traced)
+                parts.append(group(drawn, class_=svg.series(number)))
+            look = "label strong middle" if word.marked else "middle"
+            shown = shortened(word.text, (wide - 6) / (_BOLD if word.marked else 1))
+            parts.append(text(x + wide / 2, foot + _MIDDLE / 2 + 4, shown, class_=look))
+            x += wide
+        y = foot + _MIDDLE + (_HIGH if below else 0) + _BETWEEN
+    return Drawing(width, y - _BETWEEN + 10, "".join(parts), title, description)
+
+
+def _lines(words: Sequence[_Word], room: float) -> list[list[tuple[_Word, float]]]:
+    """Words with their widths, as many to a line as there is room for."""
+    lines: list[list[tuple[_Word, float]]] = [[]]
+    used = 0.0
+    for word in words:
+        wide = min(_WIDEST, max(_NARROWEST, width_of(word.text) * (_BOLD if word.marked else 1) + 10))
+        if lines[-1] and used + wide > room:
+            lines.append([])
+            used = 0.0
+        lines[-1].append((word, wide))
+        used += wide
+    return lines
+
+
+def _across(left: float, right: float, y: float, value: float | None, **attributes: str) -> str:
+    """A line, with its value beside it."""
+    line = element("line", x1=left, x2=right, y1=y, y2=y, **attributes)
+    return line if value is None else line + text(left - 6, y + 4, f"{value:g}", class_="tick end")
+
+
+def _matrix(
+    rows: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[float | Number | None]], *, label: str,
+    title: str, description: str, number: int, turned: bool = False,
+) -> Drawing:  # fmt: skip
+    """Draw a square matrix of probabilities: the stronger the colour, the more probable.
+
+    Args:
+        rows, columns: what stands beside and over it.
+        cells: from 0 to 1: figures, plain numbers for what is right, or None for an empty cell.
+        label: the heading where several stand side by side.
+        number: of the series whose colour it has.
+        turned: the columns' names stand aslant, as words must.
+    """
+    n = len(rows)
+    size = min(_MOST, max(_LEAST, _SIDE / max(n, 1)))
+    names = [[shortened(name, _NAME, 11) for name in side] for side in (rows, columns)]
+    widest = [max((width_of(name, 11) for name in side), default=0) for side in names]
+    left, top = 14 + widest[0], 12 + (_TURNED * widest[1] if turned else 14)
+    right = 8 + _TURNED * max(widest)  # whether turned or not: matrices of the same rows are equally wide
+    parts: list[str] = [element("rect", x=left, y=top, width=size * n, height=size * n, class_="none")]
+    for k in range(n):
+        at = size * (k + 0.5)
+        parts.append(text(left - 7, top + at + 4, names[0][k], class_="label small end"))
+        x, y = left + at + (3 if turned else 0), top - 6
+        turn = {"transform": f"rotate(-45 {x:.1f} {y:.1f})"} if turned else {}
+        parts.append(text(x, y, names[1][k], class_="label small" if turned else "label small middle", **turn))
+    for r, line in enumerate(cells):
+        for c, value in enumerate(line):
+            if value is None or value == 0:
+                continue
+            share = value.value if isinstance(value, Number) else value
+            box = {"x": left + size * c, "y": top + size * r, "width": size, "height": size}
+            drawn = element("rect", class_="cell shade", fill_opacity=round(share, 2), **box)
+            if isinstance(value, Number):
+                drawn = mark(drawn, tip=f"{rows[r]}, {columns[c]}: {value.shown}", source=value.traced)
+            parts.append(drawn)
+    body = group(*parts, class_=svg.series(number))
+    return Drawing(left + size * n + right, top + size * n + 8, body, title, description, label)
