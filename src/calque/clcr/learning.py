@@ -562,7 +562,7 @@ def learn(
         learning, judging = (_Side.joined([each[k] for each in parts]) for k in range(2))
         _learn_key_points(found, lang, learning, judging, training, compare, as_published)
     for lang, (_, own, _) in by_text.items() if "reorder" in steps else ():
-        learn_order(found, lang, pivot, *own, training, compare)
+        learn_order(found, lang, pivot, own[0], own[1], training, compare)
     return found
 
 
@@ -611,14 +611,15 @@ def _learn_key_points(
         head, counts, rates = train_key_points(
             learning.vectors, learning.pivots, training, confident=confident, as_published=as_published
         )
-        given[name], marked, sums = score_key_points(head, judging.vectors, judging.pivots)
+        given[name], _, sums = score_key_points(head, judging.vectors, judging.pivots)
         found.judged += [
             Judged("key-points", (lang, lang), name, metric, sums, statistic)
             for metric, statistic in OF_KEY_POINTS.items()
         ]
-    found.rates[lang] = rates
-    found.parts[lang] = replace(found.parts[lang], head=head.cpu())
-    found.counts.setdefault(lang, {}).update({f"{key} of P": n for key, n in counts.items()})
+        found.rates[lang] = rates
+        found.parts[lang] = replace(found.parts[lang], head=head.cpu())
+        found.counts.setdefault(lang, {}).update({f"{key} of P": n for key, n in counts.items()})
+    marked = linked_words(judging.vectors, judging.pivots)
     for number in range(min(_EXAMPLES, len(judging.sentences))):
         words = slice(*judging.vectors.offsets[number : number + 2])
         found.examples.append({
@@ -635,6 +636,7 @@ def learn_order(
     heads = {}
     for kind in ("absolute", "relative") if compare else ("relative",):  # what is kept comes last
         heads[kind], counts = train_order(learning.vectors, learning.pivots, training, kind)
+        found.counts[lang].update({f"{key} of R": n for key, n in counts.items()})
         for beam, counted in score_order(heads[kind], judging.vectors, judging.pivots).items():
             model = beam if beam == "as it stands" else f"{kind}, {beam}"
             if beam != "as it stands" or kind == "relative":
@@ -643,7 +645,6 @@ def learn_order(
                     for metric, statistic in OF_ORDER.items()
                 ]
     found.parts[lang] = replace(found.parts[lang], order=heads["relative"].cpu())
-    found.counts[lang].update({f"{key} of R": n for key, n in counts.items()})
     found.examples += order_examples(lang, judging.sentences, judging.vectors, judging.pivots, heads)
 
 
