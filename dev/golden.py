@@ -80,7 +80,7 @@ align/static-text: align @in/static.pairs.tsv --langs en de --pretokenized --met
 align/dictionary: <dict> <texts>
 align/anchors: <dict> --method linear --anchors en=@anchors/mean/out de=@anchors/german/out --option refine=0 --option
   held_out=0
-align/dict-layers: <dict> <texts> --method rcsls --layers 2,-1 --combine mean --option refine=2
+align/dict-layers: <dict> <texts> --method linear --layers 2,-1 --combine mean --option refine=2
 align/identical: align --dictionary identical --langs en de --encoder mini --towards en <texts> --out out
 align/static: align --dictionary @in/static.tsv --langs en de <static> --option normalise=unit
 align/static-distributions: align --unsupervised --langs en de <static> --option restarts=2 --option frequent=150

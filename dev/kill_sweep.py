@@ -52,7 +52,7 @@ COLUMNS = ("half results", "tracebacks", "foreign files", "refused", "unequal", 
 LIBRARIES = (
     "torch", "transformers.modeling_utils", "transformers.models.auto.modeling_auto", "transformers.models.bert.modeling_bert",
     "accelerate", "numba", "pyarrow.compute", "calque.cli.verbs", "calque.runs.align", "calque.runs.evaluate",
-    "calque.runs.analyze", "calque.runs.study", "calque.runs.demo", "calque.runs.pretrain", "calque.encoders.huggingface",
+    "calque.runs.analyze", "calque.runs.study", "calque.runs.demo", "calque.senses.pretrain", "calque.encoders.huggingface",
 )  # fmt: skip
 
 # Runs in every process of a command: counts its operations on files of the run, and kills its group before the k-th. The log

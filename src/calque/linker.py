@@ -13,8 +13,7 @@ from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.storage import room
 from calque.text import ParallelCorpus
-from calque.wordalign.matrices import MEMORY, STORED, Similarities, cosines
-from calque.wordalign.similarity import check_extraction, links_from_matrices
+from calque.wordalign.similarity import MEMORY, STORED, Similarities, check_extraction, cosines, links_from_matrices
 from calque.wordalign.statistical import WordAligner, is_aligner
 from calque.wordalign.symmetrization import check_method
 

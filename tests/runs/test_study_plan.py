@@ -63,7 +63,7 @@ senses = { senses = 3, start = "fresh", below = 0.2 }
 base = {}
 rotation = { layers = [1, 2], combine = "mean", supervision = "parallel" }
 finetune = { bidirectional = false, epochs = 2, learning_rate = 1e-4, layers = [3], supervision = ["parallel"] }
-rcsls = { refine = 2, held_out = 0.2, encoders = ["own", "sense-aware"] }
+linear = { supervision = "dictionary", refine = 2, held_out = 0.2, encoders = ["own", "sense-aware"] }
 adversarial = { restarts = 2, start_options = { epochs = 1, hidden = 4 } }
 
 [supervision.parallel]
@@ -107,7 +107,6 @@ upos = 0
 seeds = 3
 train = ["a.en.tsv"]
 test = ["b.de.tsv"]
-translated = ["de=c.tsv"]
 head = "esim"
 [tasks.senses]
 task = "wsd"
@@ -202,7 +201,7 @@ def test_whatever_stands_in_a_plan_is_laid_out_or_refused_in_one_line(recipe, tm
     (("encoders", "layered", "layers"), [], r"layers = \[\], expected a list of whole numbers from -1000 to 1000"),
     (("encoders", "bert", "pretrain", "senses"), {"warmup": 10**6}, "encoders.bert.pretrain: the warm-up of 1,000,000 updates"),
     (("encoders", "bert", "pretrain", "dictionaries"), {"en-de": "d.tsv"}, "dictionaries translate the senses of languages that"),
-    (("methods", "rcsls", "encoders"), "x", "methods.rcsls.encoders: unknown 'x', expected plain, vectors"),
+    (("methods", "linear", "encoders"), "x", "methods.linear.encoders: unknown 'x', expected plain, vectors"),
     (("methods", "finetune", "epochs"), 0, "methods.finetune: epochs.* must be above 0"),
     (("supervision", "parallel", "en"), "x.tsv", "supervision.parallel.en: that is the source language"),
     (("supervision", "dictionary", "entries"), [5, 2], r"entries = \[5, 2\], expected \[first\] or \[first, end\]"),

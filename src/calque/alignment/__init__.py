@@ -84,8 +84,6 @@ METHODS: Table[MethodRow] = Table(
             symmetrize="grow-diag-final-and",  # a word and all pieces that translate it
             report="calque.clcr.report:key_points",
         ),
-        "rcsls": _maps("rcsls", "map that is best for retrieval by CSLS", "dictionary"),
-        "whitened": _maps("whitened", "rotation of whitened vectors", "dictionary"),
     },
     base="calque.alignment.base:Method",
     row_of=_row_of,

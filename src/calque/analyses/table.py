@@ -42,6 +42,7 @@ class Analysis:
         lacks: what is said where it gives nothing; `{data}` is the test text, `{encoder}` the encoder.
         axis: how reports show it; see `axis_of`.
         made_by: the command that makes it, where that is not `calque analyze`.
+        section: the function of its section in a report, `package.module:function`; "" for one that all share.
     """
 
     target: str
@@ -52,6 +53,7 @@ class Analysis:
     lacks: str = "{data} has too few words"
     axis: Axis | None = None
     made_by: str = ""
+    section: str = ""
 
 
 _TAGS = ("upos",)
@@ -106,8 +108,8 @@ ANALYSES = {
         seeded=True, lacks="no linked words that are spelt differently",
     ),
     "senses": Analysis(
-        "calque.analyses.senses:neighbourhoods", "The senses of a word in the plane, with those nearest to them.",
-        made_by="calque senses FOLDER WORD --out FILE",
+        "calque.senses.found:neighbourhoods", "The senses of a word in the plane, with those nearest to them.",
+        made_by="calque senses FOLDER WORD --out FILE", section="calque.senses.report:senses",
     ),
 }  # fmt: skip
 

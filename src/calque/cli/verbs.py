@@ -14,17 +14,18 @@ from calque import __version__
 from calque.errors import SettingError, Stopped
 from calque.named import TRUST_CODE
 
-#: functions of the modules of the same name, or of the one behind the colon
+#: functions of the modules of `calque.cli` of the same name, or of the module behind the colon
 VERBS = (
-    "words", "align", "distil", "merge", "anchors", "neighbours", "evaluate", "analyze", "study", "encode", "pretrain",
-    "perplexity:pretrain", "senses", "data", "demo", "report", "explore", "push",
+    "words", "align", "distil", "merge", "anchors", "neighbours", "evaluate", "analyze", "study", "encode",
+    "pretrain:calque.senses.cli", "perplexity:calque.senses.cli", "senses:calque.senses.cli",
+    "data", "demo", "report", "explore", "push",
 )  # fmt: skip
 
 
 def command_of(verb: str) -> Callable[..., Any]:
     """Return the function of a verb; its module is imported."""
     name, _, module = verb.partition(":")
-    return getattr(import_module(f"calque.cli.{module or name}"), name)
+    return getattr(import_module(module or f"calque.cli.{name}"), name)
 
 
 def parser(verb: str = "") -> typer.Typer:

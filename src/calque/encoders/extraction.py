@@ -21,7 +21,7 @@ from calque.encoders.split import SplitSentences
 from calque.errors import InputError, OutputError, SettingError
 from calque.offsets import offsets_of, ranges
 from calque.progress import bar
-from calque.storage import check_free, failure, part_of, room, vectors_room, write_text
+from calque.storage import failure, part_of, room, vectors_room, write_text
 from calque.text import Sentence, Sentences, not_a_string
 from calque.vectors import Embeddings, create_arrays, map_arrays
 
@@ -211,8 +211,6 @@ class FileStore(Store):
         self._partial = {layer: part_of(path) for layer, path in self.out.items()}
         first = next(iter(self.out.values()))
         self._journal = part_of(first, "journal")
-        for path in (*self._partial.values(), self._journal):
-            check_free(path)
         self._new: list[tuple[int, int]] = []
         self._last = time.monotonic()
         listed = self._read(identity)

@@ -12,13 +12,13 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from calque.encoders.elmo_files import file_pair
 from calque.errors import InputError, SettingError
 from calque.named import Table, is_path
 from calque.storage import part_of, readable, remove_temporary, temporary_folder
 
 ABOUT_FILE, RUN_FILE = "calque.json", "calque-run.json"
 ADAPTERS_FILE = "adapter_config.json"  # of PEFT
+ELMO_FILES = "options.json", "weights.hdf5"  # as bilm-tf writes and AllenNLP reads them
 #: what comes with calque, by name
 BUNDLED = {"mini": Path(__file__).parent.parent / "data" / "mini"}
 FORMAT = 1  # raise it with any change that an older calque would misread; a file without one is of format 1
@@ -53,7 +53,7 @@ ENCODERS: Table[Kind] = Table(
         "mapped": Kind("calque.encoders.mapped:MappedEncoder", "an encoder and maps of its layers"),
         "static": Kind("calque.encoders.static:StaticEncoder", "static word vectors, with maps or without"),
         "subwords": Kind("calque.encoders.subword_vectors:SubwordVectors", "static vectors of subwords"),
-        "elmo": Kind("calque.encoders.elmo:ElmoEncoder", "an ELMo"),
+        "elmo": Kind("calque.senses.elmo:ElmoEncoder", "an ELMo"),
         "per-language": Kind("calque.encoders.per_language:PerLanguage", "an encoder for each language"),
         "key-points": Kind(
             "calque.clcr.encoder:KeyPointEncoder",
@@ -105,6 +105,23 @@ def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: An
             raise SettingError(f"{', '.join(sorted(named))} does not apply to {place}: it is for {row.help}")
     own = {"alike": False} if kind == "per-language" and not alike else {}
     return ENCODERS.load_from_file(kind, place).open(place, about=about, **options, **own)
+
+
+def file_pair(path: Path) -> tuple[Path, Path] | None:
+    """Return an ELMo's options and weights: both in a folder, or beside each other under names that differ in that word.
+
+    Args:
+        path: the folder, or the file of weights: `NAME_weights.hdf5` beside `NAME_options.json`, as published.
+
+    Returns:
+        the two files, or None where it is something else.
+    """
+    if path.is_dir():
+        pair = path / ELMO_FILES[0], path / ELMO_FILES[1]
+        return pair if all(file.is_file() for file in pair) else None
+    if path.suffix not in (".hdf5", ".h5"):
+        return None
+    return path.with_name(path.stem.replace("weights", "options") + ".json"), path
 
 
 def holds_encoder(folder: Path) -> bool:

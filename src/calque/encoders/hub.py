@@ -11,8 +11,7 @@ from typing import Any
 
 from calque.corpora.by_name import hub_ids, hub_place, name_of
 from calque.encoders.checkpoint import unconnected
-from calque.encoders.elmo_files import file_pair
-from calque.encoders.folder import ABOUT_FILE, BUNDLED, holds_encoder, read_about
+from calque.encoders.folder import ABOUT_FILE, BUNDLED, file_pair, holds_encoder, read_about
 from calque.encoders.sentence_transformers import modules_of
 from calque.errors import InputError, OutputError, SettingError
 

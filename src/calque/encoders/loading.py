@@ -11,8 +11,7 @@ import torch
 
 from calque.corpora.languages import name_and_path
 from calque.encoders.base import Encoder, build
-from calque.encoders.elmo_files import file_pair
-from calque.encoders.folder import BUNDLED, ENCODERS, open_folder
+from calque.encoders.folder import BUNDLED, ENCODERS, file_pair, open_folder
 from calque.encoders.hub import fetched_folder
 from calque.errors import SettingError
 from calque.named import TRUST_CODE, is_path

@@ -5,8 +5,8 @@ Everything is `GET` and answers JSON. A sentence is given by its number, `id=12`
 own. Words are counted from 0.
 
     /api/about
-        {"languages": [{"lang", "dir", "spaced", "first", "sentences"}], "encoders": [{"name", "before", "layers", "own",
-        "senses"}], "before", "after", "start": {"id", "word"}, "words"}; "start" is a word with several translations
+        {"languages": [{"lang", "dir", "spaced", "first", "sentences"}], "encoders": [{"name", "before", "layers", "own"}],
+        "before", "after", "start": {"id", "word"}, "words"}; "start" is a word with several translations
     /api/search?q=river bank[&lang=en][&limit=20]
         {"total", "sentences": [SENTENCE]}, those that hold all words of q
     /api/sentence?id=12                 or ?text=…[&lang=en]
@@ -14,9 +14,6 @@ own. Words are counted from 0.
     /api/neighbours?encoder=mini[&layer=6]&id=12&word=3[&n=10]
         {"encoder", "layer", "word", "covered", "languages": [{"lang", "own", "words": [HIT]}],
         "same": {"total", "nearest": [HIT], "farthest": [HIT]}}; "same" is the same form elsewhere
-    /api/sense?encoder=elmo&id=12&word=3
-        {"encoder", "word", "senses", "number", "share", "nearest": [{"word", "number", "cosine", "lang"}]}: which of its senses
-        the word has there, of an encoder with "senses"; without "number" and the rest where the word has none, "senses" being 0
     /api/occurrences?encoder=mini[&layer=6]&word=bank&near=river[&lang=en][&limit=20]
         {"encoder", "layer", "word", "near": [word], "lang", "total", "occurrences": [HIT]}: where the form stands, the sentences
         that come nearest to the words of `near` first
@@ -135,9 +132,6 @@ _ANSWERS: dict[str, Callable[[Explorer, Any], dict[str, Any]]] = {
     ),
     "sentence": _sentence,
     "neighbours": _neighbours,
-    "sense": lambda explorer, query: explorer.sense(
-        _text(query, "encoder"), _which(explorer, query), _number(query, "word")
-    ),
     "occurrences": _occurrences,
     "links": _links,
 }

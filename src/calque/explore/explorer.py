@@ -92,8 +92,7 @@ class Explorer:
                 for lang, (first, last) in collection.ranges.items()
             ],
             "encoders": [
-                {"name": name, "before": view.before, "layers": list(view.numbers), "own": view.own,
-                 "senses": view.senses is not None}
+                {"name": name, "before": view.before, "layers": list(view.numbers), "own": view.own}
                 for name, view in self.views.items()
             ],
             "before": self.before,
@@ -293,15 +292,6 @@ class Explorer:
             if len(others):
                 nearness[k] = (np.asarray(store.embeddings.data[others]) @ context.T).max(axis=0).mean()
         return nearness
-
-    def sense(self, encoder: str, which: int | Typed, word: int) -> dict[str, Any]:
-        """The sense of a word in its sentence, by an encoder that has learnt senses; see `WordSenses.of_word`.
-
-        Raises:
-            SettingError: no such encoder, sentence or word; no senses.
-        """
-        view, words = self._view(encoder), self._given(which, word).words
-        return {"encoder": encoder, "word": words[word], **view.sense(words, word)}
 
     # -- links -----------------------------------------------------------------------------------------------------
     def links(self, encoder: str, layer: str | None, which: int | Typed, other: int) -> dict[str, Any]:

@@ -32,13 +32,11 @@ class NamedEncoder:
     Attributes:
         name: short, and different from every other's.
         before: whether it is one that others were made from by aligning.
-        folder: where it is; None if it is in none.
     """
 
     name: str
     encoder: Encoder
     before: bool
-    folder: Path | None = None
 
 
 # -- encoders ----------------------------------------------------------------------------------------------------------
@@ -60,12 +58,12 @@ def find_encoders(names: Sequence[str], base: str | None, say: Say) -> list[Name
     from calque.encoders import load_encoder
 
     by_hash: dict[str, NamedEncoder] = {}  # an encoder that is named twice is there once
-    befores = [] if base is None else [NamedEncoder(_called(base), load_encoder(base), True, _folder(base))]
+    befores = [] if base is None else [NamedEncoder(_called(base), load_encoder(base), True)]
     for name in names:
         folder = Path(name)
         for member in _members(folder) if is_collection(folder) else [name]:
             encoder = load_encoder(member)
-            by_hash.setdefault(encoder.fingerprint, NamedEncoder(_called(member), encoder, False, _folder(member)))
+            by_hash.setdefault(encoder.fingerprint, NamedEncoder(_called(member), encoder, False))
             before = None if base is not None else _before(encoder, Path(member), len(names) == 1, say)
             befores += [] if before is None else [before]
     for before in befores:
@@ -115,7 +113,7 @@ def _before(encoder: Encoder, folder: Path, alone: bool, say: Say) -> NamedEncod
         except CalqueError:
             continue
         if expected in (None, before.fingerprint):
-            return NamedEncoder(name, before, True, _folder(place))
+            return NamedEncoder(name, before, True)
     if alone:
         say(f"{folder} was aligned from {name}, which was not found unchanged: give it with --base FOLDER to compare")
     return None
@@ -125,10 +123,6 @@ def _demo_base(folder: Path) -> str | None:
     """What the encoder of a demo was called."""
     names = (row.get("settings", {}).get("encoder") for row in _results(folder) if row.get("method") == "base")
     return next((str(name) for name in names if name), None)
-
-
-def _folder(name: str | Path) -> Path | None:
-    return Path(name) if Path(name).is_dir() else None
 
 
 def _called(name: str | Path) -> str:

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations_with_replacement
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from calque.algebra.normalize import unit_rows
-from calque.encoders.sense_files import has_senses
 from calque.errors import CalqueError, InputError, SettingError
 from calque.explore.collection import Collection
 from calque.explore.sources import NamedEncoder
@@ -28,11 +27,9 @@ from calque.vectors import Embeddings, filling, map_arrays
 
 if TYPE_CHECKING:
     from calque.encoders import Encoder
-    from calque.pretraining.sense_reader import SenseReader
 
 K = 10  # neighbourhood of CSLS, as in the papers
 _FORMAT = 1  # raise it with any change of what a store holds
-_NEAREST = 8  # senses near to the one of a word
 _TYPED = 256  # typed sentences whose vectors are remembered
 
 
@@ -203,57 +200,6 @@ def _about(collection: Collection) -> str:
     return json.dumps([_FORMAT, K, collection.fingerprint])
 
 
-# -- senses that an encoder has learnt ---------------------------------------------------------------------------------
-class WordSenses:
-    """Which sense a word of a sentence has, and what lies near to it. The model is read when somebody asks.
-
-    Args:
-        folder: of a language model with senses.
-        collection: the text, which tells the languages of words.
-    """
-
-    def __init__(self, folder: Path, collection: Collection):
-        self._folder, self._collection = folder, collection
-
-    @cached_property
-    def _reader(self) -> SenseReader:
-        from calque.pretraining.sense_reader import open_sense_reader
-
-        return open_sense_reader(self._folder)
-
-    @cached_property
-    def _languages(self) -> np.ndarray | None:
-        from calque.pretraining.sense_reader import languages_of
-
-        text = self._collection
-        return languages_of({
-            lang: self._reader.uses(text.sentences[first:last]) for lang, (first, last) in text.ranges.items()
-        })  # fmt: skip
-
-    def of_word(self, words: Sequence[str], place: int) -> dict[str, Any]:
-        """The sense of one word of a sentence.
-
-        Returns:
-            `senses`, how many the word has, 0 if it is not in the vocabulary; then `number` of the one that is meant, its
-            `share` in training, and `nearest`: `word`, `number`, `cosine`, `lang`.
-        """
-        reader = self._reader
-        number = int(reader.select([words])[place])
-        if not number:
-            return {"senses": 0}
-        word, langs = int(reader.numbers([words[place]])[0]), self._languages
-        return {
-            "senses": int(reader.inventory.n_senses[word]),
-            "number": number,
-            "share": round(float(reader.inventory.shares[word, number - 1]), 4),
-            "nearest": [
-                {"word": reader.words[near.word], "number": near.number, "cosine": round(near.cosine, 4),
-                 "lang": None if langs is None else langs[near.word]}
-                for near in reader.nearest(word, number, _NEAREST)
-            ],
-        }  # fmt: skip
-
-
 # -- all layers of an encoder ------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Typed:
@@ -283,7 +229,6 @@ class CollectionView:
         numbers: the layers' numbers by name; None for what the encoder itself gives.
         own: the name of the encoder's own layer.
         of_typed: gives the vectors of a typed sentence under every layer, of the latest ones from memory.
-        senses: those that the encoder has learnt with; None if it has none.
     """
 
     def __init__(
@@ -292,9 +237,6 @@ class CollectionView:
     ):  # fmt: skip
         self.encoder, self.name, self.before = named.encoder, named.name, named.before
         self.numbers, self.own = layers_of(named.encoder, layers)
-        self.senses: WordSenses | None = None
-        if named.folder is not None and has_senses(named.folder):
-            self.senses = WordSenses(named.folder, collection)
         self._collection, self._folder, self._sums = collection, folder, sums
         self._open: dict[str, WordVectors] = {}
         self._encoded: dict[int | None, Embeddings] = {}
@@ -353,17 +295,6 @@ class CollectionView:
         first, last = self._collection.offsets[which : which + 2]
         covered = None if store.covered is None else np.asarray(store.covered[first:last])
         return Embeddings(store.data[first:last], np.array([0, last - first]), covered)
-
-    def sense(self, words: Sequence[str], place: int) -> dict[str, Any]:
-        """Return the sense of a word of a sentence, see `WordSenses.of_word`.
-
-        Raises:
-            SettingError: the encoder has learnt none.
-        """
-        if self.senses is None:
-            raise SettingError(f"{self.name} has learnt no senses: calque pretrain --senses makes an encoder that has")
-        with self._sums.lock:
-            return self.senses.of_word(words, place)
 
     def _of_typed(self, typed: Typed) -> dict[str, Embeddings]:
         from calque.encoders.extraction import UncoveredWordsWarning

@@ -13,7 +13,6 @@ from calque.report.document import Block, More, Points, Report, Section
 from calque.report.questions import Question, find_subjects, sort_questions
 from calque.report.reading import Record, Results
 from calque.report.sections import examples, grouped, points, shape, transfer
-from calque.report.senses import senses
 from calque.report.tables import glance, heat_map, question_table
 from calque.report.verdict import metric_name, sentences, summary, task_name
 
@@ -46,7 +45,11 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
         transfer(headlines),
         points(by_analysis.get("points", []), subjects),
         examples(by_analysis.get("examples", []), subjects),
-        senses(by_analysis.get("senses", []), subjects),
+        *(
+            imported(row.section)(by_analysis[name], subjects)
+            for name, row in ANALYSES.items()
+            if row.section and name in by_analysis
+        ),
         *(
             grouped(name, axis, by_analysis[name], subjects)
             for name in ANALYSES

@@ -13,7 +13,6 @@ import numpy as np
 from calque.algebra.margin import Mined, best_by_margin, best_threshold, mine, xsim_neighbours
 from calque.algebra.normalize import unit_rows
 from calque.algebra.similarity import cosine_neighbours, csls_neighbours
-from calque.corpora.comparable import Comparable, gold_file, read_comparable
 from calque.encoders.base import require
 from calque.encoders.sentence_vectors import POOLINGS, Pooling, SentencePooling, SentenceVectors, sentence_vectors
 from calque.errors import SettingError, check_number
@@ -49,12 +48,11 @@ class SentenceRetrieval(Task):
     and `xsim`, the error rate as LASER counts it, by the ratio margin among the k nearest. A sentence that reads like the
     translation is as good as it.
 
-    With a development text, and always in texts that are no translations of each other (BUCC): F1, precision and recall of
-    mined pairs (Artetxe & Schwenk 2019), with the threshold that is best on the development text.
+    With a development text: F1, precision and recall of mined pairs (Artetxe & Schwenk 2019), with the threshold that is best
+    on the development text.
 
     Args:
-        text: parallel text, or texts with gold pairs. Read at spaces alone (`pretokenized=True`), it is the text itself to
-            poolings of subwords.
+        text: parallel text. Read at spaces alone (`pretokenized=True`), it is the text itself to poolings of subwords.
         dev: text to choose the threshold on; None for no mining, or where `threshold` says it.
         sentence_pooling: how a sentence's vector is made, see `SentencePooling.of`; None for the encoder's own, or the mean of
             words.
@@ -71,9 +69,9 @@ class SentenceRetrieval(Task):
 
     def __init__(
         self,
-        text: ParallelCorpus | Comparable,
+        text: ParallelCorpus,
         *,
-        dev: ParallelCorpus | Comparable | None = None,
+        dev: ParallelCorpus | None = None,
         sentence_pooling: Pooling | None = None,
         similarity: Similarity = "cosine",
         k: int | None = None,
@@ -92,11 +90,7 @@ class SentenceRetrieval(Task):
             check_number("k", k, least=1, whole=True)
         if dev is not None and dev.langs != text.langs:
             raise SettingError(f"the test text is in {text.langs}, the development text in {dev.langs}")
-        if isinstance(text, Comparable) and dev is None and threshold is None:
-            raise SettingError(
-                f"{text.path or data}: pairs are mined from a threshold on, which is chosen on a development text: add --dev"
-            )
-        self.text = _without_empty(text) if isinstance(text, ParallelCorpus) else text
+        self.text = _without_empty(text)
         self.dev, self.k, self.margin_k = dev, k, k or 4
         self.sentence_pooling: Pooling | None = sentence_pooling
         self.similarity: Similarity = similarity
@@ -121,8 +115,7 @@ class SentenceRetrieval(Task):
         for one in inputs.each():
             (test,), (langs,) = one.test, one.langs
             dev = _read(one, one.dev[0], langs) if one.dev else None
-            text = _read(one, test, langs, one.links[0] if one.links else None)
-            task = cls(text, dev=dev, data=test, **options)
+            task = cls(_read(one, test, langs), dev=dev, data=test, **options)
             task.notes = {"dev": [Path(one.dev[0]).name]} if one.dev else {}
             tasks.append(task)
         return tasks
@@ -131,7 +124,7 @@ class SentenceRetrieval(Task):
         """Encode both sides and measure.
 
         Returns:
-            in parallel text accuracy and xsim, each the mean of both directions, then each direction; then what mining gives.
+            accuracy and xsim, each the mean of both directions, then each direction; then what mining gives.
 
         Raises:
             SettingError: the encoder has no such pooling, or no vector for any sentence of a language.
@@ -149,10 +142,9 @@ class SentenceRetrieval(Task):
             return [self._encoded(encoder, pooling, side, progress) for side in sides]
 
         found: list[Score] = []
-        texts, vectors = [self.text.source, self.text.target], []
-        if isinstance(self.text, ParallelCorpus):
-            vectors = encoded(texts)
-            found += self._scores(self._retrieval(texts, vectors), settings)
+        texts = [self.text.source, self.text.target]
+        vectors = encoded(texts)
+        found += self._scores(self._retrieval(texts, vectors), settings)
         if self.dev is not None or self.threshold is not None:
             found += self._scores(self._mined(encoded, vectors), settings)
         return found
@@ -221,13 +213,10 @@ class SentenceRetrieval(Task):
 
         Args:
             encoded: makes vectors of sentences.
-            vectors: of the text, where there are some already.
+            vectors: of the text.
         """
         text, threshold = minable(self.text), self.threshold
-        if vectors:
-            sides = [each.take(rows) for each, rows in zip(vectors, text.rows, strict=True)]
-        else:
-            sides = encoded([text.source, text.target])
+        sides = [each.take(rows) for each, rows in zip(vectors, text.rows, strict=True)]
         if threshold is None and self.dev is not None:
             dev = minable(self.dev)
             pairs = self._candidates(*encoded([dev.source, dev.target]))
@@ -262,11 +251,9 @@ def _without_empty(text: ParallelCorpus) -> ParallelCorpus:
     return text if len(rows) == len(text) else text.take(rows)
 
 
-def _read(one: Inputs, path: str, langs: tuple[str, str], gold: str | None = None) -> ParallelCorpus | Comparable:
-    """A text at spaces alone: parallel, or with gold pairs beside it."""
-    if gold is None and gold_file(path) is None:
-        return replace(one.words, pretokenized=True).read(path, langs)
-    return read_comparable(path, langs=langs, gold=gold, pretokenized=True, limit=one.words.limit)
+def _read(one: Inputs, path: str, langs: tuple[str, str]) -> ParallelCorpus:
+    """A text at spaces alone."""
+    return replace(one.words, pretokenized=True).read(path, langs)
 
 
 def _same_text(found: np.ndarray, numbers: np.ndarray) -> np.ndarray:
@@ -307,15 +294,10 @@ class Minable:
         return np.isin(found.source * width + found.target, self.gold[:, 0] * width + self.gold[:, 1])
 
 
-def minable(text: ParallelCorpus | Comparable) -> Minable:
-    """A text as it is mined: parallel text is one in which everything has a translation. Sentences that come twice are one, and
-    empty ones none."""
-    if isinstance(text, Comparable):
-        gold = text.gold
-    else:
-        gold = np.repeat(np.arange(len(text))[:, None], 2, axis=1)
+def minable(text: ParallelCorpus) -> Minable:
+    """A text as it is mined: everything has a translation. Sentences that come twice are one, and empty ones none."""
     rows, sides, columns = [], [], []
-    for side, column in ((text.source, gold[:, 0]), (text.target, gold[:, 1])):
+    for side in (text.source, text.target):
         numbers = text_numbers(side)
         distinct, first = np.unique(numbers, return_index=True)
         keep = side.lengths()[first] > 0
@@ -324,7 +306,7 @@ def minable(text: ParallelCorpus | Comparable) -> Minable:
         place[distinct[keep][order]] = np.arange(int(keep.sum()))
         rows.append(first[keep][order])
         sides.append(side.take(rows[-1]))
-        columns.append(place[numbers[column]])
+        columns.append(place[numbers])
     pairs = np.stack(columns, axis=1)
     pairs = np.unique(pairs[(pairs >= 0).all(axis=1)], axis=0)
     return Minable(sides[0], sides[1], pairs, (rows[0], rows[1]))

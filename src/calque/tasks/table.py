@@ -102,7 +102,7 @@ TASKS: Table[TaskRow] = Table(
             "calque.tasks.sentences:SentenceRetrieval",
             "Is the nearest sentence of the other language the translation? xsim and mining, too.",
             "sentence retrieval",
-            ("test", "dev", "links"),
+            ("test", "dev"),
             ("langs", "sentence_pooling", "similarity", "k", "threshold", "pretokenized"),
             languages="pairs",
         ),
@@ -159,7 +159,7 @@ TASKS: Table[TaskRow] = Table(
             one=("test",),
         ),
         "wsd": TaskRow(
-            "calque.tasks.disambiguation:Disambiguation",
+            "calque.senses.disambiguation:Disambiguation",
             "Word senses by the nearest sense vector: F1.",
             "word senses",
             ("test", "train", "first_senses"),

@@ -161,7 +161,7 @@ class Workers:
 def _tracked(steps: Steps, track: Sequence[str], folder: str, step: Step) -> Path:
     """Run a step whose trainings are tracked."""
     run = re.sub(r"[^\w.-]+", "-", f"{step.kind} {step.label}").strip("-")
-    with tracked(track, run=f"{run}-{step.key[:6]}", folder=folder, expected=False):
+    with tracked(track, run=f"{run}-{step.key[:6]}", folder=folder):
         return steps.do(step)
 
 

@@ -369,7 +369,7 @@ def _given(settings: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 def beside_encoder(encoder: str) -> list[str]:
     """What else is read with an encoder's file: `NAME_options.json` with `NAME_weights.hdf5`."""
-    from calque.encoders.elmo_files import file_pair
+    from calque.encoders.folder import file_pair
 
     pair = file_pair(Path(encoder))
     return [str(pair[0])] if pair is not None and not Path(encoder).is_dir() else []

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from calque.alignment import METHODS
-from calque.errors import SettingError
 from calque.linking import Words
 from calque.runs.align import AVERAGING, map_method
 from calque.runs.study.values import Count, Few, Files, Layer, Share, of
@@ -45,10 +44,12 @@ OF_ENCODER: Types = {
 LOADED: Types = {"layer": Layer, "pooling": _POOLING, "bidirectional": bool}
 #: what a method says beside its options
 OF_METHOD = ("method", "supervision", "encoders", "views")
+#: module of the system that trains encoders from text, whose `check` and `train` do so
+PRETRAINING = "calque.senses.study"
 #: alignment in the run that trains an encoder for a task, `realign = { when = "before" }`
 OF_REALIGNMENT: Types = {
-    "supervision": str, "when": Literal["before", "during", "after"], "how": Literal["alternating", "summed"], "method": str,
-    "towards": str, "weight": float, "options": Mapping[str, Any],
+    "supervision": str, "when": Literal["before", "during", "after"], "method": str,
+    "towards": str, "options": Mapping[str, Any],
 }  # fmt: skip
 #: of a method, or a task: the only encoders, and of a task the only methods, that it is for
 OF_ROWS: Types = {"encoders": Files, "methods": Files}
@@ -59,47 +60,6 @@ def of_words() -> Types:
     from calque.wordalign.symmetrization import Symmetrization
 
     return {**of(Words), "model": Literal["auto", "fast-align", "hmm", "gibbs"], "symmetrize": Symmetrization}
-
-
-def of_pretraining(model: str) -> Types:
-    """Settings of an encoder that the study trains."""
-    from calque.runs.pretrain import PRESETS
-
-    read = {
-        "model": str, "texts": _BY_LANGUAGE, "apart": bool, "pairs": bool, "dictionaries": _BY_LANGUAGE, "limit": Count,
-        "pretokenized": bool, "preset": Literal[tuple(PRESETS)], "senses": int | Mapping[str, Any], "held_out": int,
-    }  # fmt: skip
-    more = {"vocabulary": Count, "half": bool, "lower": bool} if model == "bert" else {}
-    return {**of_model(model), **read, **more}
-
-
-def of_model(model: str) -> Types:
-    """Settings of the class of a language model."""
-    return of(class_of_model(model), *(("start",) if model == "bert" else ()))
-
-
-def class_of_model(model: str) -> type:
-    """Return the class of a language model.
-
-    Raises:
-        SettingError: there is none of this name.
-    """
-    if model == "elmo":
-        from calque.pretraining.bidirectional import BiLanguageModel
-
-        return BiLanguageModel
-    if model == "bert":
-        from calque.pretraining.masked import MaskedLanguageModel
-
-        return MaskedLanguageModel
-    raise SettingError(f"unknown model {model!r} to pretrain, expected bert or elmo")
-
-
-def of_senses() -> Types:
-    """Settings of the senses of such an encoder."""
-    from calque.pretraining.senses import Senses
-
-    return of(Senses)
 
 
 def of_supervision(kind: str) -> Types:

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from calque.alignment import METHODS, learns_from, methods_for
-from calque.corpora.languages import language_of, name_and_path
+from calque.corpora.languages import language_of, name_and_path, pair_of
 from calque.errors import SettingError
 from calque.named import is_path
 from calque.runs.align import IDENTICAL, STARTS
-from calque.runs.pretrain import pair_of
 from calque.runs.study.options import of_anchors
 
 BASE = "base"
@@ -43,8 +42,8 @@ class Study:
             "text": such texts alone, for starts, and for methods that need no translations (`means`); these
             take the two sides of parallel text for texts, too.
         tasks: settings of `calque evaluate` by name: `task` (default: the name), `train`, `test`, `dev` and options;
-            `encoders` and `methods`, the only ones that it is for; `realign`, with
-            `tune = true`, a table of `when`, `how`, `method`, `towards`, `weight`, `options` of the method, and the
+            `encoders` and `methods`, the only ones that it is for; `realign`, with `tune = true`,
+            a table of `when`, `method`, `towards`, `options` of the method, and the
             `supervision` whose parallel text it reads, if there are several.
         source: the language of the texts' first side.
         towards: the language that the others are aligned with.

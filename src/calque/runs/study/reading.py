@@ -12,34 +12,27 @@ from typing import Any, Literal
 from calque.alignment import METHODS
 from calque.corpora.languages import name_and_path
 from calque.errors import InputError, SettingError
-from calque.named import is_path
+from calque.named import imported, is_path
 from calque.runs.align import STARTS
-from calque.runs.pretrain import check_warmup, pair_of, settings_for
 from calque.runs.study.options import (
     LOADED,
     OF_ENCODER,
     OF_METHOD,
     OF_REALIGNMENT,
     PARTS,
+    PRETRAINING,
     TOP,
     from_text,
     of_method,
-    of_pretraining,
-    of_senses,
     of_start,
     of_supervision,
     of_task,
     of_words,
     options_of_method,
 )
-from calque.runs.study.plan import BASE, KINDS, OWN, Study, is_for, learns, listed, supervision_of, trainings, users
+from calque.runs.study.plan import BASE, KINDS, OWN, Study, is_for, learns, listed, supervision_of, users
 from calque.runs.study.values import Files, check, check_value, no_repetition, of
 from calque.tasks.table import TASKS
-
-#: what a table of pretraining has beside settings of the language model
-_READ = ("model", "texts", "apart", "pairs", "dictionaries", "preset", "senses", "limit", "pretokenized")
-#: settings that are not of the language model's class
-_BESIDE = ("held_out", "vocabulary", "half", "lower")
 
 
 def read_study(path: str | Path) -> Study:
@@ -275,44 +268,7 @@ def _covered(study: Study, what: str, texts: Mapping[str, str], langs: Iterable[
 
 def check_pretraining(name: str, given: Mapping[str, Any], source: str) -> None:
     """Check the table of an encoder that the study trains itself."""
-    where = f"encoders.{name}.pretrain"
-    if not given.get("texts"):
-        raise SettingError(f'encoder {name!r} has no text to pretrain on: texts = {{ en = "en.txt.gz" }}')
-    model = given.get("model", "bert")
-    check(where, given, of_pretraining(model))
-    if isinstance(given.get("senses"), Mapping):
-        check(f"{where}.senses", given["senses"], of_senses())
-    if given.get("apart") and given.get("pairs"):
-        raise SettingError(f"{where}: apart and pairs exclude each other")
-    if given.get("pairs") and (source not in given["texts"] or len(given["texts"]) < 2):
-        raise SettingError(f"{where}.pairs: expected texts in {source}, the source language, and in another")
-    dictionaries = given.get("dictionaries", {})
-    if dictionaries and ("senses" not in given or given.get("apart")):
-        raise SettingError(f"{where}: dictionaries translate the senses of languages that one encoder learns together")
-    for name in dictionaries:
-        if not any(pair_of(name, list(each.texts)) for each in trainings(given, source)):
-            langs = (
-                f"{source} and another of {', '.join(given['texts'])}"
-                if given.get("pairs")
-                else (f"two of {', '.join(given['texts'])}")
-            )
-            raise SettingError(f"{where}.dictionaries: {name!r} is not {langs}, expected en-de = FILE")
-    _check_model(where, model, given)
-
-
-def _check_model(where: str, model: str, given: Mapping[str, Any]) -> None:
-    from calque.pretraining.bidirectional import BiLanguageModel
-    from calque.pretraining.masked import MaskedLanguageModel
-
-    options = {name: value for name, value in given.items() if name not in _READ}
-    about = {"preset": given.get("preset"), "senses": given.get("senses"), "options": options}
-    beside = _BESIDE if model == "bert" else _BESIDE[:1]
-    try:
-        settings = settings_for(model, langs=list(given["texts"]), translated=bool(given.get("dictionaries")), **about)
-        kind = BiLanguageModel if model == "elmo" else MaskedLanguageModel
-        check_warmup(kind(**{name: value for name, value in settings.items() if name not in beside}))
-    except SettingError as error:
-        raise SettingError(f"{where}: {error}") from error
+    imported(f"{PRETRAINING}:check_pretraining")(name, given, source)
 
 
 def _check_realign(study: Study, where: str, task: Mapping[str, Any]) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calque.errors import SettingError
+from calque.named import imported
 from calque.runs.steps import SCORES, Step
-from calque.runs.study.options import LOADED, PARTS
+from calque.runs.study.options import LOADED, PARTS, PRETRAINING
 from calque.storage import write_text
 
 if TYPE_CHECKING:
@@ -20,16 +21,7 @@ LINKS, ENTRIES = "links.align", "entries.tsv"
 
 # -- encoders --------------------------------------------------------------------------------------------------------
 def _pretrain(step: Step, folder: Path) -> None:
-    from calque.runs.pretrain import pair_of, pretrain
-
-    options = dict(step.settings)
-    model, langs, named = options.pop("model", "bert"), options.pop("langs"), options.pop("dictionaries", [])
-    pairs = [pair for name in named if (pair := pair_of(name, langs)) is not None]
-    dictionaries = list(zip(pairs, step.files.get("dictionary", []), strict=True))
-    texts = list(zip(langs, step.files["text"], strict=True))
-    how = {name: options.pop(name) for name in ("limit", "pretokenized", "preset", "senses") if name in options}
-    record = pretrain(texts, out=folder, model=model, dictionaries=dictionaries, options=options, overwrite=True, **how)
-    _write_scores(folder, record.get("scores", []))
+    _write_scores(folder, imported(f"{PRETRAINING}:train")(step, folder))
 
 
 def _join(step: Step, folder: Path) -> None:
