@@ -153,16 +153,16 @@ report/md: report @study/parallel/out @evaluate/lexicon/scores.jsonl --out repor
 report/demo: report @demo/de/out --out report.html --plots plots --plot-format png
 demo/de: demo --languages de --out out --seed 1
 
-clcr/train: clcr train en=mini de=mini @in/train.tsv --langs en de --pivot en --option epochs=[1.0,0.5,0.5] --option
-  head_epochs=2.0 --option compare=true --out out
-clcr/pivots: clcr pivots @clcr/train/out @in/test.tsv --langs en de --out links
-clcr/keypoints: clcr keypoints @clcr/train/out @in/de.txt --lang de --out points ; clcr keypoints @clcr/train/out
-  @in/en.txt --lang en --steps transform,extract --out english
+clcr/train: align --method clcr --encoder en=mini,de=mini @in/train.tsv --langs en de --towards en --option
+  epochs=[1.0,0.5,0.5,2.0,2.0] --option compare=true --out out
+clcr/pivots: words @in/test.tsv --encoder @clcr/train/out --langs en de --out links
+clcr/keypoints: encode @clcr/train/out @in/de.txt --lang de --out points ; encode @clcr/train/out
+  @in/en.txt --lang en --load steps=transform,extract --out english
 python/names: python "import calque; print(calque.__all__)"
 python/use: python "import calque, sys; e = calque.load_encoder('mini'); print(repr(e), e.dim, e.fingerprint)"
 """
 HELP = (
-    "words align anchors neighbours evaluate analyze study encode pretrain perplexity senses clcr demo report explore"
+    "words align anchors neighbours evaluate analyze study encode pretrain perplexity senses demo report explore"
 )
 # Every encoder folder that a step leaves is opened and measured.
 OPENED = (

@@ -134,9 +134,9 @@ VERBS = {
     "distil": Verb(
         "distil @train.tsv --langs en de --teacher mini --teacher-pooling words --student mini --epochs 1 --out result", once=True
     ),
-    "clcr train": Verb(
-        "clcr train en=mini de=mini @train.tsv --langs en de --pivot en --out result --option epochs=[0.5,0.2,0.2] --option "
-        "refine=0.2 --option head_epochs=0.2 --checkpoint-every 3", once=True,
+    "align clcr": Verb(
+        "align --method clcr --encoder en=mini,de=mini @train.tsv --langs en de --towards en --out result --option "
+        "epochs=[0.5,0.2,0.2,0.2,0.2] --checkpoint-every 3", once=True,
     ),
     "demo": Verb("demo --languages de --out result", once=True),
     "study": Verb("study @study.toml --out result", _STUDY_UNITS, inside="result/thesis.tex"),

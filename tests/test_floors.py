@@ -19,7 +19,7 @@ FLOOR = {
     "analyses": 8,
     "runs": 9,
     "report": 10, "explore": 10,
-    "integrations": 11, "cli": 12, "senses": 13, "__main__": 14, "__init__": 14,
+    "integrations": 11, "clcr": 11, "cli": 12, "senses": 13, "__main__": 14, "__init__": 14,
 }  # fmt: skip
 
 

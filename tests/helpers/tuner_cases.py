@@ -12,12 +12,12 @@ from typing import Any
 import torch
 
 import clcr_job
-from calque.alignment.clcr import method as clcr
-from calque.alignment.clcr.method import KeyPointAlignment
 from calque.alignment.contrastive import Contrastive
 from calque.alignment.distilled import Distillation
 from calque.alignment.distilled_words import LinkedWords
 from calque.alignment.finetune import FineTune
+from calque.clcr import method as clcr
+from calque.clcr.method import KeyPointAlignment
 from calque.encoders import load_encoder
 from calque.encoders.sentence_store import SentenceStore, WordStore
 from calque.encoders.sentence_vectors import SentencePooling
@@ -97,13 +97,12 @@ def key_points(folder: str, place: Path, stop: int | None) -> Outcome:
     """All phases of CLCR's first step, and the classifiers of the second."""
     clcr.PHASES = clcr_job.EQUAL
     settings: dict[str, Any] = {
-        "towards": "en", "batch": 3, "epochs": (1.0, 1.0, 1.0), "refine": 1.0, "learning_rate": (5e-3, 1e-3, 1e-3),
-        "head_epochs": 1.0, "threshold": 1e9, "steps": "transform,extract", "confident": False, "max_words": None,
+        "towards": "en", "batch": 3, "epochs": (1.0,) * 5, "learning_rate": (5e-3, 1e-3, 1e-3), "steps": "transform,extract",
+        "max_words": None,
     }  # fmt: skip
     method = KeyPointAlignment(**settings)
-    texts = [make_text("xx", 8, 0), make_text("yy", 4, 1)]
-    encoders = {lang: encoder(folder) for lang in ("en", "xx", "yy")}
-    method.align(encoders, [text for text, _ in texts], [links for _, links in texts], folder=place)
+    texts = [make_text("xx", 8, 0)[0], make_text("yy", 4, 1)[0]]
+    method.align({lang: encoder(folder) for lang in ("en", "xx", "yy")}, texts, folder=place)
     weights = {f"{lang}.{name}": value for lang, each in method.transformed.encoders.items()
                for name, value in each.model.state_dict().items()}  # type: ignore[attr-defined]  # fmt: skip
     for lang, part in method.learnt.parts.items():

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from calque.cli.checks import language, output_file
-from calque.cli.options import KeyPointLoading, Limit, Pretokenized, Quiet, VectorPrecision, grouped, news
+from calque.cli.options import Limit, Loading, Pretokenized, Quiet, VectorPrecision, grouped, news
 
 
 @grouped
@@ -21,7 +21,7 @@ def encode(
     out: Annotated[
         Path, typer.Option(metavar="PATH", help="Safetensors file: data [words, dim] and offsets [sentences + 1].")
     ],
-    loading: KeyPointLoading,
+    loading: Loading,
     pretokenized: Pretokenized = False,
     precision: VectorPrecision = None,
     limit: Limit = None,

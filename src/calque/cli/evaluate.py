@@ -12,8 +12,8 @@ import typer
 
 from calque.cli.checks import given, language, output_file, refuse_unused
 from calque.cli.options import (
-    KeyPointLoading,
     Linking,
+    Loading,
     Quiet,
     SubjectCommand,
     Tracking,
@@ -157,7 +157,7 @@ class Output:
 class TaskCommand(SubjectCommand):
     """A command whose subject is a task."""
 
-    hides = tuple(name for name in (*FIELDS, "rename", "translations") if users(name) or name in REALIGN)
+    hides = tuple(name for name in (*FIELDS, "rename") if users(name) or name in REALIGN)
     asks_for = "calque evaluate ENCODER TASK --help lists the options of a task"
     spelled: ClassVar[Mapping[str, str]] = {"--non-contextual": "contextual", "--extract": "method"}
     helps: ClassVar[Mapping[str, str]] = _HELPS
@@ -226,7 +226,7 @@ def evaluate(
     task: Annotated[str, typer.Argument(metavar="TASK", help="One of those below, or package.module:Class.")],
     texts: Texts,
     realigning: Realigning,
-    loading: KeyPointLoading,
+    loading: Loading,
     linking: Linking,
     output: Output,
     tracking: Tracking,
@@ -264,13 +264,6 @@ def evaluate(
     ] = None,
     test_limit: Annotated[
         int | None, typer.Option(min=1, help="Use only N texts of each --test and --dev file.")
-    ] = None,
-    translations: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="LANG=FILE,FILE...",
-            help="Key points by pivots (--steps pivots): the test file in the pivot language and the one in LANG.",
-        ),
     ] = None,
 ) -> None:
     """Measure an encoder on a task.
@@ -327,8 +320,8 @@ def evaluate(
             append_lines(output.out, (score.to_json() + "\n" for score in scores))
 
     scores = run(
-        encoder, inputs, options=options, load=loading.arguments(), translations=translations or [],
-        layers=layers, out=output.out, shown=show, progress=not output.quiet,
+        encoder, inputs, options=options, load=loading.arguments(), layers=layers, out=output.out, shown=show,
+        progress=not output.quiet,
     )  # fmt: skip
     if output.record:
         from calque.runs.card import add_scores

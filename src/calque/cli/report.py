@@ -17,7 +17,7 @@ def report(
         list[Path],
         typer.Argument(
             metavar="RESULTS...",
-            help="Result files (JSON lines), or folders that contain them; encoders of calque align --method clcr.",
+            help="Result files (JSON lines), or folders that contain them.",
         ),
     ],
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html"),

@@ -41,13 +41,6 @@ def parser(verb: str = "") -> typer.Typer:
     named = [each for each in VERBS if each.partition(":")[0] == verb]
     for command in map(command_of, named or VERBS):
         app.command(cls=getattr(command, "command_class", None))(_passing(command))
-    if not named:
-        from calque.cli import clcr
-
-        clcr.app.registered_commands.clear()
-        for command in clcr.COMMANDS:
-            clcr.app.command()(_passing(command))
-        app.add_typer(clcr.app)
     return app
 
 

@@ -94,7 +94,7 @@ def words(
 
         n_links, n_pairs = link_by_encoder(
             train, langs=pairs_of(langs, 1)[0], out=out, words=linking.words(pretokenized, limit),
-            encoder=encoder, method=extract or "mutual", load=loading.arguments(), posteriors=posteriors,
+            encoder=encoder, method=extract, load=loading.arguments(), posteriors=posteriors,
             progress=not quiet,
         )  # fmt: skip
         say(f"{n_links:,} links for {n_pairs:,} sentence pairs in {out}")

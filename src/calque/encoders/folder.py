@@ -36,10 +36,12 @@ class Kind:
     Attributes:
         target: its class, `package.module:Class`, whose `open` reads the folder.
         help: what it is, in a line.
+        options: arguments of its `open` that no other kind has.
     """
 
     target: str
     help: str = ""
+    options: tuple[str, ...] = ()
 
 
 #: a class from elsewhere is its own kind
@@ -53,7 +55,11 @@ ENCODERS: Table[Kind] = Table(
         "subwords": Kind("calque.encoders.subword_vectors:SubwordVectors", "static vectors of subwords"),
         "elmo": Kind("calque.senses.elmo:ElmoEncoder", "an ELMo"),
         "per-language": Kind("calque.encoders.per_language:PerLanguage", "an encoder for each language"),
-        "key-points": Kind("calque.encoders.key_points:KeyPointEncoder", "an encoder whose rows are key points"),
+        "key-points": Kind(
+            "calque.clcr.encoder:KeyPointEncoder",
+            "an encoder whose rows are key points",
+            ("steps", "delta", "translations", "pretokenized"),
+        ),
         "random": Kind("calque.encoders.random_vectors:RandomVectors", "a random vector for each word form"),
     },
     base="calque.encoders.base:Encoder",
@@ -90,11 +96,13 @@ def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: An
         kind = about.get("kind", "adapters")
     else:
         kind = about.get("kind", "huggingface")
-    for name in ("steps", "delta"):
-        if name in options and kind in ENCODERS and kind != "key-points":
-            raise SettingError(
-                f"{name} does not apply to {place}: it is for key points, calque align --method clcr makes them"
-            )
+    for row in ENCODERS.rows.values():
+        if (
+            (named := options.keys() & set(row.options))
+            and kind in ENCODERS.rows
+            and not named <= set(ENCODERS[kind].options)
+        ):
+            raise SettingError(f"{', '.join(sorted(named))} does not apply to {place}: it is for {row.help}")
     own = {"alike": False} if kind == "per-language" and not alike else {}
     return ENCODERS.load_from_file(kind, place).open(place, about=about, **options, **own)
 

@@ -28,10 +28,9 @@ def load_encoder(
     attention: str | None = None,
     precision: str | None = None,
     bidirectional: bool | None = None,
-    steps: str | None = None,
-    delta: float | None = None,
     alike: bool = True,
     trust_code: bool = False,
+    **own: Any,
 ) -> Encoder:
     """Load an encoder.
 
@@ -55,12 +54,10 @@ def load_encoder(
             else "highest". See `HuggingFaceEncoder`.
         bidirectional: of a decoder, whether its subwords attend to those after them, too; None for what the folder says, else
             not. See `HuggingFaceEncoder`.
-        steps: of an encoder of key points, those to take: "transform", "transform,extract" or "transform,extract,reorder";
-            None for those that it was saved with.
-        delta: of an encoder of key points, how probable a word must be to be one; None for what it was saved with.
         alike: whether encoders of several languages must be of the same sizes, also those of one folder; see `PerLanguage`.
         trust_code: import classes outside calque that the folder names, whether it is here or on the hub. Classes that the
             program has imported already need no trust.
+        own: arguments that one kind of encoder alone has, see `ENCODERS`.
 
     Raises:
         InputError: nothing can be loaded from there.
@@ -68,8 +65,7 @@ def load_encoder(
     """
     name = fspath(name_or_path)
     options = {"layer": layer, "pooling": pooling, "dtype": dtype, "device": device, "max_length": max_length,
-               "attention": attention, "precision": precision, "bidirectional": bidirectional, "steps": steps,
-               "delta": delta}  # fmt: skip
+               "attention": attention, "precision": precision, "bidirectional": bidirectional, **own}  # fmt: skip
     given = {option: value for option, value in options.items() if value is not None}
     with TRUST_CODE.given(trust_code):
         if (several := by_language(name)) is not None:
@@ -94,7 +90,8 @@ def _per_language(paths: dict[str, str], options: dict[str, Any], alike: bool) -
     from calque.encoders.static import load_static
 
     if alike and all(os.path.isfile(path) and file_pair(Path(path)) is None for path in paths.values()):
-        if {"layer", "pooling", "steps", "delta"} & options.keys():
-            raise SettingError("layer, pooling, steps and delta do not apply to static word vectors")
+        of_one_kind = {name for row in ENCODERS.rows.values() for name in row.options}
+        if unused := {"layer", "pooling", *of_one_kind} & options.keys():
+            raise SettingError(f"{', '.join(sorted(unused))} does not apply to static word vectors")
         return load_static(paths)
     return PerLanguage({lang: load_encoder(path, **options) for lang, path in paths.items()}, alike=alike)

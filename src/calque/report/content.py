@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from calque.alignment import METHODS
 from calque.analyses.table import ANALYSES, axis_of
 from calque.named import imported
 from calque.report import provenance
 from calque.report.claims import Claims, claim
 from calque.report.document import Block, More, Points, Report, Section
-from calque.report.key_points import is_of_training, key_points
 from calque.report.questions import Question, find_subjects, sort_questions
 from calque.report.reading import Record, Results
 from calque.report.sections import examples, grouped, points, shape, transfer
@@ -28,8 +28,8 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
         base: with what everything is compared, see `find_subjects`.
     """
     subjects = find_subjects(results, base)
-    trained = [record for record in results.records if is_of_training(record)]
-    answers = [record for record in results.records if not is_of_training(record)]
+    trained = [(subjects[record].label, record) for record in results.records if record.is_of_training]
+    answers = [record for record in results.records if not record.is_of_training]
     questions, superseded = sort_questions(answers, subjects)
     main = [question for question in questions if question.is_main]
     firsts: dict[str, Question] = {}  # what the scores of each task begin with
@@ -41,7 +41,7 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
     sections = [_task(task, questions, headlines, claims) for task in dict.fromkeys(q.task for q in questions)]
     of_shape = [record for name in _SHAPE for record in by_analysis.get(name, ())]
     sections += [
-        key_points(results.runs, [(subjects[record].label, record) for record in trained]),
+        *(imported(row.report)(results.runs, trained) for row in METHODS.values() if row.report),
         transfer(headlines),
         points(by_analysis.get("points", []), subjects),
         examples(by_analysis.get("examples", []), subjects),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from calque.alignment import METHODS
 from calque.analyses.table import ANALYSES
 from calque.errors import InputError
 from calque.storage import finished
@@ -68,6 +69,12 @@ class Record:
         return self.plain.get("items") or ()
 
     @property
+    def is_of_training(self) -> bool:
+        """Whether it says what a training itself measured of one of its models, and so no answer that methods could be compared
+        by."""
+        return self.plain["data"] == f"held out, {self.settings.get('model')}"
+
+    @property
     def pair(self) -> tuple[str, ...]:
         return tuple(self.plain["languages"])
 
@@ -91,9 +98,10 @@ class RunRecord:
     plain: Mapping[str, Any]
 
     @property
-    def has_key_points(self) -> bool:
-        """Whether it is of an encoder of key points, whose record has figures of the training itself."""
-        return self.plain.get("method") == "clcr"
+    def has_section(self) -> bool:
+        """Whether it is of a method whose own figures have a section."""
+        row = METHODS.rows.get(str(self.plain.get("method")))
+        return row is not None and bool(row.report)
 
     @property
     def is_step(self) -> bool:
@@ -159,12 +167,12 @@ def read_results(paths: Sequence[str | os.PathLike[str]]) -> Results:
         passed_over += [str(file) for file in files if file not in results]
     unique = {path.resolve(): path for path in wanted}
     runs = _runs(dict.fromkeys([*(path.parent for path in unique.values()), *bare]))
-    if not unique and not any(run.has_key_points for run in runs):
+    if not unique and not any(run.has_section for run in runs):
         if len(paths) > 1:
             raise InputError(f"no results in {', '.join(map(str, paths))}")
         raise InputError(
             "holds no results: expected results.jsonl, as `calque demo` and `calque study` write it, what "
-            "`calque evaluate --out` wrote, or what `calque align --method clcr` made",
+            "`calque evaluate --out` wrote, or the encoder of a method that measures itself",
             path=paths[0],
         )
     records, files, repeated = [], {}, 0
@@ -173,7 +181,7 @@ def read_results(paths: Sequence[str | os.PathLike[str]]) -> Results:
         records += lines
         repeated += again
         files[name] = _file(path, len(lines))
-    files |= {run.file: _file(run.path, len(_listed(run.plain.get("scores")))) for run in runs if run.has_key_points}
+    files |= {run.file: _file(run.path, len(_listed(run.plain.get("scores")))) for run in runs if run.has_section}
     return Results(tuple(records), files, runs, repeated, tuple(passed_over))
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from calque.alignment import METHODS
-from calque.encoders.key_points import PIVOTS
 from calque.runs.steps import Step, Steps
 from calque.runs.study.options import OF_ROWS, PARTS, of_anchors
 from calque.runs.study.plan import BASE, Study, Training, is_for, listed, seeds_of, supervision_of, trainings
@@ -257,8 +256,9 @@ class Grid:
     def _scoring(self, row: Row, name: str, given: Mapping[str, Any]) -> list[Step]:
         """The steps of a task for one encoder: one, or one for each language."""
         plan, task = self.plan, TASKS[given["task"]]
-        own = (*PARTS, *OF_ROWS, "texts", "translations")
-        about = {"load": row.load, **{key: v for key, v in given.items() if key not in own}}
+        own = (*PARTS, *OF_ROWS, "texts")
+        load = {name: value for name, value in row.load.items() if name != "translations"}
+        about = {"load": load, **{key: v for key, v in given.items() if key not in own}}
         if task.languages == "pairs":
             tests = {lang: file for lang, file in given["test"].items() if row.langs is None or lang in row.langs}
             return [self._by_language(row, name, given, about, lang, file) for lang, file in tests.items()]
@@ -273,12 +273,9 @@ class Grid:
         if "first_senses" in task.files:
             files["first_senses"] = [plan.path(file) for file in listed(about.pop("first_senses", None))]
             files["keys"] = [key for part in ("train", "test") for file in files[part] for key in keys_of(file)]
-        if row.load.get("steps") == PIVOTS:
-            translations = {
-                lang: two for lang, two in given.get("translations", {}).items() if lang in about["langs"]["test"]
-            }
-            about["translations"] = list(translations)
-            files["translations"] = [plan.path(file) for two in translations.values() for file in two]
+        if "translations" in row.load:  # files that the encoder reads
+            about["translations"] = list(row.load["translations"])
+            files["translations"] = [plan.path(file) for two in row.load["translations"].values() for file in two]
         if "seeds" in task.options and given.get("seeds", plan.seeds) is not None:
             about["seeds"] = given.get("seeds", plan.seeds)
         after: dict[str, list[str]] = {}

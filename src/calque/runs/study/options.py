@@ -44,8 +44,6 @@ OF_ENCODER: Types = {
 LOADED: Types = {"layer": Layer, "pooling": _POOLING, "bidirectional": bool}
 #: what a method says beside its options
 OF_METHOD = ("method", "supervision", "encoders", "views")
-#: what a view of key points says where its steps are not all; see `load_encoder`
-OF_VIEW: Types = {"steps": str, "delta": Share}
 #: module of the system that trains encoders from text, whose `check` and `train` do so
 PRETRAINING = "calque.senses.study"
 #: alignment in the run that trains an encoder for a task, `realign = { when = "before" }`
@@ -78,7 +76,7 @@ def of_method(given: Mapping[str, Any], kind: str) -> Types:
         return {"supervision": Files, "encoders": Files, **of_maps()}
     shared = {"method": str, "supervision": Files, "encoders": Files, **LOADED}
     if METHODS[given["method"]].of_each:
-        shared["views"] = Mapping[str, str | Mapping[str, Any]]
+        shared["views"] = Mapping[str, Mapping[str, Any]]
     return {**shared, **options_of_method(given["method"])}
 
 
@@ -139,8 +137,6 @@ def of_task(task: str) -> Types:
     files = {SETTINGS.get(name, name): shape for name in (*PARTS, "text") if name in row.files}
     if row.languages != "pairs":
         files.pop("links", None)  # those of a text over which tags are projected
-    if "key points" in TASKS.load(task).rows:
-        files["translations"] = Mapping[str, Sequence[str]]
     files |= {"realign": Mapping[str, Any]} if "realign" in row.files else {}
     unnamed = (*PARTS, "text", "train_links", "project", "realign")
     others = {name: str for name in row.files if name not in unnamed}

@@ -34,18 +34,16 @@ class Study:
             `layers` that the methods and tasks are run on, each separately, `pooling` and `bidirectional`.
         methods: settings of `calque align` by the name that the table shows: `method` and its options; `start` for
             unsupervised maps; `supervision`, the names of those it uses, by default all that it can; `encoders`, the
-            only ones that it is for. `base` is no method but the unchanged encoder. For key points (`clcr`) `views`: rows by
-            name, each with the `steps` of the encoder that it shows, such as "transform,extract", or "pivots"; or a table with
-            `steps` and `delta`.
+            only ones that it is for. `base` is no method but the unchanged encoder. For a method that takes an encoder of each
+            language, `views`: rows by name, each with the arguments of `load_encoder` that it shows the result with.
         supervision: by name, `kind` and what belongs to it. "parallel" (the default): a file for each language,
             `limit`, `pretokenized`. "dictionary": a dictionary for each language, `texts` by language whose words get
             anchors, and options of these; `entries = [first, end]` takes these of the dictionary's source words only.
             "text": such texts alone, for starts, and for methods that need no translations (`means`); these
             take the two sides of parallel text for texts, too.
         tasks: settings of `calque evaluate` by name: `task` (default: the name), `train`, `test`, `dev` and options;
-            `encoders` and `methods`, the only ones that it is for; `translations`, for "pivots": by language the test file in
-            the pivot language (`towards`) and the one in the language itself, line by line the same; `realign`, with
-            `tune = true`, a table of `when`, `method`, `towards`, `options` of the method, and the
+            `encoders` and `methods`, the only ones that it is for; `realign`, with `tune = true`,
+            a table of `when`, `method`, `towards`, `options` of the method, and the
             `supervision` whose parallel text it reads, if there are several.
         source: the language of the texts' first side.
         towards: the language that the others are aligned with.
@@ -111,7 +109,7 @@ class Study:
     def rows_of(self, name: str, method: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """Rows of the tables that show what a method made: their names, and arguments of `load_encoder`."""
         views = method.get("views", {}).items()
-        return {row: {"steps": view} if isinstance(view, str) else dict(view) for row, view in views} or {name: {}}
+        return {row: dict(view) for row, view in views} or {name: {}}
 
     def training_seeds(self, method: Mapping[str, Any], numbers: Iterable[int] | None = None) -> list[int | None]:
         """Seeds that a method is trained with in these of its runs, by default in all; None for one that has nothing random."""

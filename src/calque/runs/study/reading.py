@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from calque.alignment import METHODS
 from calque.corpora.languages import name_and_path
-from calque.encoders.key_points import PIVOTS, STEPS, named_steps
 from calque.errors import InputError, SettingError
 from calque.named import imported, is_path
 from calque.runs.align import STARTS
@@ -20,7 +19,6 @@ from calque.runs.study.options import (
     OF_ENCODER,
     OF_METHOD,
     OF_REALIGNMENT,
-    OF_VIEW,
     PARTS,
     PRETRAINING,
     TOP,
@@ -182,9 +180,7 @@ def _check_method(study: Study, name: str, given: Mapping[str, Any]) -> None:
     no_repetition(f"{where}.layers", given.get("layers", []))
     check(f"{where}.start_options", given.get("start_options", {}), of_start(given.get("start", "")))
     if METHODS[method].trains or from_text(method) or is_path(method):
-        without = (*OF_METHOD, *LOADED)
-        settings = {key: value for key, value in given.items() if key not in without}
-        _make(where, METHODS.load(method), {"towards": study.towards, **settings})
+        _made(study, where, given)
     _check_views(study, where, given)
 
 
@@ -203,7 +199,7 @@ def _check_task(study: Study, name: str, given: Mapping[str, Any]) -> None:
         _check_realign(study, where, given)
     _check_rows(study, where, given)
     _check_entries(where, given)
-    _check_rows_of_key_points(study, where, given)
+    _check_rows_of_vectors(study, where, given)
     if by_language:
         for lang in given["test"]:
             _check_other(study, f"{where}.test", lang)
@@ -241,10 +237,10 @@ def _check_entries(where: str, given: Mapping[str, Any]) -> None:
         raise SettingError(f"{where}.entries = {entries!r}, expected [first] or [first, end] with first < end")
 
 
-def _make(where: str, kind: Any, settings: Mapping[str, Any]) -> None:
+def _make(where: str, kind: Any, settings: Mapping[str, Any]) -> Any:
     """Construct a class, which checks its settings."""
     try:
-        kind(**settings)
+        return kind(**settings)
     except SettingError as error:
         raise SettingError(f"{where}: {error}") from error
 
@@ -294,73 +290,38 @@ def _check_realign(study: Study, where: str, task: Mapping[str, Any]) -> None:
         raise SettingError(str(error) if where in str(error) else f"{where}: {error}") from error
 
 
-# -- methods that take an encoder of each language, and rows that are key points ----------------------------------------
+# -- methods that take an encoder of each language, and what rows of vectors are ----------------------------------------
+def _made(study: Study, where: str, given: Mapping[str, Any]) -> Any:
+    """Construct the class of a method with its settings."""
+    without = (*OF_METHOD, *LOADED)
+    settings = {key: value for key, value in given.items() if key not in without}
+    return _make(where, METHODS.load(given["method"]), {"towards": study.towards, **settings})
+
+
 def _check_views(study: Study, where: str, given: Mapping[str, Any]) -> None:
-    """Complain of views that no encoder of the method can have.
-
-    Raises:
-        SettingError: with the place in the file.
-    """
-    learnt = named_steps(given["steps"]) if "steps" in given else STEPS
-    for row, view in given.get("views", {}).items():
-        here = f"{where}.views.{row}"
+    """Complain of views that no encoder of the method can have."""
+    for row, load in given.get("views", {}).items():
         if row in study.methods:
-            raise SettingError(f"{here}: there is a method of that name")
-        if not isinstance(view, str):
-            check(here, view, OF_VIEW)
-        load = study.rows_of("", {"views": {row: view}})[row]
-        if load.get("steps") == PIVOTS:
-            if "delta" in load:
-                raise SettingError(f"{here}.delta does not apply to {PIVOTS}")
-            continue
+            raise SettingError(f"{where}.views.{row}: there is a method of that name")
         try:
-            steps = named_steps(load.get("steps"))
+            _made(study, where, given).rows(load)
         except SettingError as error:
-            raise SettingError(f"{here}: {error}, or {PIVOTS}") from error
-        if steps is not None and learnt is not None and len(steps) > len(learnt):
-            raise SettingError(f"{here}: {steps[-1]} is not learnt with {where}.steps = {given['steps']!r}")
+            raise SettingError(f"{where}.views.{row}: {error}") from error
 
 
-def _check_rows_of_key_points(study: Study, where: str, given: Mapping[str, Any]) -> None:
-    """Complain of a task on words that is to be done on key points, and of pivots without translations of the tests.
-
-    Raises:
-        SettingError: with the row, and how the task leaves it out.
-    """
-    kind, pivot = TASKS.load(given["task"]), study.towards
-    tested = list(dict.fromkeys(study.named(file)[0] for file in listed(given["test"])))
-    for lang, two in given.get("translations", {}).items():
-        if lang not in tested:
-            raise SettingError(f"{where}.translations names {lang}, in which there is no test")
-        if len(two) != 2:
-            raise SettingError(
-                f"{where}.translations.{lang} = {two!r}, expected the file in {pivot} and that in {lang}"
-            )
-    for row, method, steps in _rows_of_key_points(study, given):
-        others = f"{where}.methods names the rows that it is for"
-        if "key points" not in kind.rows:
-            raise SettingError(
-                f"{where}: {given['task']} is on words, and row {row!r} of methods.{method} has key points: {others}"
-            )
-        if steps != PIVOTS:
-            continue
-        langs = [lang for lang in tested if lang not in ("", pivot)]
-        missing = [lang for lang in langs if lang not in given.get("translations", {})]
-        if missing or not langs:
-            of = f" of the tests in {', '.join(missing)}" if missing else ""
-            raise SettingError(f"{where}: row {row!r} of methods.{method} needs translations{of}, or {others}")
-
-
-def _rows_of_key_points(study: Study, task: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Rows of a task that are key points: row, method and steps."""
+def _check_rows_of_vectors(study: Study, where: str, given: Mapping[str, Any]) -> None:
+    """Complain of a task that is to be done on rows that it does not take, such as one on words on key points."""
+    takes = TASKS.load(given["task"]).rows
     for name, method in study.methods.items():
         if name == BASE or not METHODS[method["method"]].of_each:
             continue
-        if not any(is_for(method, encoder) and is_for(task, encoder) for encoder in study.encoders):
+        if not any(is_for(method, encoder) and is_for(given, encoder) for encoder in study.encoders):
             continue
         for row, load in study.rows_of(name, method).items():
-            steps = load.get("steps") or method.get("steps") or ",".join(STEPS)
-            if "methods" in task and not is_for({"methods": task["methods"]}, "", row):
+            if not is_for({"methods": given.get("methods")}, "", row):
                 continue
-            if steps == PIVOTS or "extract" in steps:
-                yield row, name, steps
+            if (rows := _made(study, f"methods.{name}", method).rows(load)) not in takes:
+                raise SettingError(
+                    f"{where}: {given['task']} is on {takes[0]}, and row {row!r} of methods.{name} has {rows}: {where}.methods "
+                    "names the rows that it is for"
+                )

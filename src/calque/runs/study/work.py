@@ -114,11 +114,11 @@ def _score(step: Step, folder: Path) -> None:
     if "realign" in options:
         given["realign"] = _realignment_of(step, Words(**options.pop("realign")["words"]))
     inputs = Inputs(task, words=words, test_limit=options.pop("test_limit", None), **given)
-    both = iter(files.get("translations", ()))
-    translations = [
-        f"{lang}={file},{next(both)}" for lang, file in zip(options.pop("translations", ()), both, strict=False)
-    ]
-    scores = evaluate(encoder_of(step), inputs, options=options, load=load, translations=translations)
+    if langs := options.pop("translations", ()):
+        first, second = files["translations"][::2], files["translations"][1::2]
+        translations = [f"{lang}={a},{b}" for lang, a, b in zip(langs, first, second, strict=True)]
+        load = {**load, "translations": translations, "pretokenized": words.pretokenized}
+    scores = evaluate(encoder_of(step), inputs, options=options, load=load)
     _write_scores(folder, [score.to_dict() for score in scores])
 
 

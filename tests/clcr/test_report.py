@@ -11,7 +11,7 @@ import pytest
 from calque.errors import InputError
 from calque.report import report
 from html_page import Page
-from key_point_record import MODELS, PHASES, RANKS, WORDS, record, write_key_points
+from key_point_record import MODELS, PHASES, RANKS, record, write_key_points
 from report_results import HOSTILE, study, write
 
 UPDATES = (400, 30, 1, 90)
@@ -81,31 +81,14 @@ def test_curves_of_the_phases(page):
     svg = inside(page, "svg", id="key-points-phases-plot")[0]
     own = [e for e in page.elements if svg in e["above"]]
     texts = [e["text"] for e in own if e["tag"] == "text"]
-    assert [text for text in texts if re.match(r"\d\. ", text)] == [
-        "1. transforms",
-        "2. encoder of de",
-        "3. encoder of en",
-        "4. refinement",
-    ]
+    named = [text for text in texts if re.match(r"\d\. ", text)]
+    assert named == ["1. transforms", "2. encoder of de", "3. encoder of en", "4. refinement"]
     marks = [e for e in own if e["attrs"].get("class") == "mark"]
     points = [math.ceil(n / math.ceil(n / 30)) for n in UPDATES]
     assert len(marks) == 2 * sum(points)  # both directions
     assert any(mark["text"].startswith("de → en, transforms, updates 1 to 14: ") for mark in marks)
     assert any(mark["text"].startswith("en → de, encoder of en, update 1: ") for mark in marks)
     assert len([e for e in own if e["attrs"].get("class") == "curve"]) == 6  # one update makes no curve
-
-
-def test_words_with_their_probabilities(page):
-    panel = inside(page, "svg", id="key-points-words-plot")[2]  # of German
-    own = [e for e in page.elements if panel in e["above"]]
-    words = [e for e in own if e["tag"] == "text" and set(e["text"]) - set("01.")]
-    assert [e["text"] for e in words if e["text"] in WORDS["de"]] == WORDS["de"]
-    example = next(e for e in record()["examples"] if e["lang"] == "de")
-    bold = [e["text"] for e in words if "strong" in e["attrs"]["class"]]
-    assert bold == [word for word, pivot in zip(WORDS["de"], example["pivots"], strict=True) if pivot]
-    bars = [float(e["attrs"]["height"]) for e in own if e["attrs"].get("class") == "bar"]
-    expected = [p for pair in zip(*(example["probabilities"][m] for m in MODELS), strict=True) for p in pair]
-    assert bars == pytest.approx([max(1.0, 44 * p) for p in expected], abs=0.01)
 
 
 def test_matrices_gold_and_predicted(page):

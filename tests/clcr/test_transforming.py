@@ -10,17 +10,13 @@ import pytest
 import torch
 
 import clcr_job
-from calque.alignment.clcr.extracting import Extracting
-from calque.alignment.clcr.learning import learn
-from calque.alignment.clcr.method import KeyPointAlignment
-from calque.alignment.clcr.reordering import Reordering
-from calque.alignment.clcr.transforming import ScaledSource, Side, Space, Transforming
+from calque.clcr.method import KeyPointAlignment
+from calque.clcr.pivots import covered_words, find_pivots
+from calque.clcr.transform import Side, Space, Transform, Transforming
 from calque.distributed import Processes
 from calque.encoders.batches import collate
 from calque.encoders.extraction import UncoveredWordsWarning
 from calque.errors import SettingError
-from calque.nn.pivots import find_pivots
-from calque.nn.transform import Transform
 from calque.offsets import offsets_of
 from calque.text import ParallelCorpus
 from calque.training.sources import ChosenWords, TrainedSource
@@ -29,7 +25,7 @@ from linked_text import make_text
 from planted_vectors import f1, languages
 
 
-# -- the loss --------------------------------------------------------------------------------------------------------
+# -- the distance, and the transform -------------------------------------------------------------------------------------
 def literal(keys, queries, temperature, score):
     """Eqs. 2 and 3 for one pair of sentences: the distance of each word of the second."""
     d, distances = queries.shape[1], []
@@ -40,7 +36,11 @@ def literal(keys, queries, temperature, score):
     return distances
 
 
-def filled(module, seed):
+def rows(lengths, dim, seed, dtype=torch.float32):
+    return torch.randn(sum(lengths), dim, generator=torch.Generator().manual_seed(seed), dtype=dtype).requires_grad_()
+
+
+def filled(module, seed=0):
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in module.parameters():
@@ -48,6 +48,34 @@ def filled(module, seed):
     return module
 
 
+@pytest.mark.parametrize("hidden", [None, 7, 0])
+def test_the_transform_is_the_formula(hidden):
+    module = filled(Transform(5, 4, hidden))
+    r = rows([6], 5, 0)
+    state = module.state_dict()
+    expected = r @ state["linear.weight"].T + state["linear.bias"]
+    if hidden != 0:
+        inside = r @ state["inner.weight"].T + state["inner.bias"]
+        expected = expected + inside.clamp(min=0) @ state["outer.weight"].T
+        assert state["inner.weight"].shape == (5 if hidden is None else hidden, 5)
+    else:
+        assert set(state) == {"linear.weight", "linear.bias"}
+    torch.testing.assert_close(module(r), expected)
+    again = Transform(**module.settings)
+    again.load_state_dict(state)
+    torch.testing.assert_close(again(r), module(r))
+
+
+@pytest.mark.parametrize("hidden", [None, 0])
+def test_a_map_learnt_between_scaled_spaces_is_one_between_the_spaces(hidden):
+    module = filled(Transform(5, 4, hidden)).double()
+    r = rows([6], 5, 0, torch.float64)
+    m, k = rows([1], 5, 1, torch.float64)[0], rows([1], 4, 2, torch.float64)[0]
+    expected = module((r - m) / 0.7) * 3.0 + k
+    torch.testing.assert_close(module.between((m, 0.7), (k, 3.0))(r), expected)
+
+
+# -- an update ---------------------------------------------------------------------------------------------------------
 def word_vectors(encoder, sentence, space):
     split = encoder.split([sentence])
     rows = encoder.forward(collate(split, np.array([0])), [encoder.layer])[encoder.layer][split.covered]
@@ -80,24 +108,21 @@ def test_an_update_is_the_formula(tiny_encoder, learns, score):
     update = [np.array([5, 0, 3, 6]), np.array([2, 4, 1])]
     step, beta = 7, 0.1
 
-    def source(texts, space, trained):
+    def source(texts, trained):
         splits = [encoder.split(text) for text in texts]
         if trained:
-            whole = TrainedSource(encoder, type(splits[0]).joined(splits).covered_words(), Processes(), budget=40)
-        else:
-            vectors = Embeddings.joined([encoder.encode(text) for text in texts])
-            covered = vectors.covered if vectors.covered is not None else np.ones(vectors.n_words, dtype=bool)
-            whole = ChosenWords(vectors, covered)
-        return ScaledSource(whole, space)
+            return TrainedSource(encoder, type(splits[0]).joined(splits).covered_words(), Processes(), budget=40)
+        vectors = Embeddings.joined([encoder.encode(text) for text in texts])
+        return ChosenWords(vectors, covered_words(vectors))
 
-    pivot = source([corpus.target for corpus in corpora], spaces[2], learns == "pivot")
+    pivot = source([corpus.target for corpus in corpora], learns == "pivot")
     begins = offsets_of([len(corpus) for corpus in corpora])
     sides = [
-        Side(lang, source([corpus.source], spaces[k], learns == "language" and k == 0), *maps[k], np.arange(8),
+        Side(lang, source([corpus.source], learns == "language" and k == 0), spaces[k], *maps[k], np.arange(8),
              np.arange(8) + begins[k])
         for k, (lang, corpus) in enumerate(zip(("xx", "yy"), corpora, strict=True))
     ]  # fmt: skip
-    objective = Transforming(sides, pivot, name="en", processes=Processes(), beta=beta, score=score)
+    objective = Transforming(sides, pivot, spaces[2], name="en", processes=Processes(), beta=beta, score=score)
     objective.after_update(step)
     terms = objective.backward(update)
     ours = gradients(*(module for pair in maps for module in pair), encoder.model)
@@ -138,42 +163,28 @@ def test_refining_is_the_cost_of_mutual_best_pairs():
     ]
     sources = [ChosenWords(side, np.ones(side.n_words, dtype=bool)) for side in vectors]
     maps = filled(Transform(6, 4), 0), filled(Transform(4, 6), 1)
-    side = Side("xx", sources[0], *maps, np.arange(4), np.arange(4))
-    objective = Transforming([side], sources[1], name="en", processes=Processes(), beta=0.0, mutual=True)
+    plain = [Space.of([(side, np.arange(4))], plain=True) for side in vectors]
+    side = Side("xx", sources[0], plain[0], *maps, np.arange(4), np.arange(4))
+    objective = Transforming([side], sources[1], plain[1], name="en", processes=Processes(), beta=0.0, mutual=True)
     update = np.array([2, 0, 3])
     terms = objective.backward([update])
     ours = gradients(*maps)
 
+    found = find_pivots(*vectors, *maps).pairs
     forth, back = torch.zeros(()), torch.zeros(())
-    for number in update:
-        x, y = (torch.from_numpy(side[int(number)]) for side in vectors)
-        there = torch.stack([((maps[0](x)[i] - y[j]) ** 2).sum() / 4 for i in range(len(x)) for j in range(len(y))])
-        again = torch.stack([((maps[1](y)[j] - x[i]) ** 2).sum() / 6 for i in range(len(x)) for j in range(len(y))])
-        there, again = there.view(len(x), len(y)), again.view(len(x), len(y))
-        cost = (there + again).detach()
-        for i in range(len(x)):
-            j = int(cost[i].argmin())
-            if int(cost[:, j].argmin()) == i:
-                forth, back = forth + there[i, j], back + again[i, j]
+    for k in np.flatnonzero(np.isin(found.sentence, update)):
+        x, y = (torch.from_numpy(side[found.sentence[k]]) for side in vectors)
+        i, j = found.source[k], found.target[k]
+        forth, back = (
+            forth + (maps[0](x)[i] - y[j]).square().sum() / 4,
+            back + (maps[1](y)[j] - x[i]).square().sum() / 6,
+        )
     forth, back = forth / lengths[1][update].sum(), back / lengths[0][update].sum()
     (forth + back).backward()
     assert terms["xx-en"] == pytest.approx(float(forth.detach()), rel=1e-5)
     assert terms["en-xx"] == pytest.approx(float(back.detach()), rel=1e-5)
     for name, gradient in gradients(*maps).items():
         torch.testing.assert_close(ours[name], gradient, atol=1e-5, rtol=1e-4)
-
-
-def test_a_space_is_the_mean_and_the_spread_of_the_words_with_a_vector():
-    rng = np.random.default_rng(0)
-    covered = rng.random(40) < 0.8
-    vectors = Embeddings(rng.normal(3, 2, (40, 5)).astype(np.float32), np.arange(0, 41, 4), covered)
-    rows = np.concatenate([np.arange(4 * k, 4 * k + 4) for k in (1, 5, 9)])
-    rows = rows[covered[rows]]
-    space = Space.of([(vectors, np.array([1, 5])), (vectors, np.array([9]))])
-    np.testing.assert_allclose(space.mean, vectors.data[rows].mean(0), rtol=1e-6)
-    assert space.spread == pytest.approx(vectors.data[rows].var(0).mean() ** 0.5, rel=1e-5)
-    constant = Embeddings(np.ones((4, 5), dtype=np.float32), np.array([0, 4]))
-    assert Space.of([(constant, np.array([0]))]).spread == 1.0
 
 
 # -- planted languages -----------------------------------------------------------------------------------------------
@@ -185,6 +196,12 @@ def held_out_f1(found, planted):
     return f1(pivots, planted.links.take(text.held_out))
 
 
+def transformed(planted, links=None, **settings):
+    method = KeyPointAlignment(towards="bb", steps="transform", **settings)
+    method.align(planted.encoders, planted.corpus, links)
+    return method.transformed
+
+
 def mean_of_last(history, name, n=20):
     return float(np.mean([line[name] for line in history[-n:]]))
 
@@ -194,8 +211,7 @@ def mean_of_last(history, name, n=20):
 )
 def test_a_planted_language_is_found_from_sentences_alone(settings):
     planted = languages()
-    method = KeyPointAlignment(towards="bb", epochs=(8, 1, 1), **settings)
-    found = method.transform(planted.encoders, planted.corpus, planted.links)
+    found = transformed(planted, planted.links, epochs=(8, 1, 1, 2, 1), **settings)
     assert found.f1["aa"] >= 0.95
     assert held_out_f1(found, planted) == pytest.approx(found.f1["aa"])
     history = found.history["transform-aa"]
@@ -203,7 +219,6 @@ def test_a_planted_language_is_found_from_sentences_alone(settings):
     assert mean_of_last(found.history["refine-aa"], "loss") < mean_of_last(history, "loss")
     assert mean_of_last(history, "aa-bb") < 0.35 * history[0]["aa-bb"]
     assert found.encoders == planted.encoders
-    assert found.spreads["aa"][0] == found.spreads["aa"][1] > 0
 
 
 def test_without_annealing_attention_stays_soft_where_vectors_are_small():
@@ -211,8 +226,7 @@ def test_without_annealing_attention_stays_soft_where_vectors_are_small():
     planted = languages(scale=0.2)
     last = {}
     for beta in (0.0, 0.01, 0.03):
-        method = KeyPointAlignment(towards="bb", epochs=(8, 0, 0), score="dot", scale="raw", beta=(beta, 0, 0))
-        found = method.transform(planted.encoders, planted.corpus, planted.links)
+        found = transformed(planted, epochs=(8, 0, 0, 0, 1), score="dot", scale="raw", beta=beta)
         last[beta] = mean_of_last(found.history["transform-aa"], "loss")
         temperatures = [line["temperature"] for line in found.history["transform-aa"]]
         assert temperatures == pytest.approx([1 / (1 + beta * step) for step in range(len(temperatures))])
@@ -223,9 +237,10 @@ def test_without_annealing_attention_stays_soft_where_vectors_are_small():
 def test_distances_are_to_the_nearest_word_alone_and_soft_ones_at_a_temperature_of_1():
     """Table 1, one held-out sentence after the other."""
     planted = languages(200, scale=0.2)
-    found = KeyPointAlignment(towards="bb", epochs=(2, 0, 0), refine=0).transform(planted.encoders, planted.corpus)
-    judged = learn(found, pivot="bb", steps=("transform",), extract=Extracting(), reorder=Reordering()).judged
-    figures = {each.metric: each.statistic(each.counts.sum(axis=0)) for each in judged if each.langs == ("aa", "bb")}
+    method = KeyPointAlignment(towards="bb", epochs=(2, 0, 0, 0, 1), steps="transform")
+    method.align(planted.encoders, planted.corpus)
+    found, judged = method.transformed, [each for each in method.judged() if each.langs == ("aa", "bb")]
+    figures = {each.metric: each.statistic(each.counts.sum(axis=0)) for each in judged}
     (text,), transform = found.texts, found.to_pivot["aa"]
     x, y = (vectors.take(text.held_out) for vectors in (text.vectors, text.pivot_vectors))
     pairs = [(transform(torch.from_numpy(x[k])).detach(), torch.from_numpy(y[k])) for k in range(len(x))]
@@ -238,12 +253,12 @@ def test_distances_are_to_the_nearest_word_alone_and_soft_ones_at_a_temperature_
 
 def test_as_published_nothing_is_refined_and_a_pivot_may_cost_what_has_the_highest_f1():
     """Links of all mutual best pairs, so that the dearest of them has it."""
-    planted, settings = languages(400), {"towards": "bb", "epochs": (8, 0, 0)}
-    first = KeyPointAlignment(refine=0, **settings).transform(planted.encoders, planted.corpus)
+    planted = languages(400)
+    first = transformed(planted, epochs=(8, 0, 0, 0, 1))
     sides = first.texts[0].vectors, first.texts[0].pivot_vectors
     every = find_pivots(*sides, first.to_pivot["aa"], first.from_pivot["aa"])
-    methods = KeyPointAlignment(as_published=True, **settings), KeyPointAlignment(refine=0, **settings)
-    published, ours = (each.transform(planted.encoders, planted.corpus, every.pairs) for each in methods)
+    published = transformed(planted, every.pairs, epochs=(8, 0, 0, 2, 1), as_published=True)
+    ours = transformed(planted, every.pairs, epochs=(8, 0, 0, 0, 1))
     assert published.history.keys() == {"transform-aa"}
     dearest = every.costs[np.isin(every.pairs.sentence, published.texts[0].held_out)].max()
     assert (published.thresholds["aa"], published.f1["aa"]) == pytest.approx((dearest, 1.0))
@@ -255,8 +270,8 @@ def test_one_encoder_learns_at_a_time_and_the_pivots_is_one(tiny_folder, tmp_pat
     learnt = []
     original = Transforming.__init__
 
-    def watched(self, sides, pivot, **options):
-        original(self, sides, pivot, **options)
+    def watched(self, sides, pivot, space, **options):
+        original(self, sides, pivot, space, **options)
         models = [source.model is not None for source in (*(side.source for side in sides), pivot)]
         learnt.append(([side.lang for side in sides], models))
 
@@ -264,7 +279,7 @@ def test_one_encoder_learns_at_a_time_and_the_pivots_is_one(tiny_folder, tmp_pat
     given = clcr_job.two_languages(str(tiny_folder))
     before = {lang: encoder.fingerprint for lang, encoder in given.items()}
     monkeypatch.setattr(clcr_job, "two_languages", lambda *_: given)
-    found, _ = clcr_job.run(str(tiny_folder), tmp_path, refine=0)
+    found, _ = clcr_job.run(str(tiny_folder), tmp_path, epochs=(2, 1, 1, 0, 1))
     assert learnt == [
         (["xx"], [False, False]), (["yy"], [False, False]), (["xx"], [True, False]), (["yy"], [True, False]),
         (["xx", "yy"], [False, False, True]),
@@ -282,7 +297,6 @@ def test_one_encoder_learns_at_a_time_and_the_pivots_is_one(tiny_folder, tmp_pat
         assert encoder.fingerprint != before[lang]
         assert not encoder.model.training
         assert all(p.requires_grad for p in encoder.model.parameters())
-    assert found.spreads.keys() == {"en", "xx", "yy"}
 
 
 class Killed(Exception):
@@ -318,12 +332,11 @@ def test_killed_in_each_phase_and_resumed_gives_the_same_bits(tiny_folder, tmp_p
 
 
 def test_a_checkpoint_of_another_run_is_refused(tiny_folder, tmp_path):
-    clcr_job.run(str(tiny_folder), tmp_path, sizes=(12,), epochs=(1, 1, 0))
-    clcr_job.run(str(tiny_folder), tmp_path, sizes=(12,), epochs=(1, 1, 0), threshold=0.5, delta=0.3)
+    clcr_job.run(str(tiny_folder), tmp_path, sizes=(12,), epochs=(1, 1, 0, 0, 1))
     with pytest.raises(SettingError, match="transform-xx.*: beta: 0.01 → 0.1"):
-        clcr_job.run(str(tiny_folder), tmp_path, sizes=(12,), epochs=(1, 1, 0), beta=(0.1, 0.01, 0.01))
+        clcr_job.run(str(tiny_folder), tmp_path, sizes=(12,), epochs=(1, 1, 0, 0, 1), beta=0.1)
     with pytest.raises(SettingError, match="encoder-xx.*: epochs: 1 → 2"):
-        clcr_job.run(str(tiny_folder), tmp_path, sizes=(12,), epochs=(1, 2, 0))
+        clcr_job.run(str(tiny_folder), tmp_path, sizes=(12,), epochs=(1, 2, 0, 0, 1))
 
 
 # -- what is left out, and what cannot be ----------------------------------------------------------------------------
@@ -332,9 +345,10 @@ def test_what_cannot_be_trained_on_is_counted(tiny_encoder):
     target = [["THE"], ["WATER"], ["A"], ["WATER"], ["A", "IN"], ["HOUSE"], []]
     corpus = ParallelCorpus.of(source, target, ("xx", "en"))
     encoders = {"xx": tiny_encoder, "en": tiny_encoder}
-    method = KeyPointAlignment(towards="en", epochs=(1, 1, 1), held_out=0, batch=2)
+    method = KeyPointAlignment(towards="en", epochs=(1, 1, 1, 2, 1), held_out=0, batch=2, steps="transform")
     with pytest.warns(UncoveredWordsWarning):
-        found = method.transform(encoders, corpus)
+        method.align(encoders, corpus)
+    found = method.transformed
     assert found.texts[0].counts == {"trained": 3, "held_out": 0, "too_long": 1, "empty": 3}
     assert found.thresholds == {"xx": float("inf")}
     assert all(np.isfinite(line["loss"]) for history in found.history.values() for line in history)
@@ -345,22 +359,22 @@ def test_languages_that_do_not_fit_say_so(tiny_encoder):
     encoders = {"en": tiny_encoder, "xx": tiny_encoder}
     method = KeyPointAlignment(towards="en")
     with pytest.raises(SettingError, match="two corpora of xx-en: join them to one"):
-        method.transform(encoders, [text, text])
+        method.align(encoders, [text, text])
     with pytest.raises(SettingError, match="language 'de' is not in this corpus"):
-        KeyPointAlignment(towards="de").transform(encoders, text)
+        KeyPointAlignment(towards="de").align(encoders, text)
     empty = ParallelCorpus.of([["a"], []], [[], ["b"]], ("xx", "en"))
     with pytest.raises(
         SettingError,
         match="of the 2 sentence pairs of xx-en, 2 have a side without a word that its encoder has a vector for, 0 are too long",
     ):
-        method.transform(encoders, empty)
+        method.align(encoders, empty)
 
 
 def test_settings_that_cannot_be_are_refused():
     for settings, message in (
-        ({"epochs": (1, 1)}, "epochs has a number for each of the three phases"),
-        ({"epochs": (0, 1, 1)}, "the first of epochs must be above 0"),
-        ({"beta": (0.1, -1, 0)}, "each of beta must be at least 0"),
+        ({"epochs": (1, 1)}, "epochs has 5 numbers .transform, encoder, pivot's encoder, refinement, heads., got"),
+        ({"epochs": (0, 1, 1, 1, 1)}, "the first and the last of epochs must be above 0"),
+        ({"beta": -1}, "beta must be at least 0"),
         ({"held_out": 1}, "held_out must be at least 0 and below 1"),
     ):
         with pytest.raises(SettingError, match=message):

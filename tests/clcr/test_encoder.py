@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from calque import load_encoder
+from calque.clcr.encoder import PARTS_FILE, KeyPointEncoder, Parts
+from calque.clcr.networks import AbsoluteOrder, KeyPointHead, RelativeOrder
+from calque.clcr.transform import Transform
 from calque.encoders.base import Encoder
-from calque.encoders.key_points import PARTS_FILE, KeyPointEncoder, Parts, PivotedEncoder
 from calque.encoders.random_vectors import RandomVectors
 from calque.errors import InputError, SettingError
-from calque.nn.key_points import AbsoluteOrder, KeyPointHead, RelativeOrder
-from calque.nn.transform import Transform
 from calque.offsets import offsets_of
 from calque.text import ParallelCorpus, Sentence, Sentences
 from calque.vectors import Embeddings
@@ -50,7 +50,7 @@ def parts(dim, *, pivot_dim=6, order=RelativeOrder):
     """Of a language with rows of so many dimensions; weights that do something."""
     torch.manual_seed(dim)
     made = Parts(Transform(dim, pivot_dim, 5), Transform(pivot_dim, dim, 5), KeyPointHead(dim, 7), order(dim, 8))
-    for _, module in made.modules():
+    for module in made.modules().values():
         for weights in module.parameters():
             torch.nn.init.normal_(weights)
     return made
@@ -114,10 +114,16 @@ def test_pivots_put_rows_into_the_order_of_the_translation():
     base = KeyPointEncoder({"en": words, "de": words}, parts, pivot="en", steps=["transform"], costs={"de": 0.1})
     english = [["one", "red", "house", "see"], ["tree", "small", "we"]]
     german = [["house", "extra", "one", "see", "red"], ["small", "we", "tree"]]
-    model = PivotedEncoder(base, [ParallelCorpus.of(english, german, ("en", "de"))])
+    model = base.with_pivots([ParallelCorpus.of(english, german, ("en", "de"))])
     found = model.key_points(Sentences.of(german, "de"))
     assert [found[k].tolist() for k in range(2)] == [[2, 4, 0, 3], [2, 0, 1]]
     np.testing.assert_array_equal(model.encode(Sentences.of(german, "de")).data, words.encode(english).data)
+    assert (model.rows, model.name) == ("key points", f"{base.name}+pGA")
+    assert model.fingerprint != base.fingerprint
+    with pytest.raises(SettingError, match="1 of 1 sentences in de have no translation here"):
+        model.encode(Sentences.of([["tree"]], "de"))
+    with pytest.raises(SettingError, match="belong to a text"):
+        model.save("anywhere")
 
 
 def test_languages_in_one_list_are_read_as_each_by_itself():

@@ -6,17 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from calque.errors import SettingError
 from calque.nn.matched import MatchedSentences
-from calque.nn.transform import Transform
 from calque.offsets import offsets_of, ranges
 from calque.pairs import WordPairs
 from calque.vectors import Embeddings
 
 _WORDS = 32_768  # of both sides, held at a time
+_LEAST = 1e-9  # cost below which pivots are alike
 _ALIKE = 1e-5  # costs that differ by a smaller part are equal: products in float32 are no more exact
+
+TOLERANCE = 0.05  # F1 that a threshold in a gap between costs may lose
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Pivots:
         return len(self.costs)
 
     def within(self, threshold: float, *, at_least_one: bool = False) -> WordPairs:
-        """Those that cost no more than the threshold.
+        """Return those that cost no more than the threshold.
 
         Args:
             threshold: the highest cost.
@@ -60,7 +62,7 @@ def words_with_vectors(vectors: Embeddings) -> np.ndarray:
 
 
 @torch.no_grad()
-def find_pivots(source: Embeddings, target: Embeddings, to_target: Transform, from_target: Transform) -> Pivots:
+def find_pivots(source: Embeddings, target: Embeddings, to_target: nn.Module, from_target: nn.Module) -> Pivots:
     """Return the pairs (i, j) of which each is the other's best by
 
         ‖T₁₂(r¹_i) − r²_j‖² / d₂ + ‖T₂₁(r²_j) − r¹_i‖² / d₁
@@ -71,13 +73,8 @@ def find_pivots(source: Embeddings, target: Embeddings, to_target: Transform, fr
     Args:
         source, target: vectors of sentences and of their translations.
         to_target, from_target: T₁₂ and T₂₁.
-
-    Raises:
-        SettingError: not as many sentences on both sides.
     """
-    if len(source) != len(target):
-        raise SettingError(f"{len(source)} sentences with {len(target)} translations")
-    device = to_target.linear.weight.device
+    device = next(to_target.parameters()).device
     words = [np.flatnonzero(covered_words(side)) for side in (source, target)]
     lengths = [words_with_vectors(side) for side in (source, target)]
     filled = np.flatnonzero((lengths[0] > 0) & (lengths[1] > 0))
@@ -135,3 +132,65 @@ def _first(cost: Tensor, bound: Tensor, dim: int) -> Tensor:
     """Return the number of the first of the lowest costs along a dimension: costs of equal words may differ by rounding."""
     alike = cost <= cost.amin(dim, keepdim=True) + bound
     return alike.to(torch.uint8).argmax(dim)
+
+
+def choose_threshold(
+    pivots: Pivots, links: WordPairs, *, tolerance: float = TOLERANCE, gap: float = 1.25
+) -> tuple[float, float]:
+    """Return the threshold with the highest F1 of the pivots within it against links, of all that there are.
+
+    Words that links join, directly or through others, are one group, the finest common granularity (§2.2): a word and the
+    pieces that translate it. A group is to have one pivot, whichever of its words these are: the cheapest one between words
+    of a group is right, and finds it. Where links are one to one, a group is a link, and this is their usual F1.
+
+    F1 changes only where a pivot is added, so they are sorted by cost and all of these places are tried. The threshold is
+    half-way to the next pivot, or the cost of the last one; of equal F1, the lower.
+
+    Links can be wrong in a regular way: articles linked to the particles that stand wherever they do, for instance. Such pairs
+    cost more than translations, with a gap between them. So where there is a gap below the best threshold, in which no
+    pivot lies though one end costs `gap` times the other, and F1 there is lower by no more than `tolerance`, the
+    threshold is half-way in the widest such gap. Ours; the paper only says "a threshold".
+
+    Args:
+        pivots: of held-out text.
+        links: of the same text, all of them, possible ones too.
+        tolerance, gap: see above; tolerance 0 takes the highest F1 as it is.
+
+    Returns:
+        the threshold and its F1.
+
+    Raises:
+        SettingError: no pivot, or no link.
+    """
+    if not len(pivots) or not len(links):
+        raise SettingError(
+            f"no threshold can be chosen from {len(pivots)} pivots and {len(links)} links of the held-out text: hold out "
+            "more, or name a threshold"
+        )
+    order = np.argsort(pivots.costs, kind="stable")
+    costs = pivots.costs[order].astype(np.float64)
+    group, n_groups = _groups(pivots.pairs, links)
+    numbers, places = np.unique(group[order], return_index=True)
+    right = np.isin(np.arange(len(costs)), places[numbers >= 0]).cumsum()
+    f1 = 2 * right / (np.arange(1, len(costs) + 1) + n_groups)
+    f1[:-1][np.diff(costs) == 0] = -1.0  # no threshold lies between equal costs
+    best = int(f1.argmax())
+    wide = np.where(f1[:best] >= f1[best] - tolerance, costs[1 : best + 1] / np.maximum(costs[:best], _LEAST), 0.0)
+    if tolerance and len(wide) and wide.max() >= gap:
+        best = int(wide.argmax())
+    threshold = costs[best] if best + 1 == len(costs) else (costs[best] + costs[best + 1]) / 2
+    return float(threshold), float(f1[best])
+
+
+def _groups(pairs: WordPairs, links: WordPairs) -> tuple[np.ndarray, int]:
+    """Return the group that both words of each pair are in, int64 `[n_pairs]`, −1 where there is none; and the number of
+    groups."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    sentence, *sides = (np.append(getattr(links, of), getattr(pairs, of)) for of in ("sentence", "source", "target"))
+    words = np.concatenate([[sentence, side, np.full_like(side, k)] for k, side in enumerate(sides)], axis=1)
+    ends = np.unique(words, axis=1, return_inverse=True)[1].reshape(2, -1)
+    linked, (i, j), n = ends[:, : len(links)], ends[:, len(links) :], int(ends.max()) + 1
+    group = connected_components(coo_array((np.ones(len(links)), tuple(linked)), shape=(n, n)), directed=False)[1]
+    return np.where(group[i] == group[j], group[i], -1), len(np.unique(group[linked[0]]))

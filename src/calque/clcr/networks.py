@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from calque.algebra.ordering import absolute_order, relative_order
-from calque.errors import SettingError
 from calque.nn.ragged import Ragged
-from calque.offsets import ranges
+from calque.offsets import offsets_of, ranges
 
 _AT_ONCE = 1 << 14  # words whose probabilities are computed at once
 _SENTENCES = 32  # whose order is sought at once: their hidden layers stay in the cache
@@ -28,9 +26,6 @@ class KeyPointHead(nn.Module):
     Args:
         dropout: fraction of the components zeroed, of what comes in and of the hidden layer.
 
-    Attributes:
-        settings: what makes the same head again, `KeyPointHead(**settings)`.
-
     Example:
         >>> KeyPointHead(8, 5)(torch.randn(7, 8)).shape
         torch.Size([7])
@@ -43,19 +38,18 @@ class KeyPointHead(nn.Module):
         self.drop = nn.Dropout(dropout)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Log-odds of being a key point, `[W, dim]` to `[W]`."""
+        """Return the log-odds of being a key point, `[W, dim]` to `[W]`."""
         return self.out(self.drop(torch.relu(self.hidden(self.drop(rows)))))[:, 0]
 
     @torch.no_grad()
-    def probabilities(self, rows: Tensor | np.ndarray) -> np.ndarray:
-        """P of each word, float32 `[W]`, without dropout. Rows on disk are read part by part."""
+    def probabilities(self, rows: np.ndarray) -> np.ndarray:
+        """Return P of each word, float32 `[W]`, without dropout. Rows on disk are read part by part."""
         device, was = self.out.weight.device, self.training
         out = np.empty(len(rows), dtype=np.float32)
         self.eval()
         for start in range(0, len(rows), _AT_ONCE):
-            part = rows[start : start + _AT_ONCE]
-            part = torch.from_numpy(np.array(part)) if isinstance(part, np.ndarray) else part
-            out[start : start + len(part)] = self(part.to(device).float()).sigmoid().cpu().numpy()
+            part = torch.from_numpy(np.array(rows[start : start + _AT_ONCE])).to(device)
+            out[start : start + len(part)] = self(part.float()).sigmoid().cpu().numpy()
         self.train(was)
         return out
 
@@ -72,13 +66,22 @@ class Order(nn.Module, ABC):
 
     settings: dict[str, Any]
 
-    @abstractmethod
     def losses(self, rows: Tensor, positions: Tensor, lengths: Tensor, ranks: Tensor) -> Tensor:
         """Return −log p of the right answers, summed over those of each sentence, `[S]`.
 
         Args:
             ranks: int64 `[W]`, place of each key point among those of its sentence in the other language, from 0.
         """
+        ragged = Ragged.of(lengths, len(rows))
+        each, word = self._losses(rows, positions, ragged, ranks)
+        owner = torch.from_numpy(ragged.sentence[word]).to(rows.device)
+        return each.new_zeros(len(ragged)).index_add(0, owner, each)
+
+    @abstractmethod
+    def _losses(
+        self, rows: Tensor, positions: Tensor, ragged: Ragged, ranks: Tensor
+    ) -> tuple[Tensor, np.ndarray | slice]:
+        """Return −log p of each right answer, and a word of the sentence that it belongs to."""
 
     @staticmethod
     @abstractmethod
@@ -94,7 +97,7 @@ class Order(nn.Module, ABC):
         self, rows: Tensor, positions: Tensor, lengths: Tensor | Ragged, beam: int = 10
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the order found, without dropout: numbers within each sentence, int64 `[W]`, and its cost, float64 `[S]`;
-        see `algebra.ordering`.
+        see `relative_order`.
 
         Args:
             beam: hypotheses that are followed at once; 1 is greedy.
@@ -144,8 +147,8 @@ class RelativeOrder(Order):
         self.drop = nn.Dropout(dropout)
 
     def forward(self, rows: Tensor, positions: Tensor, lengths: Tensor | Ragged) -> Tensor:
-        """Log-odds that i stands before j for the pairs i < j of each sentence, `[n_pairs]`, in the order of
-        `algebra.ordering.relative_order`."""
+        """Return the log-odds that i stands before j for the pairs i < j of each sentence, `[n_pairs]`, in the order of
+        `relative_order`."""
         ragged = Ragged.of(lengths, len(rows))
         rows, positions = self.drop(rows), positions.to(rows.device)
         places = torch.from_numpy(ragged.position).to(rows.device).clamp(max=self.most - 1)
@@ -160,13 +163,12 @@ class RelativeOrder(Order):
 
         return before(i, j) - before(j, i)
 
-    def losses(self, rows: Tensor, positions: Tensor, lengths: Tensor, ranks: Tensor) -> Tensor:
-        ragged = Ragged.of(lengths, len(rows))
+    def _losses(
+        self, rows: Tensor, positions: Tensor, ragged: Ragged, ranks: Tensor
+    ) -> tuple[Tensor, np.ndarray | slice]:
         i, j = _pairs(ragged)
         before = (ranks.cpu()[i] < ranks.cpu()[j]).to(rows.device, rows.dtype)
-        each = F.binary_cross_entropy_with_logits(self(rows, positions, ragged), before, reduction="none")
-        owner = torch.from_numpy(ragged.sentence)[i].to(rows.device)
-        return each.new_zeros(len(ragged)).index_add(0, owner, each)
+        return F.binary_cross_entropy_with_logits(self(rows, positions, ragged), before, reduction="none"), i.numpy()
 
     @staticmethod
     def questions(lengths: np.ndarray) -> np.ndarray:
@@ -204,7 +206,7 @@ class AbsoluteOrder(Order):
         self.drop = nn.Dropout(dropout)
 
     def forward(self, rows: Tensor, positions: Tensor, lengths: Tensor | Ragged) -> Tensor:
-        """Log p of each class, `[W, most]`."""
+        """Return log p of each class, `[W, most]`."""
         places = torch.from_numpy(Ragged.of(lengths, len(rows)).position).to(rows.device)
         hidden = self.word(self.drop(rows)) + F.embedding(self._class(places), self.place)
         hidden = hidden + F.embedding(self._class(positions.to(rows.device)), self.position)
@@ -213,11 +215,11 @@ class AbsoluteOrder(Order):
     def _class(self, places: Tensor) -> Tensor:
         return places.clamp(max=self.most - 1)
 
-    def losses(self, rows: Tensor, positions: Tensor, lengths: Tensor, ranks: Tensor) -> Tensor:
-        ragged = Ragged.of(lengths, len(rows))
-        each = F.nll_loss(self(rows, positions, ragged), self._class(ranks.to(rows.device)), reduction="none")
-        owner = torch.from_numpy(ragged.sentence).to(rows.device)
-        return each.new_zeros(len(ragged)).index_add(0, owner, each)
+    def _losses(
+        self, rows: Tensor, positions: Tensor, ragged: Ragged, ranks: Tensor
+    ) -> tuple[Tensor, np.ndarray | slice]:
+        right = self._class(ranks.to(rows.device))
+        return F.nll_loss(self(rows, positions, ragged), right, reduction="none"), slice(None)
 
     @staticmethod
     def questions(lengths: np.ndarray) -> np.ndarray:
@@ -237,8 +239,8 @@ ORDERS: Mapping[str, type[Order]] = {"relative": RelativeOrder, "absolute": Abso
 def key_points(
     probabilities: np.ndarray, offsets: np.ndarray, threshold: float = 0.2, covered: np.ndarray | None = None
 ) -> np.ndarray:
-    """The words that are key points: those with P > δ, and in a sentence without any its most probable word, the first of
-    several; a sentence without words has none.
+    """Return which words are key points, bool `[n_words]`: those with P > δ, and in a sentence without any its most probable
+    word, the first of several; a sentence without words has none.
 
     Args:
         probabilities: `[n_words]`, the words of all sentences in a row.
@@ -246,18 +248,10 @@ def key_points(
         threshold: δ; 0.2 throughout the paper.
         covered: bool `[n_words]`, as of `Embeddings`: a word without a vector is no key point, whatever else there is.
 
-    Returns:
-        bool `[n_words]`.
-
-    Raises:
-        SettingError: offsets of other words.
-
     Example:
         >>> key_points(np.array([0.9, 0.1, 0.3, 0.1, 0.15]), np.array([0, 3, 5]))
         array([ True, False,  True, False,  True])
     """
-    if offsets[-1] != len(probabilities):
-        raise SettingError(f"{len(probabilities)} probabilities for sentences of {offsets[-1]} words")
     usable = np.ones(len(probabilities), dtype=bool) if covered is None else covered
     chosen, lengths = (probabilities > threshold) & usable, np.diff(offsets)
     owner = np.repeat(np.arange(len(lengths)), lengths)
@@ -273,3 +267,125 @@ def _pairs(ragged: Ragged) -> tuple[Tensor, Tensor]:
     after = ragged.lengths[ragged.sentence] - ragged.position - 1  # words behind each word
     words = np.arange(ragged.n_words)
     return torch.from_numpy(np.repeat(words, after)), torch.from_numpy(ranges(words + 1, after))
+
+
+# -- the best order of some words ---------------------------------------------------------------------------------------
+# A beam search. A hypothesis is a beginning of the order. What the rest of it costs depends only on *which* words stand in
+# the beginning, so of hypotheses with the same words only the cheapest goes on, and a beam of 10 holds 10 different sets.
+# With a beam as wide as there are sets of a size the search is exact (Held & Karp 1962, "A dynamic programming approach to
+# sequencing problems").
+def relative_order(scores: np.ndarray, lengths: np.ndarray, *, beam: int = 10) -> tuple[np.ndarray, np.ndarray]:
+    """Return the order of the words of each sentence from which word of a pair stands first (CLCR, Eq. 9):
+
+        argmin over orders m of  Σ over pairs with m_i < m_j of −log p(i before j)
+
+    built from left to right: to place word i next decides all its pairs with the words that are not placed yet.
+
+    Args:
+        scores: `[n_pairs]`, log-odds that word i stands before word j, for i < j: those of a sentence row by row, (0, 1),
+            (0, 2), …, (1, 2), …, one sentence after the other.
+        lengths: int `[n_sentences]`, words of each sentence.
+        beam: number of beginnings of the order that are followed at once; 1 is greedy.
+
+    Returns:
+        the numbers of the words in the order found, counted from 0 in each sentence, int64 `[n_words]`; and its cost, float64
+        `[n_sentences]`. Of beginnings of the same cost the one is preferred that goes on from the cheaper one, and then
+        the one with the earlier word.
+
+    Example:
+        >>> relative_order(np.array([4.0, -3.0, -5.0]), np.array([3]))[0]  # (0, 1), (0, 2), (1, 2)
+        array([2, 0, 1])
+    """
+
+    def costs(of_sentence: np.ndarray, n: int) -> np.ndarray:  # [i, j]: −log p(i before j)
+        table, (i, j) = np.zeros((n, n)), np.triu_indices(n, 1)
+        table[i, j], table[j, i] = np.logaddexp(0, -of_sentence), np.logaddexp(0, of_sentence)
+        return table
+
+    return _searched(costs, True, scores, lengths, lengths * (lengths - 1) // 2, beam)
+
+
+def absolute_order(scores: np.ndarray, lengths: np.ndarray, *, beam: int = 10) -> tuple[np.ndarray, np.ndarray]:
+    """Return the order of the words of each sentence from where each of them stands (CLCR, Eq. 7):
+
+        argmin over orders m of  Σ_i −log p(m_i | i)
+
+    word by word: each takes a place that no word before it has. Of n words the places are 0 … n − 1.
+
+    Args:
+        scores: `[sum of the squares of the lengths]`, log p of word i (row) at place m (column), row by row.
+        lengths, beam: as in `relative_order`.
+
+    Returns:
+        as `relative_order`; of the same cost, the earlier place is preferred.
+
+    Example:
+        >>> absolute_order(np.log([0.1, 0.9, 0.6, 0.4]), np.array([2]))[0]
+        array([1, 0])
+    """
+    places, cost = _searched(lambda some, n: -some.reshape(n, n), False, scores, lengths, lengths**2, beam)
+    begin = np.repeat(offsets_of(lengths)[:-1], lengths)
+    order = np.empty_like(places)
+    order[begin + places] = np.arange(len(places)) - begin
+    return order, cost
+
+
+def _searched(
+    costs: Callable[[np.ndarray, int], np.ndarray],
+    relative: bool,
+    scores: np.ndarray,
+    lengths: np.ndarray,
+    sizes: np.ndarray,
+    beam: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Search the order of all sentences together, an item of each at a time.
+
+    If `relative`, the items taken are words, one for each place from left to right, and `costs[i, j]` is what i before j
+    costs. Else they are places, one for each word, and `costs[i, m]` is what place m costs word i.
+
+    Args:
+        costs: float64 `[n, n]` from the scores of a sentence of n words.
+        sizes: number of scores of each sentence.
+    """
+    begins, words = offsets_of(sizes), offsets_of(lengths)
+    s, n = len(lengths), int(max(lengths, default=0))
+    table = np.zeros((s, n, n))
+    for k, length in enumerate(lengths):
+        table[k, :length, :length] = costs(scores[begins[k] : begins[k + 1]].astype(np.float64), int(length))
+    keys = np.random.default_rng(0).integers(1, 2**63, n)  # a set of items is known by the exclusive or of theirs
+    total, code = np.full((s, beam), np.inf), np.zeros((s, beam), dtype=np.int64)
+    total[:, 0] = 0.0
+    used = np.broadcast_to((np.arange(n) >= lengths[:, None])[:, None], (s, beam, n)).copy()
+    rest = np.broadcast_to(table.sum(2)[:, None], (s, beam, n)).copy()  # what each word would cost next
+    parent, item = (np.zeros((n, s, beam), dtype=np.int64) for _ in range(2))
+    for step in range(n):
+        of = np.flatnonzero(lengths > step)
+        row = of[:, None]
+        cost = np.where(used[of], np.inf, total[of][:, :, None] + (rest[of] if relative else table[of, step][:, None]))
+        best, after = _cheapest_sets(
+            cost.reshape(len(of), -1), (code[of][:, :, None] ^ keys).reshape(len(of), -1), beam
+        )
+        before, new = parent[step, of], item[step, of] = np.divmod(best, n)
+        total[of], code[of] = after, np.take_along_axis(code[of], before, 1) ^ keys[new]
+        rest[of] = rest[row, before] - table.transpose(0, 2, 1)[row, new]
+        taken = used[row, before]
+        np.put_along_axis(taken, new[:, :, None], True, 2)
+        used[of] = taken
+    order, chosen = np.empty(words[-1], dtype=np.int64), np.zeros(s, dtype=np.int64)
+    for step in range(n - 1, -1, -1):
+        of = np.flatnonzero(lengths > step)
+        order[words[of] + step] = item[step, of, chosen[of]]
+        chosen[of] = parent[step, of, chosen[of]]
+    return order, total[:, 0]
+
+
+def _cheapest_sets(cost: np.ndarray, code: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the places of the cheapest candidates of each row, of those with one code the first; and their costs, infinite
+    where there are fewer than `most`."""
+    order = cost.argsort(1, kind="stable")
+    cost, code = np.take_along_axis(cost, order, 1), np.take_along_axis(code, order, 1)
+    by_code = code.argsort(1, kind="stable")
+    again = np.diff(np.take_along_axis(code, by_code, 1), axis=1) == 0
+    np.put_along_axis(cost, by_code[:, 1:], np.where(again, np.inf, np.take_along_axis(cost, by_code[:, 1:], 1)), 1)
+    kept = cost.argsort(1, kind="stable")[:, :most]
+    return np.take_along_axis(order, kept, 1), np.take_along_axis(cost, kept, 1)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calque.algebra.noisy_labels import FlipRates, absolute_error, flip_rates, importance
+from calque.clcr.noisy_labels import FlipRates, absolute_error, flip_rates, importance
 
 
 @given(seed=st.integers(0, 10**6))
@@ -25,16 +25,6 @@ def test_weights_are_the_formula_example_by_example(seed):
     errors = [abs(p - y) for p, y in zip(clean, labels.tolist(), strict=True)]
     assert absolute_error(probabilities, labels, rates) == pytest.approx(sum(errors) / 30)
     assert absolute_error(probabilities, labels, FlipRates(0.3, 0.7)) == 1.0
-
-
-def test_weights_turn_noisy_labels_into_clean_ones():
-    """With the true P̂ the weighted share of a label is P(y | x), for whatever x."""
-    truth, rates = np.array([0.0, 0.1, 0.5, 0.9, 1.0]), FlipRates(positive=0.3, negative=0.2)
-    noisy = rates.left * truth + rates.negative
-    ones = importance(noisy, np.ones(5, dtype=bool), rates) * noisy
-    zeros = importance(noisy, np.zeros(5, dtype=bool), rates) * (1 - noisy)
-    assert ones == pytest.approx(truth, abs=1e-12)
-    assert zeros == pytest.approx(1 - truth, abs=1e-12)
 
 
 def test_flip_rates_do_not_hang_on_one_example():

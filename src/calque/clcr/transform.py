@@ -1,27 +1,118 @@
-"""What the phases of CLCR's first step minimise: the distance of two sentences by attention, in both directions."""
+"""Vectors of one language into the space of another, learnt from sentences of which nobody knows which words match.
+
+After "Language-independent cross-lingual contextual representations" (CLCR, submitted to ICLR 2020), §3.1. Where the paper
+says token, a row here is a word.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from calque.clcr.pivots import mutual_rows
 from calque.distributed import Processes
-from calque.nn.matched import MatchedSentences
-from calque.nn.pivots import mutual_rows
-from calque.nn.transform import Score, Transform, attention_distance
+from calque.nn.matched import MatchedSentences, attention
 from calque.offsets import offsets_of, ranges
 from calque.training.objective import Objective
-from calque.training.sources import VectorSource, WordRows
+from calque.training.sources import VectorSource
 from calque.vectors import Embeddings
 
-Words = tuple[Tensor, np.ndarray]  # [W, dim], and the number of words of each sentence
+Score = Literal["distance", "dot"]
 
 
+class Transform(nn.Module):
+    """T(r) = A·r + a + C·relu(B·r + b), row by row (CLCR, Eq. 1); the biases a and b are ours, the paper says "Linear".
+
+    It begins as 0, with B alone random. Attention to its rows is then even, so the first updates fit the mean of the
+    translation's vectors, which is a question with one answer, and attention sharpens with what has been learnt.
+
+    Args:
+        dim: of the rows that come in.
+        out: of the rows that go out; None for the same.
+        hidden: rows of B; None for `dim`, 0 for A·r + a alone ("linear regression" in Table 1).
+
+    Attributes:
+        settings: what makes a module of the same shape, `Transform(**settings)`.
+
+    Example:
+        >>> Transform(8, 6)(torch.randn(3, 8)).shape
+        torch.Size([3, 6])
+    """
+
+    def __init__(self, dim: int, out: int | None = None, hidden: int | None = None):
+        super().__init__()
+        out, hidden = dim if out is None else out, dim if hidden is None else hidden
+        self.settings: dict[str, Any] = {"dim": dim, "out": out, "hidden": hidden}
+        self.linear = nn.Linear(dim, out)
+        self.inner = nn.Linear(dim, hidden) if hidden else None
+        self.outer = nn.Linear(hidden, out, bias=False) if hidden else None
+        for weights in (*self.linear.parameters(), *(() if self.outer is None else self.outer.parameters())):
+            nn.init.zeros_(weights)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """`[n, dim]` to `[n, out]`."""
+        moved = self.linear(rows)
+        if self.inner is None or self.outer is None:
+            return moved
+        return torch.addmm(moved, torch.relu(self.inner(rows)), self.outer.weight.T)
+
+    @torch.no_grad()
+    def between(self, source: tuple[Tensor, float], target: tuple[Tensor, float]) -> Transform:
+        """Return the same map where both spaces were shifted and scaled while it was learnt: m_t + s_t · T((r − m_s) / s_s).
+
+        Args:
+            source, target: mean `[dim]` and scale of the rows that come in, and of those that are to go out.
+        """
+        (m_s, s_s), (m_t, s_t) = (
+            (mean.to(self.linear.weight.device, torch.float64), scale) for mean, scale in (source, target)
+        )
+        a = self.linear.weight.double() / s_s
+        state = {"linear.weight": a * s_t, "linear.bias": (self.linear.bias.double() - a @ m_s) * s_t + m_t}
+        if self.inner is not None and self.outer is not None:
+            b = self.inner.weight.double() / s_s
+            state |= {"inner.weight": b, "inner.bias": self.inner.bias.double() - b @ m_s}
+            state |= {"outer.weight": self.outer.weight.double() * s_t}
+        other = Transform(**self.settings).to(self.linear.weight)
+        other.load_state_dict(state)
+        return other
+
+
+def attention_distance(
+    keys: Tensor, queries: Tensor, sentences: MatchedSentences, *, temperature: float = 1.0, score: Score = "distance"
+) -> Tensor:
+    """Return the distance of each word from what it finds among the words of the other sentence (CLCR, Eqs. 2 and 3).
+
+        p_j = softmax(a_j / τ),    D_j = ‖Σ_i p_ji k_i − q_j‖² / d
+
+    with a_ji = q_j · k_i / √d ("dot"), the usual attention; or with a_ji = −‖q_j − k_i‖² / (2√d) ("distance"), which is
+    the same but for −‖k_i‖² / (2√d): what is sharpened is then the nearest key. The largest product belongs to a long key
+    as well as to a near one, so that with "dot" the words whose vectors are short find others than their translations as τ
+    falls. The paper only says "attention".
+
+    The distance D(T(r¹) ‖ r²) of two sentences is the mean over the words of the second, with keys T(r¹) and queries r².
+
+    Args:
+        keys: `[n_keys, d]`, T of the words of one side.
+        queries: `[n_queries, d]`, the words of the other.
+        sentences: where the sentence pairs lie in both.
+        temperature: τ.
+        score: a.
+
+    Returns:
+        D, `[n_queries]`, differentiable in keys and queries.
+    """
+    with torch.autocast(queries.device.type, enabled=False):
+        scale = 1 / (queries.shape[1] ** 0.5 * temperature)
+        found = attention(keys, queries, sentences, scale=scale, nearest=score == "distance")
+        return (found - queries).square().mean(1)
+
+
+# -- what the phases minimise ------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Space:
     """Mean and spread of the vectors of a language.
@@ -35,9 +126,15 @@ class Space:
     spread: float
 
     @classmethod
-    def of(cls, parts: Sequence[tuple[Embeddings, np.ndarray]]) -> Space:
-        """Measure the words of some sentences that have a vector; each part is vectors, and numbers of sentences there."""
+    def of(cls, parts: Sequence[tuple[Embeddings, np.ndarray]], *, plain: bool = False) -> Space:
+        """Measure the words of some sentences that have a vector; each part is vectors, and numbers of sentences there.
+
+        Args:
+            plain: return the space in which vectors stay as they are.
+        """
         dim, n = parts[0][0].dim, 0
+        if plain:
+            return cls(torch.zeros(dim, dtype=torch.float64), 1.0)
         total, squares = np.zeros(dim), np.zeros(dim)
         for vectors, sentences in parts:
             rows = ranges(vectors.offsets[sentences], np.diff(vectors.offsets)[sentences])
@@ -50,30 +147,10 @@ class Space:
         variance = float(np.mean(squares / max(1, n) - np.square(mean)))
         return cls(torch.from_numpy(mean), max(variance, 0.0) ** 0.5 or 1.0)
 
-    @classmethod
-    def plain(cls, dim: int) -> Space:
-        """Return the space in which vectors stay as they are."""
-        return cls(torch.zeros(dim, dtype=torch.float64), 1.0)
-
-
-class ScaledSource(VectorSource):
-    """Vectors less the mean of their space, divided by its spread.
-
-    Args:
-        space: theirs; it stays the same while `whole` learns.
-    """
-
-    def __init__(self, whole: VectorSource, space: Space, device: torch.device | str = "cpu"):
-        self._whole, self._scale = whole, 1 / space.spread
-        self._shift = (-space.mean * self._scale).float().to(device)
-        self.dim, self.lengths, self.model = whole.dim, whole.lengths, whole.model
-
-    def take(self, numbers: np.ndarray) -> WordRows:
-        given = self._whole.take(numbers)
-        return WordRows(torch.add(self._shift, given.rows, alpha=self._scale), given.lengths, given.numbers)
-
-    def backward(self, gradient: Tensor) -> None:
-        self._whole.backward(gradient * self._scale)
+    def scaled(self, rows: Tensor) -> Tensor:
+        """Return vectors less the mean, divided by the spread."""
+        shift = (-self.mean / self.spread).float().to(rows.device)
+        return torch.add(shift, rows, alpha=1 / self.spread)
 
 
 @dataclass(frozen=True)
@@ -83,13 +160,15 @@ class Side:
     Attributes:
         lang: the language.
         source: vectors of its sentences.
-        to_pivot, from_pivot: T into the pivot's space and back.
+        space: of these; it stays the same while an encoder learns.
+        to_pivot, from_pivot: T into the pivot's space and back, both spaces scaled.
         sentences: int64 `[n]`, the sentences that are trained on.
         translations: int64 `[n]`, their translations among the sentences of the pivot.
     """
 
     lang: str
     source: VectorSource
+    space: Space
     to_pivot: Transform
     from_pivot: Transform
     sentences: np.ndarray
@@ -105,6 +184,7 @@ class Transforming(Objective[Sequence[np.ndarray]]):
     Args:
         sides: the languages beside the pivot.
         pivot: vectors of the pivot's sentences, of all corpora in a row.
+        space: of these.
         beta: β; 0 keeps τ at 1.
         score: see `attention_distance`.
         mutual: minimise the cost of the pivots as they are now instead, of words of which each is the other's best,
@@ -119,6 +199,7 @@ class Transforming(Objective[Sequence[np.ndarray]]):
         self,
         sides: Sequence[Side],
         pivot: VectorSource,
+        space: Space,
         *,
         name: str,
         processes: Processes,
@@ -129,7 +210,7 @@ class Transforming(Objective[Sequence[np.ndarray]]):
         trained = [source.model for source in (pivot, *(side.source for side in sides)) if source.model is not None]
         maps = nn.ModuleList([nn.ModuleList([side.to_pivot, side.from_pivot]) for side in sides])
         self.module = nn.ModuleList([maps, *trained])
-        self._sides, self._pivot, self._name, self._processes = sides, pivot, name, processes
+        self._sides, self._pivot, self._space, self._name, self._processes = sides, pivot, space, name, processes
         self._beta, self._score, self._mutual = beta, score, mutual
         self._step = 0
 
@@ -158,14 +239,14 @@ class Transforming(Objective[Sequence[np.ndarray]]):
     def _own(self, mine: Sequence[np.ndarray], update: Sequence[np.ndarray]) -> Tensor:
         """Return the distances of this process's sentence pairs, `[side, 2]`; gradients go to whatever learns."""
         numbers = [side.translations[n] for side, n in zip(self._sides, mine, strict=True)]
-        pivot = _Taken(self._pivot, np.concatenate(numbers))
+        pivot = _Taken(self._pivot, self._space, np.concatenate(numbers))
         translations = pivot.rows.split([int(self._pivot.lengths[n].sum()) for n in numbers])
         taken, losses = [pivot], []
         for side, own, whole, there, y in zip(self._sides, mine, update, numbers, translations, strict=True):
             if not len(own):
                 losses.append(torch.zeros(2, device=self._processes.device))
                 continue
-            taken.append(_Taken(side.source, side.sentences[own]))
+            taken.append(_Taken(side.source, side.space, side.sentences[own]))
             words = (
                 int(self._pivot.lengths[side.translations[whole]].sum()),
                 int(side.source.lengths[side.sentences[whole]].sum()),
@@ -178,8 +259,11 @@ class Transforming(Objective[Sequence[np.ndarray]]):
             each.backward()
         return distances.detach()
 
-    def _sums(self, side: Side, mine: Words, translations: Words) -> tuple[Tensor, Tensor]:
-        """Return the sums of D over the words of the translations, and over those of the sentences."""
+    def _sums(
+        self, side: Side, mine: tuple[Tensor, np.ndarray], translations: tuple[Tensor, np.ndarray]
+    ) -> tuple[Tensor, Tensor]:
+        """Return the sums of D over the words of the translations, and over those of the sentences; each side is its words,
+        `[W, dim]`, and their number in each sentence."""
         (x, lengths), (y, lengths_there) = mine, translations
         there, back = side.to_pivot(x), side.from_pivot(y)
         if self._mutual:
@@ -202,22 +286,23 @@ class Transforming(Objective[Sequence[np.ndarray]]):
 
 
 class _Taken:
-    """Vectors of some sentences for an update, in the order in which they were asked for, and their backward pass.
+    """Scaled vectors of some sentences for an update, in the order in which they were asked for, and their backward pass.
 
     Args:
         source: gives them, in an order of its own.
         numbers: of the sentences, each at most once.
     """
 
-    def __init__(self, source: VectorSource, numbers: np.ndarray):
+    def __init__(self, source: VectorSource, space: Space, numbers: np.ndarray):
         given = source.take(numbers)
         self._source, self.lengths = source, source.lengths[numbers]
-        self.rows = self._given = given.rows.requires_grad_(source.model is not None)
+        self._given = given.rows.detach().requires_grad_(source.model is not None)
+        self.rows = space.scaled(self._given)
         if not np.array_equal(given.numbers, numbers):
             order = np.argsort(given.numbers)
             place = order[np.searchsorted(given.numbers[order], numbers)]
             rows = ranges(offsets_of(given.lengths.numpy())[place], self.lengths)
-            self.rows = self._given.index_select(0, torch.from_numpy(rows).to(self._given.device))
+            self.rows = self.rows.index_select(0, torch.from_numpy(rows).to(self._given.device))
 
     def backward(self) -> None:
         if self._given.grad is not None:

@@ -13,12 +13,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class FlipRates:
-    """How often labels are wrong, by class.
-
-    Attributes:
-        positive: ρ₊ = P(labelled 0 | truly 1).
-        negative: ρ₋ = P(labelled 1 | truly 0).
-    """
+    """How often labels are wrong: ρ₊ = P(labelled 0 | truly 1) and ρ₋ = P(labelled 1 | truly 0)."""
 
     positive: float
     negative: float
@@ -72,7 +67,7 @@ def absolute_error(probabilities: np.ndarray, labels: np.ndarray, rates: FlipRat
 
 
 def importance(probabilities: np.ndarray, labels: np.ndarray, rates: FlipRates) -> np.ndarray:
-    """What each noisy example weighs, so that training on them is training on clean ones (Liu & Tao 2015):
+    """Return the weight of each noisy example with which training on them is training on clean ones (Liu & Tao 2015):
 
         β(x, y) = P(y | x) / P̂(y | x) = (P̂(y | x) − ρ₋y) / ((1 − ρ₊ − ρ₋) P̂(y | x))
 
