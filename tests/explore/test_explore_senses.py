@@ -8,7 +8,7 @@ pytest.importorskip("uvicorn", reason="the extra explore is not installed")
 
 from browser import browser, page, scrolls_sideways, seen, violations  # noqa: F401
 from calque.errors import SettingError
-from calque.explore.collection import Gatherer
+from calque.explore.collection import Collection
 from calque.explore.explorer import Explorer
 from calque.explore.sources import NamedEncoder, find_encoders
 from calque.pretraining.sense_reader import open_sense_reader
@@ -26,10 +26,9 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def explorer(folder, tiny_encoder, tmp_path_factory):
-    gatherer = Gatherer()
-    gatherer.add_pairs(ParallelCorpus.of(LINES, [["Ufer", "Fluss"], ["Geld"]], ("en", "de")))
+    corpus = ParallelCorpus.of(LINES, [["Ufer", "Fluss"], ["Geld"]], ("en", "de"))
     encoders = [NamedEncoder("tiny", tiny_encoder, True), *find_encoders([str(folder)], None, lambda line: None)]
-    return Explorer(gatherer.collection(), encoders, tmp_path_factory.mktemp("explore"))
+    return Explorer(Collection([((corpus.source, corpus.target), False)]), encoders, tmp_path_factory.mktemp("explore"))
 
 
 def test_a_word_has_the_sense_that_calque_senses_would_say(explorer, folder):

@@ -13,13 +13,7 @@ from calque.report.questions import Subjects
 from calque.report.reading import Record, Results, RunRecord
 from calque.runs.compare import rule
 
-# What a run's record may say, and what it is called; in this order.
-_NAMES = {
-    "command": "command", "encoder": "encoder", "encoder_fingerprint": "hash of the encoder", "method": "method",
-    "towards": "towards", "texts": "texts", "words": "word links", "seed": "seed", "updates": "updates",
-    "first_loss": "first loss", "last_loss": "last loss", "seconds": "seconds", "energy": "energy", "energy_kwh": "energy, kWh",
-    "hardware": "machine", "threads": "threads", "versions": "versions", "calque": "calque",
-}  # fmt: skip
+_SHORT = 300  # characters of a value of a run's record; longer ones are only in the whole
 
 
 def files(results: Results) -> tuple[tuple[str, int, str, str], ...]:
@@ -87,10 +81,10 @@ def _measured(records: Sequence[Record], subjects: Subjects) -> tuple[Facts, ...
 
 
 def _run(run: RunRecord) -> Facts:
-    plain = run.plain
-    known = [name for name in _NAMES if plain.get(name) not in (None, "", [], {})]
-    rows = [(_NAMES[name], _texts(plain[name]) if name == "texts" else in_words(plain[name])) for name in known]
-    return Facts(run_title(run), tuple(rows), json.dumps(plain, indent=2, ensure_ascii=False))
+    """Return what a run's record says in few words, and the whole."""
+    known = {name: in_words(value) for name, value in run.plain.items() if value not in (None, "", [], {})}
+    rows = tuple((name.replace("_", " "), value) for name, value in known.items() if len(value) <= _SHORT)
+    return Facts(run_title(run), rows, json.dumps(run.plain, indent=2, ensure_ascii=False))
 
 
 def run_title(run: RunRecord) -> str:
@@ -104,19 +98,6 @@ def run_title(run: RunRecord) -> str:
     seed = f"seed {plain['seed']}" if plain.get("seed") is not None else ""
     parts = [str(plain.get("method") or kind), *langs, seed]
     return f"{run.path.resolve().parents[2].name} · {', '.join(part for part in parts if part)}"
-
-
-def _texts(texts: Any) -> str:
-    """Training texts with their sizes, as `calque align` records them."""
-    descriptions = []
-    for text in texts if isinstance(texts, list) else [texts]:
-        if not isinstance(text, Mapping):
-            return in_words(texts)
-        langs = "-".join(map(str, text.get("langs") or [text.get("lang", "")]))
-        names = [name for name in text if name not in ("path", "langs", "lang")]
-        sizes = ", ".join(f"{in_words(text[name])} {name.replace('_', ' ')}" for name in names)
-        descriptions.append(f"{text.get('path', '')} ({langs}){': ' if sizes else ''}{sizes}")
-    return "; ".join(descriptions)
 
 
 def in_words(value: Any) -> str:
