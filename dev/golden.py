@@ -120,7 +120,7 @@ evaluate/word-alignment: evaluate mini word-alignment --test @in/gold.tsv --lang
 evaluate/ner: evaluate mini ner --train en=@in/ner.tsv --test en=@in/ner.test.tsv de=@in/ner.de.tsv
   --test-limit 30 <quick>
 evaluate/ner-linear: evaluate @align/rotation/out ner --train en=@in/ner.tsv --dev de=@in/ner.de.tsv --select target
-  --head linear-crf --test de=@in/ner.de.tsv --rename LOC=PER --unknown miss --epochs 2
+  --head linear-crf --test de=@in/ner.de.tsv --ceiling de=@in/ner.de.tsv --rename LOC=PER --unknown miss --epochs 2
   --seeds 2 --json
 evaluate/slots: evaluate mini slots --train en=@in/slots.tsv --test en=@in/slots.test.tsv de=@in/slots.de.tsv --format
   facebook --unknown miss <quick> ; evaluate mini slots --train en=@in/slots.tsv --test en=@in/slots.test.tsv

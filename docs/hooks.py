@@ -125,7 +125,7 @@ def commands() -> str:
         for name, command in found.items()
     ]
     for name, command in found.items():
-        lines += ["", *_command(name, command), *(_tasks() if name == "evaluate" else [])]
+        lines += ["", *_command(name, command), *(_tasks() if name == "evaluate" else []), *_own_options(command)]
     return "\n".join(lines) + "\n"
 
 
@@ -137,12 +137,23 @@ def _tasks() -> list[str]:
     return ["", "| task | what it measures | files and options |", "|---|---|---|", *rows]
 
 
+def _own_options(command) -> list[str]:
+    """The options that a command has for one method or task."""
+    lines = []
+    for title, subject in command.subjects().items() if hasattr(command, "subjects") else ():
+        rows = [f"| <code>{html.escape(option)}</code> | {_cell(text)} |" for option, text in command.own_rows(subject)]
+        lines += ["", f"### {title}", "", "| option | |", "|---|---|", *rows]
+    return lines
+
+
 def _command(name: str, command) -> list[str]:
     context = command.make_context(name, [], resilient_parsing=True)
     usage = " ".join(command.collect_usage_pieces(context))
     lines = [f"## calque {name} {{ #{_anchor(name)} }}", "", command.help, "", "```", f"calque {name} {usage}", "```"]
     arguments, options = [], []
     for parameter in command.get_params(context):
+        if hasattr(parameter, "hidden"):
+            parameter.hidden = False  # what only the help of a method or task lists
         record = parameter.get_help_record(context)
         if record is not None:
             (options if parameter.param_type_name == "option" else arguments).append(record)

@@ -6,98 +6,71 @@ supervision, and hands back an encoder that transfers better from one language t
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from calque.named import exported
 from calque.version import VERSION
+
+if TYPE_CHECKING:
+    from calque.alignment.contrastive import Contrastive as Contrastive
+    from calque.alignment.finetune import FineTune as FineTune
+    from calque.alignment.held_out import HeldOut as HeldOut
+    from calque.corpora import read_parallel as read_parallel
+    from calque.encoders import Encoder as Encoder
+    from calque.encoders import load_encoder as load_encoder
+    from calque.encoders.mapped import MappedEncoder as MappedEncoder
+    from calque.encoders.static import load_static as load_static
+    from calque.errors import CalqueError as CalqueError
+    from calque.linker import Link as Link
+    from calque.linker import Linker as Linker
+    from calque.maps import LinearMap as LinearMap
+    from calque.maps import NormalizedRotation as NormalizedRotation
+    from calque.maps import Rotation as Rotation
+    from calque.pairs import WordPairs as WordPairs
+    from calque.segment import split_words as split_words
+    from calque.tasks import (
+        Score as Score,
+    )
+    from calque.tasks import (
+        SentenceRetrieval as SentenceRetrieval,
+    )
+    from calque.tasks import (
+        WordAlignment as WordAlignment,
+    )
+    from calque.tasks import (
+        WordRetrieval as WordRetrieval,
+    )
+    from calque.text import ParallelCorpus as ParallelCorpus
+    from calque.text import Sentence as Sentence
+    from calque.text import Sentences as Sentences
+    from calque.vectors import Embeddings as Embeddings
+    from calque.wordalign import WordAligner as WordAligner
+    from calque.wordalign import align_words as align_words
 
 __version__ = VERSION
 
-# Name → module. Loaded on first use, so that `import calque` and `calque --help` stay quick.
-_EXPORTS = {
-    "CalqueError": "calque.errors",
-    "Contrastive": "calque.alignment.contrastive",
-    "Embeddings": "calque.vectors",
-    "Encoder": "calque.encoders",
-    "FineTune": "calque.alignment.finetune",
-    "HeldOut": "calque.alignment.held_out",
-    "LinearMap": "calque.maps",
-    "Link": "calque.linker",
-    "Linker": "calque.linker",
-    "MappedEncoder": "calque.encoders.mapped",
-    "NormalizedRotation": "calque.maps",
-    "ParallelCorpus": "calque.text",
-    "Rotation": "calque.maps",
-    "Score": "calque.tasks",
-    "Sentence": "calque.text",
-    "SentenceRetrieval": "calque.tasks",
-    "Sentences": "calque.text",
-    "WordAligner": "calque.wordalign",
-    "WordAlignment": "calque.tasks",
-    "WordPairs": "calque.pairs",
-    "WordRetrieval": "calque.tasks",
-    "align_words": "calque.wordalign",
-    "load_encoder": "calque.encoders",
-    "load_static": "calque.encoders.static",
-    "read_parallel": "calque.corpora",
-    "split_words": "calque.segment",
+# Imported when first asked for, so that `import calque` and `calque --help` stay quick.
+NAMES = {
+    "alignment.contrastive": "Contrastive",
+    "alignment.finetune": "FineTune",
+    "alignment.held_out": "HeldOut",
+    "corpora": "read_parallel",
+    "encoders": "Encoder load_encoder",
+    "encoders.mapped": "MappedEncoder",
+    "encoders.static": "load_static",
+    "errors": "CalqueError",
+    "linker": "Link Linker",
+    "maps": "LinearMap NormalizedRotation Rotation",
+    "pairs": "WordPairs",
+    "segment": "split_words",
+    "tasks": "Score SentenceRetrieval WordAlignment WordRetrieval",
+    "text": "ParallelCorpus Sentence Sentences",
+    "vectors": "Embeddings",
+    "wordalign": "WordAligner align_words",
 }
-
-__all__ = [
-    "CalqueError",
-    "Contrastive",
-    "Embeddings",
-    "Encoder",
-    "FineTune",
-    "HeldOut",
-    "LinearMap",
-    "Link",
-    "Linker",
-    "MappedEncoder",
-    "NormalizedRotation",
-    "ParallelCorpus",
-    "Rotation",
-    "Score",
-    "Sentence",
-    "SentenceRetrieval",
-    "Sentences",
-    "WordAligner",
-    "WordAlignment",
-    "WordPairs",
-    "WordRetrieval",
-    "align_words",
-    "load_encoder",
-    "load_static",
-    "read_parallel",
-    "split_words",
-]
-
-if TYPE_CHECKING:
-    from calque.alignment.contrastive import Contrastive
-    from calque.alignment.finetune import FineTune
-    from calque.alignment.held_out import HeldOut
-    from calque.corpora import read_parallel
-    from calque.encoders import Encoder, load_encoder
-    from calque.encoders.mapped import MappedEncoder
-    from calque.encoders.static import load_static
-    from calque.errors import CalqueError
-    from calque.linker import Link, Linker
-    from calque.maps import LinearMap, NormalizedRotation, Rotation
-    from calque.pairs import WordPairs
-    from calque.segment import split_words
-    from calque.tasks import Score, SentenceRetrieval, WordAlignment, WordRetrieval
-    from calque.text import ParallelCorpus, Sentence, Sentences
-    from calque.vectors import Embeddings
-    from calque.wordalign import WordAligner, align_words
-
-
-def __getattr__(name: str):
-    if name not in _EXPORTS:
-        raise AttributeError(f"module 'calque' has no attribute {name!r}")
-    value = getattr(import_module(_EXPORTS[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = exported(__name__, NAMES)
+__all__ = sorted(" ".join(NAMES.values()).split())  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_EXPORTS])
+    return sorted([*globals(), *__all__])

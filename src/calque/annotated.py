@@ -176,7 +176,7 @@ class ProbeText:
         path, lines: the file, and the line on which each sentence begins, for messages.
 
     Raises:
-        InputError: numbers that do not fit each other, or a span that is empty or not in its sentence.
+        InputError: numbers that do not fit each other.
     """
 
     sentences: Sentences
@@ -193,20 +193,6 @@ class ProbeText:
         _same(int(self.offsets[-1]), len(self.spans), "targets", "spans", self.path)
         _same(len(self.spans) + 1, len(self.label_offsets), "targets and an end", "offsets of labels", self.path)
         _same(int(self.label_offsets[-1]), len(self.labels), "labels of targets", "labels", self.path)
-        if self.spans.ndim != 3 or self.spans.shape[1] not in (1, 2) or self.spans.shape[2] != 2:
-            raise InputError(f"spans of shape {self.spans.shape}, expected [targets, 1 or 2, 2]", path=self.path)
-        lengths = self.sentences.lengths()[self.owners()][:, None]
-        start, end = self.spans[..., 0], self.spans[..., 1]
-        wrong = np.argwhere((start < 0) | (end <= start) | (end > lengths))
-        if len(wrong):
-            target, which = wrong[0]
-            sentence = int(self.owners()[target])
-            place = f"sentence {sentence + 1}, which has {int(lengths[target, 0])} words"
-            fact = (
-                f"span [{start[target, which]}, {end[target, which]}] in {place}; expected its first word and its end"
-            )
-            line = None if self.lines is None else int(self.lines[sentence])
-            raise InputError(fact, path=self.path, line=line)
 
     def __len__(self) -> int:
         return len(self.sentences)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,8 +11,9 @@ import numpy as np
 
 from calque.errors import SettingError
 from calque.pairs import WordPairs
+from calque.storage import room
 from calque.text import ParallelCorpus
-from calque.wordalign.matrices import STORED, Similarities, Writer, cosines, room
+from calque.wordalign.matrices import MEMORY, STORED, Similarities, cosines
 from calque.wordalign.similarity import check_extraction, links_from_matrices
 from calque.wordalign.statistical import WordAligner, is_aligner
 from calque.wordalign.symmetrization import check_method
@@ -44,8 +45,7 @@ class Linker:
         model: an encoder or its name (see `calque.load_encoder`), or a `WordAligner` or the file that `calque words --tables`
             wrote.
         langs: languages of the two sides, for an encoder that has one part for each. Those of tables are known.
-        method: with an encoder, how links are made of its cosines: "mutual" (the default), "iterative", "softmax" or
-            "transport".
+        method: with an encoder, how links are made of its cosines: "mutual" (the default) or "softmax".
         symmetrize: with tables, how their two directions are joined; "one-to-one" by default.
         options: with an encoder, further arguments of the method, such as `{"threshold": 0.01}`.
         load: further arguments of `load_encoder`, such as `layer`.
@@ -125,14 +125,11 @@ class Linker:
             return self.aligner.align(corpus, symmetrize=self.symmetrize)
         return links_from_matrices(self._matrices(corpus), len(corpus), method=self.method, **self.options)
 
-    def aligned(
-        self, corpus: ParallelCorpus, *, see: Callable[[np.ndarray], object] | None = None, block: int = BLOCK
-    ) -> Iterator[WordPairs]:
+    def aligned(self, corpus: ParallelCorpus, *, block: int = BLOCK) -> Iterator[WordPairs]:
         """The links of a text in parts: no more than the vectors of a block of sentence pairs are in memory.
 
         Args:
             corpus: the text.
-            see: with an encoder, called with each sentence pair's similarities in turn, see `similarity`.
             block: sentence pairs of a block.
 
         Yields:
@@ -142,8 +139,7 @@ class Linker:
             yield from self.aligner.aligned(corpus, symmetrize=self.symmetrize)
             return
         for first in range(0, len(corpus), block):
-            part = corpus[first : first + block]
-            yield links_from_matrices(_seen(self._matrices(part), see), len(part), method=self.method, **self.options)
+            yield self.align(corpus[first : first + block])
 
     def similarities(self, corpus: ParallelCorpus, *, block: int = BLOCK) -> Similarities:
         """Those of a text, for `prior` of `calque.align_words`: in memory, or in a file without a name if they are very many.
@@ -152,11 +148,11 @@ class Linker:
             SettingError: tables have no vectors.
         """
         sizes = corpus.source.lengths(), corpus.target.lengths()
-        data = room(int((sizes[0] * sizes[1]).sum()), STORED)
-        kept = Writer(data)
+        data, at = room((int((sizes[0] * sizes[1]).sum()),), STORED, MEMORY), 0
         for first in range(0, len(corpus), block):
             for matrix in self._matrices(corpus[first : first + block]):
-                kept.add(matrix)
+                data[at : at + matrix.size] = matrix.ravel()
+                at += matrix.size
         return Similarities(data, *sizes)
 
     def similarity(self, source: Sequence[str], target: Sequence[str]) -> np.ndarray:
@@ -188,10 +184,3 @@ def _opened(model: Any, load: dict[str, Any]) -> tuple[WordAligner | None, Encod
         raise SettingError(f"{', '.join(load)}: for an encoder that is named, and this one is loaded: leave it out")
     require(model, "measured")
     return None, model
-
-
-def _seen(matrices: Iterator[np.ndarray], see: Callable[[np.ndarray], object] | None) -> Iterator[np.ndarray]:
-    for matrix in matrices:
-        if see is not None:
-            see(matrix)
-        yield matrix

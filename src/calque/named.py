@@ -35,18 +35,18 @@ def is_path(name: str) -> bool:
     return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *attribute.split(".")))
 
 
-def exported(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package that imports what it offers when it is first asked for.
+def exported(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a package that imports its names when they are first asked for.
 
     Args:
-        places: where each name stands, as `package.module:name`.
+        names: the names that the package has of each of its modules, with spaces between.
     """
+    places = {name: f"{package}.{module}" for module, several in names.items() for name in several.split()}
 
     def get(name: str) -> Any:
         if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module, _, attribute = places[name].partition(":")
-        value = getattr(importlib.import_module(module), attribute)
+        value = getattr(importlib.import_module(places[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 

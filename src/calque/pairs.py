@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from operator import index
 from os import PathLike
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ import numpy as np
 
 from calque.errors import InputError, SettingError
 from calque.offsets import ranges
-from calque.storage import BLOCK, Gathered, blocks, from_numpy, from_texts, is_sorted, scalar, taken, write_lines
+from calque.storage import BLOCK, Gathered, blocks, is_sorted, taken, write_lines
 
 if TYPE_CHECKING:
     from calque.text import ParallelCorpus
@@ -199,51 +200,25 @@ class WordPairs:
 
     # -- Pharaoh files ---------------------------------------------------------------------------------------
     def pharaoh_lines(self, *, one_based: bool = False, posteriors: bool = False) -> Iterator[str]:
-        """One line per sentence pair: `i-j` for a sure link, `i?j` for a possible one, in order."""
-        for text in self.pharaoh_text(one_based=one_based, posteriors=posteriors):
-            yield from text.split("\n")[:-1]
-
-    def pharaoh_text(self, *, one_based: bool = False, posteriors: bool = False) -> Iterator[str]:
-        """The same lines with their ends, many of them in one string: what a file is written from."""
-        if not posteriors or self.posterior is None:
-            yield from self._plain_text(int(one_based))
-            return
-        offsets = self.offsets()
-        source, target = (self.source + int(one_based)).tolist(), (self.target + int(one_based)).tolist()
-        mark = np.where(self.possible, "?", "-").tolist()
-        for first, last in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
-            links = sorted(range(first, last), key=lambda k: (source[k], target[k]))
-            yield " ".join(f"{source[k]}{mark[k]}{target[k]}:{self.posterior[k]:.4g}" for k in links) + "\n"
-
-    def _plain_text(self, shift: int) -> Iterator[str]:
-        """The lines without posteriors, which Arrow joins, beside other threads."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        offsets, sides, possible = self.offsets(), (self.source, self.target), self.possible
-        if not self._in_order():
-            order = np.lexsort((self.target, self.source, self.sentence))
-            sides, possible = tuple(side[order] for side in sides), possible[order]
-        ends = (pc.cast(from_numpy(side + shift), pa.string()) for side in sides)
-        mark = from_texts(np.where(possible, "?", "-").tolist()) if possible.any() else scalar("-")
-        links = pc.call_function("binary_join_element_wise", [next(ends), next(ends), mark])
+        """One line per sentence pair: `i-j` for a sure link, `i?j` for a possible one, in order; `:p` is its posterior."""
+        offsets, shift = self.offsets(), int(one_based)
         for first in range(0, self.n_sentences, _LINES):
             cut = offsets[first : first + _LINES + 1]
-            lists = pa.ListArray.from_arrays(
-                from_numpy((cut - cut[0]).astype(np.int32)), links.slice(cut[0], cut[-1] - cut[0])
-            )
-            lines = pc.call_function("binary_join", [lists, scalar(" ")])
-            whole = pa.ListArray.from_arrays(from_numpy(np.array([0, len(lines)], np.int32)), lines)
-            yield pc.call_function("binary_join", [whole, scalar("\n")])[0].as_py() + "\n"
-
-    def _in_order(self) -> bool:
-        """Whether the links of each sentence pair are sorted by source and target, as most are."""
-        sentence, source = np.diff(self.sentence), np.diff(self.source)
-        return bool(((sentence > 0) | (source > 0) | ((source == 0) & (np.diff(self.target) >= 0))).all())
+            part = slice(cut[0], cut[-1])
+            probability = self.posterior[part].tolist() if posteriors and self.posterior is not None else None
+            marks = np.where(self.possible[part], "?", "-").tolist()
+            ends = ((side[part] + shift).tolist() for side in (self.source, self.target))
+            links = [*zip(*ends, marks, probability or marks, strict=True)]
+            for a, b in pairwise((cut - cut[0]).tolist()):
+                some = sorted(links[a:b])
+                if probability is None:
+                    yield " ".join([f"{i}{mark}{j}" for i, j, mark, _ in some])
+                else:
+                    yield " ".join([f"{i}{mark}{j}:{p:.4g}" for i, j, mark, p in some])
 
     def save(self, path: str | PathLike[str], *, one_based: bool = False, posteriors: bool = False) -> None:
         """Write a Pharaoh file: one line per sentence pair, also for pairs without a link."""
-        write_lines(path, self.pharaoh_text(one_based=one_based, posteriors=posteriors))
+        write_lines(path, (f"{line}\n" for line in self.pharaoh_lines(one_based=one_based, posteriors=posteriors)))
 
     @classmethod
     def parse(

@@ -13,7 +13,7 @@ format characters.
 - A full stop stays with an abbreviation (`U.S.`, `Mr. Smith`, `approx. half`, German `3. Mai`).
 - Chinese is cut by jieba (its Rust port), Japanese, Thai and Traditional Chinese by BudouX: small,
   deterministic and installed with calque, so that no result depends on what else a machine has. Better and
-  heavier libraries are used only where asked for by name: `library="fugashi"`. `segmenter(lang)` names what
+  heavier libraries are used only where asked for by name: `library="fugashi"`. `Segmenter.name` is what
   cut the words, with its version.
 """
 
@@ -269,11 +269,6 @@ def split_spaces(text: str) -> list[str]:
 def splitter(lang: str, *, pretokenized: bool) -> Callable[[str], list[str]]:
     """What divides text in a language into words, or at spaces only where that was done already."""
     return split_spaces if pretokenized else get_segmenter(lang).split
-
-
-def segmenter(lang: str, library: str | None = None) -> str:
-    """What divides text in a language, with versions, for the record: the same name means the same words."""
-    return get_segmenter(lang, library).name
 
 
 def word_places(text: str, words: list[str]) -> list[tuple[int, int]]:

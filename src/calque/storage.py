@@ -11,7 +11,6 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain
 from os import PathLike, fspath
 from pathlib import Path
 from typing import IO
@@ -481,57 +480,13 @@ class Gathered:
 
 
 # -- Arrow -------------------------------------------------------------------------------------------------------------
-# `pyarrow.array` imports pandas, where that is installed. That takes 0.2 seconds, so the common cases do without it.
-
-
-def from_numpy(values: np.ndarray) -> pa.Array:
-    """Return an array of numbers, not copied if it is contiguous."""
-    values = np.ascontiguousarray(values)
-    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
-
-
-def scalar(value: str | np.generic) -> pa.Scalar:
-    """Return a single value for the functions of `pyarrow.compute`."""
-    return from_words([[value]]).flatten()[0] if isinstance(value, str) else from_numpy(np.array([value]))[0]
-
-
-def to_numpy(numbers: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """Return numbers without nulls, copied."""
-    dtype = np.dtype(str(numbers.type))
-    chunks = numbers.chunks if isinstance(numbers, pa.ChunkedArray) else [numbers]
-    parts = [np.frombuffer(x.buffers()[1], dtype)[x.offset : x.offset + len(x)] for x in chunks if len(x)]
-    return np.concatenate([np.zeros(0, dtype), *parts])
-
-
 def from_words(sentences: Iterable[Sequence[str]]) -> pa.Array:
     """Return sentences as an array of lists of strings.
 
     Raises:
         pyarrow.ArrowException, UnicodeEncodeError: a word is not text.
     """
-    sentences = [list(words) for words in sentences]
-    words = list(chain.from_iterable(sentences))
-    try:
-        text = "".join(words)
-        data = text.encode()
-    except (TypeError, UnicodeEncodeError):
-        return pa.array(sentences, type=WORDS)  # raises an error that says what is wrong
-    if len(data) >= 1 << 31 or len(words) >= 1 << 31:
-        return pa.array(sentences, type=WORDS)
-    ends = offsets_of(np.fromiter(map(len, words), np.int32, len(words)))
-    if len(data) != len(text):  # from characters to bytes: the positions of bytes that begin a character
-        begins = np.flatnonzero((np.frombuffer(data, np.uint8) & 0xC0) != 0x80)
-        ends = np.append(begins, len(data))[ends]
-    strings = pa.StringArray.from_buffers(len(words), pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(data))
-    return pa.ListArray.from_arrays(from_numpy(offsets_of(list(map(len, sentences))).astype(np.int32)), strings)
-
-
-def from_texts(values: Sequence[str | None]) -> pa.Array:
-    """Return strings, of which some may be missing."""
-    strings = from_words([[text or "" for text in values]]).flatten()
-    present = np.array([text is not None for text in values], dtype=bool)
-    bits = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
-    return pa.StringArray.from_buffers(len(values), *strings.buffers()[1:], bits)
+    return pa.array([*sentences], type=WORDS)
 
 
 def slice_rows(table: pa.Table, index: slice) -> pa.Table:
@@ -553,11 +508,11 @@ def take_rows(table: pa.Table, indices: Sequence[int] | np.ndarray) -> pa.Table:
     starts = offsets_of([len(batch) for batch in batches])
     cuts = np.searchsorted(rows[order], starts)
     parts = [
-        batch.take(from_numpy(rows[order[first:last]] - start))
+        batch.take(pa.array(rows[order[first:last]] - start))
         for batch, start, first, last in zip(batches, starts[:-1], cuts[:-1], cuts[1:], strict=True)
         if last > first
     ]
     taken = pa.Table.from_batches(parts, table.schema)
     if (np.diff(rows) >= 0).all():
         return taken
-    return taken.take(from_numpy(np.argsort(order)))
+    return taken.take(pa.array(np.argsort(order)))

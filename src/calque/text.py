@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of
-from calque.storage import WORDS, from_numpy, from_words, slice_rows, take_rows, to_numpy, whole
+from calque.storage import WORDS, from_words, slice_rows, take_rows, whole
 
 Side = Literal["source", "target"]
 LINE = "line"  # the column that says where in its file each pair stands, where that is not its number
@@ -77,7 +77,7 @@ class Sentences(Sequence[Sentence]):
 
     def take(self, rows: np.ndarray) -> Sentences:
         """Some of the sentences, by their numbers."""
-        return Sentences(self._column.take(from_numpy(np.asarray(rows, dtype=np.int64))), self.lang)
+        return Sentences(self._column.take(pa.array(np.asarray(rows, dtype=np.int64))), self.lang)
 
     @overload
     def __getitem__(self, index: int) -> Sentence: ...
@@ -102,7 +102,7 @@ class Sentences(Sequence[Sentence]):
         """Number of words of each sentence, int64 `[n_sentences]`."""
         if not len(self):
             return np.zeros(0, dtype=np.int64)
-        return to_numpy(pc.call_function("list_value_length", [self._column])).astype(np.int64)
+        return np.array(pc.call_function("list_value_length", [self._column]), dtype=np.int64)
 
     def flat(self) -> tuple[pa.ChunkedArray, np.ndarray]:
         """All words in a row, and the offsets of the sentences in them.
@@ -127,7 +127,7 @@ class ParallelCorpus:
         langs: the languages of the two sides.
         skipped: how many lines a reader could not use, by reason.
         first_skipped: where the first of them stands, by reason.
-        segmenters: what divided the two sides into words (`calque.segment.segmenter`), empty if not known.
+        segmenters: what divided the two sides into words (`calque.segment.Segmenter.name`), empty if not known.
         path: the file it was read from, for messages.
     """
 

@@ -469,7 +469,7 @@ def test_numbers_out_of_all_bounds_are_one_line(capsys, tmp_path, text, tiny_fol
     )
     assert f"--limit {'9' * 20}: expected a number of at most" in line
     job = ("align", text / "train.tsv", *EN_XX, "--encoder", tiny_folder, "--towards", "en", "--epochs", "0.01", "-q")
-    for rate in ("1e15", "1e30", "1e38"):
+    for rate in ("1e15", "1e18"):
         line = fails(capsys, *job, "--layer", "1", "--learning-rate", rate, "--out", tmp_path / rate)
         assert "not finite" in line
         assert "lower the learning rate" in line

@@ -220,14 +220,6 @@ def test_spreading_of_langs():
         spread(["--langs", "en", "--out"])
 
 
-def test_former_options_work_and_are_told_their_new_name(capsys):
-    moved = ["align", "x", "--option", "held_out=0.2", "--seed", "1"]
-    assert spread(["align", "x", "--held-out", "0.2", "--seed", "1"]) == moved
-    assert capsys.readouterr().err == "calque: --held-out is now --option held_out=0.2\n"
-    assert spread(["evaluate", "x", "parsing", "--upos", "3"])[3:] == ["--option", "upos=3"]
-    assert spread(["words", "x", "--most", "3"]) == ["words", "x", "--most", "3"]
-
-
 def test_pretraining_from_plain_text_to_a_measured_encoder(capsys, texts, tiny_folder, tmp_path):
     from transformers import AutoModelForMaskedLM
 

@@ -1,80 +1,12 @@
-"""Test sets are found by the names that they are distributed with, and comparable texts are read."""
-
-import gzip
+"""Comparable texts are read."""
 
 import numpy as np
 import pytest
 
-from calque.corpora import read_parallel
 from calque.corpora.comparable import gold_file, read_comparable
-from calque.corpora.formats import find_layout
 from calque.errors import InputError
 
-NAMES = (
-    "tatoeba.deu-eng.deu", "tatoeba.deu-eng.eng", "tatoeba.cmn-eng.cmn", "tatoeba.cmn-eng.eng",
-    "NTREX-128/newstest2019-src.eng.txt", "NTREX-128/newstest2019-ref.deu.txt", "NTREX-128/newstest2019-ref.fra-CA.txt",
-    "NTREX-128/newstest2019-ref.fra.txt", "NTREX-128/newstest2019-ref-2.spa.txt", "NTREX-128/newstest2019-ref.eng-GB.txt",
-    "dev/eng_Latn.dev", "dev/deu_Latn.dev", "dev/zho_Hans.dev", "dev/zho_Hant.dev", "dev/swh_Latn.dev", "dev/ckb_Arab.dev",
-)  # fmt: skip
 
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Files of three test sets; each has its own name as its text."""
-    place = tmp_path_factory.mktemp("sets")
-    for name in NAMES:
-        (place / name).parent.mkdir(exist_ok=True)
-        (place / name).write_text(f"{name}\n", encoding="utf-8")
-    with gzip.open(place / "tatoeba.ron-eng.ron.gz", "wt", encoding="utf-8") as file:
-        file.write("un rând\n")
-    (place / "tatoeba.ron-eng.eng").write_text("a line\n", encoding="utf-8")
-    return place
-
-
-@pytest.mark.parametrize(
-    ("path", "langs", "expected"),
-    [
-        ("tatoeba.deu-eng", ("en", "de"), ("tatoeba.deu-eng.eng", "tatoeba.deu-eng.deu")),
-        ("tatoeba", ("deu", "eng"), ("tatoeba.deu-eng.deu", "tatoeba.deu-eng.eng")),
-        ("", ("en", "zh"), ("tatoeba.cmn-eng.eng", "tatoeba.cmn-eng.cmn")),
-        ("tatoeba", ("en", "ro"), ("tatoeba.ron-eng.eng", "tatoeba.ron-eng.ron.gz")),
-        ("NTREX-128", ("en", "de"), ("newstest2019-src.eng.txt", "newstest2019-ref.deu.txt")),
-        ("NTREX-128/newstest2019", ("fr", "en"), ("newstest2019-ref.fra.txt", "newstest2019-src.eng.txt")),
-        ("NTREX-128", ("en", "fr-CA"), ("newstest2019-src.eng.txt", "newstest2019-ref.fra-CA.txt")),
-        ("NTREX-128", ("en-GB", "de"), ("newstest2019-ref.eng-GB.txt", "newstest2019-ref.deu.txt")),
-        ("dev", ("en", "zh"), ("eng_Latn.dev", "zho_Hans.dev")),
-        ("dev", ("zho_Hant", "sw"), ("zho_Hant.dev", "swh_Latn.dev")),
-        ("dev", ("en", "ckb"), ("eng_Latn.dev", "ckb_Arab.dev")),
-    ],
-)
-def test_the_two_files_of_a_test_set_are_found(folder, path, langs, expected):
-    found = find_layout(folder / path, langs)
-    assert found is not None
-    assert tuple(name.replace("\\", "/").rpartition("/")[2] for name in found) == expected
-
-
-def test_a_test_set_is_parallel_text_for_every_command(folder):
-    corpus = read_parallel(folder / "dev", langs=("en", "de"), pretokenized=True)
-    assert corpus[0][0].words == ("dev/eng_Latn.dev",)
-    assert corpus[0][1].words == ("dev/deu_Latn.dev",)
-    with pytest.raises(
-        InputError, match="no files in both en and fr that belong together, there are ckb_Arab, deu_Latn"
-    ):
-        read_parallel(folder / "dev", langs=("en", "fr"))
-    with pytest.raises(InputError, match="no such file, nor"):
-        read_parallel(folder / "dve", langs=("en", "de"))
-    assert find_layout(folder / "nowhere" / "dev", ("en", "de")) is None
-
-
-def test_a_folder_of_several_test_sets_does_not_say_which(folder, tmp_path):
-    for part in ("dev", "devtest"):
-        for lang in ("eng", "deu"):
-            (tmp_path / f"{lang}.{part}").write_text("x\n")
-    with pytest.raises(InputError, match=r"several files in en go with one in de: eng.dev, eng.devtest; say which"):
-        find_layout(tmp_path, ("en", "de"))
-
-
-# -- texts that are no translations ------------------------------------------------------------------------------------
 @pytest.fixture
 def bucc(tmp_path):
     files = {

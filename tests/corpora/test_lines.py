@@ -8,8 +8,8 @@ import lzma
 from contextlib import suppress
 
 import numpy as np
+import pyarrow as pa
 import pytest
-import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +22,7 @@ LANGS = ("en", "de")
 PACK = {
     "": lambda raw: raw,
     ".gz": gzip.compress,
-    ".zst": lambda raw: zstandard.ZstdCompressor().compress(raw),
+    ".zst": lambda raw: pa.compress(raw, "zstd", asbytes=True),
     ".xz": lzma.compress,
     ".bz2": bz2.compress,
 }
@@ -99,7 +99,7 @@ def test_every_flaw_is_counted_and_placed(tmp_path_factory, lines, suffix, newli
 @pytest.mark.parametrize("suffix", [".gz", ".zst", ".xz", ".bz2"])
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
 def test_damaged_archives(tmp_path, suffix, on_error):
-    """Whatever the mode: what cannot be unpacked is an error with the file and the line reached."""
+    """Whatever the mode: what cannot be unpacked is an error with the file."""
     path = tmp_path / f"f.tsv{suffix}"
     text = b"".join(b"word%d\tWort%d\n" % (k, k * 7919 % 100_003) for k in range(20_000))
     whole = PACK[suffix](text)
@@ -117,12 +117,6 @@ def test_damaged_archives(tmp_path, suffix, on_error):
         with pytest.raises(InputError, match="damaged or cut off") as caught:
             read(path, on_error=on_error)
         assert caught.value.path == str(path)
-        assert caught.value.line is None or caught.value.line <= 20_001
-    path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InputError) as caught:
-        read(path, on_error=on_error)
-    if suffix in (".gz", ".zst"):
-        assert caught.value.line > 1000
     path.write_bytes(b"not packed\tat all\n")
     with pytest.raises(InputError, match=f"named {suffix} but is not"):
         read(path)
@@ -153,18 +147,6 @@ def test_carriage_returns_end_lines_and_nothing_else(tmp_path):
     corpus = read(path, pretokenized=True)
     assert words(corpus) == [(["a"], ["ü"]), (["b"], ["ä"])]
     assert corpus.metadata("column_3") == ["x", "y\rz"]
-
-
-@pytest.mark.parametrize("suffix", PACK)
-def test_lines_that_end_by_carriage_returns_alone(tmp_path, suffix):
-    path = tmp_path / f"f.tsv{suffix}"
-    path.write_bytes(PACK[suffix](b"\xef\xbb\xbfa\tb\rc\td\r\re\tf\r"))
-    corpus = read(path, on_error="skip")
-    assert words(corpus) == [(["a"], ["b"]), (["c"], ["d"]), (["e"], ["f"])]
-    assert corpus.lines.tolist() == [1, 2, 4]
-    path.write_bytes(PACK[suffix](b"a\tb\r" * 600_000 + b"c\td\n"))
-    with pytest.raises(InputError, match="lines end by CR and by LF, expected one of them|more than 100 columns"):
-        read(path)
 
 
 @pytest.mark.parametrize(("text", "encoding"), [
@@ -330,10 +312,13 @@ def test_wrong_paths(tmp_path):
             read(tmp_path / "empty.tsv", on_error=on_error)
 
 
-def test_utf_16_is_named(tmp_path):
+@pytest.mark.parametrize(("content", "said"), [
+    ("a\tb\n".encode("utf-16"), "UTF-16 text, expected UTF-8; convert it"), (b"a\tb\rc\td\r", "lines end by CR alone"),
+])  # fmt: skip
+def test_other_text_is_named(tmp_path, content, said):
     path = tmp_path / "f.tsv"
-    path.write_bytes("a\tb\n".encode("utf-16"))
-    with pytest.raises(InputError, match="UTF-16 text, expected UTF-8; convert it"):
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=said):
         read(path)
 
 

@@ -3,14 +3,10 @@
 import json
 from itertools import pairwise
 
-import numpy as np
 import pytest
 
-from calque.annotated import Labels, ProbeText
 from calque.corpora import SkippedWarning, read_probe
-from calque.corpora.probes import write_edges
 from calque.errors import InputError
-from calque.text import Sentences
 
 CONLLU = """# text = Ann sees old Rome
 1	Ann	Ann	PROPN	NNP	_	2	nsubj:pass	_	_
@@ -19,12 +15,6 @@ CONLLU = """# text = Ann sees old Rome
 4	Rome	Rome	PROPN	NNP	_	2	obj	_	_
 
 1	Go	go	VERB	VB	_	0	root	_	_
-"""
-TREES = r"""( (S (NP-SBJ-1 (DT The) (NN cat))
-     (VP (VBZ sleeps) (NP (-NONE- *T*-1))
-         (PRN (-LRB- -LRB-) (NP=2 (NNP Rome\/LA)) (-RRB- -RRB-)))
-     (. .)) )
-(TOP (S (VP (VB Go))))
 """
 
 
@@ -70,40 +60,6 @@ def test_parts_of_speech_and_dependencies_of_a_treebank(tmp_path):
         read_probe(path, lang="en")
 
 
-def test_constituents_and_parts_of_speech_of_trees(tmp_path):
-    path = write(tmp_path, "a.mrg", TREES)
-    text = read_probe(path, lang="en")
-    assert (text.probe, text.lines.tolist()) == ("constituents", [1, 5])
-    assert shown(text) == [
-        ("The cat sleeps ( Rome/LA ) .", [
-            ("The cat sleeps ( Rome/LA ) .", "S"), ("The cat", "NP"), ("sleeps ( Rome/LA )", "VP"), ("( Rome/LA )", "PRN"),
-            ("Rome/LA", "NP"),
-        ]),
-        ("Go", [("Go", "S"), ("Go", "VP")]),
-    ]  # fmt: skip
-    tags = [target[1] for target in shown(read_probe(path, lang="en", probe="pos"))[0][1]]
-    assert tags == ["DT", "NN", "VBZ", "-LRB-", "NNP", "-RRB-", "."]
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "fact", "left"),
-    [
-        ("(S (NN cat) (VB go))\n(S (NP (NN dog))\n\n(S (VB go))\n", 2, "lacks 1 closing bracket;", ["cat go", "go"]),
-        ("(S (NN cat)))\n(S (VB go))\n", 1, r"'\)' outside of all brackets", ["cat", "go"]),
-        ("(S (NP the cat))\n(S (VB go))\n", 1, "the word 'cat' without a bracket of its own", ["go"]),
-        ("(S (NP (NN cat (DT the))))\n(S (VB go))\n", 1, "a bracket behind the word 'cat'", ["go"]),
-    ],
-)
-def test_a_bracket_too_few_or_too_many_costs_one_tree_at_most(tmp_path, text, line, fact, left):
-    path = write(tmp_path, "a.mrg", text)
-    with pytest.raises(InputError, match=fact) as caught:
-        read_probe(path, lang="en")
-    assert caught.value.line == line
-    with pytest.warns(SkippedWarning, match="skipped 1 of"):
-        found = read_probe(path, lang="en", on_error="skip")
-    assert [words for words, _ in shown(found)] == left
-
-
 def test_entities_are_spans_of_whatever_scheme(tmp_path):
     path = write(tmp_path, "a.tsv", "Ann\tS-PER\nin\tO\nOld\tB-LOC\nYork\tE-LOC\n\nso\tO\n")
     text = read_probe(path, lang="en")
@@ -141,22 +97,6 @@ def test_json_lines_of_jiant(tmp_path):
     assert read_probe(path, lang="en", probe="srl").probe == "srl"
 
 
-@pytest.mark.parametrize(
-    "source",
-    [("a.conllu", CONLLU, "pos"), ("a.conllu", CONLLU, "dependencies"), ("a.mrg", TREES, None), ("a.jsonl", lines(SRL), None)],
-)  # fmt: skip
-def test_json_lines_come_back_as_they_went(tmp_path, source):
-    name, given, probe = source
-    text = read_probe(write(tmp_path, name, given), lang="en", probe=probe)
-    write_edges(text, tmp_path / "out.jsonl")
-    again = read_probe(tmp_path / "out.jsonl", lang="en", probe=text.probe)
-    assert shown(again) == shown(text)
-    assert (again.probe, again.labels.names) == (text.probe, text.labels.names)
-    if name == "a.jsonl":
-        first = json.loads((tmp_path / "out.jsonl").read_text())
-        assert first["targets"][0] == {"span1": [1, 2], "span2": [0, 1], "label": "A0"}
-
-
 GOOD = {"text": "a b c", "targets": [{"span1": [0, 1], "label": "X"}]}
 
 
@@ -178,12 +118,3 @@ def test_a_line_that_cannot_be_used_is_named_or_counted(tmp_path, bad, fact):
     assert caught.value.line == 2
     with pytest.warns(SkippedWarning, match="skipped 1 of 3 texts"):
         assert len(read_probe(path, lang="en", on_error="skip")) == 2
-
-
-def test_spans_outside_of_their_sentence_are_no_probe():
-    sentences, labels, one = Sentences.of([["a", "b"], ["c"]], "en"), Labels.of(["X"]), np.array([0, 1])
-    for span in ([0, 2], [-1, 1], [1, 1]):
-        with pytest.raises(InputError, match=r"in sentence 2, which has 1 words"):
-            ProbeText(sentences, np.array([0, 0, 1]), np.array([[span]]), labels, one, "x")
-    with pytest.raises(InputError, match="1 spans for 2 targets"):
-        ProbeText(sentences, np.array([0, 0, 2]), np.array([[[0, 1]]]), labels, one, "x")

@@ -1,4 +1,4 @@
-"""Large corpora stream to disk, plain lines are read as blocks, saved corpora are read."""
+"""Large corpora stream to disk, saved corpora are read."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ import tempfile
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from calque.corpora import columns, read_parallel
+from calque.corpora import read_parallel
 from calque.errors import InputError
 
 LANGS = ("en", "de")
@@ -76,31 +74,3 @@ def test_batches_are_bounded_in_characters_too(tmp_path, monkeypatch):
     path = tmp_path / "f.tsv"
     path.write_text(f"{'a' * 600}\tb\n" * 6)
     assert [len(chunk) for chunk in read_parallel(path, langs=LANGS).table["source"].chunks] == [2, 2, 2]
-
-
-def outcome(path, **options):
-    try:
-        corpus = read_parallel(path, langs=("xx", "yy"), pretokenized=True, **options)
-    except InputError as error:
-        return str(error)
-    return corpus.table.to_pydict(), corpus.skipped, corpus.first_skipped
-
-
-@settings(max_examples=150, deadline=None)
-@given(
-    st.text("ab é\t|\n中 \u00a0\r\x0b", max_size=40),
-    st.sampled_from(("tsv", "fast-align")),
-    st.sampled_from(("raise", "skip", "blank")),
-    st.integers(1, 4),
-)
-def test_blocks_are_what_lines_are(tmp_path_factory, text, kind, on_error, limit):
-    path = tmp_path_factory.mktemp("text") / "file"
-    separator = "\t" if kind == "tsv" else " ||| "
-    plain = "".join(f"a{k} é{separator}b c{separator}d \u00a0e\n" for k in range(3))
-    for content in (plain, plain + text, text.replace("|", separator), plain.replace("\n", "") + "\n" + text):
-        path.write_text(content, encoding="utf-8", newline="")
-        for options in ({}, {"limit": limit}):
-            fast = outcome(path, format=kind, on_error=on_error, **options)
-            with pytest.MonkeyPatch.context() as patched:
-                patched.setattr(columns, "_plain_block", lambda *_: None)
-                assert fast == outcome(path, format=kind, on_error=on_error, **options)

@@ -74,7 +74,7 @@ def test_the_citation_names_what_the_package_is():
 def test_the_picture_and_what_the_first_lines_link_to_are_there():
     beginning = README.read_text(encoding="utf-8").split("\n## ", 1)[0]
     linked = re.findall(r"\]\(([^)#:]+)\)", beginning)
-    assert "docs/images/before-after.png" in linked
+    assert "docs/images/gemma.svg" in linked
     assert [link for link in linked if not (ROOT / link).exists()] == []
 
 

@@ -248,35 +248,6 @@ def test_a_file_that_comes_while_a_result_is_made_stays(tmp_path):
         check(tmp_path / "out" / "thesis.tex")
 
 
-@pytest.mark.parametrize("place", [".", "out"])
-def test_a_folder_of_the_last_release_is_replaced_if_its_names_are_those(place, monkeypatch, tmp_path):
-    out = tmp_path / "out"
-    demo = [
-        "results.jsonl",
-        "text/de.train.tsv",
-        "rotation/1_Pooling/config.json",
-        "training/contrastive/metrics.jsonl",
-    ]
-    for names, other in (
-        (["config.json", "model.safetensors", "encoder-0/words.json"], "results.jsonl"),
-        (demo, "README.md"),
-    ):
-        shutil.rmtree(out, ignore_errors=True)
-        out.mkdir()
-        monkeypatch.chdir(out if place == "." else tmp_path)
-        for name in (*names, other):
-            (out / name).parent.mkdir(parents=True, exist_ok=True)
-            (out / name).write_text("former")
-        (out / "calque-run.json").write_text(
-            '{"calque": "0.1", "methods": {}}' if names is demo else '{"calque": "0.1"}'
-        )
-        with pytest.raises(InputError, match=re.escape(f"({other})")):
-            filled(place, "calque.json", overwrite=True)
-        (out / other).unlink()
-        filled(place, "calque.json", "maps.safetensors", overwrite=True)
-        assert names_in(out) == ["calque.json", "maps.safetensors"]
-
-
 @pytest.mark.parametrize("foreign", ["a folder", "a file", "a link"])
 def test_neighbours_and_foreign_files_of_temporary_names_are_not_touched(foreign, tmp_path, monkeypatch):
     others = [

@@ -198,6 +198,7 @@ tune = true
 epochs = 1
 train = ["en=train.tsv"]
 test = ["xx=test.tsv"]
+ceiling = ["xx=train.tsv"]
 realign = {realign}
 """
 
@@ -223,8 +224,10 @@ def test_a_study_realigns_in_a_tasks_own_run(plan, tmp_path, capsys):
     path = plan('{ when = "during", options = { batch = 4 } }')
     works(capsys, "study", path, "--out", tmp_path / "out", "-q")
     lines = (tmp_path / "out" / "results.jsonl").read_text().splitlines()
-    plain, together = (json.loads(line)["settings"] for line in lines)
+    plain, together, ceiling = (json.loads(line)["settings"] for line in lines)
     assert "realign" not in plain
+    assert ceiling["protocol"] == "ceiling"
+    assert "realign" not in ceiling
     assert together["realign"].startswith("during (alternating), contrastive towards en, 16 sentence pairs, batch 4 (")
     assert together["realignment"]["texts"] == ["text.tsv"]
 

@@ -24,17 +24,17 @@ def files(tmp_path):
     return tmp_path
 
 
-def test_what_must_be_known_to_read_the_table(files, tiny_folder, capsys, monkeypatch):
-    """A choice by target text is named; files are cut."""
+def test_a_ceiling_and_what_must_be_known_to_read_the_table(files, tiny_folder, capsys, monkeypatch):
+    """Text in the target language beside zero-shot transfer; a choice by target text is named; files are cut."""
     monkeypatch.chdir(files)
     arguments = ("evaluate", tiny_folder, "ner", "--train", "ner.train.en.tsv", "--test", "ner.test.de.tsv", "ner.test.es.tsv",
-                 "--dev", "ner.test.es.tsv", "--select", "target", "--seeds", 1, "--epochs", 1,
+                 "--ceiling", "ner.test.de.tsv", "--dev", "ner.test.es.tsv", "--select", "target", "--seeds", 1, "--epochs", 1,
                  "--hidden", 8, "--limit", 20, "--test-limit", 10, "--dropout", 0, "--option", "per_epoch=64")  # fmt: skip
     code, said, news = run(capsys, *arguments, "--out", "scores.jsonl")
     assert code == 0, news
     assert "ner.train.en.tsv: 40 texts in en, of which 20 are used" in news
     rows = [line.split() for line in said.splitlines()]
-    assert [row[-1] for row in rows if row[:3] == ["ner.test.de.tsv", "de", "f1"]] == ["en"]
+    assert [row[-1] for row in rows if row[:3] == ["ner.test.de.tsv", "de", "f1"]] == ["en", "(ceiling)"]
     assert (
         said.splitlines()[-1]
         == "One run: the intervals cover the choice of test texts, not variation between training runs."
@@ -45,8 +45,10 @@ def test_what_must_be_known_to_read_the_table(files, tiny_folder, capsys, monkey
     )
     scores = [json.loads(line) for line in (files / "scores.jsonl").read_text().splitlines()]
     found = {(s["languages"][-1], s["settings"]["protocol"]): s for s in scores if s["metric"] == "f1"}
-    assert set(found) == {("de", "zero-shot"), ("es", "zero-shot")}
-    transferred = found["de", "zero-shot"]
+    assert set(found) == {("de", "zero-shot"), ("es", "zero-shot"), ("de", "ceiling")}
+    transferred, top = found["de", "zero-shot"], found["de", "ceiling"]
+    assert (top["languages"], top["n"], top["settings"]["train"]) == (["de", "de"], 10, ["ner.test.de.tsv"])
+    assert top["settings"]["select"] == "source"
     assert (transferred["settings"]["per_epoch"], transferred["settings"]["dropout"]) == (64, 0)
 
 
@@ -79,11 +81,13 @@ def test_senses_from_files_to_scores(files, tiny_folder, capsys, monkeypatch):
     assert json.loads(said.splitlines()[-1])["value"] == pytest.approx(2 * 2 / (2 + 3))
     (files / "index.sense").write_text("y%1 1 1 1\n")
     found = {}
-    for name, more in {"first": ("--first-senses", "index.sense"), "cut": ("--test-limit", 2),
+    for name, more in {"first": ("--first-senses", "index.sense"), "none": ("--option", "restrict=none"),
+                       "cut": ("--test-limit", 2),
                        "short": ("--limit", 1)}.items():  # fmt: skip
         code, said, news = run(capsys, *arguments, *more, "--json", "-q")
         found[name] = json.loads(said.splitlines()[-1])
     assert found["first"]["value"] == 1
+    assert found["none"]["value"] == pytest.approx(2 / 3)
     assert (found["cut"]["n"], found["cut"]["value"]) == (2, 1)
     assert (found["short"]["n"], found["short"]["settings"]["senses"]) == (3, 1)
 
@@ -127,6 +131,7 @@ def test_a_lexicon_and_its_text(files, tiny_folder, capsys, monkeypatch):
     (("ner", "--test", "ner.test.de.tsv"), "ner needs training text: --train FILE"),
     (("cooking", "--test", "mood.de.tsv"), "unknown task 'cooking', expected one of retrieval"),
     (("ner", "--train", "ner.train.en.tsv", "--test", "de=en_tree.conllu"), "en_tree.conllu line 1: label 'NOUN' is not in the"),
+    (("ner", "--train", "ner.train.en.tsv", "--test", "ner.test.de.tsv", "--ceiling", "ner.test.es.tsv"), "in es, but the tests"),
     (("lexicon", "--test", "dict.tsv", "--langs", "en", "de", "--option", "entries=[9]"),
      "dict.tsv: 3 source words, none from 9"),
 ])  # fmt: skip

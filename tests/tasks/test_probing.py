@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from calque.corpora.probes import of_treebank, write_edges
+from calque.corpora.probes import of_treebank
 from calque.errors import SettingError
 from calque.report.questions import find_subjects, sort_questions
 from calque.report.reading import read_results
@@ -237,8 +237,8 @@ def files(tmp_path, monkeypatch):
     write_trees(trees(30, "en"), tmp_path / "en_tree.conllu")
     write_trees(trees(10, "de", 1), tmp_path / "de_tree.conllu")
     for lang, n in (("en", 30), ("de", 8)):
-        write_edges(pairs(n, lang).data, tmp_path / f"pairs.{lang}.jsonl")
-    (tmp_path / "trees.en.mrg").write_text("(S (NP (NN e1)) (VP (VB e2)))\n(S (VP (VB e3)))\n" * 6)
+        line = {"text": f"{lang}1 {lang}2", "targets": [{"span1": [0, 1], "span2": [1, 2], "label": "before"}]}
+        (tmp_path / f"pairs.{lang}.jsonl").write_text((json.dumps(line) + "\n") * n)
     (tmp_path / "ner.en.tsv").write_text("e1\tB-PER\ne2\tO\n\ne3\tB-LOC\ne4\tI-LOC\n\n" * 6)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -254,7 +254,6 @@ def job_of(*arguments):
         (("--train", "en_tree.conllu", "--test", "de_tree.conllu", "--probe", "pos"), "pos"),
         (("--train", "en_tree.conllu", "--test", "de_tree.conllu", "--probe", "dependencies"), "dependencies"),
         (("--train", "pairs.en.jsonl", "--test", "pairs.de.jsonl", "--probe", "order"), "order"),
-        (("--train", "trees.en.mrg", "--test", "de=trees.en.mrg"), "constituents"),
         (("--train", "ner.en.tsv", "--test", "de=ner.en.tsv"), "entities"),
     ],
 )

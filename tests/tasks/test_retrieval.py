@@ -11,6 +11,7 @@ from calque.errors import CalqueError, SettingError
 from calque.pairs import WordPairs
 from calque.tasks import WordRetrieval, retrieve
 from calque.tasks.overlap import first_occurrences, identical_forms, seen_pairs, shared_sentences
+from calque.tasks.retrieval import with_special_tokens
 from calque.text import ParallelCorpus, Sentences
 from calque.vectors import Embeddings
 
@@ -241,6 +242,35 @@ def test_links_of_the_test_do_not_depend_on_the_training_text(monkeypatch):
     assert scores[0].settings["links"] == "hmm, from the test text"
     assert list(task.news(scores)) == [": word links by the statistical aligner (hmm, from the test text)"]
     assert scores[0].settings["symmetrize"] == "one-to-one"
+
+
+def test_special_tokens_are_two_more_links_of_a_sentence(tiny_encoder):
+    corpus = ParallelCorpus.of([["a", "b"], ["c"]], [["a", "d"], ["b"]], ("en", "de"))
+    pairs = WordPairs([0, 1], [1, 0], [1, 0], n_sentences=2)
+    plain, special = (
+        WordRetrieval(corpus, pairs, special=flag, bootstrap=0, train=corpus, train_pairs=pairs)
+        for flag in (False, True)
+    )
+    assert [score.n for score in plain.evaluate(tiny_encoder)] == [0, 0, 0, 2, 2, 2] * 2
+    assert [score.n for score in special.evaluate(tiny_encoder)] == [0, 0, 0, 6, 6, 6] * 2
+    ends, words = with_special_tokens(tiny_encoder, corpus.source), tiny_encoder.encode(corpus.source)
+    assert np.diff(ends.offsets).tolist() == [4, 3]
+    np.testing.assert_allclose(ends.data[[1, 2, 5]], words.data, atol=1e-5)
+    assert np.abs(ends.data[[0, 3, 4, 6]]).max(axis=1).min() > 0
+    # Vectors by hand: both [CLS] are nearest to each other, the second [SEP] of the source to the first of the target.
+    source = Embeddings(np.eye(7, dtype=np.float32)[[0, 1, 2, 3, 4, 5, 3]], np.array([0, 4, 7]))
+    target = Embeddings(np.eye(7, dtype=np.float32)[[0, 1, 2, 3, 4, 5, 6]], np.array([0, 4, 7]))
+    found, unseen, answers = special.ask(source, target)
+    assert list(zip(found.sentence.tolist(), found.source.tolist(), found.target.tolist(), strict=True)) == [
+        (0, 2, 2), (0, 0, 0), (0, 3, 3), (1, 1, 1), (1, 0, 0), (1, 2, 2),
+    ]  # fmt: skip
+    assert not unseen.any()
+    assert answers.nearest_targets.tolist() == [2, 0, 3, 5, 4, 3]
+    by_form = {score.metric: score.value for score in special.evaluate_embeddings(source, target)}
+    assert by_form["accuracy.all.en-de"] == 5 / 6
+    assert by_form["form.all.en-de"] == 1  # another [SEP] is the same form
+    with pytest.raises(SettingError, match="has no special tokens"):
+        special.evaluate(Fixed())
 
 
 def test_seen_and_equal_forms_and_shared_sentences():

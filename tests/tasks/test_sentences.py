@@ -146,11 +146,10 @@ def test_parallel_text_is_mined_too_with_equal_sentences_once():
 def files(tmp_path, monkeypatch):
     """Parallel text, and texts with gold pairs, in words that the tiny encoder knows."""
     lines = ["the cat sees a house", "a house of time", "water in the house.", "time and water", "the water", "a cat"]
-    (tmp_path / "dev").mkdir()
     for name in ("test.tsv", "dev.tsv"):
         (tmp_path / name).write_text("".join(f"{line}\t{line}, {k}\n" for k, line in enumerate(lines)))
-    for lang in ("eng", "deu"):
-        (tmp_path / "dev" / f"{lang}_Latn.dev").write_text("".join(f"{line}\n" for line in lines))
+    for lang in ("en", "de"):
+        (tmp_path / f"moses.{lang}").write_text("".join(f"{line}\n" for line in lines))
     for part in ("sample", "test"):
         for lang in ("en", "de"):
             (tmp_path / f"{part}.{lang}").write_text("".join(f"{lang}-{k}\t{line}\n" for k, line in enumerate(lines)))
@@ -172,7 +171,7 @@ def test_the_command_line_measures_retrieval_and_mining(files, capsys, tiny_fold
     found = json.loads(works(capsys, *job, "--test", "test", "--dev", "sample", *more, "--json")[0])
     assert (found["metric"], found["n"], found["settings"]["pooled"]) == ("f1", 4, "cls")
     assert found["settings"]["margin_k"] == 3
-    found = json.loads(works(capsys, *job, "--test", "dev", "--similarity", "csls", "--json")[0])
+    found = json.loads(works(capsys, *job, "--test", "moses", "--similarity", "csls", "--json")[0])
     assert (found["metric"], found["value"]) == ("accuracy", 1.0)
     works(capsys, "report", "out.jsonl", "--out", "report.html")
     assert "Sentence retrieval: accuracy" in (files / "report.html").read_text()

@@ -82,7 +82,7 @@ def test_a_row_is_found_in_help_study_report_and_reference(row, own, capsys, tin
     assert "means" in works(capsys, "evaluate", "--help")[0]
     shown, _ = works(capsys, "evaluate", tiny_folder, "means", "--help")
     assert "Is the nearest sentence the translation?" in shown
-    assert "as --option NAME=VALUE:\n  centred, nearest" in shown
+    assert "as --option NAME=VALUE:\n  --centred" in shown
     assert "--langs" in shown
     assert "\n  --train FILE" not in shown
     works(capsys, "study", study(own, tiny_folder, "means", "centred = true"), "--out", own / "out", "-q")
@@ -107,7 +107,8 @@ def test_a_class_from_elsewhere_is_a_task(own, capsys, tiny_folder):
     assert found["value"] == 1.0
     shown, _ = works(capsys, "evaluate", tiny_folder, "elsewhere:Sentences", "--help")
     assert "Is the nearest sentence of the other language the translation?" in " ".join(shown.split())
-    assert "centred, nearest" in shown
+    assert "--centred" in shown
+    assert json.loads(works(capsys, *job, "--centred", "--nearest", 5, "--json", "-q")[0]) == found
 
 
 @pytest.mark.parametrize(

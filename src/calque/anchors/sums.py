@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from calque.errors import InputError, SettingError
-from calque.storage import to_numpy
 from calque.text import Sentences
 from calque.vectors import Embeddings, map_arrays, write_arrays
 
@@ -182,7 +181,7 @@ class AnchorSums:
         """Number of each word's type, −1 where it has none; int64 `[n_words]`."""
         column, _ = sentences.flat()
         encoded = column.combine_chunks().dictionary_encode()
-        return self._numbered(encoded.dictionary.to_pylist(), grow=grow)[to_numpy(encoded.indices)]
+        return self._numbered(encoded.dictionary.to_pylist(), grow=grow)[np.array(encoded.indices)]
 
     def _numbered(self, words: Iterable[str], *, grow: bool) -> np.ndarray:
         """Number of each word's type; −1 for one that is unknown, or the next number if they may `grow`."""

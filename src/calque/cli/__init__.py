@@ -24,19 +24,12 @@ from calque.errors import CalqueError, CalqueWarning, SettingError, Stopped
 # Options that take every value up to the next option, and how many there are at least after the command's name.
 _SEVERAL = {
     "align": (("--dictionary", "--text", "--anchors", "--released"), 0),
-    "evaluate": (("--test", "--train", "--dev", "--text", "--project", "--rename", "--links",
+    "evaluate": (("--test", "--train", "--dev", "--text", "--ceiling", "--project", "--rename", "--links",
                   "--train-links", "--translations", "--realign"), 2),
     "distil": (("--text",), 0),
     "analyze": (("--upos",), 1),
     "explore": (("--text", "--test"), 1),
     "senses": (("--text",), 1),
-    "clcr": (("--parallel",), 1),
-}  # fmt: skip
-# Former options that are options of the method or task now; their old spelling works for one release.
-_MOVED = {
-    "align": ("temperature", "sentences", "reduction", "target", "refine", "held-out", "normalise", "restarts", "most",
-              "at-least"),
-    "evaluate": ("patience", "per-epoch", "letters", "upos"),
 }  # fmt: skip
 
 
@@ -53,6 +46,20 @@ def of_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
             taken if not is_ours or (verb == "evaluate" and len(taken) == 2) else []
         )  # it has readers of other files
     return ours, rest
+
+
+def as_align(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments of `calque align` for those of `calque clcr train`, which works for one release more."""
+    _say(
+        "calque: calque clcr train … --pivot LANG is now calque align --method clcr --encoder en=…,de=… --towards LANG …"
+    )
+    encoders = [
+        word for before, word in zip(["", *arguments], arguments, strict=False)
+        if re.match(r"\w[\w-]*=", word) and not before.startswith("--")
+    ]  # fmt: skip
+    rest = [word for word in arguments if word not in (*encoders, "--parallel")]
+    rest = [word.replace("--pivot", "--towards") if word.startswith("--pivot") else word for word in rest]
+    return ["align", "--method", "clcr", *(["--encoder", ",".join(encoders)] if encoders else []), *rest]
 
 
 def spread(arguments: Sequence[str]) -> list[str]:
@@ -84,10 +91,6 @@ def spread(arguments: Sequence[str]) -> list[str]:
                 raise SettingError(f"{fact}; for several texts repeat it, as in --langs en de --langs en es")
             for value in values:
                 spread += ["--langs", value]
-        elif argument.startswith("--") and argument[2:] in _MOVED.get(verb, ()) and rest:
-            named = f"{argument[2:].replace('-', '_')}={rest.pop(0)}"
-            _say(f"calque: {argument} is now --option {named}")
-            spread += ["--option", named]
         else:
             spread.append(argument)
     return spread
@@ -144,6 +147,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         given = list(sys.argv[1:] if arguments is None else arguments)
         if given in ([], ["clcr"]):
             given = [*given, "--help"]
+        if given[:2] == ["clcr", "train"]:
+            given = as_align(given[2:])
         program, given = of_program(given)
         code = _parser(given[0] if given else "")(args=[*program, *spread(given)], standalone_mode=False)
     except CalqueError as error:

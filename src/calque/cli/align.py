@@ -1,10 +1,10 @@
-"""`calque align`: with parallel text, a dictionary, nothing, or maps that others released."""
+"""`calque align`: with parallel text, a dictionary, text of each language, nothing, or maps that others released."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from inspect import signature
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,36 +12,86 @@ import typer
 
 from calque.alignment import METHODS, learns_from, methods_for
 from calque.cli.checks import given, language, output_folder, refuse_unused
-from calque.cli.dictionary import Fitting, from_text, languages_of, named_dictionaries, with_dictionaries
 from calque.cli.options import (
     Limit,
     Linking,
     Loading,
     Pretokenized,
     Quiet,
-    by_name,
+    SubjectCommand,
+    Tracking,
     grouped,
+    named_pairs,
     names_of,
     news,
-    numbers,
+    own_options,
     pairs_of,
 )
-from calque.cli.tracking import Tracking
-from calque.cli.tuning import Tuning
 from calque.errors import SettingError
+
+_USUAL = {"parallel": "contrastive", "dictionary": "rotation", "unsupervised": "rotation", "released": ""}
 
 
 def _methods() -> str:
     """What `--method` can be, by what there is to learn from."""
-    usual = {"parallel": "contrastive", "dictionary": "rotation"}
     told = {
-        kind: ", ".join(f"{name} (default)" if name == usual[kind] else name for name in methods_for(kind))
-        for kind in usual
+        kind: ", ".join(f"{name} (default)" if name == _USUAL[kind] else name for name in methods_for(kind))
+        for kind in ("parallel", "dictionary")
     }
     return (
         f"With parallel text: {told['parallel']}, or package.module:Class. With dictionaries: {told['dictionary']}. "
         f"With --text alone: {', '.join(methods_for('text'))}."
     )
+
+
+class AlignCommand(SubjectCommand):
+    """A command whose subject is a method, and what it learns from."""
+
+    hides = ("model", "symmetrize", "max_length", "bidirectional", "track_folder", "keep_layers", "checkpoint_every")
+    asks_for = "calque align --method NAME --help (with --dictionary or --unsupervised: of maps from these)"
+
+    def find_subject(self, words: Sequence[str]) -> tuple[str, str] | None:
+        given = " ".join(words).replace("=", " ").split()
+        kind = next((kind for kind in ("dictionary", "unsupervised", "released") if f"--{kind}" in given), "parallel")
+        method = given[given.index("--method") + 1] if "--method" in given[:-1] else ""
+        if "--help" in given and kind == "parallel" and not method:
+            return None
+        return method or _USUAL[kind], "identical" if ("--dictionary", "identical") in pairwise(given) else kind
+
+    def subjects(self) -> Mapping[str, tuple[str, str]]:
+        methods = {f"calque align --method {name}": (name, "parallel") for name in methods_for("parallel")}
+        return methods | {f"calque align --{kind}": ("rotation", kind) for kind in ("dictionary", "unsupervised")}
+
+    def types_of(self, subject: tuple[str, str]) -> Mapping[str, Any]:
+        from calque.runs.study.options import of_maps, options_of_method
+
+        method, kind = subject
+        if kind == "released":
+            return {name: of_maps()[name] for name in ("layers", "combine")}
+        if kind != "parallel":
+            return of_maps(kind)
+        return options_of_method(method) if method in METHODS or ":" in method else {}
+
+    def described_by(self, subject: tuple[str, str]) -> list[Any]:
+        from calque.maps.adversarial import adversarial_start
+        from calque.maps.distributions import self_learning, similarity_seeds
+        from calque.runs.align import map_method
+
+        of_maps = [map_method, self_learning, similarity_seeds, adversarial_start]
+        return [METHODS.load(subject[0])] if subject[1] == "parallel" else of_maps
+
+    def refuse(self, name: str, option: str, subject: tuple[str, str]) -> None:
+        method, kind = subject
+        if any(
+            name in self.types_of((each, "parallel")) for each in METHODS if not METHODS[each].of_each or each == method
+        ):
+            if kind != "parallel":
+                raise SettingError(f"{option} is only for parallel text")
+            is_map = method in methods_for("parallel") and not METHODS[method].trains
+            why = f"is for training, but {method} is a map" if is_map else f"is not an option of --method {method}"
+            raise SettingError(f"{option} {why}")
+        if any(name in of_kind for of_kind in map(self.types_of, [("", "dictionary"), ("", "unsupervised")])):
+            raise SettingError(f"{option} is only for --dictionary and --unsupervised, and for some of their methods")
 
 
 @grouped
@@ -54,10 +104,10 @@ def align(
     out: Annotated[Path, typer.Option(help="Folder for the aligned encoder.")],
     loading: Loading,
     linking: Linking,
-    tuning: Tuning,
-    fitting: Fitting,
     tracking: Tracking,
-    train: Annotated[list[str] | None, typer.Argument(metavar="[TRAIN...]", help="One or more parallel texts.")] = None,
+    train: Annotated[
+        list[str] | None, typer.Argument(metavar="[TRAIN...]", help="Parallel texts, as FILE or en-de=FILE.")
+    ] = None,
     langs: Annotated[
         list[str] | None,
         typer.Option(
@@ -71,6 +121,17 @@ def align(
             metavar="FILE...",
             help="Align with dictionaries (FILE or en-de=FILE) instead of parallel text; identical: use words spelt alike.",
         ),
+    ] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE...",
+            help="Text of each language, as de=FILE: to average word vectors over (dictionaries), or to learn from.",
+        ),
+    ] = None,
+    anchors: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DIR...", help="Dictionaries: folders written by calque anchors, instead of text."),
     ] = None,
     unsupervised: Annotated[
         bool,
@@ -89,17 +150,22 @@ def align(
     links: Annotated[
         list[str] | None, typer.Option(help="Pharaoh file with the word links; default: link as calque words does.")
     ] = None,
-    layers: Annotated[str | None, typer.Option(help="Layers to align, e.g. -4,-3,-2,-1; default: --layer.")] = None,
-    combine: Annotated[str, typer.Option(help="Maps: how to combine --layers: last, sum, mean or concat.")] = "last",
     pretokenized: Pretokenized = False,
     limit: Limit = None,
     option: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="An option of the method (or of the maps, or of --start) that has no name of its own here; repeatable.",
-        ),
+        typer.Option(metavar="NAME=VALUE", help="An option of the method, also written --NAME VALUE; repeatable."),
     ] = None,
+    keep_layers: Annotated[
+        bool,
+        typer.Option("--keep-layers", help="Training: save the layers above --layer too; default: cut them off."),
+    ] = False,
+    checkpoint_every: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Training: also save a checkpoint every N updates (one is saved every minute); 0: none."
+        ),
+    ] = 200,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished encoder in --out.")] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -109,120 +175,115 @@ def align(
     (--dictionary), with plain text by a --method that needs no translations (--text), with nothing (--unsupervised), or with
     released maps (--released).
     """
+    from calque.runs.align import align as run
+    from calque.runs.align import align_released
+
     kinds = {"TRAIN": train, "--dictionary": dictionary, "--unsupervised": unsupervised, "--released": released}
     if method in methods_for("text"):
-        kinds["--text"] = fitting.text
+        kinds["--text"] = text
     if sum(map(bool, kinds.values())) != 1:
         got = " and ".join(name for name, value in kinds.items() if value) or "nothing"
         raise SettingError(f"align with one of {', '.join(kinds)}; got {got}")
+    (kind,) = (name for name, value in kinds.items() if value)
     say = news(quiet)
-    dictionary, langs = named_dictionaries(dictionary or [], langs or [])
-    sources = [*(train or []), *dictionary, *(released or []), *(links or []), *fitting.files()]
+    files, langs = named_pairs(train or dictionary or [], langs or [])
+    sources = [*files, *(released or []), *(links or []), *(text or []), *(anchors or [])]
     output_folder("--out", out, [*encoder.split(","), *sources])
+    method = method or ("contrastive" if train else "rotation")
+    _refuse(context, kind, method, links)
+    if kind == "TRAIN" and not langs:
+        raise SettingError("--langs is missing: name the languages of the text, e.g. --langs en de")
+    if kind == "TRAIN" and not learns_from(method, "parallel"):
+        expected = ", ".join(methods_for("parallel"))
+        raise SettingError(f"unknown --method {method}, expected one of {expected}, or package.module:Class")
+    options = own_options(context, option)
     place: dict[str, Any] = {
         "encoder": encoder, "towards": towards, "out": out, "load": loading.arguments(), "overwrite": overwrite
     }  # fmt: skip
-    if not langs and (dictionary or unsupervised):
-        langs = languages_of(dictionary, fitting)
-    if train:
-        from calque.runs.align import align as run
-
-        method = method or "contrastive"
-        _refuse_with_text(context, method, links)
-        options = _options(context, method, langs, tuning, layers=numbers(layers), combine=combine, seed=linking.seed)
-        options |= _without_name(method, option or [])
-        if "symmetrize" not in given(context):
-            linking = replace(linking, symmetrize=METHODS[method].symmetrize)
-        pairs = pairs_of(langs or [], len(train))
-        result = run(
-            train, langs=pairs, method=method, links=links or [], words=linking.words(pretokenized, limit),
-            options=options, keep_layers=tuning.keep_layers,
-            checkpoint_every=tuning.checkpoint_every, progress=not quiet, say=say, **place,
-        )  # fmt: skip
-        seconds = result.record["seconds"]
-        say(f"saved to {result.folder} (linking words {seconds['words']:.0f} s, {method} {seconds['method']:.0f} s)")
-        return
-    if kinds.get("--text"):
-        options = _with_text(context, str(method), layers=numbers(layers), combine=combine)
-        options |= _without_name(str(method), option or [])
-        from_text(
-            fitting.text or [],
-            str(method),
-            options,
-            pretokenized=pretokenized,
-            limit=limit,
-            progress=not quiet,
-            say=say,
-            **place,
-        )
-        return
-    only_text = {*names_of(Tuning), "links", "model", "symmetrize"}
-    only_text -= {"keep_layers", "checkpoint_every"}
-    refuse_unused(context, dict.fromkeys(only_text, "is only for parallel text"))
-    place |= {"layers": numbers(layers), "combine": combine}
     if released:
-        from calque.runs.released import align_released
-
-        wrong = (*names_of(Fitting), "option", "langs", "method", "pretokenized", "limit", "seed")
-        refuse_unused(context, dict.fromkeys(wrong, "does not apply to --released"))
-        result = align_released(released, **place)
+        result = align_released(released, **options, **place)
         say(f"saved to {result.folder}: {', '.join(result.record['langs'])}")
         return
-    place |= {"pretokenized": pretokenized, "limit": limit, "seed": linking.seed, "progress": not quiet, "say": say}
-    with_dictionaries(dictionary, langs, method or "rotation", fitting, option or [], place)
+    place |= {"method": method, "keep_layers": keep_layers, "checkpoint_every": checkpoint_every}
+    if kind == "TRAIN":
+        command: Any = context.command
+        if "seed" in command.types_of(context.meta["subject"]):
+            options.setdefault("seed", linking.seed)
+        if "symmetrize" not in given(context):
+            linking = replace(linking, symmetrize=METHODS[method].symmetrize)
+        place |= {"texts": files, "langs": pairs_of(langs, len(files)), "links": links or []}
+    else:
+        place["texts"] = text or []
+    if kind in ("--dictionary", "--unsupervised"):
+        langs = langs or _languages_of(files, text or [], anchors or [])
+        if not langs:
+            raise SettingError("--langs is missing: name the languages to map, e.g. --langs en de")
+        options = _with_start(options, files, unsupervised) | {"seed": linking.seed}
+        files = [] if "start" in options else files
+        place |= {
+            "langs": pairs_of(langs, len(files) or len(langs) // 2),
+            "dictionaries": files,
+            "anchors": anchors or [],
+        }
+    result = run(words=linking.words(pretokenized, limit), options=options, progress=not quiet, say=say, **place)
+    seconds = result.record["seconds"]
+    named = {"words": "linking words", "anchors": "anchors", "method": method}
+    took = ", ".join(f"{named[name]} {number:.0f} s" for name, number in seconds.items())
+    say(f"saved to {result.folder} ({took})")
+    if result.record.get("failed"):
+        raise typer.Exit(1)
 
 
-def _refuse_with_text(context: typer.Context, method: str, links: Sequence[str] | None) -> None:
-    """Options that change nothing with parallel text."""
-    if method in METHODS:
-        if METHODS[method].trains:
-            refuse_unused(context, {"combine": f"is only for maps, and {method} is training"})
-        elif method in methods_for("parallel"):
-            why = f"is only for training, and {method} is a map"
-            refuse_unused(context, dict.fromkeys(("accumulate", "precision"), why))
-        if not METHODS[method].needs_links:
-            unlinked = f"has no effect with --method {method}, which needs no word links"
-            refuse_unused(context, dict.fromkeys(("links", *names_of(Linking)), unlinked))
-    if links:
-        refuse_unused(context, {"model": "has no effect with --links: the words are linked already"})
-    refuse_unused(context, dict.fromkeys(names_of(Fitting), "is only for --dictionary and --unsupervised"))
+def _refuse(context: typer.Context, kind: str, method: str, links: Sequence[str] | None) -> None:
+    """Refuse options that change nothing here."""
+    unused: dict[str, str] = {}
+    if kind != "TRAIN":
+        unused |= dict.fromkeys(
+            ("links", "model", "symmetrize", "keep_layers", "checkpoint_every"), "is only for parallel text"
+        )
+    elif method in METHODS and not METHODS[method].needs_links:
+        unlinked = f"has no effect with --method {method}, which needs no word links"
+        unused |= dict.fromkeys(("links", *names_of(Linking)), unlinked)
+    elif links:
+        unused["model"] = "has no effect with --links: the words are linked already"
+    if kind not in ("--dictionary", "--unsupervised"):
+        only = "is only for --dictionary and --unsupervised"
+        unused |= dict.fromkeys(("text", "anchors") if kind != "--text" else ("anchors",), only)
+    if kind == "--text":
+        unused |= dict.fromkeys(("langs", "seed"), f"has no effect with --method {method} and --text")
+    if kind == "--released":
+        unused |= dict.fromkeys(("langs", "method", "pretokenized", "limit", "seed"), "does not apply to --released")
+    refuse_unused(context, unused)
 
 
-def _with_text(context: typer.Context, method: str, **options: Any) -> dict[str, Any]:
-    """The options that such a method has, after a complaint of those that change nothing with text alone."""
-    why = f"has no effect with --method {method} and --text"
-    groups = (Tuning, Linking, Fitting)
-    unused = {"langs", "links", *(name for group in groups for name in names_of(group))}
-    refuse_unused(context, dict.fromkeys(unused - {"text"}, why))
-    return options
+def _with_start(options: dict[str, Any], dictionaries: Sequence[str], unsupervised: bool) -> dict[str, Any]:
+    """Return options of maps with those of their start apart; words spelt alike are a start, too."""
+    from calque.runs.align import IDENTICAL
+    from calque.runs.study.options import of_starts
+
+    if IDENTICAL in dictionaries and len(dictionaries) > 1:
+        raise SettingError(f"--dictionary {IDENTICAL} must be the only dictionary: it serves all languages")
+    if options.get("start") == IDENTICAL:
+        raise SettingError(f"--start {IDENTICAL}: use --dictionary {IDENTICAL} instead")
+    if not unsupervised and IDENTICAL not in dictionaries:
+        return options
+    start = options.pop("start", "distributions") if unsupervised else IDENTICAL
+    of_start = {name: options.pop(name) for name in of_starts() if name in options}
+    return {**options, "start": start, "start_options": of_start}
 
 
-def _options(
-    context: typer.Context, method: str, langs: Sequence[str] | None, tuning: Tuning, **others: Any
-) -> dict[str, Any]:  # fmt: skip
-    """Keyword arguments of a method: what was given of those it has, and what all that have it must agree on."""
-    if not langs:
-        raise SettingError("--langs is missing: name the languages of the text, e.g. --langs en de")
-    if not learns_from(method, "parallel"):
-        expected = ", ".join(methods_for("parallel"))
-        raise SettingError(f"unknown --method {method}, expected one of {expected}, or package.module:Class")
-    has = signature(METHODS.load(method)).parameters
-    asked = [name for name in given(context) if name in names_of(Tuning)]
-    for name in asked:
-        if name not in (*has, "keep_layers", "checkpoint_every"):
-            is_map = method in methods_for("parallel") and not METHODS[method].trains
-            why = f"is for training, but {method} is a map" if is_map else f"is not an option of --method {method}"
-            raise SettingError(f"--{name.replace('_', '-')} {why}")
-    fixed = others | {"accumulate": tuning.accumulate, "precision": tuning.precision}
-    return {name: value for name, value in fixed.items() if name in has} | {
-        name: getattr(tuning, name) for name in asked if name in has
-    }
+def _languages_of(dictionaries: Sequence[str], texts: Sequence[str], anchors: Sequence[str]) -> list[str]:
+    """Return the two languages that the texts or anchors are in, in the order in which a dictionary's name has them, or
+    else in that of the texts; none where there are more or fewer."""
+    from calque.corpora.languages import language_and_path, name_and_path
+    from calque.runs.anchors import open_folder
+
+    named = [language_and_path(text)[0] for text in texts]
+    for name, path in map(name_and_path, anchors):
+        named.append(name or next(iter(open_folder(path).values())).lang or language_and_path(path)[0])
+    if len(langs := list(dict.fromkeys(named))) != 2:
+        return []
+    return langs[::-1] if any("-".join(reversed(langs)) in Path(path).name for path in dictionaries) else langs
 
 
-def _without_name(method: str, items: Sequence[str]) -> dict[str, Any]:
-    """Options of a method that only `--option` sets."""
-    if not items:
-        return {}
-    from calque.runs.study.options import options_of_method
-
-    return by_name(items, options_of_method(method))
+align.command_class = AlignCommand

@@ -2,73 +2,51 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from calque.cli.checks import finite, fraction, given, language, output_folder, positive, refuse_unused
+from calque.cli.checks import language, output_folder, refuse_unused
 from calque.cli.options import (
     Layer,
     Limit,
     MaxLength,
-    Precision,
     Pretokenized,
     Quiet,
     Seed,
+    SubjectCommand,
+    Tracking,
     grouped,
-    names_of,
     news,
+    own_options,
     pairs_of,
 )
-from calque.cli.tracking import Tracking
+from calque.errors import SettingError
 
 
-@dataclass(frozen=True)
-class Learning:
-    """Training."""
+class DistilCommand(SubjectCommand):
+    """A command whose own options are those of `Distillation`."""
 
-    loss: Annotated[str, typer.Option(help="Distance to the teacher's vector: mse (squared) or cosine.")] = "mse"
-    ranking: Annotated[
-        float,
-        typer.Option(
-            min=0, callback=finite, help="Weight of telling apart: the teacher's vector among those of the whole batch."
-        ),
-    ] = 0.0
-    temperature: Annotated[float, typer.Option(callback=positive, help="Temperature of --ranking.")] = 0.05
-    negatives: Annotated[
-        int, typer.Option(min=0, help="--ranking: also among N vectors of the teacher drawn from the whole text.")
-    ] = 0
-    source_share: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=1,
-            callback=finite,
-            help="The student reads the source of so many pairs; below 1 for texts that share their source language.",
-        ),
-    ] = 1.0
-    words: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            callback=finite,
-            help="Weight of words: a word and its translation learn the vector that the teacher gives the word in its sentence.",
-        ),
-    ] = 0.0
-    epochs: Annotated[float, typer.Option(callback=positive, help="Passes over the longest text.")] = 5.0
-    learning_rate: Annotated[
-        float | None, typer.Option(callback=positive, help="Peak learning rate; default: by the student's width.")
-    ] = None
-    warmup: Annotated[float, typer.Option(callback=fraction, help="Share of the updates in which the rate rises.")] = (
-        0.1
-    )
-    batch: Annotated[int, typer.Option(min=1, help="Sentence pairs per language (or lines of --text) and update.")] = 32
-    accumulate: Annotated[int, typer.Option(min=1, help="Split each update into N parts, to save memory.")] = 1
-    freeze: Annotated[int | None, typer.Option(min=0, help="Freeze the embeddings and the first N layers.")] = None
-    precision: Precision = "float32"
-    seed: Seed = 0
+    asks_for = "calque distil --more --help"
+
+    def find_subject(self, words: Sequence[str]) -> str | None:
+        return None if "--help" in words and "--more" not in words else "distillation"
+
+    def subjects(self) -> Mapping[str, str]:
+        return {"calque distil": "distillation"}
+
+    def types_of(self, subject: str) -> Mapping[str, Any]:
+        from calque.alignment.distilled import Distillation
+        from calque.runs.study.values import of
+
+        return of(Distillation, "towards", "seed")
+
+    def described_by(self, subject: str) -> list[Any]:
+        from calque.alignment.distilled import Distillation
+
+        return [Distillation]
 
 
 _STATIC = {"batch": 256, "learning_rate": 0.01, "ranking": 0.3}
@@ -80,7 +58,6 @@ def distil(
     teacher: Annotated[str, typer.Option(help="Encoder with a sentence vector: hub name or folder.")],
     student: Annotated[str, typer.Option(help="Encoder of many languages: hub name, folder or mini (bundled).")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the trained student.")],
-    learning: Learning,
     tracking: Tracking,
     train: Annotated[list[str] | None, typer.Argument(metavar="[TRAIN...]", help="One or more parallel texts.")] = None,
     langs: Annotated[
@@ -125,6 +102,12 @@ def distil(
         typer.Option(help="Pharaoh file with the word links for --words; default: link as calque words does."),
     ] = None,
     pretokenized: Pretokenized = False,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="An option of the training, also written --NAME VALUE; repeatable."),
+    ] = None,
+    more: Annotated[bool, typer.Option("--more", help="With --help: list the options of the training.")] = False,
+    seed: Seed = 0,
     layer: Layer = None,
     max_length: MaxLength = None,
     limit: Limit = None,
@@ -143,17 +126,20 @@ def distil(
 
     train, text = train or [], text or []
     output_folder("--out", out, [teacher, student, *train, *text])
-    if not learning.words:
+    options = own_options(context, option) | {"seed": seed}
+    if not options.get("words"):
         why = "is for words, which --words WEIGHT has learnt, too"
         refuse_unused(context, dict.fromkeys(("links", "pretokenized"), why))
     load = {name: value for name, value in (("layer", layer), ("max_length", max_length)) if value is not None}
     say = news(quiet)
-    options = {name: getattr(learning, name) for name in names_of(Learning)}
     if static:
         why = "has no effect with --static: the student has no layers"
-        refuse_unused(context, dict.fromkeys(("freeze", "layer", "max_length", "sentence_pooling", "precision"), why))
-        refuse_unused(context, {"words": "cannot be had with --static: its words have no context"})
-        options |= {name: value for name, value in _STATIC.items() if name not in given(context)}
+        refuse_unused(context, dict.fromkeys(("layer", "max_length", "sentence_pooling"), why))
+        if of_layers := [name for name in ("freeze", "precision") if name in options]:
+            raise SettingError(f"--{of_layers[0]} {why}")
+        if options.get("words"):
+            raise SettingError("--words cannot be had with --static: its words have no context")
+        options = {**_STATIC, **options}
     result = run(
         train, langs=pairs_of(langs or [], len(train)) if train else [], teacher=teacher, student=student, out=out,
         towards=towards, monolingual=text, pooling=sentence_pooling, teacher_pooling=teacher_pooling, vectors=vectors,
@@ -161,3 +147,6 @@ def distil(
         checkpoint_every=checkpoint_every, overwrite=overwrite, progress=not quiet, say=say,
     )  # fmt: skip
     say(f"saved to {result.folder} ({result.record['seconds']['method']:.0f} s)")
+
+
+distil.command_class = DistilCommand

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, make_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
-from typer.core import TyperCommand
 
 from calque.cli.checks import given, language, output_file, positive, refuse_unused
-from calque.cli.options import KeyPointLoading, Linking, Quiet, by_name, grouped, language_pairs, news, numbers
-from calque.cli.tracking import Tracking
+from calque.cli.options import (
+    KeyPointLoading,
+    Linking,
+    Quiet,
+    SubjectCommand,
+    Tracking,
+    by_name,
+    grouped,
+    language_pairs,
+    news,
+    numbers,
+    own_options,
+)
 from calque.errors import SettingError
+from calque.named import is_path
 from calque.storage import append_lines
-from calque.tasks.inputs import FILES, REALIGN, Inputs
+from calque.tasks.inputs import FIELDS, FILES, REALIGN, Inputs
 from calque.tasks.table import TASKS, TaskRow, users
 
 if TYPE_CHECKING:
@@ -47,6 +58,14 @@ class Texts:
             "threshold of mining on.",
         ),
     ] = None
+    ceiling: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE...",
+            help="Training text in the test languages, translated (translate-train) or annotated; its scores are shown for "
+            "comparison.",
+        ),
+    ] = None
     links: Annotated[
         list[str] | None,
         typer.Option(
@@ -71,68 +90,40 @@ class Texts:
     ] = None
 
 
-#: options of the tasks' classes, whose types and ranges are those of the classes; all others are set by --option NAME=VALUE
-_OPTIONS = {
-    "What is measured": {
-        "candidates": "Search all words (all) or linked words only (linked); default: all.",
-        "similarity": "csls (default) or cosine; sentences: cosine by default.",
-        "sentence_pooling": "A sentence's vector: own (what a sentence-transformers folder says; default there), words (mean of "
-        "word vectors; default elsewhere), subwords (mean of all subwords) or cls.",
-        "contextual": "Only the first occurrence of each word form.",
-        "base": "The encoder before alignment, to compare similarities of words with.",
-        "method": "mutual (default), iterative, softmax or transport.",
-        "lower": "Ignore case.",
-    },
-    "How files are read": {
-        "rename": "Rename labels; OLD= drops one.",
-        "unknown": "What to do with test labels missing from training: raise an error (default), or miss, count them as wrong.",
-        "on_error": "Raise an error (raise, default), or skip what cannot be read (skip).",
-        "format": "File format, where it cannot be detected. Tags: columns, numbered, conllu, facebook, hub; labels: "
-        "header, pairs, label-text, text-label, jsonl, hub.",
-        "column": "Number or name of the column with the tags; default: the last.",
-        "probe": "What to make spans of: pos, dependencies (CoNLL-U), constituents (bracketed trees), entities (tags of "
-        "spans); or the name of the labels in JSON lines.",
-    },
-    "How the task is learnt": {
-        "seeds": "Number of training runs, each with its own seed; default: 5, with --tune 3.",
-        "tune": "Fine-tune the encoder too, not only a head on frozen vectors.",
-        "select": "Take the epoch that is best on source text (source, default), best on average over all of --dev, other "
-        "languages included (target: a leak, which the table reports), or last.",
-        "head": "ner, slots, pos: bilstm-crf (default), linear (default with --tune), linear-crf. nli, sentiment: mean "
-        "(two dense layers on the mean vector; default for sentiment), bilstm (max-pooled LSTM; default for nli), "
-        "esim (words of both texts aligned, then LSTMs; nli only), cls (one layer on [CLS]; only with --tune, and the "
-        "default there). qa: match (words of passage and question aligned, then LSTMs), linear (only with --tune, and the "
-        "default there).",
-        "hidden": "Hidden size of the head.",
-        "dropout": "Dropout of the head.",
-        "epochs": "Maximum number of epochs.",
-        "batch": "Texts per update.",
-        "learning_rate": "Peak learning rate.",
-        "save_head": "Write the best trained head, with its encoder, as a transformers model to this new folder; with --tune. "
-        "ner, slots without intents, pos, nli, sentiment.",
-    },
+#: what the help says of options of the tasks' classes, whose types and ranges are those of the classes
+_HELPS = {
+    "candidates": "Search all words (all) or linked words only (linked); default: all.",
+    "similarity": "csls (default) or cosine; sentences: cosine by default.",
+    "sentence_pooling": "A sentence's vector: own (what a sentence-transformers folder says; default there), words (mean of "
+    "word vectors; default elsewhere), subwords (mean of all subwords) or cls.",
+    "contextual": "Only the first occurrence of each word form.",
+    "base": "The encoder before alignment, to compare similarities of words with.",
+    "method": "mutual (default) or softmax.",
+    "lower": "Ignore case.",
+    "unknown": "What to do with test labels missing from training: raise an error (default), or miss, count them as wrong.",
+    "on_error": "Raise an error (raise, default), or skip what cannot be read (skip).",
+    "format": "File format, where it cannot be detected. Tags: columns, numbered, conllu, facebook, hub; labels: "
+    "header, pairs, label-text, text-label, jsonl, hub.",
+    "column": "Number or name of the column with the tags; default: the last.",
+    "probe": "What to make spans of: pos, dependencies (CoNLL-U), entities (tags of spans); or the "
+    "name of the labels in JSON lines.",
+    "seeds": "Number of training runs, each with its own seed; default: 5, with --tune 3.",
+    "tune": "Fine-tune the encoder too, not only a head on frozen vectors.",
+    "select": "Take the epoch that is best on source text (source, default), best on average over all of --dev, other "
+    "languages included (target: a leak, which the table reports), or last.",
+    "head": "ner, slots, pos: bilstm-crf (default), linear (default with --tune), linear-crf. nli, sentiment: mean "
+    "(two dense layers on the mean vector; default for sentiment), bilstm (max-pooled LSTM; default for nli), "
+    "esim (words of both texts aligned, then LSTMs; nli only), cls (one layer on [CLS]; only with --tune, and the "
+    "default there). qa: match (words of passage and question aligned, then LSTMs), linear (only with --tune, and the "
+    "default there).",
+    "hidden": "Hidden size of the head.",
+    "dropout": "Dropout of the head.",
+    "epochs": "Maximum number of epochs.",
+    "batch": "Texts per update.",
+    "learning_rate": "Peak learning rate.",
+    "save_head": "Write the best trained head, with its encoder, as a transformers model to this new folder; with --tune. "
+    "ner, slots without intents, pos, nli, sentiment.",
 }
-_FLAGS = ("lower", "tune")
-_SPELLED = {"contextual": " /--non-contextual", "method": "--extract"}
-_METAVARS = {"rename": "OLD=NEW...", "base": "ENCODER", "save_head": "FOLDER"}
-
-
-def _option(name: str, help: str) -> tuple[str, Any, Any]:
-    """Make the field of an option, which is read as text; the task's class decides what it means."""
-    named, metavar = [_SPELLED[name]] if name in _SPELLED else [], _METAVARS.get(name, "VALUE")
-    if name == "contextual" or name in _FLAGS:
-        flag = typer.Option(*(named or [f"--{name.replace('_', '-')}"]), help=help)
-        return name, Annotated[bool, flag], name == "contextual"
-    several = list[str] | None if name == "rename" else str | None
-    return name, Annotated[several, typer.Option(*named, metavar=metavar, help=help)], None
-
-
-def _group(title: str) -> type[Any]:
-    options = [_option(*each) for each in _OPTIONS[title].items()]
-    return make_dataclass("".join(title.split()), options, frozen=True, namespace={"__doc__": f"{title}."})
-
-
-Measuring, Reading, Training = map(_group, _OPTIONS)
 
 
 @dataclass(frozen=True)
@@ -190,16 +181,44 @@ class Output:
     quiet: Quiet = False
 
 
-class TaskCommand(TyperCommand):
-    """A command whose help is about the task that stands before `--help`, or lists the tasks and what all of them have."""
+class TaskCommand(SubjectCommand):
+    """A command whose subject is a task."""
+
+    hides = tuple(name for name in (*FIELDS, "rename", "translations") if users(name) or name in REALIGN)
+    asks_for = "calque evaluate ENCODER TASK --help lists the options of a task"
+    spelled: ClassVar[Mapping[str, str]] = {"--non-contextual": "contextual", "--extract": "method"}
+    helps: ClassVar[Mapping[str, str]] = _HELPS
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        words = [word for word in args if not word.startswith("-")]
-        ctx.meta["task"] = next((word for word in words[1:] if word in TASKS), None)
+        task = self.find_subject(args)
+        if "--on-error" in args and task is not None and "on_error" not in self.types_of(task):
+            place = args.index("--on-error")
+            args = args[:place] + args[place + 2 :]  # of parallel text, see `verbs`
         return super().parse_args(ctx, args)
 
+    def find_subject(self, words: Sequence[str]) -> str | None:
+        named = [word for word in words if not word.startswith("-")][1:]
+        return next((word for word in named if word in TASKS), None) or next(filter(is_path, named), None)
+
+    def subjects(self) -> Mapping[str, str]:
+        return {f"calque evaluate ENCODER {name}": name for name in TASKS}
+
+    def types_of(self, subject: str) -> Mapping[str, Any]:
+        from calque.runs.study.options import options_of
+        from calque.runs.study.values import Few
+
+        seeds = {"seeds": Few} if "seeds" in TASKS[subject].takes else {}
+        return {**options_of(subject), **seeds}
+
+    def described_by(self, subject: str) -> list[Any]:
+        return list(TASKS.load(subject).takes())
+
+    def refuse(self, name: str, option: str, subject: str) -> None:
+        if having := users(name):
+            raise SettingError(f"{option} does not apply to {subject}; it is for {', '.join(having)}")
+
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        task = ctx.meta["task"]
+        task = ctx.meta["subject"]
         if task is None:
             return super().format_help_text(ctx, formatter)
         formatter.write_paragraph()
@@ -207,29 +226,19 @@ class TaskCommand(TyperCommand):
             formatter.write_text(f"{task}: {TASKS[task].help}")
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        task = ctx.meta["task"]
-        for title, parameters in self._sections(ctx, task).items():
-            rows = [row for each in parameters if (row := each.get_help_record(ctx)) is not None]
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl(rows)
-        if task is None:
+        super().format_options(ctx, formatter)
+        if ctx.meta["subject"] is None:
             with formatter.section("Tasks"):
                 formatter.write_dl([(name, row.help) for name, row in TASKS.items()])
-            formatter.write_paragraph()
-            formatter.write_text("calque evaluate ENCODER TASK --help lists the options of a task.")
-        elif more := [name for name in TASKS[task].options if name not in {each.name for each in self.params}]:
-            with formatter.section("Others, as --option NAME=VALUE"):
-                formatter.write_text(", ".join(more))
 
-    def _sections(self, ctx: Any, task: str | None) -> dict[str, list[Any]]:
+    def sections(self, ctx: Any, subject: str | None) -> dict[str, list[Any]]:
         """Sort arguments and options by title: those of a task, or without a task those that every task has."""
         groups = evaluate.groups.values()
         titles = {param.name: (group.__doc__ or "").rstrip(".") for group in groups for param in fields(group)}
-        own = () if task is None else TASKS[task].takes
+        own = () if subject is None else TASKS[subject].takes
         listed: dict[str, list[Any]] = {"Arguments": [], **{title: [] for title in titles.values()}, "Others": []}
         for param in self.get_params(ctx):
-            if param.name in own or not (users(param.name) or param.name == "option"):
+            if param.name in own or not users(param.name):
                 title = "Arguments" if param.param_type_name == "argument" else titles.get(param.name, "Others")
                 listed[title].append(param)
         return listed
@@ -243,9 +252,6 @@ def evaluate(
     ],
     task: Annotated[str, typer.Argument(metavar="TASK", help="One of those below, or package.module:Class.")],
     texts: Texts,
-    measuring: Measuring,  # type: ignore[valid-type]
-    reading: Reading,  # type: ignore[valid-type]
-    training: Training,  # type: ignore[valid-type]
     realigning: Realigning,
     loading: KeyPointLoading,
     linking: Linking,
@@ -264,7 +270,10 @@ def evaluate(
     ] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="An option of the task that has no name of its own here; repeatable."),
+        typer.Option(metavar="NAME=VALUE", help="An option of the task, also written --NAME VALUE; repeatable."),
+    ] = None,
+    rename: Annotated[
+        list[str] | None, typer.Option(metavar="OLD=NEW...", help="Rename labels; OLD= drops one.")
     ] = None,
     pretokenized: Annotated[
         bool | None,
@@ -297,8 +306,6 @@ def evaluate(
     one language and tested in others.
     """
     row, named = TASKS[task], given(context)
-    if "on_error" not in row.takes:
-        named.pop("on_error", None)  # of parallel text, see `verbs`
     _refuse_unused(named, task, row, projected=bool(texts.project), realigned=bool(realigning.realign))
     if output.against is not None and not output.record:
         raise SettingError("--against is only for --record")
@@ -321,7 +328,7 @@ def evaluate(
         test_limit=test_limit,
         say=news(output.quiet),
     )
-    options = _options(task, [measuring, reading, training], named, option or [])
+    options = own_options(context, option) | ({"rename": _renaming(rename)} if rename else {})
     layers = by_layer if by_layer == "all" else numbers(by_layer)
     if layers is not None:
         refuse_unused(context, dict.fromkeys(("layer", "record"), "does not go together with --layers"))
@@ -373,25 +380,6 @@ def _refuse_unused(named: Mapping[str, str], task: str, row: TaskRow, *, project
             raise SettingError(
                 f"{option} does not apply to {task} without the parallel text of {' or '.join(parallel)}{runs}{hint}"
             )
-
-
-def _options(task: str, groups: Sequence[Any], named: Mapping[str, str], items: Sequence[str]) -> dict[str, Any]:
-    """Read the options of a task in the types that its class says."""
-    from calque.runs.study.options import options_of
-    from calque.runs.study.values import Few, parsed
-
-    own = {name: value for group in groups for name, value in vars(group).items() if name in named}
-    if not own and not items:
-        return {}
-    known = options_of(task)
-    options = by_name(items, known) if items else {}
-    for name, value in own.items():
-        if name == "rename":
-            options[name] = _renaming(value)
-        else:
-            wanted = Few if name == "seeds" else known[name]
-            options[name] = parsed(named[name], value, wanted) if isinstance(value, str) else value
-    return options
 
 
 def _realignment(realigning: Realigning, inputs: Inputs, named: Mapping[str, str], linking: Linking) -> Realignment:

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from copy import copy
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
 from calque import launched
 from calque.cli.checks import is_language
@@ -172,6 +177,45 @@ class Linking:
         return Words(self.model, self.symmetrize, pretokenized, self.seed, limit)
 
 
+@dataclass(frozen=True)
+class Trackers:
+    """Tracking."""
+
+    track: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TRACKER",
+            help="Training: log losses, rates and dev scores of each update to tensorboard, wandb, trackio, mlflow, comet_ml, "
+            "aim, clearml, dvclive, swanlab, or package.module:Class; repeatable.",
+        ),
+    ] = None
+    track_folder: Annotated[
+        Path, typer.Option(help="For trackers that write files: folder for the logs of all runs.")
+    ] = Path("tracked")
+
+
+@dataclass(frozen=True)
+class Tracking(Trackers):
+    """Tracking."""
+
+    @contextmanager
+    def around(self, given: Mapping[str, Any]) -> Iterator[None]:
+        """The trackers, while the command runs.
+
+        Args:
+            given: arguments of the command; a run is called what its result is.
+        """
+        if not self.track:
+            yield
+            return
+        from calque.training.tracking import tracked
+
+        out = given.get("out")
+        run = given.get("task", "calque") if out is None else Path(out).resolve().name
+        with tracked(self.track, run=str(run), folder=self.track_folder):
+            yield
+
+
 # -- what words on the command line mean -------------------------------------------------------------------------------
 def pairs_of(langs: Sequence[str], n: int) -> list[tuple[str, str]]:
     """The flat list that `spread` makes of every `--langs A B`, in twos; a single pair, or one for each of `n` texts."""
@@ -227,15 +271,176 @@ def by_name(items: Sequence[str], known: Mapping[str, Any], option: str = "--opt
     Raises:
         SettingError: a name that is not known, or a value of another type.
     """
-    from calque.runs.study.values import parsed
-
     options = {}
     for item in items:
         name, equals, text = item.partition("=")
         if not equals or name not in known:
             raise SettingError(f"{option} {item}: expected NAME=VALUE, with one of {', '.join(known) or 'none'}")
         try:
-            options[name] = parsed(f"{option} {name}", text, known[name])
+            options[name] = value_of(f"{option} {name}", text, known[name])
         except SettingError as error:
             raise SettingError(f"{error}; write {option} {name}=VALUE with one such value") from error
     return options
+
+
+def value_of(option: str, text: str, wanted: Any) -> Any:
+    """Return the value of an option in the type that is known of it."""
+    from calque.runs.study.values import Layer, parsed
+
+    return numbers(text, option) if wanted == Sequence[Layer] else parsed(option, text, wanted)
+
+
+def named_pairs(files: Sequence[str], langs: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Files, and the flat list of `--langs`, which `en-de=FILE` stands for, too.
+
+    Raises:
+        SettingError: languages said twice, or of some files only.
+    """
+    from calque.corpora.languages import pair_and_path
+
+    named = [pair_and_path(file) for file in files]
+    pairs = [pair for pair, _ in named if pair is not None]
+    if not pairs:
+        return list(files), list(langs)
+    if langs or len(pairs) < len(named):
+        raise SettingError("name the languages of all files, either as in en-de=FILE or by --langs, not both")
+    return [path for _, path in named], [lang for pair in pairs for lang in pair]
+
+
+# -- options of a method or task ---------------------------------------------------------------------------------------
+class SubjectCommand(TyperCommand, ABC):
+    """A command with a subject, a method or a task, that has options of its own.
+
+    These are arguments of its class, `--NAME VALUE` or `--option NAME=VALUE`. The general help does not list them; the help of
+    a subject does.
+
+    Attributes:
+        hides: declared options that only the help of a subject lists.
+        asks_for: what lists the options of a subject.
+        spelled: options by other spellings.
+        helps: what the help says of an option; by default what the class's docstring says.
+    """
+
+    hides: Sequence[str] = ()
+    asks_for = ""
+    spelled: ClassVar[Mapping[str, str]] = {}
+    helps: ClassVar[Mapping[str, str]] = {}
+
+    def __init__(self, *args: Any, **options: Any):
+        super().__init__(*args, **options)
+        params: Any = self.params
+        for param in params:
+            param.hidden = param.name in self.hides
+
+    @abstractmethod
+    def find_subject(self, words: Sequence[str]) -> Any:
+        """Return what the command line is about; None for nothing in particular."""
+
+    @abstractmethod
+    def subjects(self) -> Mapping[str, Any]:
+        """Return all subjects by the names that a reference lists them under."""
+
+    @abstractmethod
+    def types_of(self, subject: Any) -> Mapping[str, Any]:
+        """Return the types of a subject's own options by name."""
+
+    @abstractmethod
+    def described_by(self, subject: Any) -> Sequence[Any]:
+        """Return the classes and functions that the options are arguments of."""
+
+    def refuse(self, name: str, option: str, subject: Any) -> None:
+        """Raise an error if an option that the subject does not have is another's."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        declared = {name for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)}
+        subject, left, kept, own = self.find_subject(args), list(args), [], []
+        ctx.meta.update(subject=subject, own=own)
+        while left and left[0] != "--":
+            word = left.pop(0)
+            option, equals, text = word.partition("=")
+            name = self.spelled.get(option, option[2:].replace("-", "_"))
+            if not option.startswith("--") or option in declared or subject is None:
+                kept.append(word)
+            elif (wanted := self.types_of(subject).get(name)) is not None:
+                if not equals:
+                    if wanted is not bool and not left:
+                        raise SettingError(f"{option} needs a value")
+                    text = (
+                        left.pop(0) if wanted is not bool else str(not option.startswith(("--non-", "--keep-"))).lower()
+                    )
+                own.append((name, option, text))
+            else:
+                self.refuse(name, option, subject)
+                kept.append(word)
+        return super().parse_args(ctx, kept + left)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        subject = ctx.meta["subject"]
+        rows = [] if subject is None else self.own_rows(subject)
+        if rows:
+            with formatter.section("Own options, also as --option NAME=VALUE"):
+                formatter.write_dl(rows)
+        for title, parameters in self.sections(ctx, subject).items():
+            shown = [copy(each) for each in parameters]
+            for each in shown if subject is not None else ():
+                each.hidden = False
+            records = [row for each in shown if (row := each.get_help_record(ctx)) is not None]
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+        if subject is None:
+            formatter.write_paragraph()
+            formatter.write_text(f"More options: {self.asks_for}.")
+
+    def sections(self, ctx: Any, subject: Any) -> dict[str, list[Any]]:
+        """Sort arguments and options by the title of their section."""
+        listed: dict[str, list[Any]] = {"Arguments": [], "Options": []}
+        for param in self.get_params(ctx):
+            listed["Arguments" if param.param_type_name == "argument" else "Options"].append(param)
+        return listed
+
+    def own_rows(self, subject: Any) -> list[tuple[str, str]]:
+        """Return a subject's own options, each with what it sets."""
+        told: dict[str, str] = {}
+        usual: dict[str, Any] = {}
+        for kind in self.described_by(subject):
+            told = {**described(kind), **told}
+            usual = {name: each.default for name, each in inspect.signature(kind).parameters.items()} | usual
+        rows = []
+        declared = {option: param.name for param in self.params for option in param.opts}
+        for name in self.types_of(subject):
+            option = f"--{name.replace('_', '-')}"
+            if declared.get(option) == name:
+                continue
+            text, default = self.helps.get(name) or told.get(name, ""), usual.get(name)
+            plain = isinstance(default, str | int | float) and "default" not in text
+            shown = f"--option {name}=" if option in declared else option
+            shown = ", ".join([each for each, other in self.spelled.items() if other == name] or [shown])
+            rows.append((shown, f"{text} [default: {default}]".strip() if plain else text))
+        return rows
+
+
+def own_options(context: typer.Context, items: Sequence[str] | None) -> dict[str, Any]:
+    """Return the own options of a command's subject, whichever way they were written."""
+    command: Any = context.command
+    own = context.meta["own"]
+    if not (own or items):
+        return {}
+    types = command.types_of(context.meta["subject"])
+    return by_name(items or [], types) | {name: value_of(option, text, types[name]) for name, option, text in own}
+
+
+def described(kind: Any) -> dict[str, str]:
+    """Return what docstrings say of the arguments of a class or function. A class's own words go before inherited ones, and
+    the words of `X` replace "see `X`"."""
+    found: dict[str, str] = {}
+    for each in getattr(kind, "__mro__", (kind,)):
+        section = inspect.cleandoc(each.__doc__ or "").partition("Args:\n")[2].partition("\n\n")[0]
+        for entry in re.split(r"\n(?=    \S)", section):
+            names, _, text = " ".join(entry.split()).partition(": ")
+            for name in names.split(", "):
+                see = re.match(r"see `(\w+)`", text)
+                other = None if see is None else vars(sys.modules[each.__module__]).get(see[1])
+                if not found.get(name):
+                    found[name] = (described(other).get(name, "") if isinstance(other, type) else "") if see else text
+    return found

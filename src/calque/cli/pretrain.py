@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 
-from calque.cli.checks import finite, fraction, output_folder, positive, refuse_unused
-from calque.cli.options import Limit, Precision, Pretokenized, Quiet, Seed, by_name, grouped, news
-from calque.cli.tracking import Tracking
+from calque.cli.checks import output_folder, positive, refuse_unused
+from calque.cli.options import (
+    Limit,
+    Pretokenized,
+    Quiet,
+    Seed,
+    SubjectCommand,
+    Tracking,
+    by_name,
+    grouped,
+    news,
+    own_options,
+)
 from calque.errors import SettingError
 
 
@@ -60,6 +72,46 @@ class SenseOptions:
         return {"senses": self.senses, **by_name(self.sense_option or [], known, "--sense-option")}
 
 
+class PretrainCommand(SubjectCommand):
+    """A command whose subject is a kind of language model."""
+
+    asks_for = "calque pretrain --model bert --help, or --model elmo"
+    spelled: ClassVar[Mapping[str, str]] = {"--lower-case": "lower", "--keep-case": "lower"}
+    helps: ClassVar[Mapping[str, str]] = {
+        "vocabulary": "Size of the tokenizer to train (ELMo: number of words to predict); default: 16,000.",
+        "half": "Save the weights in float16.",
+        "lower": "Read all text in lower case; the encoder that is saved does so, too.",
+    }
+
+    def find_subject(self, words: Sequence[str]) -> str | None:
+        given = " ".join(words).replace("=", " ").split()
+        named = dict(pairwise(given)).get("--model")
+        return None if "--help" in given and named is None else named or "bert"
+
+    def subjects(self) -> Mapping[str, str]:
+        return {f"calque pretrain --model {name}": name for name in ("bert", "elmo")}
+
+    def types_of(self, subject: str) -> Mapping[str, Any]:
+        from calque.runs.study.options import of_model
+        from calque.runs.study.values import Count
+
+        if subject not in ("bert", "elmo"):
+            raise SettingError(f"--model {subject}: expected bert or elmo")
+        more = {"vocabulary": Count, "half": bool} if subject == "bert" else {}
+        known = of_model(subject) | {"lower": bool, **more}
+        return {name: kind for name, kind in known.items() if name not in ("senses", "seed", "start")}
+
+    def described_by(self, subject: str) -> list[Any]:
+        from calque.runs.language_models import MODELS
+        from calque.runs.study.options import class_of_model
+
+        return [class_of_model(subject), MODELS[subject]]
+
+    def refuse(self, name: str, option: str, subject: str) -> None:
+        if any(name in self.types_of(each) for each in ("bert", "elmo")):
+            raise SettingError(f"{option} does not apply to {'an ELMo' if subject == 'elmo' else 'a BERT'}")
+
+
 @grouped
 def pretrain(
     context: typer.Context,
@@ -75,25 +127,6 @@ def pretrain(
             "cores) or tiny (minutes); options that are given count instead of the preset's."
         ),
     ] = None,
-    layers: Annotated[int | None, typer.Option(min=1, help="Hidden layers; default: 6 (ELMo: 2).")] = None,
-    dim: Annotated[int | None, typer.Option(min=2, help="Hidden size (ELMo: of each direction); default: 128.")] = None,
-    hidden: Annotated[
-        int | None, typer.Option(min=1, help="ELMo: size of an LSTM cell; default: 8 times --dim.")
-    ] = None,
-    heads: Annotated[int | None, typer.Option(min=1, help="Attention heads; default: one per 64 dimensions.")] = None,
-    vocabulary: Annotated[
-        int | None,
-        typer.Option(
-            min=100, help="Vocabulary size of the tokenizer to train (ELMo: of the words to predict); default: 16,000."
-        ),
-    ] = None,
-    lower_case: Annotated[
-        bool | None,
-        typer.Option(
-            "--lower-case/--keep-case",
-            help="Read all text in lower case; the encoder that is saved does so, too. Default: keep it.",
-        ),
-    ] = None,
     tokenizer: Annotated[
         Path | None, typer.Option(help="Folder with a tokenizer to use instead of training one.")
     ] = None,
@@ -101,40 +134,13 @@ def pretrain(
         str | None,
         typer.Option(help="Continue from this BERT (a folder, or mini) and its tokenizer instead of from scratch."),
     ] = None,
-    positions: Annotated[
-        int | None, typer.Option(min=8, help="Maximum length of a text in subwords; default: 256.")
-    ] = None,
-    length: Annotated[
-        int | None, typer.Option(min=8, help="Subwords per training block (ELMo: words per sentence); default: 128.")
-    ] = None,
-    batch: Annotated[int | None, typer.Option(min=1, help="Blocks per update (ELMo: sentences); default: 64.")] = None,
-    updates: Annotated[int | None, typer.Option(min=1, help="Number of updates; default: 10,000.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(callback=positive, help="Peak learning rate.")] = None,
-    optimiser: Annotated[str | None, typer.Option(help="ELMo: adam (default), or adagrad as published.")] = None,
-    negatives: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="ELMo: words that an update tells its words from (n_negative_samples_batch); default: 8,192."
-        ),
-    ] = None,
-    dropout: Annotated[
-        float | None,
-        typer.Option(callback=fraction, help="Share of numbers dropped in training; default: 0 (ELMo: 0.1)."),
-    ] = None,
-    alpha: Annotated[
-        float | None,
-        typer.Option(
-            callback=finite,
-            min=0,
-            max=1,
-            help="Exponent for sampling languages: 1 in proportion to their text, 0 equally; default: 0.5.",
-        ),
-    ] = None,
-    precision: Precision = "float32",
     held_out: Annotated[
         int, typer.Option(min=0, help="Sentences of each language to hold out for measuring perplexity.")
     ] = 0,
-    half: Annotated[bool, typer.Option("--half", help="Save the weights in float16.")] = False,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="An option of the model, also written --NAME VALUE; repeatable."),
+    ] = None,
     pretokenized: Pretokenized = False,
     checkpoint_every: Annotated[
         int, typer.Option(min=0, help="Also save a checkpoint every N updates (one is saved every minute); 0: none.")
@@ -153,33 +159,29 @@ def pretrain(
     from calque.runs.pretrain import pretrain as run
 
     say = news(quiet)
-    named: dict[str, Any] = {
-        "dim": dim, "length": length, "batch": batch, "updates": updates, "learning_rate": learning_rate, "alpha": alpha,
-        "vocabulary": 16_000 if vocabulary is None and preset is None else vocabulary, "layers": layers, "lower": lower_case,
-        "dropout": dropout,
-    }  # fmt: skip
-    if model == "elmo":
-        others = {"--heads": heads, "--tokenizer": tokenizer, "--start": start, "--positions": positions}
-        _refuse({**others, "--half": half or None}, "an ELMo")
-        named |= {"hidden": hidden, "optimiser": optimiser, "negatives": negatives}
-    elif model == "bert":
-        _refuse({"--hidden": hidden, "--optimiser": optimiser, "--negatives": negatives}, "a BERT")
-        if start is not None:
-            shape = ("layers", "dim", "heads", "positions", "vocabulary", "tokenizer", "lower_case", "dropout")
-            refuse_unused(context, dict.fromkeys(shape, "has no effect with --start, whose encoder has its own"))
-        elif tokenizer is not None:
-            refuse_unused(
-                context,
-                dict.fromkeys(("vocabulary", "lower_case"), "has no effect with --tokenizer, which has its own"),
-            )
-        named |= {"heads": heads, "tokenizer": tokenizer, "start": start, "half": half, "positions": positions}
-    else:
-        raise SettingError(f"--model {model}: expected bert or elmo")
+    options = own_options(context, option)
+    if preset is None:
+        options.setdefault("vocabulary", 16_000)
+    for name, value in (("--tokenizer", tokenizer), ("--start", start)):
+        if value is not None and model == "elmo":
+            raise SettingError(f"{name} does not apply to an ELMo")
+    shape = ("layers", "dim", "heads", "positions", "lower", "dropout", "vocabulary")
+    of_others = {
+        "--start": shape if start is not None else (),
+        "--tokenizer": ("lower",) if tokenizer is not None else (),
+    }
+    for other, names in of_others.items():
+        for name, option_name, _ in context.meta["own"]:
+            if name in names:
+                raise SettingError(f"{option_name} has no effect with {other}, which has its own")
+    if start is not None:
+        refuse_unused(context, {"tokenizer": "has no effect with --start, whose encoder has its own"})
+    options |= {name: value for name, value in (("tokenizer", tokenizer), ("start", start)) if value is not None}
     senses, langs_and_paths = found.arguments(), list(map(_with_language, texts))
     record = run(
         langs_and_paths, out=out, model=model, preset=preset, senses=senses,
         dictionaries=_dictionaries(found.dictionary or [], [lang for lang, _ in langs_and_paths]),
-        options={"precision": precision, "seed": seed, "held_out": held_out, **_given(named)}, pretokenized=pretokenized,
+        options={"seed": seed, "held_out": held_out, **options}, pretokenized=pretokenized,
         limit=limit, overwrite=overwrite, checkpoint_every=checkpoint_every, progress=not quiet, say=say,
     )  # fmt: skip
     say(f"saved to {out} after {record['updates']:,} updates; loss {record['last_loss']:.3f}")
@@ -189,10 +191,6 @@ def pretrain(
         )
     for score in record.get("scores", []):
         say(f"{score['metric'].split('.')[0]} in {score['languages'][0]}: {score['value']:.1f}")
-
-
-def _given(named: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in named.items() if value is not None}
 
 
 def _dictionaries(files: list[str], langs: list[str]) -> list[tuple[tuple[str, str], str]]:
@@ -215,12 +213,6 @@ def _dictionaries(files: list[str], langs: list[str]) -> list[tuple[tuple[str, s
     return found
 
 
-def _refuse(options: dict[str, Any], what: str) -> None:
-    for name, value in options.items():
-        if value is not None:
-            raise SettingError(f"{name} does not apply to {what}")
-
-
 def _with_language(text: str) -> tuple[str, str]:
     """`LANG=FILE` as language and path."""
     from calque.corpora.languages import name_and_path
@@ -229,6 +221,9 @@ def _with_language(text: str) -> tuple[str, str]:
     if not lang or not path:
         raise SettingError(f"{text!r}: give the language before the file, e.g. en=text.txt")
     return lang, path
+
+
+pretrain.command_class = PretrainCommand
 
 
 def perplexity(
@@ -248,7 +243,7 @@ def perplexity(
     A BERT predicts masked words, an ELMo the next and the previous word. Where a model has senses, a word's probability is
     the sum over them.
     """
-    from calque.runs.perplexity import perplexity as run
+    from calque.runs.pretrain import perplexity as run
     from calque.runs.shown import table
 
     scores = run(

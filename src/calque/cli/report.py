@@ -16,7 +16,7 @@ def report(
         list[Path],
         typer.Argument(
             metavar="RESULTS...",
-            help="Result files (JSON lines), or folders that contain them; encoders of calque clcr train.",
+            help="Result files (JSON lines), or folders that contain them; encoders of calque align --method clcr.",
         ),
     ],
     out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from calque.cli.checks import output_folder
-from calque.cli.options import Quiet, grouped, news
-from calque.cli.tracking import Trackers
+from calque.cli.options import Quiet, Trackers, grouped, news
 
 
 @grouped

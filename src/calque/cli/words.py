@@ -29,13 +29,7 @@ def words(
             metavar="ENCODER", help="Link by the vectors of an encoder (hub name, folder, mini), without training."
         ),
     ] = None,
-    extract: Annotated[
-        str | None, typer.Option(help="--encoder: mutual (default), iterative, softmax or transport.")
-    ] = None,
-    matrix: Annotated[
-        Path | None,
-        typer.Option(metavar="PATH", help="--encoder: also write the similarities of all words, a safetensors file."),
-    ] = None,
+    extract: Annotated[str | None, typer.Option(help="--encoder: mutual (default) or softmax.")] = None,
     prior: Annotated[
         bool,
         typer.Option(
@@ -91,7 +85,6 @@ def words(
     inputs = [train, *(extra or []), *(pair_and_path(each)[1] for each in also or []), use, encoder]
     output_file("--out", out, inputs, langs)
     output_file("--tables", tables, [*inputs, out], langs)
-    output_file("--matrix", matrix, [*inputs, out, tables], langs)
     if encoder is not None and not prior:
         _learns_nothing(
             {"--model": linking.model != "auto", "--symmetrize": linking.symmetrize != "one-to-one", "--extra": extra,
@@ -101,15 +94,15 @@ def words(
 
         n_links, n_pairs = link_by_encoder(
             train, langs=pairs_of(langs, 1)[0], out=out, words=linking.words(pretokenized, limit),
-            encoder=encoder, method=extract or "mutual", load=loading.arguments(), posteriors=posteriors, matrix=matrix,
+            encoder=encoder, method=extract or "mutual", load=loading.arguments(), posteriors=posteriors,
             progress=not quiet,
         )  # fmt: skip
         say(f"{n_links:,} links for {n_pairs:,} sentence pairs in {out}")
         return
     if encoder is None:
-        _only_with_an_encoder({"extract": extract, "matrix": matrix, "prior": prior or None, **loading.arguments()})
-    elif extract is not None or matrix is not None:
-        raise SettingError("--extract and --matrix are of links by vectors alone: leave them out, or --prior")
+        _only_with_an_encoder({"extract": extract, "prior": prior or None, **loading.arguments()})
+    elif extract is not None:
+        raise SettingError("--extract is of links by vectors alone: leave it out, or --prior")
     from calque.runs.words import link_words
 
     n_links, n_pairs = link_words(

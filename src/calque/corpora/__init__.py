@@ -7,44 +7,30 @@ from typing import TYPE_CHECKING
 from calque.named import exported
 
 if TYPE_CHECKING:
-    from calque.corpora.conllu import read_treebank
-    from calque.corpora.harvest import SkippedWarning
-    from calque.corpora.labelled import read_labelled
-    from calque.corpora.parallel import gold_links, read_parallel
-    from calque.corpora.plain import read_dictionary, read_sentences
-    from calque.corpora.probes import read_probe
-    from calque.corpora.senses import read_senses
-    from calque.corpora.squad import read_questions
-    from calque.corpora.tagged import read_tagged
+    from calque.corpora.conllu import read_treebank as read_treebank
+    from calque.corpora.labelled import read_labelled as read_labelled
+    from calque.corpora.lines import SkippedWarning as SkippedWarning
+    from calque.corpora.parallel import gold_links as gold_links
+    from calque.corpora.parallel import read_parallel as read_parallel
+    from calque.corpora.plain import read_dictionary as read_dictionary
+    from calque.corpora.plain import read_sentences as read_sentences
+    from calque.corpora.probes import read_probe as read_probe
+    from calque.corpora.senses import read_senses as read_senses
+    from calque.corpora.squad import read_questions as read_questions
+    from calque.corpora.tagged import read_tagged as read_tagged
 
 # Imported when first asked for: a command that reads or links text need not know how everything else is read or linked.
 __getattr__ = exported(
     __name__,
     {
-        "SkippedWarning": "calque.corpora.harvest:SkippedWarning",
-        "gold_links": "calque.corpora.parallel:gold_links",
-        "read_dictionary": "calque.corpora.plain:read_dictionary",
-        "read_labelled": "calque.corpora.labelled:read_labelled",
-        "read_parallel": "calque.corpora.parallel:read_parallel",
-        "read_probe": "calque.corpora.probes:read_probe",
-        "read_questions": "calque.corpora.squad:read_questions",
-        "read_senses": "calque.corpora.senses:read_senses",
-        "read_sentences": "calque.corpora.plain:read_sentences",
-        "read_tagged": "calque.corpora.tagged:read_tagged",
-        "read_treebank": "calque.corpora.conllu:read_treebank",
+        "conllu": "read_treebank",
+        "lines": "SkippedWarning",
+        "labelled": "read_labelled",
+        "parallel": "gold_links read_parallel",
+        "plain": "read_dictionary read_sentences",
+        "probes": "read_probe",
+        "senses": "read_senses",
+        "squad": "read_questions",
+        "tagged": "read_tagged",
     },
 )
-
-__all__ = [
-    "SkippedWarning",
-    "gold_links",
-    "read_dictionary",
-    "read_labelled",
-    "read_parallel",
-    "read_probe",
-    "read_questions",
-    "read_senses",
-    "read_sentences",
-    "read_tagged",
-    "read_treebank",
-]

@@ -134,19 +134,24 @@ def _asked(path: str | PathLike[str]) -> tuple[str, list[str]] | None:
     return (name, rest) if text.startswith(PREFIX) and name in NAMED and not os.path.exists(name) else None
 
 
-def place(path: str | PathLike[str]) -> tuple[str, str, str] | None:
-    """Repository, configuration and split of `hub:NAME:LANGUAGE[:SPLIT]`; None where the name is not in the table.
+def place(path: str | PathLike[str]) -> tuple[str, str | None, str | None]:
+    """Return repository, configuration and split of `hub:NAME[:CONFIG][:SPLIT]`, or of `hub:NAME:LANGUAGE[:SPLIT]` where the name
+    is in the table; any other path is itself the place.
 
     Raises:
-        InputError: no language, or one that it is not in.
+        InputError: no language, or one that the data set is not in.
     """
     if (asked := _asked(path)) is None:
-        return None
+        name, *rest = (
+            fspath(path).removeprefix(PREFIX).split(":") if fspath(path).startswith(PREFIX) else [fspath(path)]
+        )
+        return name, rest[0] if len(rest) > 1 else None, rest[-1] if rest else None
     name, rest = asked
     row = NAMED[name]
     config = row.config_of(rest[0]) if rest else None
     if config is None or len(rest) > 2:
-        raise InputError(f"{name} is written {row.usage(name)}[:{'|'.join(row.splits)}], in {_listed(row)}", path=path)
+        languages = " ".join(row.tags)
+        raise InputError(f"{name} is written {row.usage(name)}[:{'|'.join(row.splits)}], in {languages}", path=path)
     return row.repository, config, rest[1] if len(rest) > 1 else row.splits[0]
 
 
@@ -171,7 +176,7 @@ def sides(path: str | PathLike[str], langs: tuple[str, str]) -> list[tuple[str, 
     configs = [row.config_of(lang) for lang in (other * 2 if with_english else langs)]
     if None in configs or len(configs) != 2 or (with_english and sum(english) != 1):
         pairs = "English and " if with_english else ""
-        raise InputError(f"{name} is not in {langs[0]} and {langs[1]}, but in {pairs}{_listed(row)}", path=path)
+        raise InputError(f"{name} is not in {langs[0]} and {langs[1]}, but in {pairs}{' '.join(row.tags)}", path=path)
     return [
         (f"{PREFIX}{row.repository}:{config}:{split}", row.columns[int(is_english) if with_english else 0])
         for config, is_english in zip(configs, english, strict=True)
@@ -180,17 +185,17 @@ def sides(path: str | PathLike[str], langs: tuple[str, str]) -> list[tuple[str, 
 
 def hub_place(path: str | PathLike[str]) -> tuple[str, str | None, str | None] | None:
     """Repository, configuration and split that a name stands for, as far as it says them; None for files and folders here."""
-    asked = _asked(path)
-    if asked is None:
-        name, *rest = fspath(path).removeprefix(PREFIX).split(":")
-        config, split = rest[0] if len(rest) > 1 else None, rest[-1] if rest else None
+    if not fspath(path).startswith(PREFIX):
+        return None
+    if (asked := _asked(path)) is None:
+        name, config, split = place(path)
     else:
         row, rest = NAMED[asked[0]], asked[1]
         parallel = row.task == "parallel"  # whose languages the name does not say
         name, config = row.repository, row.config_of(rest[0]) if rest and not parallel else None
         split = rest[-1] if len(rest) > (not parallel) else row.splits[0]
-    known = fspath(path).startswith(PREFIX) and re.fullmatch(r"[\w.-]{1,96}(/[\w.-]{1,96})?", name)
-    return (name, config, split) if known and not os.path.exists(name) else None
+    known = re.fullmatch(r"[\w.-]{1,96}(/[\w.-]{1,96})?", name) and not os.path.exists(name)
+    return (name, config, split) if known else None
 
 
 def hub_ids(paths: Iterable[str]) -> list[str]:
@@ -218,7 +223,3 @@ def remedy(path: str | PathLike[str]) -> str:
         )
     near = difflib.get_close_matches(name.lower(), NAMED, n=3)
     return f"; did you mean {' or '.join(PREFIX + each for each in near)}? calque data lists all names" if near else ""
-
-
-def _listed(row: NamedData) -> str:
-    return " ".join(row.tags)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from array import array
 from collections.abc import Iterator, Sequence
 from os import PathLike, fspath
 from typing import NamedTuple
 
 import numpy as np
 
-from calque.annotated import Treebank
-from calque.corpora.harvest import LabelBuilder, Losses, OnError, SentenceBuilder
-from calque.corpora.lines import Flaw, read_lines
+from calque.annotated import Labels, Treebank
+from calque.corpora.lines import Flaw, Losses, OnError, read_lines
 from calque.corpora.rows import is_dataset, open_rows, uneven, unwritten
+from calque.text import Sentences
 
 # A comment where words may begin with # (`#⇥O`, `# NN I-NP O`): it names something. MultiCoNER has `# id …⇥domain=en`.
 _NAMING = re.compile(r"# +(?:[\w.-]+ ?[=:](?: |$)|(?:id|sent_id|newdoc|newpar)\b)")
@@ -61,7 +60,7 @@ def read_treebank(
         MissingExtraError: `datasets` is not installed, and the path needs it.
     """
     losses = Losses(path, on_error, "sentences")
-    words, upos, relations, heads, lines = SentenceBuilder(), LabelBuilder(), LabelBuilder(), array("i"), array("q")
+    words, upos, relations, heads, lines = [], [], [], [], []
     for item in _dataset(path) if is_dataset(path) else _read_words(path):
         if isinstance(item, Flaw):
             losses.take(item)
@@ -70,15 +69,14 @@ def read_treebank(
         if isinstance(tree, Flaw):
             losses.take(tree)
             continue
-        words.add([row[_FORM] for row in item.rows])
-        upos.add([row[_UPOS] for row in item.rows])
-        labels = [row[_RELATION] for row in item.rows]
-        relations.add(labels if subtypes else [label.partition(":")[0] for label in labels])
-        heads.extend(tree)
+        words.append([row[_FORM] for row in item.rows])
+        upos += [row[_UPOS] for row in item.rows]
+        relations += [row[_RELATION] if subtypes else row[_RELATION].partition(":")[0] for row in item.rows]
+        heads += tree
         lines.append(item.line)
     losses.settle(len(lines))
     return Treebank(
-        words.finish(lang), upos.finish(), np.array(heads, np.int32), relations.finish(), fspath(path),
+        Sentences.of(words, lang), Labels.of(upos), np.array(heads, np.int32), Labels.of(relations), fspath(path),
         np.array(lines, np.int64),
     )  # fmt: skip
 
@@ -164,16 +162,12 @@ def _heads(sentence: _Sentence, path: str | PathLike[str]) -> list[int] | Flaw:
 
 
 def _in_circle(heads: list[int]) -> int | None:
-    """Return a word (from 1) from which no way leads to the root, if there is one; each word is passed once."""
-    reached = [0] * (len(heads) + 1)  # by the way from which word
-    for word in range(1, len(heads) + 1):
-        at = word
-        while at and not reached[at]:
-            reached[at] = word
-            at = heads[at - 1]
-        if at and reached[at] == word:
-            return at
-    return None
+    """Return a word (from 1) from which no way leads to the root, if there is one."""
+    above = np.array([0, *heads])
+    for _ in range(len(heads).bit_length()):  # twice as many steps upwards each time
+        above = above[above]
+    lost = np.flatnonzero(above)
+    return int(lost[0]) if len(lost) else None
 
 
 # -- sentences as blocks of lines, one word a line: what all CoNLL formats share ------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from os import PathLike, fspath
@@ -12,13 +11,13 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from calque.annotated import LabelledText
-from calque.corpora.harvest import LabelBuilder, Losses, OnError, SentenceBuilder
+from calque.annotated import LabelledText, Labels
 from calque.corpora.languages import best_match
-from calque.corpora.lines import Flaw, Omission, is_text, json_lines, read_lines, unpacked_name
+from calque.corpora.lines import Flaw, Losses, Omission, OnError, is_text, json_lines, read_lines, unpacked_name
 from calque.corpora.rows import PREFIX, open_rows
 from calque.errors import InputError, SettingError
 from calque.segment import language_parts, splitter
+from calque.text import Sentences
 
 Format = Literal["auto", "header", "pairs", "label-text", "text-label", "jsonl", "hub"]
 
@@ -99,8 +98,8 @@ def read_labelled(
     if format not in get_args(Format):
         raise SettingError(f"no format {format!r}, there are {', '.join(get_args(Format))}")
     losses, split = Losses(path, on_error, "texts"), splitter(lang, pretokenized=pretokenized)
-    lines, labels = array("q"), LabelBuilder()
-    columns: list[SentenceBuilder] = []
+    rows: list[Sequence[Sequence[str]]] = []
+    lines, labels = [], []
     others: dict[str, bool] = {}  # languages of rows, and whether they are the one asked for
     for item in _open(path, lang, format):
         if isinstance(item, _Example) and item.lang is not None:
@@ -112,18 +111,15 @@ def read_labelled(
         if isinstance(used, Flaw | Omission):
             losses.take(used)
             continue
-        texts, label = used
-        columns = columns or [SentenceBuilder() for _ in texts]
-        for column, words in zip(columns, texts, strict=True):
-            column.add(words)
-        labels.add([label])
+        rows.append(used[0])
+        labels.append(used[1])
         lines.append(item.line)
     if others and not any(others.values()):
         fact = f"no text in {lang!r}, the file has {', '.join(sorted(others)[:20])}; ask for one of them"
         raise InputError(fact, path=path)
     losses.settle(len(lines))
-    texts = tuple(column.finish(lang) for column in columns)
-    return LabelledText(texts, labels.finish(), fspath(path), np.array(lines, np.int64))
+    texts = tuple(Sentences.of(column, lang) for column in zip(*rows, strict=True))
+    return LabelledText(texts, Labels.of(labels), fspath(path), np.array(lines, np.int64))
 
 
 def _used(

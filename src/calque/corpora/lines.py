@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import json
 import lzma
 import os
-import zlib
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from io import BufferedIOBase, BufferedReader
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
-import zstandard
+import pyarrow as pa
 
-from calque.errors import InputError
+from calque.errors import InputError, SettingError, SkippedWarning
 
 _MAGIC = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd", ".xz": b"\xfd7zXZ\x00", ".bz2": b"BZh"}
+_CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 SUFFIXES = tuple(_MAGIC)
 _BLOCK = 1 << 20
 BLANK = "blank line"
 LONGEST_LINE = 1 << 26  # bytes; a small file can unpack to a line that no memory holds
-_LONGEST_FILE = 1 << 30  # bytes of a file that is one value
+
+OnError = Literal["raise", "skip"]
 
 
 class RawPair(NamedTuple):
@@ -73,10 +75,53 @@ class Skipped:
         return ", ".join(f"{count:,} × {why} (first: {self.first[why]})" for why, count in self.counts.items())
 
 
+class Losses:
+    """What becomes of an item that cannot be used: an error, or a count of which a warning tells in the end.
+
+    Args:
+        on_error: `raise` or `skip`.
+        what: the items, as "sentences".
+
+    Raises:
+        SettingError: `on_error` is neither.
+    """
+
+    def __init__(self, path: str | PathLike[str], on_error: OnError, what: str):
+        if on_error not in get_args(OnError):
+            raise SettingError(f"on_error is {on_error!r}, expected 'raise' or 'skip'")
+        self._path, self._on_error, self._what = path, on_error, what
+        self._skipped = Skipped()
+
+    def take(self, item: Flaw | Omission) -> None:
+        """Count it; what its format itself calls unusable (an `Omission`) is never an error."""
+        if isinstance(item, Flaw) and self._on_error == "raise":
+            link = " or" if item.fact.endswith("?") else "; or"
+            remedy = 'skip it (on_error="skip", --on-error skip)'
+            place = f"{item.place}: " if item.place else ""
+            line = None if item.place else item.line
+            raise InputError(f"{place}{item.fact}{link} {remedy}", path=item.path, line=line)
+        self._skipped.count(item, item.path if isinstance(item, Flaw) else self._path)
+
+    def settle(self, used: int) -> None:
+        """Warn of what was lost, in the name of whoever called the reader that calls this.
+
+        Raises:
+            InputError: none was used.
+        """
+        skipped = str(self._skipped)
+        if not used:
+            fact = f"no {self._what} could be read: {skipped or 'the file is empty or blank'}"
+            raise InputError(fact, path=self._path)
+        if skipped:
+            lost = sum(self._skipped.counts.values())
+            message = f"{fspath(self._path)}: skipped {lost:,} of {lost + used:,} {self._what}: {skipped}"
+            warnings.warn(SkippedWarning(message, self._skipped.counts, self._skipped.first), stacklevel=3)
+
+
 class RawCorpus(NamedTuple):
     """What a format's reader gives."""
 
-    items: Iterable[Any]  # RawPair, Flaw, Omission, or store.Block
+    items: Iterable[RawPair | Flaw | Omission]
     columns: list[str] | None = None  # names of `RawPair.extra`; None where lines may differ in their number
 
 
@@ -92,8 +137,9 @@ def find_packed(path: str | PathLike[str]) -> Path | None:
     return next((Path(name) for name in names if os.path.isfile(name)), None)
 
 
-def read_blocks(path: str | PathLike[str]) -> Iterator[bytes]:
-    """The content in blocks that are never empty; gzip, zstd, xz and bzip2 are known by their first bytes.
+@contextmanager
+def unpacked(path: str | PathLike[str]) -> Iterator[BufferedIOBase]:
+    """Open a file to read its bytes; gzip, zstd, xz and bzip2 are known by their first bytes.
 
     Raises:
         InputError: the file cannot be opened, or its compressed data is damaged or ends too early.
@@ -101,121 +147,59 @@ def read_blocks(path: str | PathLike[str]) -> Iterator[bytes]:
     suffix = Path(path).suffix.lower()
     try:
         with open(path, "rb") as file:
-            start = file.read(6)
-            file.seek(0)
+            start = file.peek(6)
             packing = next((name for name, magic in _MAGIC.items() if start.startswith(magic)), None)
             if suffix in SUFFIXES and packing is None:
                 raise InputError(f"named {suffix} but is not compressed so; rename or pack it again", path=path)
-            yield from _unpack(file, packing)
-    except (EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError) as error:
+            if packing is None:
+                yield file
+            elif packing == ".xz":
+                with lzma.open(file) as stream:
+                    yield stream
+            else:
+                yield BufferedReader(pa.CompressedInputStream(file, _CODECS[packing]))
+    except (EOFError, lzma.LZMAError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise InputError(f"cannot be read ({error.strerror})", path=path) from error
         fact = f"compressed data is damaged or cut off ({error})"
         raise InputError(f"{fact}, expected a whole file; fetch it again", path=path) from error
 
 
-def _unpack(file: BinaryIO, packing: str | None) -> Iterator[bytes]:
-    if packing == ".zst":
-        yield from _zstd(file)
-        return
-    if packing is None:
-        read = file.read
-    else:  # read1 gives what precedes a damage before the error, read would lose it
-        read = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}[packing](file).read1
-    while block := read(_BLOCK):
-        yield block
-
-
-def _zstd(file: BinaryIO) -> Iterator[bytes]:
-    """All frames of a file. zstandard's own stream reader takes a file that is cut off for a whole one."""
-    frame = None
-    while chunk := file.read(4096):  # a block of four bytes may hold 128 KiB: small bites bound the memory
-        while chunk:
-            frame = frame or zstandard.ZstdDecompressor().decompressobj()
-            if block := frame.decompress(chunk):
-                yield block
-            chunk, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
-    if frame is not None:
-        raise EOFError("the last frame is incomplete")
-
-
-def whole_lines(path: str | PathLike[str]) -> Iterator[bytes]:
-    """Blocks that end where a line ends (the last one perhaps without a newline), without byte order mark.
-
-    Of a file whose first block has CR and no LF, as old Macs wrote it, CR ends a line.
+def read_blocks(path: str | PathLike[str]) -> Iterator[bytes]:
+    """Read the unpacked content in blocks that are never empty.
 
     Raises:
-        InputError: the file cannot be unpacked, is UTF-16, ends lines in two ways, or has a line of more than 64 MiB.
+        InputError: the file cannot be opened or unpacked.
     """
-    parts: list[bytes] = []
-    size, lines, first, old_mac = 0, 0, True, False
-    blocks = read_blocks(path)
-    while True:
-        try:
-            block = next(blocks, b"")
-        except InputError as error:
-            raise InputError(error.fact, path=path, line=lines + 1 if lines else None) from error
-        if old_mac and b"\n" in block:
-            raise InputError(
-                "lines end by CR and by LF, expected one of them; convert the file", path=path, line=lines + 1
-            )
-        if old_mac:
-            block = block.replace(b"\r", b"\n")
-        if first and block:
-            parts, block = [], b"".join([*parts, block])
-            if len(block) < 3:  # not enough to tell
-                parts = [block]
-                continue
-            if block.startswith((b"\xff\xfe", b"\xfe\xff")):
-                raise InputError("UTF-16 text, expected UTF-8; convert it (iconv -f UTF-16 -t UTF-8)", path=path)
-            block, first = block.removeprefix(b"\xef\xbb\xbf"), False
-            old_mac = b"\r" in block[:-1] and b"\n" not in block
-            block = block.replace(b"\r", b"\n") if old_mac else block
-            if not block:
-                continue
-        cut = block.rfind(b"\n") + 1
-        if cut or not block:
-            whole = b"".join([*parts, block[:cut]])
-            if whole:
-                yield whole
-            lines += whole.count(b"\n")
-            parts, size = [], 0
-        if not block:
-            return
-        parts.append(block[cut:])
-        size += len(block) - cut
-        if size > LONGEST_LINE:
-            raise InputError("a line of more than 64 MiB, expected a sentence; is it text?", path=path, line=lines + 1)
+    with unpacked(path) as file:
+        while block := file.read(_BLOCK):
+            yield block
 
 
 def read_lines(path: str | PathLike[str]) -> Iterator[str | Flaw]:
-    """Lines without their end: `\\n` or `\\r\\n` (see `whole_lines`); U+2028, NEL and the like are part of it.
+    """Read lines without their end, `\\n` or `\\r\\n`, and without a byte order mark. U+2028, NEL and the like end no line.
 
     Yields:
         A line, or the flaw that makes it unreadable (bytes that are not UTF-8, a NUL).
 
     Raises:
-        InputError: see `whole_lines`.
+        InputError: the file cannot be unpacked, is UTF-16, ends lines by CR alone, or has a line of more than 64 MiB.
     """
     number = 0
-    for block in whole_lines(path):
-        yield from lines_of(block, number, path)
-        number += block.count(b"\n")
-
-
-def lines_of(block: bytes, before: int, path: str | PathLike[str]) -> Iterable[str | Flaw]:
-    """The lines of a block of whole ones, as `read_lines` gives them; so many lines are before it."""
-    ends = block.endswith(b"\n")
-    try:
-        lines = None if b"\0" in block else block.decode("utf-8").split("\n")
-    except UnicodeDecodeError:
-        lines = None
-    if lines is None:
-        raw = block.split(b"\n")
-        return (_readable(line, before + k, path) for k, line in enumerate(raw[:-1] if ends else raw, 1))
-    if ends:
-        lines.pop()
-    return lines if b"\r" not in block else [line.removesuffix("\r") for line in lines]
+    with unpacked(path) as file:
+        while raw := file.readline(LONGEST_LINE):
+            number += 1
+            if len(raw) == LONGEST_LINE:
+                raise InputError("a line of more than 64 MiB, expected a sentence; is it text?", path=path, line=number)
+            if number == 1:
+                if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+                    raise InputError("UTF-16 text, expected UTF-8; convert it (iconv -f UTF-16 -t UTF-8)", path=path)
+                raw = raw.removeprefix(b"\xef\xbb\xbf")
+                if b"\r" in raw and b"\n" not in raw:
+                    raise InputError("lines end by CR alone, expected LF; convert the file (tr '\\r' '\\n')", path=path)
+                if not raw:
+                    return
+            yield _readable(raw.removesuffix(b"\n"), number, path)
 
 
 def _readable(raw: bytes, number: int, path: str | PathLike[str]) -> str | Flaw:
@@ -254,17 +238,10 @@ def read_json(path: str | PathLike[str]) -> Any:
     """The value of a file that is one JSON value, packed or not.
 
     Raises:
-        InputError: it cannot be unpacked, is no JSON or no UTF-8, or has more than 1 GiB.
+        InputError: it cannot be unpacked, or is no JSON or no UTF-8.
     """
-    blocks: list[bytes] = []
-    size = 0
-    for block in read_blocks(path):
-        size += len(block)
-        if size > _LONGEST_FILE:
-            raise InputError("more than 1 GiB of JSON, expected a data set of questions; is it one?", path=path)
-        blocks.append(block)
     try:
-        return json.loads(b"".join(blocks).decode("utf-8-sig"))
+        return json.loads(b"".join(read_blocks(path)).decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise InputError(f"byte {error.start:,} is not UTF-8; convert the file", path=path) from error
     except json.JSONDecodeError as error:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from calque.corpora.formats import FORMATS, AnyPath, Format, find_format, open_raw
 from calque.corpora.lines import BLANK, Flaw, Omission, RawPair, Skipped
-from calque.corpora.store import Block, TableWriter
+from calque.corpora.store import TableWriter
 from calque.errors import InputError, SettingError
 from calque.pairs import WordPairs
 from calque.progress import bar
@@ -73,15 +73,12 @@ def read_parallel(
     if format == "arrow":
         return _saved(paths[0], langs, limit)
     split, names = _splitters(langs, pretokenized, segmenters or {})
-    source = open_raw(paths, langs, format, divided=pretokenized)
+    source = open_raw(paths, langs, format)
     reading = _Reading(paths[0], split, on_error, TableWriter(source.columns, lines=on_error == "skip"))
     with bar(None, unit=" lines", show=progress) as shown:
         for item in source.items if limit != 0 else ():
-            if isinstance(item, Block):
-                reading.take_block(item if limit is None else item.first(limit - reading.pairs))
-            else:
-                reading.take(item)
-            shown.update(len(item.lines) if isinstance(item, Block) else 1)
+            reading.take(item)
+            shown.update()
             if reading.pairs == limit:
                 break
     skipped = reading.skipped
@@ -106,16 +103,6 @@ class _Reading:
         self.skipped = Skipped()
         self._blanks: list[Flaw] = []  # a run of blank lines, which counts only if something follows
 
-    def take_block(self, block: Block) -> None:
-        """Take a block, of which every line is a usable pair, or all have too many columns."""
-        if self.writer.width is not None and len(block.extra) > self.writer.width:
-            for line in block.lines.tolist():
-                self._refuse(_too_wide(line, len(block.extra), self.writer.width, self._path))
-            return
-        self._settle_blanks()
-        self.writer.add_block(block)
-        self.pairs += len(block.lines)
-
     def take(self, item: RawPair | Flaw | Omission) -> None:
         """Divide a pair into words; count what is none."""
         if isinstance(item, Omission):
@@ -130,7 +117,9 @@ class _Reading:
                 fact = f"the {side} side has no words, expected text"
                 self._refuse(Flaw(line, f"empty {side}", fact, self._path))
             elif self.writer.width is not None and len(extra) > self.writer.width:
-                self._refuse(_too_wide(line, len(extra), self.writer.width, self._path))
+                fact = f"{len(extra) + 2} columns, expected at most {self.writer.width + 2} as in the first lines"
+                fact = f"{fact}; is there a separator in the text?"
+                self._refuse(Flaw(line, "too many columns", fact, self._path))
             else:
                 self._settle_blanks()
                 self.writer.add(source, target, extra, line, len(source_text) + len(target_text))
@@ -155,11 +144,6 @@ class _Reading:
                 raise _error(blank)
             self.skipped.count(blank, blank.path)
         self._blanks = []
-
-
-def _too_wide(line: int, extra: int, most: int, path: str) -> Flaw:
-    fact = f"{extra + 2} columns, expected at most {most + 2} as in the first lines"
-    return Flaw(line, "too many columns", f"{fact}; is there a separator in the text?", path)
 
 
 def _error(flaw: Flaw) -> InputError:

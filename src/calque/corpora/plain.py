@@ -9,8 +9,7 @@ from os import PathLike, fspath
 import pyarrow as pa
 
 from calque.annotated import Dictionary
-from calque.corpora.harvest import Losses, OnError
-from calque.corpora.lines import Flaw, read_lines
+from calque.corpora.lines import Flaw, Losses, OnError, read_lines
 from calque.corpora.store import Batches
 from calque.errors import InputError, SettingError
 from calque.segment import splitter

@@ -73,10 +73,10 @@ def first_of(names: Sequence[str], columns: Sequence[str]) -> str | None:
     return next((name for name in names if name in columns), None)
 
 
-def uneven(columns: Sequence[object], names: Sequence[str], *, least: int = 0) -> str | None:
-    """What is wrong with the values of columns that should be lists with a value for each of `least` or more words."""
+def uneven(columns: Sequence[object], names: Sequence[str]) -> str | None:
+    """What is wrong with the values of columns that should be lists with a value for each word."""
     sizes = [len(column) if isinstance(column, list) else "no" for column in columns]
-    if len(set(sizes)) == 1 and isinstance(sizes[0], int) and sizes[0] >= least:
+    if len(set(sizes)) == 1 and isinstance(sizes[0], int):
         return None
     return f"lists of {', '.join(map(str, sizes))} values in {', '.join(names)}, expected one for each word"
 
@@ -132,13 +132,7 @@ def _rows(
 
 def _open(datasets: Any, path: str) -> Any:
     """The rows of one split."""
-    name, config, split = path, None, None
-    if path.startswith(PREFIX):
-        name, *rest = path.removeprefix(PREFIX).split(":")
-        split = rest[-1] if rest else None
-        config = rest[0] if len(rest) > 1 else None
-    if (named := by_name.place(path)) is not None:
-        name, config, split = named
+    name, config, split = by_name.place(path)
     folder = Path(name)
     if folder.is_file():
         kind = TABLES.get(Path(unpacked_name(folder)).suffix.lower())

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from array import array
 from os import PathLike, fspath
 from pathlib import Path
 
 import numpy as np
 
 from calque.annotated import SenseText
-from calque.corpora.harvest import SentenceBuilder
-from calque.corpora.lines import LONGEST_LINE, Flaw, find_packed, read_lines, unpacked_name
-from calque.corpora.rows import is_dataset, open_rows, uneven
-from calque.corpora.tmx import Document
+from calque.corpora.lines import Flaw, find_packed, read_lines, unpacked_name
+from calque.corpora.tmx import read_elements
 from calque.errors import InputError
+from calque.text import Sentences
 
 _DATA, _KEYS = ".data.xml", ".gold.key.txt"
+_WHAT = "the .data.xml of an annotated corpus"
 
 
 def read_senses(path: str | PathLike[str], *, keys: str | PathLike[str] | None = None, lang: str = "en") -> SenseText:
@@ -27,85 +25,51 @@ def read_senses(path: str | PathLike[str], *, keys: str | PathLike[str] | None =
     be packed (gzip, zstd, xz, bzip2), and are streamed.
 
     Args:
-        path: the XML; or a data set, `hub:NAME` or what `rows.open_rows` reads else, whose rows have lists of words
-            (`tokens`), `lemmas`, `pos`, and `senses` (or `sense_keys`, `labels`), one for each word: its key, several with
-            spaces or `;` between or as a list, or None, empty or `_` where it is not annotated.
+        path: the XML.
         keys: the right senses. Where it is None and the path is X.data.xml, X.gold.key.txt is taken if it exists. It
             may have keys of other texts too.
 
     Raises:
         InputError: with its line: XML that is not well formed or is no such document, an instance without its
-            attributes, words outside sentences or without text, an instance that the file of keys lacks, a line of keys
+            attributes, words without text, an instance that the file of keys lacks, a line of keys
             that is none. Also if there is no sentence.
-        MissingExtraError: `datasets` is not installed, and the path needs it.
     """
-    if is_dataset(path):
-        return _dataset(path, lang)
-    text = _Text(path)
-    for _ in text.parse():
-        pass
-    if not text.sentences:
+    words, places, lines = [], [], []
+    instances: dict[str, tuple[str, str]] = {}  # lemma and part of speech by id
+    for line, element in read_elements(path, "corpus", "sentence", _WHAT):
+        forms = []
+        for part in element.iter():
+            if part.tag not in ("wf", "instance"):
+                continue
+            forms.append("_".join("".join(part.itertext()).split()))
+            if not forms[-1]:
+                raise InputError(f"a <{part.tag}> without text, expected a word", path=path, line=line)
+            if part.tag == "instance":
+                name, lemma, pos = (part.get(key) for key in ("id", "lemma", "pos"))
+                if not name or not lemma or not pos:
+                    raise InputError("an <instance> without id, lemma or pos, expected all three", path=path, line=line)
+                if name in instances:
+                    raise InputError(
+                        f"the id {name[:40]!r} for the second time, expected each once", path=path, line=line
+                    )
+                instances[name] = lemma, pos
+                places.append((len(words), len(forms) - 1))
+                lines.append(line)
+        words.append(forms)
+    if not words:
         raise InputError("no sentence could be read: the document has none", path=path)
-    beside = _beside(path) if keys is None else keys
     senses: tuple[tuple[str, ...], ...] = ()
+    beside = _beside(path) if keys is None else keys
     if beside is not None:
         keys_of = _read_keys(beside)
-        for number, name in enumerate(text.ids):
+        for name, line in zip(instances, lines, strict=True):
             if name not in keys_of:
                 fact = f"the instance {name!r} has no key in {fspath(beside)}, expected one; are they of this text?"
-                raise InputError(fact, path=path, line=text.lines[number])
-        senses = tuple(keys_of[name] for name in text.ids)
-    return SenseText(
-        text.words.finish(lang),
-        np.array(text.sentence, np.int64),
-        np.array(text.word, np.int64),
-        tuple(text.lemmas),
-        tuple(text.pos),
-        tuple(text.ids),
-        senses,
-        fspath(path),
-    )
-
-
-# Names that published data sets use.
-_LISTS = (
-    ("tokens", "words", "surface_forms"), ("lemmas", "lemma"), ("pos", "upos", "pos_tags"),
-    ("senses", "sense_keys", "sensekeys", "keys", "labels"),
-)  # fmt: skip
-
-
-def _dataset(path: str | PathLike[str], lang: str) -> SenseText:
-    data = open_rows(path)
-    if not data.columns:
-        raise InputError("no sentence could be read: the data set is empty", path=path)
-    names = data.choose(_LISTS, path)
-    words, places, lemmas, pos, ids, keys = SentenceBuilder(), [], [], [], [], []
-    for sentence, (number, row) in enumerate(data.rows):
-        columns = [row[name] for name in names]
-        if fact := uneven(columns, names, least=1):
-            raise InputError(fact, path=path, line=number)
-        words.add(["_".join(str(word or "").split()) or "_" for word in columns[0]])
-        for position, (word, lemma, tag, senses) in enumerate(zip(*columns, strict=True)):
-            sense_keys = _keys(senses)
-            if not sense_keys:
-                continue
-            if not lemma:
-                fact = f"the word {word!r:.40} has a sense and no lemma, expected both"
-                raise InputError(fact, path=path, line=number)
-            places.append((sentence, position))
-            lemmas.append(str(lemma))
-            pos.append(str(data.name_of(names[2], tag)))
-            ids.append(f"{number}.{position + 1}")
-            keys.append(sense_keys)
+                raise InputError(fact, path=path, line=line)
+        senses = tuple(keys_of[name] for name in instances)
+    lemmas, pos = zip(*instances.values(), strict=True) if instances else ((), ())
     at = np.array(places, np.int64).reshape(-1, 2)
-    return SenseText(
-        words.finish(lang), at[:, 0], at[:, 1], tuple(lemmas), tuple(pos), tuple(ids), tuple(keys), fspath(path)
-    )
-
-
-def _keys(senses: object) -> tuple[str, ...]:
-    parts = senses if isinstance(senses, list) else re.split(r"[\s;]+", str(senses)) if senses is not None else []
-    return tuple(str(part) for part in parts if part not in (None, "", "_", "O"))
+    return SenseText(Sentences.of(words, lang), at[:, 0], at[:, 1], lemmas, pos, tuple(instances), senses, fspath(path))
 
 
 def _beside(path: str | PathLike[str]) -> Path | None:
@@ -127,65 +91,3 @@ def _read_keys(path: str | PathLike[str]) -> dict[str, tuple[str, ...]]:
         if name:
             keys[name] = tuple(senses)
     return keys
-
-
-class _Text(Document):
-    """Collects sentences."""
-
-    def __init__(self, path: str | PathLike[str]):
-        super().__init__(path, "corpus", "the .data.xml of an annotated corpus")
-        self.words = SentenceBuilder()
-        self.sentence, self.word, self.lines = array("q"), array("q"), array("q")
-        self.lemmas: list[str] = []
-        self.pos: list[str] = []
-        self.ids: list[str] = []
-        self.sentences = self._size = 0
-        self._known: set[str] = set()
-        self._strings: dict[str, str] = {}  # each lemma once, however often it occurs
-        self._open: list[str] | None = None  # words of the sentence that is open
-        self._text: list[str] | None = None  # of the word that is open
-
-    def start(self, name: str, attributes: dict[str, str]) -> None:
-        if name == "sentence":
-            if self._open is not None:
-                raise InputError("a <sentence> inside a <sentence>, expected one after the other")
-            self._open = []
-        elif name in ("wf", "instance"):
-            if self._open is None or self._text is not None:
-                raise InputError(f"a <{name}> that is not directly in a <sentence>, expected it there")
-            self._text, self._size = [], 0
-            if name == "instance":
-                self._instance(attributes, len(self._open))
-
-    def _instance(self, attributes: dict[str, str], word: int) -> None:
-        name, lemma, pos = (attributes.get(key) for key in ("id", "lemma", "pos"))
-        if not name or not lemma or not pos:
-            raise InputError("an <instance> without id, lemma or pos, expected all three")
-        if name in self._known:
-            raise InputError(f"the id {name[:40]!r} for the second time, expected each once")
-        self._known.add(name)
-        self.ids.append(name)
-        self.lemmas.append(self._strings.setdefault(lemma, lemma))
-        self.pos.append(self._strings.setdefault(pos, pos))
-        self.sentence.append(self.sentences)
-        self.word.append(word)
-        self.lines.append(self.parser.CurrentLineNumber)
-
-    def end(self, name: str) -> None:
-        if name == "sentence" and self._open is not None:
-            self.words.add(self._open)
-            self.sentences += 1
-            self._open = None
-        elif name in ("wf", "instance") and self._open is not None and self._text is not None:
-            word = "_".join("".join(self._text).split())
-            if not word:
-                raise InputError(f"a <{name}> without text, expected a word")
-            self._open.append(word)
-            self._text = None
-
-    def characters(self, text: str) -> None:
-        if self._text is not None:
-            self._text.append(text)
-            self._size += len(text)
-            if self._size > LONGEST_LINE:
-                raise InputError("a word of more than 64 MiB, expected a word; is a tag missing?")

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from calque.corpora.harvest import Losses, OnError, SentenceBuilder, SkippedWarning
-from calque.corpora.lines import Flaw, Omission, Skipped, is_text, read_json
+from calque.corpora.lines import Flaw, Losses, Omission, OnError, Skipped, SkippedWarning, is_text, read_json
 from calque.corpora.rows import PREFIX, open_rows
 from calque.errors import InputError
 from calque.offsets import offsets_of, overlapped, ranges
@@ -82,11 +80,7 @@ class QuestionText:
         )  # fmt: skip
 
 
-class _Asked(NamedTuple):
-    place: str
-    passage: str
-    question: str
-    answers: list[tuple[str, int]]
+_Answers = list[tuple[str, int]]  # texts and where they begin in the passage
 
 
 def read_questions(path: str | PathLike[str], *, lang: str, on_error: OnError = "raise") -> QuestionText:
@@ -111,121 +105,94 @@ def read_questions(path: str | PathLike[str], *, lang: str, on_error: OnError = 
     """
     losses, misplaced = Losses(path, on_error, "questions"), Skipped()
     split = splitter(lang, pretokenized=False)
+    is_hub = fspath(path).startswith(PREFIX) or os.path.isdir(path)
     numbers: dict[str, int] = {}
-    passages, questions = SentenceBuilder(), SentenceBuilder()
-    places: list[np.ndarray] = []
-    owner, counts, spans = array("q"), array("q"), array("i")
-    answers: list[str] = []
-    is_dataset = fspath(path).startswith(PREFIX) or os.path.isdir(path)
-    for item in _rows(path) if is_dataset else _items(read_json(path), path):
-        if isinstance(item, Flaw | Omission):
-            losses.take(item)
+    passages, places, questions, owner, counts, spans, answers = [], [], [], [], [], [], []
+    for place, passage, asked in _dataset(path) if is_hub else _items(path):
+        checked = _checked(place, passage, asked, path)
+        if isinstance(checked, Flaw | Omission):
+            losses.take(checked)
             continue
-        known = item.passage in numbers
-        words = [] if known else split(item.passage)
-        asked = split(item.question)
-        if not asked or not (known or words):
-            what = "question" if not asked else "passage"
-            losses.take(Flaw(0, f"{what} without words", f"the {what} has no words", path, item.place))
+        question, given = split(checked[0]), checked[1]
+        if passage not in numbers and (words := split(passage)):
+            numbers[passage] = len(numbers)
+            passages.append(words)
+            places.append(np.array(word_places(passage, words), dtype=np.int32))
+        if not question or passage not in numbers:
+            what = "passage" if question else "question"
+            losses.take(Flaw(0, f"{what} without words", f"the {what} has no words", path, place))
             continue
-        if not known:
-            numbers[item.passage] = len(numbers)
-            passages.add(words)
-            places.append(np.array(word_places(item.passage, words), dtype=np.int32).reshape(-1, 2))
-        place = places[numbers[item.passage]]
+        at = numbers[passage]
         found = [
-            overlapped(place, start, start + len(text)) if item.passage.startswith(text, start) else None
-            for text, start in item.answers
+            overlapped(places[at], start, start + len(text)) if passage.startswith(text, start) else None
+            for text, start in given
         ]
-        wrong = next((k for k, span in enumerate(found) if span is None), None)
-        if wrong is not None:
-            fact = _misplaced(item, *item.answers[wrong])
-            flaw = Flaw(0, "answer not at answer_start", fact, path, item.place)
+        if None in found:
+            fact = _misplaced(passage, *given[found.index(None)])
+            flaw = Flaw(0, "answer not at answer_start", fact, path, place)
             if on_error == "raise":
                 losses.take(flaw)
             misplaced.count(flaw, path)
-        questions.add(asked)
-        owner.append(numbers[item.passage])
+        questions.append(question)
+        owner.append(at)
         counts.append(len(found))
-        answers += [text for text, _ in item.answers]
-        for span in found:
-            spans.extend(span or (-1, -1))
+        answers += [text for text, _ in given]
+        spans += [span or (-1, -1) for span in found]
     losses.settle(len(owner))
     if misplaced.counts:
         message = f"{fspath(path)}: {misplaced}: nothing is learnt from these answers; in tests their text counts"
         warnings.warn(SkippedWarning(message, misplaced.counts, misplaced.first), stacklevel=2)
     return QuestionText(
-        passages.finish(lang), tuple(numbers), np.concatenate([np.zeros((0, 2), np.int32), *places]), questions.finish(lang),
-        np.array(owner, np.int64), offsets_of(counts), tuple(answers), np.array(spans, np.int32).reshape(-1, 2), fspath(path),
+        Sentences.of(passages, lang), tuple(numbers), np.concatenate(places), Sentences.of(questions, lang),
+        np.array(owner, np.int64), offsets_of(counts), tuple(answers), np.array(spans, np.int32), fspath(path),
     )  # fmt: skip
 
 
-def _misplaced(item: _Asked, text: str, start: int) -> str:
-    there = item.passage[start : start + len(text)]
+def _misplaced(passage: str, text: str, start: int) -> str:
+    there = passage[start : start + len(text)]
     if there == text:
         return f"the answer {text!r:.60} at {start} has no words, expected some of the passage's"
-    at = item.passage.find(text)
+    at = passage.find(text)
     where = f", which stands at {at}" if at >= 0 else ", which the passage does not have"
     return f"answer_start {start} has {there!r:.60}, expected the answer {text!r:.60}{where}; correct it"
 
 
-def _rows(path: str | PathLike[str]) -> Iterator[_Asked | Flaw | Omission]:
-    """Every question of a data set, whose rows have a passage each."""
+def _dataset(path: str | PathLike[str]) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the place, passage and question of every row of a data set."""
     for number, row in open_rows(path).rows:
         answers = row.get("answers")
         if isinstance(answers, dict):  # a list of each of its columns
             answers = [dict(zip(answers, each, strict=False)) for each in zip(*answers.values(), strict=False)]
-        asked = {"question": row.get("question"), "answers": answers}
-        yield from _paragraph({"context": row.get("context"), "qas": [asked]}, f"row {number}", path)
+        yield f"row {number}", row.get("context"), {"question": row.get("question"), "answers": answers}
 
 
-# -- the JSON ----------------------------------------------------------------------------------------------------------
-def _items(whole: Any, path: str | PathLike[str]) -> Iterator[_Asked | Flaw | Omission]:
-    """Every question with its passage.
+def _items(path: str | PathLike[str]) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the place, passage and question of every question of the JSON.
 
     Raises:
-        InputError: the file has no list `data`.
+        InputError: the file is not the JSON of SQuAD.
     """
-    if not isinstance(whole, dict) or not isinstance(whole.get("data"), list):
-        raise InputError(f'JSON without a list "data", expected that of SQuAD: {_SHAPE}', path=path)
-    for a, article in enumerate(whole["data"]):
-        place = f"data[{a}]"
-        paragraphs = article.get("paragraphs") if isinstance(article, dict) else None
-        if not isinstance(paragraphs, list):
-            yield Flaw(0, "no paragraphs", 'no list "paragraphs", expected one in every entry of data', path, place)
-            continue
-        for p, paragraph in enumerate(paragraphs):
-            yield from _paragraph(paragraph, f"{place}.paragraphs[{p}]", path)
+    whole, place = read_json(path), ""
+    try:
+        for a, article in enumerate(whole["data"]):
+            for p, paragraph in enumerate(article["paragraphs"]):
+                place = f"data[{a}].paragraphs[{p}]: "
+                for q, asked in enumerate(paragraph["qas"]):
+                    yield f"data[{a}].paragraphs[{p}].qas[{q}]", paragraph["context"], asked
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{place}not the JSON of SQuAD ({error!r:.60}), expected {_SHAPE}", path=path) from error
 
 
-def _paragraph(paragraph: Any, place: str, path: str | PathLike[str]) -> Iterator[_Asked | Flaw | Omission]:
-    passage, qas = _values(paragraph, "context", "qas")
-    if not (passage and is_text(passage)) or not isinstance(qas, list):
-        fact = f"context is {passage!r:.40} and qas is {qas!r:.40}, expected a text and a list"
-        yield Flaw(0, "no context or qas", fact, path, place)
-        return
-    for q, qa in enumerate(qas):
-        yield _question(passage, qa, f"{place}.qas[{q}]", path)
-
-
-def _question(passage: str, qa: Any, place: str, path: str | PathLike[str]) -> _Asked | Flaw | Omission:
-    question, answers = _values(qa, "question", "answers")
-    if isinstance(qa, dict) and qa.get("is_impossible") is True:
+def _checked(place: str, passage: Any, asked: Any, path: str | PathLike[str]) -> tuple[str, _Answers] | Flaw | Omission:
+    """Return the question and its answers, if they are all there."""
+    if isinstance(asked, dict) and asked.get("is_impossible") is True:
         return Omission(0, "no answer in the passage (SQuAD 2.0)", place)
-    if not (question and is_text(question)):
-        return Flaw(0, "no question", f"question is {question!r:.40}, expected a text", path, place)
-    if not isinstance(answers, list) or not answers:
-        return Flaw(0, "no answers", f"answers is {answers!r:.40}, expected a list of one or more", path, place)
-    right = []
-    for k, answer in enumerate(answers):
-        text, start = _values(answer, "text", "answer_start")
-        if not (text and is_text(text)) or not isinstance(start, int) or isinstance(start, bool) or start < 0:
-            fact = f"answers[{k}] has text {text!r:.40} and answer_start {start!r:.40}, expected a text and a number from 0"
-            return Flaw(0, "answer without text or place", fact, path, place)
-        right.append((text, start))
-    return _Asked(place, passage, question, right)
-
-
-def _values(item: Any, *names: str) -> Sequence[Any]:
-    """Values of an object; None for what it has not, or is none."""
-    return [item.get(name) if isinstance(item, dict) else None for name in names]
+    try:
+        question, answers = asked["question"], [(each["text"], each["answer_start"]) for each in asked["answers"]]
+    except (KeyError, TypeError):
+        question, answers = None, []
+    texts = [passage, question, *(text for text, _ in answers)]
+    if answers and all(text and is_text(text) for text in texts) and all(type(k) is int and k >= 0 for _, k in answers):
+        return str(question), answers
+    fact = f"is {asked!r:.80}, expected a question, and answers with text and answer_start, a number from 0"
+    return Flaw(0, "no question or answers", fact, path, place)

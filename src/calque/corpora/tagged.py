@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from array import array
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from os import PathLike, fspath
@@ -11,7 +10,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from calque.annotated import TaggedText
+from calque.annotated import Labels, TaggedText
 from calque.corpora.conllu import (
     COLUMNS,
     WIDTH,
@@ -23,14 +22,14 @@ from calque.corpora.conllu import (
     read_stanzas,
     tagged_words,
 )
-from calque.corpora.harvest import LabelBuilder, Losses, OnError, SentenceBuilder
-from calque.corpora.lines import Flaw, read_lines
+from calque.corpora.lines import Flaw, Losses, OnError, read_lines
 from calque.corpora.rows import Rows, first_of, is_dataset, open_rows, unwritten
 from calque.corpora.slots import annotated_request, is_facebook, read_facebook
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of
 from calque.segment import split_spaces
 from calque.spans import to_bio
+from calque.text import Sentences
 
 Format = Literal["auto", "columns", "numbered", "conllu", "facebook", "hub"]
 
@@ -101,23 +100,23 @@ def read_tagged(
         raise SettingError(f"column is {column!r}, but the format {format!r} has a fixed place for tags; omit column")
     else:
         items = read_facebook(path, lang)
-    words, tags, intents, lines, repaired = SentenceBuilder(), LabelBuilder(), LabelBuilder(), array("q"), 0
+    words, tags, intents, lines, repaired = [], [], [], [], 0
     for item in items:
         if isinstance(item, Flaw):
             losses.take(item)
             continue
-        words.add(item.words)
-        tags.add(item.tags)
+        words.append(item.words)
+        tags += item.tags
         lines.append(item.line)
         repaired += item.repaired
         if item.intent is not None:
-            intents.add([item.intent])
+            intents.append(item.intent)
     losses.settle(len(lines))
-    sentences, labels, intent_labels = words.finish(lang), tags.finish(), intents.finish()
+    sentences, labels = Sentences.of(words, lang), Labels.of(tags)
     offsets = offsets_of(sentences.lengths())
     bio, repairs = to_bio(labels.codes, labels.names, offsets, scheme)
     return TaggedText(
-        sentences, bio, intent_labels if len(intent_labels) else None, repaired + repairs, fspath(path),
+        sentences, bio, Labels.of(intents) if intents else None, repaired + repairs, fspath(path),
         np.array(lines, np.int64),
     )  # fmt: skip
 

@@ -30,9 +30,7 @@ def write_card(folder: Path, encoder: Any, record: dict[str, Any]) -> None:
         if "adapted" in about:
             record["vectors"]["adapted"] = about["adapted"]["place"]
         if ("adapted" in about and not encoder.tokenizer.name_or_path) or encoder.standard:
-            del record[
-                "vectors"
-            ]  # a tokenizer built here, or vectors standardised, both of which transformers does not do
+            del record["vectors"]  # transformers has no such tokenizer, or does not standardise vectors
     model_card(folder, record)
 
 

@@ -92,7 +92,9 @@ def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: An
         kind = about.get("kind", "huggingface")
     for name in ("steps", "delta"):
         if name in options and kind in ENCODERS and kind != "key-points":
-            raise SettingError(f"{name} does not apply to {place}: it is for key points, calque clcr train makes them")
+            raise SettingError(
+                f"{name} does not apply to {place}: it is for key points, calque align --method clcr makes them"
+            )
     own = {"alike": False} if kind == "per-language" and not alike else {}
     return ENCODERS.load_from_file(kind, place).open(place, about=about, **options, **own)
 

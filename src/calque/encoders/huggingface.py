@@ -314,9 +314,10 @@ class HuggingFaceEncoder(TrainableEncoder):
             self.tokenizer.save_pretrained(path)
             config = self.model.config
             declare = declare and self.modules is None and not self.standard
+            copied = None if self.standard else self.modules
             declare = declare and (not config.is_encoder_decoder or config.model_type in ENCODERS_ALONE)
-            if self.modules is not None:
-                copy_modules(self.modules, path)
+            if copied is not None:
+                copy_modules(copied, path)
             if declare:
                 write_modules(path, dim=self.dim, max_length=self.max_length, tokenizer=self.tokenizer)
             write_layer(path, dim=self.dim, layer=self.layer, n_layers=self.layer if cut else self.n_layers)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from calque.offsets import offsets_of, ranges
-from calque.storage import Gathered, to_numpy
+from calque.storage import Gathered
 from calque.text import Sentence, Sentences, not_a_string
 
 
@@ -130,7 +130,7 @@ def number_words(sentences: Iterable[Sentence | Sequence[str]]) -> tuple[list[st
         for chunk in words.chunks:
             encoded = chunk.dictionary_encode()
             table = [numbers.setdefault(word, len(numbers)) for word in encoded.dictionary.to_pylist()]
-            of_chunks.add(np.array(table, dtype=np.int64)[to_numpy(encoded.indices)])
+            of_chunks.add(np.array(table, dtype=np.int64)[np.array(encoded.indices)])
         return list(numbers), of_chunks.whole(), offsets
     of_words: list[int] = []
     ends = [0]

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from calque.encoders.extraction import UncoveredWordsWarning
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.errors import CalqueWarning, SettingError
 from calque.text import ParallelCorpus, Sentences
 
 _SENTENCES = 512  # over which means and variances are taken
-_SHARE = 0.25  # of the mean squared length, above which one dimension dominates a layer
+_SHARE = 0.5  # of the mean squared length, above which one dimension dominates a layer
 
 
 class StandardizedWarning(CalqueWarning):
@@ -38,7 +39,7 @@ def standardized(
         encoder: stays as it is; the result shares its model.
         texts: text of each language; up to 512 sentences of them, evenly spread, are read.
         layers: which; None for the encoder's own.
-        wanted: None for layers in which one dimension has more than a quarter of the mean squared length.
+        wanted: None for layers in which one dimension has more than half of the mean squared length.
 
     Raises:
         SettingError: `wanted` is true, and the encoder is not a model of `transformers`.
@@ -61,7 +62,9 @@ def standardized(
     if not some:
         return encoder
     found = dict(encoder.standard)
-    encoded = encoder.encode_layers(Sentences.joined(some), numbers)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UncoveredWordsWarning)  # told of the whole text by whoever reads that
+        encoded = encoder.encode_layers(Sentences.joined(some), numbers)
     for number in numbers:
         vectors = encoded[number]
         rows = np.asarray(vectors.data if vectors.covered is None else vectors.data[vectors.covered], dtype=np.float64)

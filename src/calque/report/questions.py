@@ -20,11 +20,11 @@ _HEADS = ("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing", "qa")
 # Settings that decide what is asked, by task; everything else of a record only qualifies the answer. A line takes the place of
 # an earlier one only where all of these are equal.
 DEFINE = dict.fromkeys(_HEADS, _HEAD) | {
-    "retrieval": ("contextual", "candidates", "similarity", "k"),
+    "retrieval": ("contextual", "candidates", "similarity", "k", "special"),
     "sentences": ("sentence_pooling", "similarity", "k", "margin_k"),
     "word-alignment": ("links_from", "rounds", "discount", "threshold", "temperature", "regularisation", "iterations"),
     "lexicon": ("similarity", "k", "anchors", "lower"),
-    "wsd": ("first_senses",),
+    "wsd": ("restrict", "first_senses"),
     "consistency": ("letters", "base"),
     "masked-words": ("share",),
     "probing": ("probe", "width", *_HEAD),

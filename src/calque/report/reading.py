@@ -161,7 +161,7 @@ def read_results(paths: Sequence[str | os.PathLike[str]]) -> Results:
     if not unique and not any(run.has_key_points for run in runs):
         raise InputError(
             "no results here: expected results.jsonl, as `calque demo` and `calque study` write it, what "
-            "`calque evaluate --out` wrote, or what `calque clcr train` made",
+            "`calque evaluate --out` wrote, or what `calque align --method clcr` made",
             path=", ".join(map(str, paths)),
         )
     records, files, repeated = [], {}, 0
@@ -271,7 +271,7 @@ def _unusable(plain: Any) -> str | None:
         if lacking:
             return f"an item of {analysis} has no {', '.join(lacking)}"
         if not all(type(item[name]) in (int, float) and math.isfinite(item[name]) for name in numbers):
-            return f"an item of {analysis} has {', '.join(numbers)} but expected numbers"
+            return f"an item of {analysis} has other {', '.join(numbers)} than expected numbers"
         got = item["got"].values() if analysis == "examples" and isinstance(item["got"], dict) else [None]
         if analysis == "examples" and not all(isinstance(answer, dict) for answer in (item["expected"], *got)):
             return "expected and got of an example are not objects"

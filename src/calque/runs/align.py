@@ -1,22 +1,24 @@
-"""From parallel text and an encoder to a folder with the aligned encoder, its links and its model card."""
+"""From an encoder and what its languages have in common to a folder with the aligned encoder and its model card."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from calque.alignment import METHODS, learns_from, methods_for
 from calque.corpora.by_name import name_of
+from calque.corpora.languages import language_and_path, name_and_path
 from calque.distributed import is_first
 from calque.encoders.folder import RUN_FILE
-from calque.errors import SettingError
-from calque.linking import Say, Words, skipped
-from calque.pairs import WordPairs
+from calque.encoders.mapped import Combine
+from calque.errors import InputError, SettingError
+from calque.linking import Say, Words, read_languages, skipped
+from calque.maps.dictionary import Normalisation
+from calque.runs.anchors import open_folder
 from calque.runs.card import add_scores
 from calque.runs.folder import TRAINING, check, writing
 from calque.runs.judged import scores_of, sentence_cost
@@ -24,8 +26,16 @@ from calque.runs.links import links_of
 
 if TYPE_CHECKING:
     from calque.alignment.base import Method
+    from calque.alignment.dictionary import DictionaryMaps
+    from calque.anchors import Anchors
+    from calque.annotated import Dictionary
     from calque.encoders import Encoder
     from calque.text import ParallelCorpus
+
+IDENTICAL = "identical"
+STARTS = (IDENTICAL, "distributions", "adversarial")
+#: how anchors are made for maps from dictionaries, or from nothing: options beside those of `map_method`
+AVERAGING: dict[str, Any] = {"layers": None, "most": 50_000, "at_least": 1, "most_occurrences": None}
 
 
 @dataclass
@@ -38,14 +48,16 @@ class Aligned:
 
 
 def align(
-    texts: Sequence[str],
+    texts: Sequence[str] = (),
     *,
-    langs: Sequence[tuple[str, str]],
     encoder: str,
-    method: str,
     towards: str,
     out: str | Path,
+    method: str,
+    langs: Sequence[tuple[str, str]] = (),
     links: Sequence[str] = (),
+    dictionaries: Sequence[str] = (),
+    anchors: Sequence[str] = (),
     words: Words | None = None,
     load: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
@@ -55,63 +67,97 @@ def align(
     progress: bool = False,
     say: Say = lambda line: None,
 ) -> Aligned:
-    """Run one method.
+    """Run one method on parallel text; on dictionaries, or an unsupervised start; or on text of each language alone.
 
     Arguments not listed here are the options of `calque align`.
 
     Args:
+        texts: parallel texts, each with its pair of `langs`. Or plain text, one sentence a line, of each language (`de=de.txt`
+            where the name does not say it), whose words get anchors for dictionaries or unsupervised maps, or that is all the
+            method needs. Static vectors need none.
         out: folder for the result, which appears when it is complete. Until then everything is in `.OUT.calque-part`; a training
             that was stopped goes on from what it finds there.
+        langs: languages of the parallel texts, of the dictionaries, or the pairs to map without a dictionary.
         links: Pharaoh files with the word links, one for each text; without them the statistical aligner links the text. None
             for a method that needs none: it takes the sides for text of each language.
+        dictionaries: files (MUSE's, XLing-Eval's), each between `towards` and another language.
+        anchors: instead of texts for dictionaries, folders with anchors that `calque anchors` wrote for this encoder
+            (`de=FOLDER`, or as they say themselves).
         words: how words are found and linked.
         load: keyword arguments of `load_encoder` (layer, pooling, …).
+        options: of the method; of maps from dictionaries those of `map_method` and `AVERAGING`. With `start`, maps are fitted
+            without a dictionary.
+
+    Returns:
+        the encoder, its folder and a record, whose `failed` names the languages (and layers) for which a map without a
+        dictionary is not to be trusted; a warning says so, too.
     """
     from calque.encoders import load_encoder
 
-    how = make_method(method, towards, options or {})
+    options = dict(options or {})
+    kind = "dictionary" if dictionaries or "start" in options else "parallel" if langs else "text"
+    averaging = {name: options.pop(name, usual) for name, usual in AVERAGING.items()} if kind == "dictionary" else {}
+    how = map_method(method, towards=towards, **options) if averaging else make_method(method, towards, options, kind)
+    linked = kind == "parallel" and METHODS[method].needs_links
     words = Words(symmetrize=METHODS[method].symmetrize) if words is None else words
     check(out, overwrite=overwrite)
-    needs_links = METHODS[method].needs_links
-    if links and not needs_links:
+    if options.get("identical") and not dictionaries:
+        raise SettingError("identical words are added to a dictionary, and there is none")
+    if links and not linked:
         raise SettingError(f"{method} does not use word links: leave out files of links")
     if links and len(links) != len(texts):
         raise SettingError(f"{len(texts)} texts but {len(links)} files of links: give one --links per text")
-    corpora = words.read_all(texts, langs)
-    for path, corpus in zip(texts, corpora, strict=True):
-        if towards not in corpus.langs:
-            raise SettingError(f"--towards {towards}: {path} is in {corpus.langs[0]} and {corpus.langs[1]}")
-    base = load_encoder(encoder, alike=not METHODS[method].of_each, **dict(load or {}))
+    corpora: Any
+    if kind == "parallel":
+        corpora = words.read_all(texts, langs)
+        for path, corpus in zip(texts, corpora, strict=True):
+            if towards not in corpus.langs:
+                raise SettingError(f"--towards {towards}: {path} is in {corpus.langs[0]} and {corpus.langs[1]}")
+        rows = [
+            {"path": name_of(path), "langs": list(corpus.langs), "sentence_pairs": len(corpus),
+             "unusable_lines": sum(corpus.skipped.values())}
+            for path, corpus in zip(texts, corpora, strict=True)
+        ]  # fmt: skip
+    elif kind == "text":
+        corpora, rows = _texts(method, towards, texts, words, say)
+    else:
+        corpora, rows = _dictionaries(dictionaries, langs, towards)
+    base: Any = load_encoder(encoder, alike=not METHODS[method].of_each, **dict(load or {}))
     with writing(out, overwrite=overwrite) as folder:
         started = time.perf_counter()
-        if links:
+        pairs: Any = ()
+        if kind == "dictionary":
+            pairs, wanted = corpora, _languages(corpora, langs, towards)
+            corpora, sources = _anchors(base, wanted, texts, anchors, words, averaging, progress=progress, say=say)
+            rows += sources
+        elif links:
             pairs = [words.open_pairs(path, corpus) for path, corpus in zip(links, corpora, strict=True)]
-        elif needs_links:
+        elif linked:
             pairs = links_of(corpora, words, folder=folder / TRAINING, say=say, progress=progress)
-        else:
-            pairs = [WordPairs(*np.empty((3, 0), dtype=int), n_sentences=len(corpus)) for corpus in corpora]
         begun = time.perf_counter()
-        count = f", {sum(map(len, pairs)):,} word links" if needs_links else ""
-        say(f"{method}: {sum(map(len, corpora)):,} sentence pairs{count}")
+        if kind == "parallel":
+            count = f", {sum(map(len, pairs)):,} word links" if linked else ""
+            say(f"{method}: {sum(map(len, corpora)):,} sentence pairs{count}")
         aligned = how.align(
             base, corpora, pairs, folder=folder / TRAINING, checkpoint_every=checkpoint_every, progress=progress
         )
-        record = how.record()
-        warn_of_unused(record.get("counts", {}), record["settings"].get("max_words"), corpora)
-        record.update(
-            method=method,
-            towards=towards,
-            texts=[
-                {"path": name_of(path), "langs": list(corpus.langs), "sentence_pairs": len(corpus),
-                 **({"word_pairs": len(linked)} if needs_links else {}),
-                 "unusable_lines": sum(corpus.skipped.values())}
-                for path, corpus, linked in zip(texts, corpora, pairs, strict=True)
-            ],
-            **(links_record(words, links) if needs_links else {"pretokenized": words.pretokenized}),
-            seconds={"words": round(begun - started, 2), "method": round(time.perf_counter() - begun, 2)},
-        )  # fmt: skip
-        if is_first() and (cost := sentence_cost(base, aligned, corpora, towards)) is not None:
-            record["sentence_cost"] = cost
+        record: dict[str, Any] = {"towards": towards, "texts": rows}
+        if kind == "dictionary":
+            record |= {"langs": sorted(corpora), **_of_maps(how, method, options, averaging, dictionaries, say)}
+        else:
+            record |= how.record() | {"method": method}
+        if kind == "text":
+            record |= {"langs": sorted(corpora), "pretokenized": words.pretokenized}
+        elif kind == "parallel":
+            record |= links_record(words, links) if linked else {"pretokenized": words.pretokenized}
+            warn_of_unused(record.get("counts", {}), record["settings"].get("max_words"), corpora)
+            for row, found in zip(rows, pairs, strict=linked):
+                row["word_pairs"] = len(found)
+            if is_first() and (cost := sentence_cost(base, aligned, corpora, towards)) is not None:
+                record["sentence_cost"] = cost
+        prepared = {"dictionary": "anchors", "parallel": "words"}.get(kind)
+        record["seconds"] = {} if prepared is None else {prepared: round(begun - started, 2)}
+        record["seconds"]["method"] = round(time.perf_counter() - begun, 2)
         leave(aligned, folder, base, record, keep_layers=keep_layers)
         scores = [score.to_dict() for score in scores_of(how.judged())]
         if scores and is_first():
@@ -154,19 +200,60 @@ def save_with_card(encoder: Encoder, folder: Path, record: dict[str, Any], *, ke
         write_card(folder, encoder, record)
 
 
-def make_method(name: str, towards: str, options: Mapping[str, Any]) -> Method:
-    """A method that learns from parallel text.
+# -- methods -----------------------------------------------------------------------------------------------------------
+def make_method(name: str, towards: str, options: Mapping[str, Any], kind: str = "parallel") -> Method:
+    """Make a method that learns from parallel text, or from text of each language.
 
     Raises:
         SettingError: there is none of this name, or it has no such option.
     """
-    if not learns_from(name, "parallel"):
-        raise SettingError(f"unknown method {name!r}, expected one of {', '.join(methods_for('parallel'))}")
-    kind = METHODS.load(name)
+    if not learns_from(name, kind):
+        what = "parallel text" if kind == "parallel" else "text alone"
+        raise SettingError(f"{name!r} is no method for {what}, expected one of {', '.join(methods_for(kind))}")
     try:
-        return kind(towards=towards, **METHODS[name].settings, **options)
+        return METHODS.load(name)(towards=towards, **METHODS[name].settings, **options)
     except TypeError as error:
         raise SettingError(f"{name} cannot be made with {', '.join(options) or 'no options'} ({error})") from error
+
+
+def map_method(
+    method: str = "rotation",
+    *,
+    towards: str,
+    start: str | None = None,
+    start_options: Mapping[str, Any] | None = None,
+    normalise: Normalisation | None = None,
+    identical: bool = False,
+    refine: int = 5,
+    held_out: float = 0.1,
+    restarts: int = 3,
+    combine: Combine = "last",
+    seed: int = 0,
+) -> DictionaryMaps:
+    """Make the method that fits maps on dictionaries, or from nothing.
+
+    Args:
+        start: without a dictionary: identical, distributions or adversarial.
+        start_options: of that start, see `calque.maps.unsupervised.start_options`.
+        normalise: how vectors are normalised first, see `fit_dictionary`; None for the method's own way.
+        refine: rounds of refinement.
+        held_out: share of the dictionary that chooses the best round.
+        restarts: tries of a start that draws at random.
+        identical: add every word that both languages have to their dictionary.
+        combine: sum, mean or concat of the mapped layers, or the last of them only.
+        seed: of a start that draws at random, and of what is held out.
+    """
+    from calque.alignment.dictionary import DictionaryMaps
+    from calque.maps.refine import Refinement
+    from calque.maps.unsupervised import check_start
+
+    given: dict[str, Any] = {"refinement": Refinement(rounds=refine, held_out=held_out, seed=seed)}
+    if normalise is not None:
+        given["normalise"] = normalise
+    if start is not None:
+        check_start(start, start_options)
+        given |= {"restarts": restarts, "seed": seed, "options": dict(start_options or {})}
+    return DictionaryMaps(method, towards=towards, start=start, identical=identical, combine=combine, **given)
 
 
 def warn_of_unused(counts: Mapping[str, Any], max_words: int | None, corpora: Sequence[ParallelCorpus]) -> None:
@@ -179,3 +266,170 @@ def warn_of_unused(counts: Mapping[str, Any], max_words: int | None, corpora: Se
     unused = ", ".join(f"{n:,} {reason}" for reason, n in reasons.items() if n > 0)
     if unused and is_first():
         skipped(f"training skips some of the {sum(map(len, corpora)):,} sentence pairs: {unused}")
+
+
+# -- text of each language, and dictionaries ---------------------------------------------------------------------------
+def _texts(method: str, towards: str, files: Sequence[str], words: Words, say: Say) -> tuple[Any, list[dict[str, Any]]]:
+    """Read sentences by language, several files of a language joined; with rows for the record."""
+    named = [language_and_path(text) for text in files]
+    langs = list(dict.fromkeys(lang for lang, _ in named))
+    if towards not in langs or len(langs) < 2:
+        raise SettingError(
+            f"{method} needs text in {towards} and in another language, got {', '.join(langs)}: give one --text per language"
+        )
+    read = read_languages(named, pretokenized=words.pretokenized, limit=words.limit, say=say)
+    return read, [
+        {"path": ", ".join(Path(path).name for other, path in named if other == lang), "langs": [lang], "sentences": len(text)}
+        for lang, text in read.items()
+    ]  # fmt: skip
+
+
+def _dictionaries(
+    files: Sequence[str], langs: Sequence[tuple[str, str]], towards: str
+) -> tuple[list[Dictionary], list[dict[str, Any]]]:
+    """Read dictionaries, with rows for the record."""
+    from calque.corpora import read_dictionary
+
+    if files and len(langs) not in (1, len(files)):
+        raise SettingError(f"{len(files)} dictionaries but {len(langs)} pairs of --langs")
+    for a, b in langs:
+        if towards not in (a, b) or a == b:
+            raise SettingError(f"--towards {towards} is not one of the languages {a} and {b}")
+    pairs = list(langs) * (len(files) if len(langs) == 1 else 1)
+    read = [read_dictionary(path, langs=pair) for path, pair in zip(files, pairs, strict=bool(files))]
+    rows = [{"path": Path(path).name, "langs": list(each.langs), "entries": len(each.source)}
+            for path, each in zip(files, read, strict=True)]  # fmt: skip
+    return read, rows
+
+
+def _languages(
+    dictionaries: Sequence[Dictionary], langs: Sequence[tuple[str, str]], towards: str
+) -> dict[str, list[str]]:
+    """Return the words of dictionaries by language, in their order: it decides between words that are equally frequent."""
+    words: dict[str, dict[str, None]] = {lang: {} for lang in (towards, *(lang for pair in langs for lang in pair))}
+    for each in dictionaries:
+        for lang, side in zip(each.langs, (each.source, each.target), strict=True):
+            words[lang] |= dict.fromkeys(side)
+    return {lang: list(known) for lang, known in words.items()}
+
+
+def _anchors(
+    base: Encoder, wanted: Mapping[str, Sequence[str]], texts: Sequence[str], folders: Sequence[str], words: Words,
+    averaging: Mapping[str, Any], *, progress: bool, say: Say,
+) -> tuple[dict[str, dict[int, Anchors]], list[dict[str, Any]]]:  # fmt: skip
+    """Return anchors of each language, and where they come from, for the record."""
+    from calque.encoders.anchors import compute_anchors, frequent_words, table_anchors
+    from calque.encoders.static import StaticEncoder
+
+    most = averaging["most"]
+    if isinstance(base, StaticEncoder):
+        if texts or folders:
+            say("static vectors already have one vector per word: the texts are not used")
+        return {lang: table_anchors(base, lang, most=most, also=also) for lang, also in wanted.items()}, []
+    by_lang: dict[str, dict[int, Anchors]] = {}
+    sources = []
+    for folder in folders:
+        lang, path = name_and_path(folder)
+        found = open_folder(path, lang=lang, encoder=base)
+        first = next(iter(found.values()))
+        lang = first.lang or language_and_path(folder)[0]
+        by_lang[lang] = found
+        sources.append({"path": Path(path).name, "langs": [lang], "entries": len(first)})
+    named = [language_and_path(text) for text in texts]
+    missing = [lang for lang in wanted if lang not in by_lang and lang not in dict(named)]
+    if missing:
+        raise SettingError(
+            f"averaging word vectors needs text: give --text {missing[0]}=FILE or --anchors {missing[0]}=DIR"
+        )
+    read = read_languages(named, pretokenized=words.pretokenized, limit=words.limit, say=say)
+    numbers, how = base.layer_numbers(averaging["layers"]), ("at_least", "most_occurrences")
+    for lang, text in read.items():
+        if lang in wanted and lang not in by_lang:
+            say(f"{lang}: anchors from {len(text):,} sentences")
+            by_lang[lang] = compute_anchors(
+                base, text, numbers, vocabulary=frequent_words(text, most, wanted[lang]), progress=progress,
+                **{name: averaging[name] for name in how},
+            )  # fmt: skip
+    return by_lang, sources + [
+        {"path": Path(path).name, "langs": [lang], "entries": len(read[lang])} for lang, path in named
+    ]
+
+
+def _of_maps(
+    how: Any, method: str, options: Mapping[str, Any], averaging: Mapping[str, Any], dictionaries: Sequence[str], say: Say
+) -> dict[str, Any]:  # fmt: skip
+    """Return what the record says of maps from dictionaries, or from none, and tell how well they fit."""
+    fits = how.record()["settings"]["fits"]
+    failed = []
+    for lang, by_layer in fits.items():
+        for layer, fit in by_layer.items():
+            chosen, named = fit["rounds"][fit["best"]], f"{lang}, layer {layer}"
+            line = f"{named}: {chosen['pairs']:,} pairs in round {fit['best']} of {len(fit['rounds']) - 1}"
+            if chosen["held_out_p@1"] is not None:
+                line += f", {100 * chosen['held_out_p@1']:.1f}% of the held-out words right"
+            say(line + (f", {fit['left_out']:,} entries without vectors skipped" if fit["left_out"] else ""))
+            failed += [named] if fit.get("failed") else []
+    source = (
+        "a dictionary"
+        if dictionaries
+        else "words spelt alike"
+        if how.start == IDENTICAL
+        else f"no dictionary ({how.start})"
+    )
+    settings = {"method": method, "start": how.start, "start_options": dict(options.get("start_options") or {}),
+                "identical": how.identical, "combine": how.combine,
+                **{name: averaging[name] for name in ("most", "at_least", "most_occurrences")}, "fits": fits}  # fmt: skip
+    return {"method": f"{method} from {source}", "settings": settings, "failed": failed}
+
+
+# -- released maps -----------------------------------------------------------------------------------------------------
+def align_released(
+    folders: Sequence[str],
+    *,
+    encoder: str,
+    towards: str,
+    out: str | Path,
+    layers: Sequence[int] | None = None,
+    combine: Combine = "last",
+    load: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+) -> Aligned:
+    """Put maps on an encoder that others released, as those of Schuster et al. (2019).
+
+    Args:
+        folders: with a `XX_best_mapping.pth` for each language XX; one folder for each layer.
+
+    Raises:
+        InputError: no maps in a folder, or not of the encoder's dimensions.
+    """
+    from calque.alignment.maps import with_maps
+    from calque.encoders import load_encoder
+    from calque.maps.released import read_released
+
+    check(out, overwrite=overwrite)
+    base: Any = load_encoder(encoder, **dict(load or {}))
+    numbers = base.layer_numbers(layers or None)
+    if len(numbers) != len(folders):
+        raise SettingError(f"{len(folders)} folders of maps for {len(numbers)} layers: give one of --layers per folder")
+    maps: dict[str, dict[int, Any]] = {}
+    files: list[str] = []
+    for layer, folder in zip(numbers, map(Path, folders), strict=True):
+        found = {
+            path: re.sub("_best_mapping.pth$", "", path.name) for path in sorted(folder.glob("?*_best_mapping.pth"))
+        }
+        if not found:
+            raise InputError("no XX_best_mapping.pth in this folder, where XX is a language", path=folder)
+        for path, lang in found.items():
+            loaded = maps.setdefault(lang, {})[layer] = read_released(path)
+            if loaded.matrix is None or loaded.matrix.shape != (base.dim, base.dim):
+                shape = None if loaded.matrix is None else loaded.matrix.shape
+                fact = f"a map of shape {shape}, but the encoder's vectors have {base.dim} dimensions"
+                raise InputError(fact, path=path)
+            files.append(f"{folder.name}/{path.name}")
+    settings = {"method": "released", "files": files}
+    aligned = with_maps(base, maps, towards=towards, combine=combine, settings=settings)
+    record = {"method": "released maps", "towards": towards, "langs": sorted(maps), "texts": [],
+              "settings": settings | {"layers": numbers}}  # fmt: skip
+    with writing(out, overwrite=overwrite) as place:
+        leave(aligned, place, base, record)
+    return Aligned(aligned, Path(out), record)

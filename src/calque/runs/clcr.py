@@ -43,7 +43,7 @@ def write_pivots(
         for start in range(0, len(corpus), _BLOCK):
             pairs = encoder.pivots(corpus[start : start + _BLOCK], progress=progress)
             done["pivots"] += len(pairs)
-            yield from pairs.pharaoh_text()
+            yield from (f"{line}\n" for line in pairs.pharaoh_lines())
 
     write_lines(out, lines())
     return done
@@ -140,5 +140,5 @@ def open_key_points(folder: str, **load: Any) -> KeyPointEncoder:
 
     encoder = load_encoder(folder, **load)
     if not isinstance(encoder, KeyPointEncoder):
-        raise SettingError(f"{folder} has no key points: calque clcr train makes an encoder that has them")
+        raise SettingError(f"{folder} has no key points: calque align --method clcr makes an encoder that has them")
     return encoder

@@ -7,7 +7,6 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +19,6 @@ from calque.storage import NEW, is_text, locked, remove, remove_temporary, write
 #: what a run keeps to go on from: checkpoints, metrics, and whatever took time to prepare
 TRAINING = "training"
 METRICS = "metrics.jsonl"
-# Names that calque gave while its records listed no files: in the folder of an encoder and those in it, and of a demo.
-_FORMER = (
-    ABOUT_FILE, RUN_FILE, "README.md", "config.json", "generation_config.json", "model*.safetensors",
-    "model.safetensors.index.json", "tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt", "vocab.json",
-    "merges.txt", "sentencepiece.bpe.model", "spiece.model", "tokenizer.model", "chat_template.jinja", "modules.json",
-    "sentence_bert_config.json", "config_sentence_transformers.json", "adapter_config.json", "adapter_model.safetensors",
-    "maps.safetensors", "vectors.safetensors", "words.json", "senses.safetensors", "softmax.safetensors", "vocabulary.json",
-    "key-points.safetensors", "options.json", "weights.hdf5",
-)  # fmt: skip
-_FORMER_FOLDERS = ("encoder-*", "base", "[0-9]_*")
-_FORMER_DEMO = (RUN_FILE, "results.jsonl", "analyses.jsonl", "report.html", "text/*.tsv")
 _MOVING = "moving.json"  # in the temporary folder: names of files that are being replaced one by one
 
 
@@ -148,22 +136,10 @@ def _foreign(out: Path, names: Sequence[str]) -> list[str]:
     records = _records(out)
     listed = {name for record in records for name in record.get("files", ())}
     listed |= {f"{folder}/" for name in listed for folder in Path(name).parents}
-    demo = any("methods" in record for record in records)
-    foreign = [name for name in names if name not in listed and (listed or not records or not _is_former(name, demo))]
+    foreign = [name for name in names if name not in listed]
     ours = {name.partition("/")[0] for name in names if name not in foreign}
     tops = [(name, *name.partition("/")[:2]) for name in foreign]
     return list(dict.fromkeys(name if top in ours else top + slash for name, top, slash in tops))
-
-
-def _is_former(name: str, demo: bool) -> bool:
-    """Whether calque gave such names before its records listed them."""
-    *folders, last = name.split("/")
-    if folders[:1] == [TRAINING]:
-        return last in (METRICS, "checkpoint.pt")
-    if demo and not (folders and folders[0] in ("rotation", "finetune", "contrastive")):
-        return any(fnmatch(name, pattern) for pattern in _FORMER_DEMO)
-    known = all(any(fnmatch(each, pattern) for pattern in _FORMER_FOLDERS) for each in folders[demo:])
-    return known and any(fnmatch(last, pattern) for pattern in _FORMER)
 
 
 def _records(out: Path) -> list[dict[str, Any]]:

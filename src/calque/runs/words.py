@@ -19,7 +19,6 @@ from calque.pairs import WordPairs
 from calque.progress import bar
 from calque.storage import locked, write_lines
 from calque.text import ParallelCorpus
-from calque.wordalign.matrices import writing
 
 if TYPE_CHECKING:
     from calque.alignment.held_out import HeldOut
@@ -110,7 +109,7 @@ def _write(
         nonlocal n_links
         for pairs in parts:
             n_links += len(pairs)
-            yield from pairs.pharaoh_text(posteriors=posteriors)
+            yield from (f"{line}\n" for line in pairs.pharaoh_lines(posteriors=posteriors))
             done(pairs.n_sentences)
 
     write_lines(out, lines())
@@ -127,7 +126,6 @@ def link_by_encoder(
     method: str = "mutual",
     load: Mapping[str, Any] | None = None,
     posteriors: bool = False,
-    matrix: Path | None = None,
     progress: bool = False,
 ) -> tuple[int, int]:
     """Link the words of `text` by an encoder's vectors, without any training, and write them in Pharaoh format.
@@ -143,15 +141,10 @@ def link_by_encoder(
         how many links there are, and sentence pairs.
     """
     linker = Linker(encoder, langs=langs, method=method, **(load or {}))
-    with locked(out), nullcontext() if matrix is None else locked(matrix):
+    with locked(out):
         corpus = words.read(text, langs)
-        sizes = corpus.source.lengths(), corpus.target.lengths()
-        with (
-            nullcontext() if matrix is None else writing(matrix, *sizes) as kept,
-            bar(len(corpus), unit="pair", show=progress) as shown,
-        ):
-            parts = linker.aligned(corpus, see=None if kept is None else kept.add)
-            return _write(out, parts, posteriors, shown.update), len(corpus)
+        with bar(len(corpus), unit="pair", show=progress) as shown:
+            return _write(out, linker.aligned(corpus), posteriors, shown.update), len(corpus)
 
 
 def held_out(

@@ -98,7 +98,7 @@ class WordAlignment(Task):
     Args:
         corpus: parallel sentences.
         gold: their links.
-        method: how links are made from vectors: "mutual", "iterative", "softmax" or "transport" (see
+        method: how links are made from vectors: "mutual" or "softmax" (see
             `calque.wordalign.similarity`).
         bootstrap: samples of the interval.
         seed: for the record.

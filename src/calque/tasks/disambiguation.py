@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -41,6 +41,8 @@ class Disambiguation(Task):
         tests: texts to test on, by name.
         first_sense: the first sense in WordNet of a lemma and part of speech, "lemma%NOUN" → key, see `first_senses`;
             without it such words have no answer.
+        restrict: "lemma" as described; "none" compares with all senses, by Euclidean distance, as the script released
+            with Multi-sense does.
         bootstrap: samples of the interval.
         seed: for the record.
     """
@@ -51,9 +53,12 @@ class Disambiguation(Task):
         tests: Mapping[str, SenseText],
         *,
         first_sense: Mapping[str, str] | None = None,
+        restrict: Literal["lemma", "none"] = "lemma",
         bootstrap: int = 1000,
         seed: int = 0,
     ):
+        if restrict not in ("lemma", "none"):
+            raise SettingError(f"restrict is lemma or none, got {restrict!r}")
         for name, text in {"train": train, **tests}.items():
             if not len(text):
                 raise SettingError(f"{text.path or name}: not one word is annotated with a sense, so there is nothing to "
@@ -66,15 +71,18 @@ class Disambiguation(Task):
         if not tests:
             raise SettingError("no text to test on")
         self.train, self.tests, self.first = train, dict(tests), dict(first_sense or {})
-        self.bootstrap, self.seed = bootstrap, seed
+        self.restrict, self.bootstrap, self.seed = restrict, bootstrap, seed
 
     @classmethod
-    def from_files(cls, inputs: Inputs) -> list[Task]:  # type: ignore[override]
+    def from_files(  # type: ignore[override]
+        cls, inputs: Inputs, *, restrict: Literal["lemma", "none"] = "lemma"
+    ) -> list[Task]:
         """One task of all test texts.
 
         Args:
             inputs: XML files of the unified evaluation framework, with their key files beside them, or data sets; the
                 language is English where neither the name nor `de=FILE` says another.
+            restrict: see the class.
         """
         if not inputs.train:
             raise SettingError("wsd needs text with senses: --train semcor.data.xml")
@@ -93,7 +101,7 @@ class Disambiguation(Task):
             name = Path(file).name
             texts[file if name in texts else name] = read(file, inputs.test_limit)
         first = None if inputs.first_senses is None else first_senses(inputs.first_senses)
-        task = cls(learnt, texts, first_sense=first)
+        task = cls(learnt, texts, first_sense=first, restrict=restrict)
         task.notes = {"train": [Path(train).name]}
         return [task]
 
@@ -133,7 +141,8 @@ class Disambiguation(Task):
             sums = np.zeros((len(text.sentences), 3))
             np.add.at(sums, text.sentence, np.stack([right, answered, np.ones(len(right))], axis=1))
             about = {
-                "first_senses": len(self.first), "senses": len(senses.keys), "senses_without_vector": int((~senses.known).sum()),
+                "restrict": self.restrict, "first_senses": len(self.first),
+                "senses": len(senses.keys), "senses_without_vector": int((~senses.known).sum()),
                 "words_without_vector": int((~covered).sum()),
                 "training_words_without_vector": int((~has_vector).sum()),
                 "answered": int(answered.sum()), **self._blind(text, senses, candidates),
@@ -195,6 +204,10 @@ class Disambiguation(Task):
     def _answers(
         self, text: SenseText, vectors: np.ndarray, covered: np.ndarray, senses: Senses, usable: Mapping[str, list[int]]
     ) -> list[str | None]:
+        if self.restrict == "none":
+            known = np.flatnonzero(senses.known)
+            nearest = known[_nearest(vectors, senses.means[known])]
+            return [senses.keys[k] if covered[i] else self.first.get(_entry(text, i)) for i, k in enumerate(nearest)]
         directions = unit_rows(senses.means)  # the nearest by cosine, whatever the length of the test word's vector
         answers: list[str | None] = []
         for i in range(len(text)):
@@ -246,3 +259,10 @@ def first_senses(path: str) -> dict[str, str]:
 
 def _entry(text: SenseText, i: int) -> str:
     return f"{text.lemmas[i].lower()}%{text.pos[i]}"
+
+
+def _nearest(vectors: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    """Return the index of the centre at the smallest Euclidean distance, `[n]`."""
+    half = 0.5 * (centres.astype(np.float64) ** 2).sum(axis=1)
+    parts = np.array_split(vectors, max(1, len(vectors) // 512))
+    return np.concatenate([np.argmax(part @ centres.T - half, axis=1) for part in parts])

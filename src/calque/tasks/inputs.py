@@ -32,6 +32,7 @@ class Inputs:
         langs: languages of parallel texts and dictionaries, source first: one pair for each.
         train: what to learn from; for retrieval, what the encoder was aligned on.
         dev: annotated text to choose the epoch on; of sentences, the text to choose the threshold of mining on.
+        ceiling: annotated text in the languages of the tests, such as a translation of `train` (translate-train).
         links, train_links: word links of parallel texts, Pharaoh format.
         text: plain text, `LANG=FILE`.
         project: parallel texts that tags are projected over; `langs` and `links` are theirs then.
@@ -48,6 +49,7 @@ class Inputs:
     langs: Sequence[tuple[str, str]] = ()
     train: Sequence[str] = ()
     dev: Sequence[str] = ()
+    ceiling: Sequence[str] = ()
     links: Sequence[str] = ()
     train_links: Sequence[str] = ()
     text: Sequence[str] = ()
@@ -110,8 +112,7 @@ class Inputs:
 
 #: the fields that name files
 FILES = (
-    "test", "train", "dev", "links", "train_links", "text", "project",
-    "realign", "first_senses",
+    "test", "train", "dev", "ceiling", "links", "train_links", "text", "project", "realign", "first_senses",
 )  # fmt: skip
 #: what `calque.runs.realign` can be told
 REALIGN = (

@@ -10,7 +10,7 @@ import numpy as np
 from calque.errors import CalqueWarning
 from calque.offsets import offsets_of
 from calque.pairs import WordPairs
-from calque.storage import Gathered, blocks, filled, to_numpy
+from calque.storage import Gathered, blocks, filled
 from calque.text import ParallelCorpus, Sentences
 
 MUCH = 0.2  # of the test sentences: below that, greetings and headings come twice in any text
@@ -140,5 +140,5 @@ def _numbers(sentences: Sentences, vocabulary: dict[str, int], *, lower: bool, g
             table = [vocabulary.setdefault(form, len(vocabulary)) for form in forms]
         else:
             table = [vocabulary.get(form, -1) for form in forms]
-        numbers.add(np.array(table, dtype=np.int64)[to_numpy(encoded.indices)])
+        numbers.add(np.array(table, dtype=np.int64)[np.array(encoded.indices)])
     return numbers.whole()

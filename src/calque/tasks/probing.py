@@ -146,8 +146,8 @@ class KeyPointVectors(Embeddings):
 
 
 class Probing(ZeroShot[ProbeText]):
-    """Labels spans, or pairs of spans, from the vectors of their words alone: parts of speech, dependencies, constituents,
-    entities, and what else comes as jiant's JSON lines. The spans are given; the probe reads nothing beside them, so what it
+    """Labels spans, or pairs of spans, from the vectors of their words alone: parts of speech, dependencies, entities,
+    and what else comes as jiant's JSON lines. The spans are given; the probe reads nothing beside them, so what it
     knows of the context must be in the vectors (Tenney et al. 2019b, "What do you learn from context? Probing for sentence
     structure in contextualized word representations").
 
@@ -209,7 +209,7 @@ class Probing(ZeroShot[ProbeText]):
 
         Args:
             on_error: "raise", or "skip" to leave out what cannot be read.
-            probe: pos, dependencies, constituents or entities; None where the file leaves no choice. The name of the labels
+            probe: pos, dependencies or entities; None where the file leaves no choice. The name of the labels
                 of JSON lines, where they have one.
             column: where tags stand: number of the column, upos or xpos, or the name of a data set's column.
             subtypes: keep the subtypes of relations (`nsubj:pass`).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,6 +26,7 @@ from calque.tasks.overlap import (
     shared_sentences,
     warn_of_overlap,
 )
+from calque.text import Sentences
 from calque.vectors import Embeddings
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class WordRetrieval(Task):
         contextual: False keeps only the first occurrence of each word form on either side, candidates and
             queries.
         candidates, similarity, k: see `retrieve`.
+        special: count the special tokens at both ends of a sentence ([CLS], [SEP]) as linked words, as the code of Cao et al.
+            does, which raises the accuracy. They are never part of the unseen pairs.
         model, symmetrize: of the statistical aligner.
         bootstrap: samples of the interval; sentences are drawn, not words.
         seed: of the aligner.
@@ -82,6 +85,7 @@ class WordRetrieval(Task):
         candidates: Candidates = "all",
         similarity: Similarity = "csls",
         k: int = 10,
+        special: bool = False,
         model: str = "auto",
         symmetrize: str = "one-to-one",
         bootstrap: int = 1000,
@@ -96,7 +100,7 @@ class WordRetrieval(Task):
             if given is not None and text is not None:
                 given.check(text)
         self.corpus, self.train, self._given = corpus, train, (pairs, train_pairs)
-        self.contextual, self.k = contextual, k
+        self.contextual, self.k, self.special = contextual, k, special
         self.candidates: Candidates = candidates
         self.similarity: Similarity = similarity
         self.model, self.symmetrize = model, symmetrize
@@ -177,8 +181,16 @@ class WordRetrieval(Task):
         return counts
 
     @cached_property
-    def _forms(self) -> tuple[np.ndarray, np.ndarray]:
-        return forms_of(self.corpus.source)[0], forms_of(self.corpus.target)[0]
+    def _sides(self) -> list[Sentences]:
+        """Both sides of the test text; with `special` each sentence has two words more."""
+        sides = [self.corpus.source, self.corpus.target]
+        if not self.special:
+            return sides
+        return [Sentences.of((("[CLS]", *each.words, "[SEP]") for each in side), side.lang) for side in sides]
+
+    @cached_property
+    def _forms(self) -> list[np.ndarray]:
+        return [forms_of(side)[0] for side in self._sides]
 
     def news(self, scores: Sequence[Score]) -> Iterable[str]:
         """Say where the links of the test text are from."""
@@ -201,12 +213,13 @@ class WordRetrieval(Task):
             SettingError: the test text has no links to ask for, or none whose words have vectors.
         """
         require(encoder, "measured", self.rows)
-        if not len(self.links[0]):
+        if not len(self.links[0]) and not self.special:
             raise SettingError(
                 f"{self._name}: no word links in {len(self.corpus):,} sentence pairs, so there is nothing to measure; is "
                 "there text in it, and are its lines translations of each other?"
             )
-        source, target = (encoder.encode(side, progress=progress) for side in (self.corpus.source, self.corpus.target))
+        encode = partial(with_special_tokens, encoder) if self.special else partial(encoder.encode, progress=progress)
+        source, target = (encode(side) for side in (self.corpus.source, self.corpus.target))
         about = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint}
         return self.evaluate_embeddings(source, target, about=about)
 
@@ -216,7 +229,7 @@ class WordRetrieval(Task):
         """The answers themselves.
 
         Args:
-            source, target: vectors of every word of both sides of the test text.
+            source, target: vectors of every word of both sides of the test text; with `special`, see `with_special_tokens`.
             depth: how many of the nearest words to list for each query.
 
         Returns:
@@ -225,19 +238,21 @@ class WordRetrieval(Task):
         Raises:
             SettingError: they are not vectors of this text.
         """
-        sides = self.corpus.source, self.corpus.target
-        for name, vectors, side in zip(("source", "target"), (source, target), sides, strict=True):
+        for name, vectors, side in zip(("source", "target"), (source, target), self._sides, strict=True):
             if not np.array_equal(np.diff(vectors.offsets), side.lengths()):
                 raise SettingError(
                     f"{vectors.n_words} {name} vectors in {len(vectors)} sentences, but the test text has "
                     f"{int(side.lengths().sum())} words in {len(side)} sentences"
                 )
-        first = [None if self.contextual else first_occurrences(side) for side in sides]
+        pairs, unseen = self.links[0], self.unseen
+        if self.special:
+            pairs, unseen = _with_special_links(pairs, unseen, *(side.lengths() for side in self._sides))
+        first = [None if self.contextual else first_occurrences(side) for side in self._sides]
         answers = retrieve(
-            source, target, self.links[0], candidates=self.candidates, similarity=self.similarity, k=self.k,
+            source, target, pairs, candidates=self.candidates, similarity=self.similarity, k=self.k,
             source_words=first[0], target_words=first[1], depth=depth,
         )  # fmt: skip
-        return self.links[0], self.unseen, answers
+        return pairs, unseen, answers
 
     def evaluate_embeddings(
         self,
@@ -267,6 +282,7 @@ class WordRetrieval(Task):
             "candidates": self.candidates,
             "similarity": self.similarity,
             "k": self.k if self.similarity == "csls" else None,
+            "special": self.special,
             **self._counts,
             "source_candidates": answers.source_candidates,
             "target_candidates": answers.target_candidates,
@@ -336,6 +352,40 @@ class WordRetrieval(Task):
             )
         )
         return forward, backward
+
+
+# -- special tokens at both ends of a sentence as linked words -------------------------------------------------------------
+def with_special_tokens(encoder: Encoder, sentences: Sentences) -> Embeddings:
+    """Return the word vectors of sentences, each with the vectors of its first and last subword ([CLS], [SEP]) around them.
+
+    Raises:
+        SettingError: the encoder has no subwords.
+    """
+    from calque.encoders.huggingface import HuggingFaceEncoder
+    from calque.training.sources import vectors_of
+
+    if not isinstance(encoder, HuggingFaceEncoder):
+        raise SettingError(f"special=True: {encoder.name} has no special tokens; leave special out")
+    split = encoder.subwords.split(sentences).with_special()
+    vectors = vectors_of(encoder, split, budget=encoder.budget)
+    return Embeddings(vectors.data, split.word_offsets, split.covered)
+
+
+def _with_special_links(
+    pairs: WordPairs, unseen: np.ndarray | None, *lengths: np.ndarray
+) -> tuple[WordPairs, np.ndarray | None]:
+    """Return the links, moved past the first special token, with links between the first and between the last tokens of a
+    sentence pair, which are never unseen; `lengths` are those of both sides with special tokens, `[n_sentences]`."""
+    n = pairs.n_sentences
+    sentence = np.concatenate([pairs.sentence, np.arange(n), np.arange(n)])
+    order = np.argsort(sentence, kind="stable")
+    source, target = (
+        np.concatenate([words + 1, np.zeros(n, dtype=np.int64), of_side - 1])[order]
+        for words, of_side in zip((pairs.source, pairs.target), lengths, strict=True)
+    )
+    if unseen is not None:
+        unseen = np.concatenate([unseen, np.zeros(2 * n, dtype=bool)])[order]
+    return WordPairs(sentence[order], source, target, n_sentences=n), unseen
 
 
 # -- the question: which of all words of the other language is nearest to a word? ----------------------------------------

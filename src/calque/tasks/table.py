@@ -74,7 +74,7 @@ _TRAINED = (
     "seeds", "tune", "select", "hidden", "dropout", "epochs", "batch", "learning_rate", "patience", "per_epoch", "warmup",
     "decay", "clip", "save_head", "on_error", "test_limit", *REALIGN, *_LINKING,
 )  # fmt: skip
-_ANNOTATED = ("test", "train", "dev", "realign")
+_ANNOTATED = ("test", "train", "dev", "ceiling", "realign")
 
 
 def _tags(help: str, title: str) -> TaskRow:
@@ -163,7 +163,7 @@ TASKS: Table[TaskRow] = Table(
             "Word senses by the nearest sense vector: F1.",
             "word senses",
             ("test", "train", "first_senses"),
-            ("test_limit",),
+            ("restrict", "test_limit"),
             one=("train",),
             lang="en",
         ),

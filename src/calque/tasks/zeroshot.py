@@ -100,13 +100,15 @@ class ZeroShot(Task, Generic[D]):
         sources: the languages that are learnt from.
         best: the training run with the best held-out score, kept where `save_head` is set.
         checkpoints: a folder for the checkpoints of the trainings; None for none.
+        protocol: zero-shot, or "ceiling" where the training text is in the language of the tests; for the record.
     """
 
     name: str
     statistics: Mapping[str, Statistic]
     best: Learnt | None = None
     checkpoints: Path | None = None
-    files = ("test", "train", "dev", "realign")
+    protocol = "zero-shot"
+    files = ("test", "train", "dev", "ceiling", "realign")
     languages: ClassVar[Languages] = "files"
     #: tasks that the class serves, if there are several: its first argument then
     names: ClassVar[tuple[str, ...]] = ()
@@ -181,7 +183,8 @@ class ZeroShot(Task, Generic[D]):
         per_epoch: int | None = None,
         **own: Any,
     ) -> list[Task]:
-        """The task; or the same learnt from labels that are projected over parallel text (`--project`).
+        """The task, and for each language of `--ceiling` the same task learnt from that text (translate-train); or the task
+        learnt from labels that are projected over parallel text (`--project`).
 
         Args:
             inputs: files; the language of each is in its name or stands before it.
@@ -193,7 +196,7 @@ class ZeroShot(Task, Generic[D]):
         """
         if not inputs.train:
             raise SettingError(f"{inputs.task} needs training text: --train FILE")
-        for name, value in (("realign", inputs.realign), ("save-head", save_head)):
+        for name, value in (("ceiling", inputs.ceiling), ("realign", inputs.realign), ("save-head", save_head)):
             if value and inputs.project:
                 raise SettingError(f"--{name} and --project cannot be combined: leave one out")
         options = {"epochs": epochs, "batch": batch, "learning_rate": learning_rate, "patience": patience, "warmup": warmup,
@@ -201,16 +204,14 @@ class ZeroShot(Task, Generic[D]):
         offered = {"on_error": on_error, "pretokenized": inputs.words.pretokenized, **own}
         reading = {name: offered[name] for name in inspect.signature(cls.read).parameters if name in offered}
         read, known, limit = partial(cls.read, **reading), {}, inputs.words.limit
-        train, tests, dev = (
+        train, tests, dev, ceiling = (
             read_datasets(files, read, most, known, inputs.say)
             for files, most in (
-                (inputs.train, limit),
-                (inputs.test, inputs.test_limit),
-                (inputs.dev, inputs.test_limit),
+                (inputs.train, limit), (inputs.test, inputs.test_limit), (inputs.dev, inputs.test_limit), (inputs.ceiling, limit),
             )
-        )
+        )  # fmt: skip
         for each in tests:
-            warn_of_shared(each, train)
+            warn_of_shared(each, [*train, *(text for text in ceiling if text.lang == each.lang)])
         make = partial(
             cls, *((inputs.task,) if cls.names else ()), tune=tune, seeds=None if seeds is None else range(seeds),
             options={name: value for name, value in options.items() if value is not None},
@@ -218,7 +219,16 @@ class ZeroShot(Task, Generic[D]):
         )  # fmt: skip
         if inputs.project:
             return [cls.projected(inputs, make, train, tests)]
-        return [make(train, tests, dev=dev, select=select, realign=inputs.realign, save_head=save_head)]
+        tasks: list[Task] = [make(train, tests, dev=dev, select=select, realign=inputs.realign, save_head=save_head)]
+        for lang in dict.fromkeys(each.lang for each in ceiling):
+            learnt, tested, watched = ([each for each in some if each.lang == lang] for some in (ceiling, tests, dev))
+            if not tested:
+                langs = ", ".join(dict.fromkeys(each.lang for each in tests))
+                raise SettingError(f"--ceiling has text in {lang}, but the tests are in {langs}")
+            # Development text of a target language is in the ceiling's own language.
+            tasks.append(make(learnt, tested, dev=watched, select="source" if select == "target" else select))
+            tasks[-1].protocol = "ceiling"  # type: ignore[attr-defined]
+        return tasks
 
     @classmethod
     def projected(cls, inputs: Inputs, make: Callable[..., Any], train: Sequence[Dataset[D]], tests: Any) -> Task:
@@ -330,7 +340,7 @@ class ZeroShot(Task, Generic[D]):
             self.best = max(runs, key=lambda run: run.score)
         tested = [experiment.test(learnt) for learnt in runs]
         about = {
-            "protocol": "zero-shot", "encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint,
+            "protocol": self.protocol, "encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint,
             "train": [e.name for e in self.train],
             "features": "tuned" if self.tune else "frozen", "select": self.select, "seeds": self.seeds,
             "dev": self.chosen_on(), "chosen_epochs": [run.epoch for run in runs],

@@ -1,21 +1,17 @@
-"""How similar every word of a sentence is to every word of its translation: a matrix for each sentence pair, all in one file."""
+"""How similar every word of a sentence is to every word of its translation: a matrix for each sentence pair."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from os import PathLike
-from pathlib import Path
-from tempfile import TemporaryFile
 
 import numpy as np
 
 from calque.algebra.normalize import unit_rows
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of
-from calque.vectors import Embeddings, filling, map_arrays
+from calque.vectors import Embeddings
 
-MOST = 1 << 27  # cells in memory
+MEMORY = 1 << 28  # bytes of matrices; more are in a mapped file without a name
 STORED = np.dtype(np.float16)  # 11 bits of a cosine; a file of a million sentence pairs takes a gigabyte
 
 
@@ -61,57 +57,6 @@ class Similarities:
         parts = [np.asarray(matrix, dtype=np.float32) for matrix in matrices]
         shapes = np.array([part.shape for part in parts], dtype=np.int64).reshape(-1, 2)
         return cls(np.concatenate([np.zeros(0, np.float32), *(part.ravel() for part in parts)]), *shapes.T)
-
-    @classmethod
-    def open(cls, path: str | PathLike[str]) -> Similarities:
-        """Map the file of `writing` into memory; nothing is read before it is used.
-
-        Raises:
-            InputError: it is not such a file.
-        """
-        arrays, _ = map_arrays(path)
-        if not {"data", "rows", "columns"} <= arrays.keys():
-            raise InputError("not similarities saved by calque (tensors data, rows and columns are missing)", path=path)
-        try:
-            return cls(arrays["data"], np.array(arrays["rows"]), np.array(arrays["columns"]))
-        except InputError as error:
-            raise InputError(error.fact, path=path) from error
-
-
-def room(n: int, dtype: np.dtype | type) -> np.ndarray:
-    """Room for so many numbers: in memory, or in a file without a name if they are very many."""
-    if n <= MOST:
-        return np.empty(n, dtype)
-    with TemporaryFile() as file:
-        return np.memmap(file, dtype, "w+", shape=(n,))
-
-
-@contextmanager
-def writing(path: str | PathLike[str], rows: np.ndarray, columns: np.ndarray) -> Iterator[Writer]:
-    """A safetensors file (`data`, float16; `rows`; `columns`) that takes matrices one after the other, and has its name when the
-    block ends: memory does not grow with the text.
-
-    Args:
-        rows, columns: source and target words of each sentence pair, int64 `[n_sentences]`.
-    """
-    cells, n = int((rows * columns).sum()), len(rows)
-    shapes = {"data": ((cells,), STORED), "rows": ((n,), np.int64), "columns": ((n,), np.int64)}
-    with filling(Path(path), shapes, {"format": "calque similarities 1"}) as arrays:
-        arrays["rows"][:], arrays["columns"][:] = rows, columns
-        yield Writer(arrays["data"])
-
-
-class Writer:
-    """Puts matrices one behind the other."""
-
-    def __init__(self, data: np.ndarray):
-        self._data, self._at = data, 0
-
-    def add(self, matrix: np.ndarray) -> None:
-        """The next one."""
-        end = self._at + matrix.size
-        self._data[self._at : end] = matrix.ravel()
-        self._at = end
 
 
 def cosines(source: Embeddings, target: Embeddings) -> Iterator[np.ndarray]:

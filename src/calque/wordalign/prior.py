@@ -16,11 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from calque.errors import SettingError
+from calque.storage import room
 from calque.wordalign.bitext import Bitext
 from calque.wordalign.compiled import F, loop
-from calque.wordalign.matrices import Similarities, room
-
-PART = 1 << 24  # cells converted at a time
+from calque.wordalign.matrices import MEMORY, Similarities
 
 
 class Prior(NamedTuple):
@@ -52,27 +51,28 @@ def prior_of(similarities: Similarities | None, bitext: Bitext, weight: float) -
         raise SettingError(
             f"similarities of {len(similarities):,} sentence pairs that have other words than the {len(bitext):,} of the text"
         )
-    ends, at = similarities.offsets, similarities.offsets[:-1].copy()
-    made = Prior(at, room(int(ends[-1]), F), np.empty(len(target.words), F), np.empty(len(source.words), F))
-    first = 0
-    while first < len(at):
-        last = max(first + 1, int(np.searchsorted(ends, ends[first] + PART, side="right")) - 1)
-        made.odds[ends[first] : ends[last]] = similarities.data[ends[first] : ends[last]]
-        fill_odds(first, last, source.offsets, target.offsets, float(weight), made)
-        first = last
+    ends = similarities.offsets
+    made = Prior(
+        ends[:-1].copy(),
+        room((int(ends[-1]),), F, MEMORY),
+        np.empty(len(target.words), F),
+        np.empty(len(source.words), F),
+    )
+    made.odds[:] = similarities.data
+    fill_odds(source.offsets, target.offsets, float(weight), made)
     return made
 
 
 @loop
-def fill_odds(first, last, source_offsets, target_offsets, weight, prior):
-    """Turn cosines into odds, in place, for sentence pairs from `first` to before `last`.
+def fill_odds(source_offsets, target_offsets, weight, prior):
+    """Turn cosines into odds, in place.
 
     Args:
         weight: what a cosine is multiplied by.
         prior: its odds are cosines before, NaN for a word without a vector; afterwards exp(weight * cosine), and the mean of
             these where there is none. `forward` and `backward` are filled.
     """
-    for b in range(first, last):
+    for b in range(len(prior.at)):
         top, left = source_offsets[b], target_offsets[b]
         n, m = source_offsets[b + 1] - top, target_offsets[b + 1] - left
         cells, forward, backward = prior.odds[prior.at[b] : prior.at[b] + n * m], prior.forward, prior.backward

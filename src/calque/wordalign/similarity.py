@@ -12,7 +12,7 @@ from calque.pairs import WordPairs
 from calque.vectors import Embeddings
 from calque.wordalign.matrices import cosines
 
-Method = Literal["mutual", "iterative", "softmax", "transport"]
+Method = Literal["mutual", "softmax"]
 
 
 def mutual(similarity: np.ndarray) -> np.ndarray:
@@ -28,25 +28,7 @@ def mutual(similarity: np.ndarray) -> np.ndarray:
     if similarity.size:
         best_target, best_source = similarity.argmax(1), similarity.argmax(0)
         rows = np.flatnonzero(best_source[best_target] == np.arange(len(similarity)))
-        linked[rows, best_target[rows]] = _positive(similarity[rows, best_target[rows]])
-    return linked
-
-
-def iterative(similarity: np.ndarray, *, rounds: int = 2, discount: float = 0.9) -> np.ndarray:
-    """Mutual links, then again over similarities in which words that have links count less (SimAlign's Itermax).
-
-    A similarity is multiplied by `discount` where one of the two words has a link, and by 0 where both have, until no
-    link is new or `rounds` are over (Jalili Sabet et al. 2020, §2.2, Algorithm 1; α = 0.9, two rounds).
-    """
-    linked = mutual(similarity)
-    positive = 0.5 * (1 + similarity)  # cosines below 0 would grow by a factor below 1
-    for _ in range(rounds - 1):
-        rows, columns = np.asarray(linked.any(1)), np.asarray(linked.any(0))
-        weight = np.where(rows[:, None] ^ columns, discount, 1.0) * ~(rows[:, None] & columns)
-        new = mutual(2 * positive * weight - 1) * (weight > 0) * (linked == 0)
-        if not new.any():
-            break
-        linked = linked + np.where(new > 0, _positive(similarity), 0)
+        linked[rows, best_target[rows]] = np.clip(0.5 * (1 + similarity[rows, best_target[rows]]), 1e-6, 1.0)
     return linked
 
 
@@ -66,33 +48,7 @@ def softmax(similarity: np.ndarray, *, threshold: float = 1e-3, temperature: flo
     return np.where((forward > threshold) & (backward > threshold), np.sqrt(forward * backward), 0.0)
 
 
-def transport(
-    similarity: np.ndarray, *, threshold: float = 0.1, regularisation: float = 0.05, iterations: int = 100
-) -> np.ndarray:
-    """Links that carry mass when the words of one sentence are moved onto the other's (Dou & Neubig 2021, §2.1).
-
-    Entropic optimal transport between uniform masses with cost 1 − cosine, by Sinkhorn's iterations (Cuturi 2013) in the
-    log domain. A link is kept if it carries more than `threshold` of the mass of either of its words, on average.
-
-    Returns:
-        `[n_source, n_target]`: that fraction (at most 1) of a link, 0 where there is none.
-    """
-    n, m = similarity.shape
-    if not similarity.size:
-        return np.zeros(similarity.shape)
-    kernel = (similarity - 1) / regularisation
-    left, right = np.zeros(n), np.zeros(m)
-    for _ in range(iterations):
-        left = -np.log(n) - _logsumexp(kernel + right, 1)
-        right = -np.log(m) - _logsumexp(kernel + left[:, None], 0)
-    plan = np.exp(kernel + left[:, None] + right)
-    fraction = 0.5 * plan * (n + m)
-    return np.where(fraction > threshold, np.minimum(fraction, 1.0), 0.0)
-
-
-METHODS: dict[str, Callable[..., np.ndarray]] = {
-    "mutual": mutual, "iterative": iterative, "softmax": softmax, "transport": transport,
-}  # fmt: skip
+METHODS: dict[str, Callable[..., np.ndarray]] = {"mutual": mutual, "softmax": softmax}
 
 
 def links_from_embeddings(
@@ -102,7 +58,7 @@ def links_from_embeddings(
 
     Args:
         source, target: vectors of the same sentence pairs.
-        method: `mutual`, `iterative`, `softmax` or `transport`; see the functions of these names.
+        method: `mutual` or `softmax`; see the functions of these names.
         options: further arguments of that function.
 
     Returns:
@@ -155,18 +111,8 @@ def link_matrix(
     return rows[i], columns[j], np.clip(linked[i, j], 0, 1)
 
 
-def _positive(cosine: np.ndarray) -> np.ndarray:
-    """A cosine as a number above 0 and up to 1."""
-    return np.clip(0.5 * (1 + cosine), 1e-6, 1.0)
-
-
 def _softmax(x: np.ndarray, axis: int) -> np.ndarray:
     if not x.size:
         return x
     e = np.exp(x - x.max(axis, keepdims=True))
     return e / e.sum(axis, keepdims=True)
-
-
-def _logsumexp(x: np.ndarray, axis: int) -> np.ndarray:
-    top = x.max(axis, keepdims=True)
-    return np.log(np.exp(x - top).sum(axis)) + top.squeeze(axis)

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calque.offsets import offsets_of
-from calque.storage import from_numpy, scalar, to_numpy
 from calque.text import Sentences
 from calque.wordalign.spelling import CodePoints, code_points
 
@@ -73,17 +72,17 @@ class Vocabulary:
         frequency = np.bincount(numbers, minlength=len(types))
         if classes.stem:
             stems = _stem(types, classes)
-            named = pc.if_else(pc.less(from_numpy(frequency), scalar(np.int64(classes.frequent))), stems, types)
+            named = pc.if_else(pc.less(pa.array(frequency), pa.scalar(np.int64(classes.frequent))), stems, types)
         else:
             named = types
         encoded = named.dictionary_encode()
-        of_type = to_numpy(encoded.indices)
+        of_type = np.array(encoded.indices)
         names = encoded.dictionary
         best = np.zeros(len(names), dtype=np.int64)
         order = np.argsort(frequency, kind="stable")  # the last assignment wins: the most frequent spelling
         best[of_type[order]] = order
         np.take(of_type.astype(np.int32), numbers, out=numbers)
-        return cls(names, types.take(from_numpy(best)), classes), numbers, offsets
+        return cls(names, types.take(pa.array(best)), classes), numbers, offsets
 
     def encode(self, sentences: Sentences) -> tuple[np.ndarray, np.ndarray, pa.Array]:
         """Number the words of a further text; a word in no class gets a number from `len(self)` on.
@@ -98,14 +97,14 @@ class Vocabulary:
         class_of = pc.index_in(types, self.names)
         if self.classes.stem:
             class_of = pc.coalesce(class_of, pc.index_in(_stem(types, self.classes), self.names))
-        words = to_numpy(pc.fill_null(class_of, scalar(np.int32(-1))))[numbers]
+        words = np.array(pc.fill_null(class_of, pa.scalar(np.int32(-1))))[numbers]
         at = np.flatnonzero(words < 0)
         sentence = np.searchsorted(offsets, at, side="right")
         _, first, of_word = np.unique(
             sentence * max(len(types), 1) + numbers[at], return_index=True, return_inverse=True
         )
         words[at] = len(self) + np.argsort(np.argsort(first))[of_word].astype(np.int32)
-        return words, offsets, types.take(from_numpy(numbers[at[np.sort(first)]]))
+        return words, offsets, types.take(pa.array(numbers[at[np.sort(first)]]))
 
 
 def _types(sentences: Sentences, classes: Classes) -> tuple[pa.Array, np.ndarray, np.ndarray]:
@@ -113,14 +112,14 @@ def _types(sentences: Sentences, classes: Classes) -> tuple[pa.Array, np.ndarray
     offsets = offsets_of(sentences.lengths())
     words = pa.chunked_array([chunk.flatten() for chunk in sentences.chunks()], pa.string())
     encoded = words.dictionary_encode().unify_dictionaries()
-    numbers = np.concatenate([np.zeros(0, np.int32), *(to_numpy(chunk.indices) for chunk in encoded.chunks)])
+    numbers = np.concatenate([np.zeros(0, np.int32), *(np.array(chunk.indices) for chunk in encoded.chunks)])
     types = encoded.chunk(0).dictionary if encoded.num_chunks else pa.nulls(0, pa.string())
     if classes.lower and len(types):
         folded = pc.utf8_lower(pc.utf8_normalize(types, form="NFKC")).dictionary_encode()
         types = folded.dictionary
-        np.take(to_numpy(folded.indices), numbers, out=numbers)
+        np.take(np.array(folded.indices), numbers, out=numbers)
     return types, numbers, offsets
 
 
 def _stem(types: pa.Array, classes: Classes) -> pa.Array:
-    return pc.binary_join_element_wise(pc.utf8_slice_codeunits(types, 0, classes.stem), scalar(_RARE), scalar(""))
+    return pc.binary_join_element_wise(pc.utf8_slice_codeunits(types, 0, classes.stem), pa.scalar(_RARE), pa.scalar(""))

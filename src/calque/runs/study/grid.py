@@ -178,9 +178,13 @@ class Grid:
     def _aligned(
         self, base: Step | str, settings: Mapping[str, Any], texts, langs: Sequence[str], load, label: str
     ) -> Step:
-        towards = langs[0] if self.plan.towards == "target" else self.plan.towards
         options = {name: value for name, value in settings.items() if name not in ("supervision", "encoders", "views")}
-        about = {"load": load, "towards": towards, "langs": [[self.plan.source, lang] for lang in langs], **options}
+        about = {
+            "load": load,
+            "towards": self.plan.towards,
+            "langs": [[self.plan.source, lang] for lang in langs],
+            **options,
+        }
         if texts["kind"] == "parallel":
             step = self._on_links(base, about, texts, langs, label)
         elif not METHODS[settings["method"]].needs_links:
@@ -264,7 +268,7 @@ class Grid:
         texts = {part: [plan.named(file) for file in listed(given.get(part))] for part in PARTS}
         if row.langs is not None and task.lang is None:
             own = (plan.source, *row.langs)
-            texts["test"] = [(lang, file) for lang, file in texts["test"] if lang in own]
+            texts |= {part: [(lang, file) for lang, file in texts[part] if lang in own] for part in ("test", "ceiling")}
             if not texts["test"]:  # of other languages than this encoder's
                 return []
         about["langs"] = {part: [lang for lang, _ in several] for part, several in texts.items()}

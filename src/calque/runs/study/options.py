@@ -8,19 +8,17 @@ from typing import Any, Literal
 from calque.alignment import METHODS
 from calque.errors import SettingError
 from calque.linking import Words
-from calque.runs.dictionary import align_dictionary
+from calque.runs.align import AVERAGING, map_method
 from calque.runs.study.values import Count, Few, Files, Layer, Share, of
 from calque.tasks.table import TASKS, option_names
 
 Types = dict[str, Any]
 
 #: annotated files, each in a language, of tasks whose files say their own
-PARTS = ("train", "test", "dev", "links")
+PARTS = ("train", "test", "dev", "ceiling", "links")
 #: what a study calls files otherwise
 SETTINGS = {"text": "texts"}
 ENTRIES = Sequence[int]
-#: what the study says
-_RUN = ("encoder", "task", "langs", "load", "out", "overwrite", "progress", "say", "checkpoint_every")
 _BY_LANGUAGE = Mapping[str, str]
 _POOLING = Literal["last", "first", "mean"]
 
@@ -73,14 +71,29 @@ def of_pretraining(model: str) -> Types:
         "model": str, "texts": _BY_LANGUAGE, "apart": bool, "pairs": bool, "dictionaries": _BY_LANGUAGE, "limit": Count,
         "pretokenized": bool, "preset": Literal[tuple(PRESETS)], "senses": int | Mapping[str, Any], "held_out": int,
     }  # fmt: skip
+    more = {"vocabulary": Count, "half": bool, "lower": bool} if model == "bert" else {}
+    return {**of_model(model), **read, **more}
+
+
+def of_model(model: str) -> Types:
+    """Settings of the class of a language model."""
+    return of(class_of_model(model), *(("start",) if model == "bert" else ()))
+
+
+def class_of_model(model: str) -> type:
+    """Return the class of a language model.
+
+    Raises:
+        SettingError: there is none of this name.
+    """
     if model == "elmo":
         from calque.pretraining.bidirectional import BiLanguageModel
 
-        return {**of(BiLanguageModel), **read}
+        return BiLanguageModel
     if model == "bert":
         from calque.pretraining.masked import MaskedLanguageModel
 
-        return {**of(MaskedLanguageModel, "start"), **read, "vocabulary": Count, "half": bool, "lower": bool}
+        return MaskedLanguageModel
     raise SettingError(f"unknown model {model!r} to pretrain, expected bert or elmo")
 
 
@@ -102,12 +115,7 @@ def of_supervision(kind: str) -> Types:
 def of_method(given: Mapping[str, Any], kind: str) -> Types:
     """Settings of a method where it has a supervision of some kind."""
     if kind != "parallel" and not _has_options_of_its_own(given):
-        from calque.encoders.mapped import Combine
-        from calque.maps.dictionary import Normalisation
-
-        without = ("dictionaries", "towards", "texts", "anchors", *of_anchors())
-        own = {"normalise": Normalisation, "combine": Combine, "held_out": Share}
-        return {"supervision": Files, "encoders": Files, **of(align_dictionary, *_RUN, *without), **own}
+        return {"supervision": Files, "encoders": Files, **of_maps()}
     shared = {"method": str, "supervision": Files, "encoders": Files, **LOADED}
     if METHODS[given["method"]].of_each:
         shared["views"] = Mapping[str, str | Mapping[str, Any]]
@@ -129,20 +137,39 @@ def options_of_method(name: str) -> Types:
     return {**options, **({"layers": Sequence[Layer]} if "layers" in options else {})}
 
 
+def of_maps(source: str = "") -> Types:
+    """Options of maps from dictionaries or a start, or of those from one source: dictionary, identical or unsupervised."""
+    options = {**of(map_method, "towards"), "held_out": Share, "layers": Sequence[Layer]}
+    if not source:
+        return options
+    without = {"method", "seed", "start_options"} | ({"start", "restarts"} if source != "unsupervised" else set())
+    without |= {"identical", "held_out"} if source != "dictionary" else set()
+    averaging = {name: Count for name in AVERAGING if name != "layers"}
+    starts = of_starts() if source == "unsupervised" else {}
+    return {name: kind for name, kind in {**options, **averaging}.items() if name not in without} | starts
+
+
 def of_start(start: str) -> Types:
     """Options of a start without a dictionary."""
+    from calque.maps.unsupervised import start_options
+
+    return {name: of_starts()[name] for name in start_options(start)}
+
+
+def of_starts() -> Types:
+    """Options of all starts without a dictionary."""
     from calque.maps.adversarial import adversarial_start
     from calque.maps.distributions import self_learning, similarity_seeds
     from calque.maps.unsupervised import start_options
 
-    functions = (similarity_seeds, self_learning) if start == "distributions" else (adversarial_start,)
+    functions = (similarity_seeds, self_learning, adversarial_start)
     types = {name: wanted for function in functions for name, wanted in of(function).items()}
-    return {name: types[name] for name in start_options(start)}
+    return {name: types[name] for start in ("distributions", "adversarial") for name in start_options(start)}
 
 
 def of_anchors() -> Types:
     """Settings of a supervision whose words get anchors."""
-    return {"limit": Count, "pretokenized": bool, "most": Count, "at_least": Count, "most_occurrences": Count}
+    return {"limit": Count, "pretokenized": bool, **{name: Count for name in AVERAGING if name != "layers"}}
 
 
 def of_task(task: str) -> Types:

@@ -11,7 +11,7 @@ from calque.alignment import METHODS, learns_from, methods_for
 from calque.corpora.languages import language_of, name_and_path
 from calque.errors import SettingError
 from calque.named import is_path
-from calque.runs.dictionary import IDENTICAL, STARTS
+from calque.runs.align import IDENTICAL, STARTS
 from calque.runs.pretrain import pair_of
 from calque.runs.study.options import of_anchors
 
@@ -49,7 +49,7 @@ class Study:
             `tune = true`, a table of `when`, `how`, `method`, `towards`, `weight`, `options` of the method, and the
             `supervision` whose parallel text it reads, if there are several.
         source: the language of the texts' first side.
-        towards: the language that the others are aligned with; "target": the other language of each pair.
+        towards: the language that the others are aligned with.
         together: one model for all languages of a supervision, not one for each.
         seeds: heads of every task that does not say its own, with the seeds 0, 1, …; default: 5, and 3 where the encoder
             learns with them (`tune`).

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from calque.alignment import METHODS
 from calque.corpora.languages import name_and_path
+from calque.encoders.key_points import PIVOTS, STEPS, named_steps
 from calque.errors import InputError, SettingError
 from calque.named import is_path
-from calque.runs.dictionary import STARTS
+from calque.runs.align import STARTS
 from calque.runs.pretrain import check_warmup, pair_of, settings_for
-from calque.runs.study.key_points import check_rows, check_views
 from calque.runs.study.options import (
     LOADED,
     OF_ENCODER,
     OF_METHOD,
     OF_REALIGNMENT,
+    OF_VIEW,
     PARTS,
     TOP,
     from_text,
@@ -33,7 +34,7 @@ from calque.runs.study.options import (
     of_words,
     options_of_method,
 )
-from calque.runs.study.plan import BASE, KINDS, OWN, Study, learns, listed, supervision_of, trainings, users
+from calque.runs.study.plan import BASE, KINDS, OWN, Study, is_for, learns, listed, supervision_of, trainings, users
 from calque.runs.study.values import Files, check, check_value, no_repetition, of
 from calque.tasks.table import TASKS
 
@@ -121,8 +122,6 @@ def _check_study(study: Study) -> None:
         _check_encoder(study, name, given)
     for name, given in study.supervision.items():
         _check_supervision(study, name, given)
-    if study.towards == "target" and study.together:
-        raise SettingError('towards = "target" aligns each language pair separately: set together = false')
     for name, given in study.methods.items():
         _check_method(study, name, given)
     for name, given in study.methods.items():
@@ -161,11 +160,9 @@ def _check_supervision(study: Study, name: str, given: Mapping[str, Any]) -> Non
         _covered(study, f"supervision {name!r}", given["texts"], study.languages(given))
     for lang in study.languages(given):
         _check_other(study, where, lang)
-        if study.towards not in ("target", study.source, lang):
-            raise SettingError(
-                f"towards = {study.towards!r}, but {where} is between {study.source} and {lang}: expected "
-                f"{study.source!r}, or 'target' with together = false"
-            )
+        if study.towards not in (study.source, lang):
+            fact = f"towards = {study.towards!r}, but {where} is between {study.source} and {lang}"
+            raise SettingError(f"{fact}: expected {study.source!r}")
 
 
 def _check_method(study: Study, name: str, given: Mapping[str, Any]) -> None:
@@ -195,7 +192,7 @@ def _check_method(study: Study, name: str, given: Mapping[str, Any]) -> None:
         without = (*OF_METHOD, *LOADED)
         settings = {key: value for key, value in given.items() if key not in without}
         _make(where, METHODS.load(method), {"towards": study.towards, **settings})
-    check_views(study, where, given)
+    _check_views(study, where, given)
 
 
 def _check_task(study: Study, name: str, given: Mapping[str, Any]) -> None:
@@ -213,7 +210,7 @@ def _check_task(study: Study, name: str, given: Mapping[str, Any]) -> None:
         _check_realign(study, where, given)
     _check_rows(study, where, given)
     _check_entries(where, given)
-    check_rows(study, where, given)
+    _check_rows_of_key_points(study, where, given)
     if by_language:
         for lang in given["test"]:
             _check_other(study, f"{where}.test", lang)
@@ -339,3 +336,75 @@ def _check_realign(study: Study, where: str, task: Mapping[str, Any]) -> None:
         TextRealignment(lambda: ((), ()), **how, options=options)
     except SettingError as error:
         raise SettingError(str(error) if where in str(error) else f"{where}: {error}") from error
+
+
+# -- methods that take an encoder of each language, and rows that are key points ----------------------------------------
+def _check_views(study: Study, where: str, given: Mapping[str, Any]) -> None:
+    """Complain of views that no encoder of the method can have.
+
+    Raises:
+        SettingError: with the place in the file.
+    """
+    learnt = named_steps(given["steps"]) if "steps" in given else STEPS
+    for row, view in given.get("views", {}).items():
+        here = f"{where}.views.{row}"
+        if row in study.methods:
+            raise SettingError(f"{here}: there is a method of that name")
+        if not isinstance(view, str):
+            check(here, view, OF_VIEW)
+        load = study.rows_of("", {"views": {row: view}})[row]
+        if load.get("steps") == PIVOTS:
+            if "delta" in load:
+                raise SettingError(f"{here}.delta does not apply to {PIVOTS}")
+            continue
+        try:
+            steps = named_steps(load.get("steps"))
+        except SettingError as error:
+            raise SettingError(f"{here}: {error}, or {PIVOTS}") from error
+        if steps is not None and learnt is not None and len(steps) > len(learnt):
+            raise SettingError(f"{here}: {steps[-1]} is not learnt with {where}.steps = {given['steps']!r}")
+
+
+def _check_rows_of_key_points(study: Study, where: str, given: Mapping[str, Any]) -> None:
+    """Complain of a task on words that is to be done on key points, and of pivots without translations of the tests.
+
+    Raises:
+        SettingError: with the row, and how the task leaves it out.
+    """
+    kind, pivot = TASKS.load(given["task"]), study.towards
+    tested = list(dict.fromkeys(study.named(file)[0] for file in listed(given["test"])))
+    for lang, two in given.get("translations", {}).items():
+        if lang not in tested:
+            raise SettingError(f"{where}.translations names {lang}, in which there is no test")
+        if len(two) != 2:
+            raise SettingError(
+                f"{where}.translations.{lang} = {two!r}, expected the file in {pivot} and that in {lang}"
+            )
+    for row, method, steps in _rows_of_key_points(study, given):
+        others = f"{where}.methods names the rows that it is for"
+        if "key points" not in kind.rows:
+            raise SettingError(
+                f"{where}: {given['task']} is on words, and row {row!r} of methods.{method} has key points: {others}"
+            )
+        if steps != PIVOTS:
+            continue
+        langs = [lang for lang in tested if lang not in ("", pivot)]
+        missing = [lang for lang in langs if lang not in given.get("translations", {})]
+        if missing or not langs:
+            of = f" of the tests in {', '.join(missing)}" if missing else ""
+            raise SettingError(f"{where}: row {row!r} of methods.{method} needs translations{of}, or {others}")
+
+
+def _rows_of_key_points(study: Study, task: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Rows of a task that are key points: row, method and steps."""
+    for name, method in study.methods.items():
+        if name == BASE or not METHODS[method["method"]].of_each:
+            continue
+        if not any(is_for(method, encoder) and is_for(task, encoder) for encoder in study.encoders):
+            continue
+        for row, load in study.rows_of(name, method).items():
+            steps = load.get("steps") or method.get("steps") or ",".join(STEPS)
+            if "methods" in task and not is_for({"methods": task["methods"]}, "", row):
+                continue
+            if steps == PIVOTS or "extract" in steps:
+                yield row, name, steps

@@ -65,13 +65,25 @@ def _entries(step: Step, folder: Path) -> None:
 
 
 def _align(step: Step, folder: Path) -> None:
+    """Align on parallel text, on dictionaries and the anchors of words, or on text of each language."""
     from calque.linking import Words
     from calque.runs.align import align
 
-    how, options = _shared(step, folder)
-    langs, words = [tuple(pair) for pair in options.pop("langs")], Words(**options.pop("words"))
-    links = [str(Path(place) / LINKS) for place in step.after["links"]]
-    done = align(step.files["text"], langs=langs, links=links, words=words, options=options, **how)
+    options = {name: value for name, value in step.settings.items() if name != "encoder"}
+    load = {**options.pop("load", {}), **{name: options.pop(name) for name in LOADED if name in options}}
+    how = {name: options.pop(name) for name in ("method", "towards")}
+    words = Words(**options.pop("words", {}), **_read(options))
+    texts, named = step.files.get("text", ()), options.pop("texts", ())
+    langs = [tuple(pair) for pair in options.pop("langs")]
+    after = {role: [Path(place) for place in places] for role, places in step.after.items()}
+    done = align(
+        [f"{lang}={file}" for lang, file in zip(named, texts, strict=True)] if named and texts else texts,
+        langs=langs if step.kind != "plain" else [],
+        links=[str(place / LINKS) for place in after.get("links", ())],
+        dictionaries=[str(place / ENTRIES) for place in after.get("dictionary", ())],
+        anchors=[f"{lang}={place}" for lang, place in zip(named, after.get("anchors", ()), strict=False)],
+        encoder=encoder_of(step), out=folder, overwrite=True, load=load, words=words, options=options, **how,
+    )  # fmt: skip
     _write_scores(folder, done.record.get("scores", []))
 
 
@@ -82,50 +94,8 @@ def _anchors(step: Step, folder: Path) -> None:
     make_anchors(step.files["text"], encoder=encoder_of(step), out=folder, **options)
 
 
-def _fit(step: Step, folder: Path) -> None:
-    from calque.runs.dictionary import align_dictionary
-
-    options = {name: value for name, value in step.settings.items() if name != "encoder"}
-    langs = [tuple(pair) for pair in options.pop("langs")]
-    anchors = [f"{lang}={place}" for lang, place in zip(options.pop("texts"), step.after["anchors"], strict=True)]
-    align_dictionary(
-        _dictionaries(step),
-        langs=langs,
-        encoder=encoder_of(step),
-        anchors=anchors,
-        out=folder,
-        overwrite=True,
-        **options,
-    )
-
-
-def _plain(step: Step, folder: Path) -> None:
-    from calque.runs.text_alignment import align_text
-
-    how, options = _shared(step, folder)
-    del options["langs"]
-    texts, read = _texts_of_languages(step, options), _read(options)
-    align_text(texts, options=options, **how, **read)
-
-
-def _shared(step: Step, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the arguments that all functions of alignment have, and the other settings of a step."""
-    options = {name: value for name, value in step.settings.items() if name != "encoder"}
-    load = {**options.pop("load"), **{name: options.pop(name) for name in LOADED if name in options}}
-    how = {name: options.pop(name) for name in ("method", "towards")}
-    return {"encoder": encoder_of(step), "out": folder, "overwrite": True, "load": load, **how}, options
-
-
 def _read(options: dict[str, Any]) -> dict[str, Any]:
     return {name: options.pop(name) for name in ("limit", "pretokenized") if name in options}
-
-
-def _texts_of_languages(step: Step, options: dict[str, Any]) -> list[str]:
-    return [f"{lang}={file}" for lang, file in zip(options.pop("texts"), step.files["text"], strict=True)]
-
-
-def _dictionaries(step: Step) -> list[str]:
-    return [str(Path(place) / ENTRIES) for place in step.after.get("dictionary", ())]
 
 
 # -- tasks -----------------------------------------------------------------------------------------------------------
@@ -191,5 +161,5 @@ def _texts(step: Step, part: str, usual: str = "") -> list[str]:
 
 WORK = {
     "pretrain": _pretrain, "join": _join, "links": _link, "entries": _entries, "anchors": _anchors,
-    "align": _align, "fit": _fit, "plain": _plain, "score": _score,
+    "align": _align, "fit": _align, "plain": _align, "score": _score,
 }  # fmt: skip
