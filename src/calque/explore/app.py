@@ -5,7 +5,7 @@ Everything is `GET` and answers JSON. A sentence is given by its number, `id=12`
 own. Words are counted from 0.
 
     /api/about
-        {"languages": [{"lang", "first", "sentences"}], "encoders": [{"name", "before", "layers", "own", "senses"}], "before",
+        {"languages": [{"lang", "first", "sentences"}], "encoders": [{"name", "before", "layers", "own"}], "before",
         "after", "start": {"id", "word"}, "words"}
     /api/search?q=river bank[&lang=en][&limit=20]
         {"total", "sentences": [SENTENCE]}, those that contain all words of q
@@ -14,9 +14,6 @@ own. Words are counted from 0.
     /api/neighbours?encoder=mini[&layer=6]&id=12&word=3[&n=10]
         {"encoder", "layer", "word", "covered", "languages": [{"lang", "own", "words": [HIT]}],
         "same": {"total", "nearest": [HIT], "farthest": [HIT]}}; "same" is the same form elsewhere
-    /api/sense?encoder=elmo&id=12&word=3
-        {"encoder", "word", "senses", "number", "share", "nearest": [{"word", "number", "cosine", "lang"}]}: which of its senses
-        the word has there, of an encoder with "senses"; without "number" and the rest where the word has none, "senses" being 0
     /api/links?encoder=mini[&layer=6]&id=12&to=40
         {"encoder", "layer", "links": [[word, word]]}
 
@@ -29,6 +26,7 @@ it as `Host`, so that no page from elsewhere can reach it under a name of its ow
 
 from __future__ import annotations
 
+import mimetypes
 import os
 import socket
 import sys
@@ -37,7 +35,6 @@ import webbrowser
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
@@ -45,7 +42,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from calque.errors import CalqueError, SettingError
@@ -67,13 +64,13 @@ _HEADERS = {
 # -- the application ---------------------------------------------------------------------------------------------------
 def make_app(explorer: Explorer, *, hosts: Iterable[str] = LOCAL) -> Starlette:
     """Return the web application, which answers under the given names."""
-    page = {path.name: path for path in Path(str(files("calque.explore") / "page")).iterdir()}
+    page = {path.name: path.read_bytes() for path in (files("calque.explore") / "page").iterdir() if path.is_file()}
 
     def file(request: Request) -> Response:
         name = request.path_params.get("name", "index.html")
         if name not in page:
             raise HTTPException(404)
-        return FileResponse(page[name], headers=_HEADERS)
+        return Response(page[name], media_type=mimetypes.guess_type(name)[0], headers=_HEADERS)
 
     def answering(work: Callable[[Explorer, Any], dict[str, Any]]) -> Callable[[Request], Response]:
         # not async: it runs in a thread of its own
@@ -108,9 +105,6 @@ _ANSWERS: dict[str, Callable[[Explorer, Any], dict[str, Any]]] = {
     "neighbours": lambda explorer, query: explorer.neighbours(
         _text(query, "encoder"), query.get("layer"), _which(explorer, query), _number(query, "word"),
         n=_number(query, "n", 10),
-    ),
-    "sense": lambda explorer, query: explorer.sense(
-        _text(query, "encoder"), _which(explorer, query), _number(query, "word")
     ),
     "links": lambda explorer, query: explorer.links(
         _text(query, "encoder"), query.get("layer"), _which(explorer, query), _number(query, "to")

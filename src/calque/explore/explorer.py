@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 
 from calque.encoders.base import require
-from calque.encoders.sense_files import has_senses
 from calque.errors import SettingError
 from calque.explore.collection import Collection
-from calque.explore.senses import WordSenses
 from calque.explore.sources import NamedEncoder
 from calque.explore.vectors import CollectionView, Typed, WordVectors
 from calque.text import Sentence
@@ -48,13 +46,10 @@ class Explorer:
             raise SettingError("no encoder to explore")
         self.collection, self._lock = collection, threading.RLock()
         self.views: dict[str, CollectionView] = {}
-        self.senses: dict[str, WordSenses] = {}
         for named in encoders:
             require(named.encoder, "measured")
             place = folder / f"{collection.fingerprint[:12]}-{named.encoder.fingerprint[:12]}"
             self.views[named.name] = CollectionView(named, collection, place, self._lock, layers, progress=progress)
-            if named.folder is not None and has_senses(named.folder):
-                self.senses[named.name] = WordSenses(named.folder, collection)
         befores = [name for name, view in self.views.items() if view.before]
         afters = [name for name in self.views if name not in befores] or befores
         self.before = (befores or afters)[0]
@@ -78,8 +73,7 @@ class Explorer:
                 {"lang": lang, "first": first, "sentences": last - first} for lang, (first, last) in text.ranges.items()
             ],
             "encoders": [
-                {"name": name, "before": view.before, "layers": list(view.numbers), "own": view.own,
-                 "senses": name in self.senses}
+                {"name": name, "before": view.before, "layers": list(view.numbers), "own": view.own}
                 for name, view in self.views.items()
             ],
             "before": self.before,
@@ -136,7 +130,7 @@ class Explorer:
             raise SettingError(f"no encoder {encoder!r}, only {', '.join(self.views)}")
         return self.views[encoder]
 
-    # -- neighbours, senses and links ------------------------------------------------------------------------------
+    # -- neighbours and links ------------------------------------------------------------------------------
     def neighbours(
         self, encoder: str, layer: str | None, which: int | Typed, word: int, *, n: int = 10
     ) -> dict[str, Any]:
@@ -178,19 +172,6 @@ class Explorer:
         chosen = order if len(order) <= 8 else order[:5] + order[-3:]
         hits = [self._hit(int(rows[k]), (), cosine=cosines[k]) for k in chosen]
         return {"total": len(rows), "nearest": hits[:5], "farthest": hits[5:]}
-
-    def sense(self, encoder: str, which: int | Typed, word: int) -> dict[str, Any]:
-        """Return the sense of a word in its sentence, by an encoder that has learnt senses; see `WordSenses.of_word`.
-
-        Raises:
-            SettingError: no such encoder, sentence or word; no senses.
-        """
-        self._view(encoder)
-        words = self._given(which, word).words
-        if encoder not in self.senses:
-            raise SettingError(f"{encoder} has learnt no senses: calque pretrain --senses makes an encoder that has")
-        with self._lock:
-            return {"encoder": encoder, "word": words[word], **self.senses[encoder].of_word(words, word)}
 
     def links(self, encoder: str, layer: str | None, which: int | Typed, other: int) -> dict[str, Any]:
         """Return links between the words of two sentences that are nearest to each other by their vectors."""

@@ -32,13 +32,11 @@ class NamedEncoder:
     Attributes:
         name: short, and different from every other's.
         before: whether it is one that others were made from by aligning.
-        folder: where it is; None if it is in none.
     """
 
     name: str
     encoder: Encoder
     before: bool
-    folder: Path | None = None
 
 
 # -- encoders ----------------------------------------------------------------------------------------------------------
@@ -85,10 +83,7 @@ def find_encoders(names: Sequence[str], base: str | None, say: Say) -> list[Name
 
 
 def _named(place: str | Path, encoder: Encoder) -> NamedEncoder:
-    path = Path(place)
-    if path.is_dir():
-        return NamedEncoder(path.resolve().name, encoder, False, path)
-    return NamedEncoder(str(place), encoder, False)
+    return NamedEncoder(Path(place).resolve().name if Path(place).is_dir() else str(place), encoder, False)
 
 
 def _before(encoder: Encoder, folder: Path, say: Say) -> NamedEncoder | None:
@@ -115,7 +110,7 @@ def _before(encoder: Encoder, folder: Path, say: Say) -> NamedEncoder | None:
         except CalqueError:
             continue
         if record.get("encoder_fingerprint") in (None, before.fingerprint):
-            return replace(_named(place, before), name=name)
+            return NamedEncoder(name, before, True)
     say(f"{folder} was aligned from {name}, which was not found unchanged: give it with --base FOLDER to compare")
     return None
 

@@ -18,7 +18,7 @@ class Name:
     number: int | None = None
 
 
-Piece = str | Number | Figure | Name
+Piece = str | Number | Name
 Text = tuple[Piece, ...]
 
 

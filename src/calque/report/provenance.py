@@ -17,10 +17,10 @@ _SHORT = 300  # characters of a value of a run's record; longer ones are only in
 
 
 def files(results: Results) -> tuple[tuple[str, int, str, str], ...]:
-    """Name, records, SHA-256 and date of each result file."""
+    """Return name, records, SHA-256 and date of each result file."""
     return tuple(
-        (name, file.records, file.sha256, datetime.fromtimestamp(file.modified, UTC).strftime("%Y-%m-%d %H:%M UTC"))
-        for name, file in results.files.items()
+        (name, records, sha, datetime.fromtimestamp(modified, UTC).strftime("%Y-%m-%d %H:%M UTC"))
+        for name, (records, sha, modified) in results.files.items()
     )
 
 
@@ -40,43 +40,34 @@ def reading(claims: Claims) -> tuple[str, ...]:
 
 
 def facts(results: Results, subjects: Subjects) -> tuple[Facts, ...]:
-    """Encoders that were measured, then runs."""
+    """Return encoders that were measured, then runs."""
     return (*_measured(results.records, subjects), *(_run(run) for run in results.runs))
 
 
 def notes(results: Results, superseded: int) -> tuple[str, ...]:
-    """What was read and is not on the page."""
-    lines = []
-    if results.repeated:
-        lines.append(f"{results.repeated:,} lines repeat an earlier line of their file exactly and are skipped.")
-    if superseded:
-        lines.append(
-            f"{superseded:,} lines were superseded: a later line gives the same encoder's answer to the same question, with the "
-            "same seed."
-        )
-    if results.passed_over:
-        lines.append(f"Files without results were ignored: {', '.join(results.passed_over)}.")
-    if not results.runs:
-        lines.append("There is no calque-run.json beside the results, so how the encoders were made is not known.")
-    return tuple(lines)
+    """Say what was read and is not on the page."""
+    lines = {
+        f"{results.repeated:,} lines repeat an earlier line of their file exactly and are skipped.": results.repeated,
+        f"{superseded:,} lines were superseded: a later line gives the same encoder's answer to the same question, with the "
+        "same seed.": superseded,
+        f"Files without results were ignored: {', '.join(results.passed_over)}.": results.passed_over,
+        "There is no calque-run.json beside the results, so how the encoders were made is not known.": not results.runs,
+    }
+    return tuple(line for line, said in lines.items() if said)
 
 
 def _measured(records: Sequence[Record], subjects: Subjects) -> tuple[Facts, ...]:
-    """Names and hashes of the encoders behind each label, and seeds."""
-    by_label: dict[str, dict[str, None]] = {}
-    training: dict[str, None] = {}
-    for record in records:
-        if record.source not in subjects.of:
-            continue
-        settings = record.settings
+    """Return names and hashes of the encoders behind each label, and seeds."""
+    found: dict[str, dict[str, None]] = {subject.label: {} for subject in subjects.all}
+    found |= {"seeds of the training": {}, "seeds of the tests": {}}
+    for record in (record for record in records if record.source in subjects.of):
+        settings, seed, trained = record.settings, record.plain.get("seed"), record.settings.get("seeds")
         if settings.get("encoder"):
             encoder = f"{settings['encoder']} ({settings.get('encoder_fingerprint', 'no hash')})"
-            by_label.setdefault(subjects[record].label, {})[encoder] = None
-        if isinstance(settings.get("seeds"), list):
-            training.update(dict.fromkeys(map(str, settings["seeds"])))
-    tests = sorted({str(r.plain["seed"]) for r in records if r.plain.get("seed") is not None})
-    by_label |= {"seeds of the training": training, "seeds of the tests": dict.fromkeys(tests)}
-    rows = tuple((label, ", ".join(values)) for label, values in by_label.items() if values)
+            found[subjects[record].label][encoder] = None
+        found["seeds of the training"] |= dict.fromkeys(map(str, trained)) if isinstance(trained, list) else {}
+        found["seeds of the tests"] |= {} if seed is None else {str(seed): None}
+    rows = tuple((label, ", ".join(values)) for label, values in found.items() if values)
     return (Facts("Encoders measured", rows),) if rows else ()
 
 
@@ -88,7 +79,7 @@ def _run(run: RunRecord) -> Facts:
 
 
 def run_title(run: RunRecord) -> str:
-    """The folder's name; of a study's step, which is a hash, what was done."""
+    """Return the folder's name; of a study's step, which is a hash, what was done."""
     if not run.is_step:
         return run.name
     plain, kind = run.plain, run.name.rpartition("/")[2].rpartition("-")[0]
@@ -101,7 +92,7 @@ def run_title(run: RunRecord) -> str:
 
 
 def in_words(value: Any) -> str:
-    """A value of a record on one line."""
+    """Return a value of a record on one line."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {in_words(inner)}" for name, inner in value.items())
     if isinstance(value, list):

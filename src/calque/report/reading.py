@@ -271,7 +271,7 @@ def _unusable(plain: Any) -> str | None:
         if lacking:
             return f"an item of {analysis} has no {', '.join(lacking)}"
         if not all(type(item[name]) in (int, float) and math.isfinite(item[name]) for name in numbers):
-            return f"an item of {analysis} has other {', '.join(numbers)} than expected numbers"
+            return f"an item of {analysis}: expected numbers for {', '.join(numbers)}"
         got = item["got"].values() if analysis == "examples" and isinstance(item["got"], dict) else [None]
         if analysis == "examples" and not all(isinstance(answer, dict) for answer in (item["expected"], *got)):
             return "expected and got of an example are not objects"

@@ -9,7 +9,6 @@ from typing import Any
 from calque.report.claims import Claims, claim
 from calque.report.content import compose
 from calque.report.document import Cell, Line, Name, Table, Text
-from calque.report.numbers import Number
 from calque.report.plots.charts import SIGNS
 from calque.report.questions import Question, find_subjects, sort_questions
 from calque.report.reading import Record, Results
@@ -64,12 +63,10 @@ def bullets(items: Sequence[Text]) -> str:
 def _text(text: Text) -> str:
     parts = []
     for piece in text:
-        if isinstance(piece, Name):
-            parts.append(f"**{escape(piece.label)}**")
-        elif isinstance(piece, str):  # spaces at its ends stay
+        if isinstance(piece, str):  # spaces at its ends stay
             parts.append(" " * piece[:1].isspace() + escape(piece) + " " * piece[-1:].isspace())
         else:
-            parts.append(piece.shown if isinstance(piece, Number) else str(piece))
+            parts.append(f"**{escape(piece.label)}**" if isinstance(piece, Name) else piece.shown)
     return "".join(parts)
 
 

@@ -198,47 +198,27 @@ async function showAnswers(sentence, beside, mine) {
   const answers = await Promise.all(
     state.views.map(({ encoder, layer }) => {
       const asked = { encoder, layer, ...naming(state) };
-      const { senses } = about.encoders.find((each) => each.name === encoder);
       return Promise.all([
         ask("neighbours", { ...asked, word: state.word, n: state.n }),
         beside ? ask("links", { ...asked, to: beside.id }) : null,
-        senses ? ask("sense", { encoder, ...naming(state), word: state.word }) : null,
       ]);
     }),
   );
   if (mine !== turn) return;
   const same = state.views[0].encoder === state.views[1].encoder && state.views[0].layer === state.views[1].layer;
-  answers.forEach(([found, linked, sense], side) => {
+  answers.forEach(([found, linked], side) => {
     const other = answers[1 - side][1];
     const body = panels[side].querySelector(".body");
     const focus = focusIn(body);
     const figure = linked
       ? drawLinks(sentence, beside, linked.links, same ? null : other.links, state.word)
       : make("p", { class: "links soft" }, "Choose a neighbour below to draw word links to its sentence.");
-    body.replaceChildren(figure, ...(sense ? [senseOf(sense)] : []), ...neighbours(found, sentence, beside));
+    body.replaceChildren(figure, ...neighbours(found, sentence, beside));
     body.setAttribute("aria-busy", "false");
     figure.querySelector(".pair")?.redraw();
     if (focus) body.querySelector(`[data-row="${focus}"]`)?.focus();
   });
   at("status").textContent = answers.map(([found], side) => spoken(found, side)).join(" ");
-}
-
-/** Which sense the word has, by what the model has learnt. */
-function senseOf({ word, senses, number, share, nearest }) {
-  const box = make("section", { class: "sense", "aria-label": "Sense", "data-word": String(state.word) });
-  if (!senses) {
-    box.append(make("p", { class: "soft" }, `The model knows no senses of “${word}”: it is not in its vocabulary.`));
-    return box;
-  }
-  const facts = make("span", { class: "soft" }, `${(100 * share).toFixed(0)}% of its uses in training`);
-  box.append(make("p", {}, make("b", {}, `Sense ${number} of ${senses}`), facts));
-  const list = make("ul", { "aria-label": "Nearest senses" });
-  for (const near of nearest) {
-    const name = speak(make("span", { translate: "no" }, `${near.word}_${near.number}`), near.lang ?? "");
-    list.append(make("li", { title: `${near.lang ? `${nameOf(near.lang)}, ` : ""}cosine ${near.cosine.toFixed(2)}` }, name));
-  }
-  box.append(list);
-  return box;
 }
 
 const focusIn = (body) => (body.contains(document.activeElement) ? document.activeElement.dataset.row : null);
