@@ -101,7 +101,7 @@ def _before(encoder: Encoder, folder: Path, say: Say) -> NamedEncoder | None:
         return NamedEncoder(str(name), encoder.base, True)
     if "encoder" not in record or "towards" not in record:
         return None
-    name, settings = str(record["encoder"]), {"layer": encoder.layer}
+    name, settings = str(record["encoder"]), dict[str, Any](layer=encoder.layer)
     settings |= {"pooling": encoder.pooling} if isinstance(encoder, HuggingFaceEncoder) else {}
     places = [str(place) for place in (folder.parent / name, Path(name)) if place.is_dir()]
     for place in places or [name] * (":" not in name):  # a record names no class that would be imported

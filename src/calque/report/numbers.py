@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from calque.report.reading import Record
 from calque.runs.compare import Estimate, estimate, over_tests, over_trainings
@@ -191,7 +192,7 @@ def pearson(x: Sequence[Figure], y: Sequence[Figure]) -> tuple[Number, Number, N
     values = [[figure.value for figure in side] for side in (x, y)]
     if len(x) < 4 or any(len(set(side)) == 1 for side in values):
         return None
-    found = pearsonr(*values)
+    found: Any = pearsonr(*values)
     sources = tuple(figure.sources[0] for figure in x), tuple(figure.sources[0] for figure in y)
     low, high = found.confidence_interval(0.95)
     r, low, high = (

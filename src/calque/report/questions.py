@@ -108,7 +108,7 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
         SettingError: nothing is called `base`.
     """
     scores = [record for record in results.records if record.analysis is None]
-    named = [record.plain | {"folder": _folder(record)} for record in scores if record.plain.get("method")]
+    named = [{**record.plain, "folder": _folder(record)} for record in scores if record.plain.get("method")]
     values = {
         key: {plain.get(key) for plain in named} - {None, ""} for key in ("folder", "encoder", "supervision", "layer")
     }

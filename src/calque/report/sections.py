@@ -215,14 +215,14 @@ def _panel(retrieval: Question, question: Question) -> Panel | None:
         if other == subject and test.lang.split("-")[-1] == column.lang and not column.is_source
         and None not in (x.value, y.value)
     ]  # fmt: skip
-    correlation = _correlation(points)
-    if not correlation:
+    correlation = pearson([point.x for point in points], [point.y for point in points])
+    if correlation is None:
         return None
-    low, high = (correlation[k].value for k in (2, 4))
+    r, low, high = correlation
     claim = "the interval includes zero, so no relation is claimed"
-    if low > 0 or high < 0:
-        claim = "they rise together" if low > 0 else "one falls as the other rises"
-    note = ("Pearson's r over all points is ", *correlation, f": {claim}. {_SHARED}")
+    if low.value > 0 or high.value < 0:
+        claim = "they rise together" if low.value > 0 else "one falls as the other rises"
+    note = ("Pearson's r over all points is ", r, " (", low, " to ", high, f"): {claim}. {_SHARED}")
     task, metric = task_name(question.task), metric_name(question.metric)
     across, up = f"retrieval, {metric_name(retrieval.metric)}", f"{task}, {metric}"
     title = f"Retrieval and {task}"
@@ -232,17 +232,15 @@ def _panel(retrieval: Question, question: Question) -> Panel | None:
     lines = tuple(Line(f"{p.label}, {p.lang}", (Cell(p.x), Cell(p.y)), p.number) for p in points)
     tables = [Table(f"transfer-{key}", title, "method and language", (Head(across), Head(up)), lines)]
     subjects = dict.fromkeys((point.label, point.number) for point in points)
-    alone = {s: _correlation([point for point in points if point.number == s[1]]) for s in subjects}
-    of_each = tuple(Line(label, (Cell(text=text),), number) for (label, number), text in alone.items() if text)
+    of_each = []
+    for label, number in subjects:
+        alone = [point for point in points if point.number == number]
+        if own := pearson([point.x for point in alone], [point.y for point in alone]):
+            of_each.append(Line(label, (Cell(text=(own[0], " (", own[1], " to ", own[2], ")")),), number))
     if len(of_each) > 1:
         heads = (Head("Pearson's r", numeric=False),)
-        tables.append(Table(f"pearson-{key}", f"Correlation over languages, {task}", "of", heads, of_each))
+        tables.append(Table(f"pearson-{key}", f"Correlation over languages, {task}", "of", heads, tuple(of_each)))
     return Panel({"task": f"{task}, {metric}"}, (drawing,), tuple(tables), note)
-
-
-def _correlation(points: Sequence[Point]) -> Text:
-    found = pearson([point.x for point in points], [point.y for point in points])
-    return () if found is None else (found[0], " (", found[1], " to ", found[2], ")")
 
 
 # -- word pairs in the plane -------------------------------------------------------------------------------------------
@@ -290,8 +288,8 @@ def points(records: Sequence[Record], subjects: Subjects) -> Section | None:
 
 
 def _dot(item: Mapping[str, Any]) -> Dot:
-    texts = (str(item.get(name, "")) for name in ("word", "sentence", "lang"))
-    return Dot(item["x"], item["y"], *texts, item["pair"])
+    word, sentence, lang = (str(item.get(name, "")) for name in ("word", "sentence", "lang"))
+    return Dot(item["x"], item["y"], word, sentence, lang, item["pair"])
 
 
 def _pair_table(name: str, langs: tuple[str, ...], words: Sequence[Dot]) -> Table:

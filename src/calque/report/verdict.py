@@ -23,12 +23,12 @@ METRICS = {
 
 
 def task_name(task: str) -> str:
-    """A task as words."""
+    """Return the name of a task."""
     return {**MEASURED, **{name: row.title for name, row in TASKS.items()}}.get(task, task)
 
 
 def metric_name(metric: str) -> str:
-    """A metric as words."""
+    """Return the name of a metric."""
     return METRICS.get(metric, metric)
 
 
@@ -80,7 +80,7 @@ def _whole(comparison: Comparison) -> list[Column | None]:
 
 
 def _compared(by_subject: Mapping[Subject, Sequence[Comparison]]) -> Text:
-    """With what, where, and by which rule."""
+    """Say with what everything is compared, where, and by which rule."""
     comparisons = [comparison for of_subject in by_subject.values() for comparison in of_subject]
     bases = dict.fromkeys(_name(comparison.base) for comparison in comparisons)
     tasks = list(dict.fromkeys(task_name(comparison.question.task) for comparison in comparisons))
@@ -96,7 +96,7 @@ def _name(subject: Subject) -> Name:
 
 
 def _overall(subject: Subject, comparisons: Sequence[Comparison], every: Sequence[Comparison]) -> Text:
-    """In one sentence what it gains, and what it costs, or that there are too few training runs to say it."""
+    """Say in one sentence what it gains, and what it costs, or that there are too few training runs to say it."""
     few = [comparison.few for comparison in comparisons]
     if all(few):
         return (_name(subject), ": a difference from ", _name(comparisons[0].base), f" {cannot_be_shown(min(few))}.")
@@ -116,7 +116,7 @@ def _overall(subject: Subject, comparisons: Sequence[Comparison], every: Sequenc
 
 
 def _gained(comparison: Comparison) -> Text:
-    """A task with what may be claimed: of the mean, or of single test sets."""
+    """Return a task with what may be claimed: of the mean, or of single test sets."""
     question, better, outcomes = comparison.question, comparison.having("better"), comparison.outcomes
     what = f"{'lowers the error of' if lower_is_better(question.metric) else 'raises'} {task_name(question.task)}"
     if comparison.mean is not None and comparison.on_average == "better":
@@ -130,7 +130,7 @@ def _gained(comparison: Comparison) -> Text:
 
 
 def _moved(comparison: Comparison, *, better: bool, clear: bool) -> tuple[float, Text]:
-    """Figures that are better, or worse, than the base's, the largest difference first, and its size: those of which that may
+    """Return figures that are better, or worse, than the base's, the largest first, and its size: those of which that may
     be claimed, or those of which it may not. Of unproven gains only large ones, on average where there is a mean."""
     sign, found, whole = 1 if better else -1, {}, _whole(comparison)
     for column in dict.fromkeys(whole if better else [*whole, *comparison.outcomes, *comparison.at_home]):
@@ -157,7 +157,7 @@ def _by_size(effects: Iterable[tuple[float, Text]]) -> list[Text]:
 
 
 def _joined(texts: Sequence[Text], between: str = ", ") -> list[Piece]:
-    """As a list in a sentence; between semicolons without an "and"."""
+    """Return texts as a list in a sentence; between semicolons without an "and"."""
     parts: list[Piece] = []
     for k, text in enumerate(texts):
         last = k == len(texts) - 1 and between == ", "
@@ -166,7 +166,7 @@ def _joined(texts: Sequence[Text], between: str = ", ") -> list[Piece]:
 
 
 def _asked(question: Question) -> str:
-    """A question in words: the task, and the figure where it is not the task's only one."""
+    """Return a question in words: the task, and the figure where it is not the task's only one."""
     stem, _, selection = question.metric.partition(".")
     links = {"all": "all linked words", "unseen": "unseen pairs"}.get(selection)
     part = "" if links is None else f" (by form, {links})" if stem == "form" else f" ({links})"
