@@ -143,13 +143,13 @@ class Explorer:
         store, name = view.store(layer)
         if not 1 <= n <= _MOST:
             raise SettingError(f"n={n}, expected 1 to {_MOST}")
-        vectors, stored = view.vectors(name, which), isinstance(which, int)
-        row = int(self.collection.offsets[which]) + word if stored else None
+        vectors = view.vectors(name, which)
+        row = None if isinstance(which, Typed) else int(self.collection.offsets[which]) + word
         covered = vectors.covered is None or bool(vectors.covered[word])
         answer: dict[str, Any] = {"encoder": encoder, "layer": name, "word": given.words[word], "covered": covered}
         if not covered:
             return {**answer, "languages": [], "same": {"total": 0, "nearest": [], "farthest": []}}
-        related = self.collection.related(which) if stored else ()
+        related = () if isinstance(which, Typed) else self.collection.related(which)
         vector = np.asarray(vectors.data[word])
         languages = []
         for other, nearest in store.neighbours(vector, given.lang, n, but=row).items():
@@ -170,7 +170,7 @@ class Explorer:
         cosines = np.asarray(store.embeddings.data[rows]) @ vector
         order = np.argsort(-cosines, kind="stable").tolist()
         chosen = order if len(order) <= 8 else order[:5] + order[-3:]
-        hits = [self._hit(int(rows[k]), (), cosine=cosines[k]) for k in chosen]
+        hits = [self._hit(int(rows[k]), (), cosine=float(cosines[k])) for k in chosen]
         return {"total": len(rows), "nearest": hits[:5], "farthest": hits[5:]}
 
     def links(self, encoder: str, layer: str | None, which: int | Typed, other: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 from calque.analyses.table import Axis
-from calque.report.document import Cell, Examples, Head, Line, More, Name, Panel, Plot, Section, Table, Text
+from calque.report.document import Cell, Examples, Head, Line, More, Name, Panel, Plot, Section, Table
 from calque.report.numbers import Figure, average, figure_of, mean_of, pearson
 from calque.report.plots.charts import Point, bars, curve, scatter
 from calque.report.plots.words import Dot, projection
