@@ -96,7 +96,7 @@ def curve(
     log = log and places[0] >= 0 and len(above) > 1
     least = above[0] ** 2 / above[1] if log and places[0] == 0 else places[0]
     low, high = (least, places[-1]) if places[-1] > least else (least - 1, least + 1)
-    scale = Scale(low, high, frame.left + 14, frame.right - 10, log)
+    scale = Scale(low, high, frame.left + 14, frame.right - 24, log)  # room for half a name of the last tick
 
     def x(place: float) -> float:
         return scale(max(place, least))
