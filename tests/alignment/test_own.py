@@ -117,8 +117,8 @@ def test_a_row_is_found_in_help_study_report_and_documentation(capsys, own, tiny
     plan = f'encoders = ["{tiny_folder}"]\nmethods = ["base", "shift"]\n[supervision.text]\nde = "train.tsv"\n'
     (own / "study.toml").write_text(plan + '[tasks.retrieval]\ntest = { de = "test.tsv" }\n', encoding="utf-8")
     works(capsys, "study", own / "study.toml", "-q")
-    works(capsys, "report", own / "study", "--out", own / "report.md", "-q")
-    assert "shift" in (own / "report.md").read_text()
+    works(capsys, "report", own / "study", "--out", own / "report.html", "-q")
+    assert "shift" in (own / "report.html").read_text()
     assert "| `shift` | moves each language by a mean difference |" in hooks().table("calque.alignment:METHODS")
     assert ", shift" in fails(capsys, *align(own, tiny_folder, "--method", "shove"))
     program = (

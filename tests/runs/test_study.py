@@ -19,9 +19,8 @@ from calque.encoders import load_encoder
 from calque.encoders.mapped import MappedEncoder
 from calque.errors import InputError, SettingError
 from calque.report.content import compose
-from calque.report.formats import bullets
 from calque.report.reading import read_results
-from calque.report.study_tables import tables
+from calque.report.study_tables import bullets, tables
 from calque.runs.compare import mean_of
 from calque.runs.steps import Step, Steps, digest
 from calque.runs.study import Workers, read_study, study

@@ -15,7 +15,7 @@ from calque.errors import InputError
 from calque.report.document import Block, Cell, Head, Line, Panel, Plot, Section, Table, Text
 from calque.report.numbers import Figure, Number, average, escape_source, figure_of
 from calque.report.plots import svg
-from calque.report.plots.axes import Frame, Linear, around, base_axis, legend, shape, value_axis
+from calque.report.plots.axes import Frame, Scale, around, base_axis, legend, shape, value_axis
 from calque.report.plots.svg import Drawing, Series, element, group, mark, path, shortened, text, width_of
 from calque.report.provenance import in_words, run_title
 from calque.report.reading import Record, RunRecord
@@ -361,13 +361,13 @@ def _phases(
     whole = Frame(52, top + 26, _WIDTH - 12, 276)
     every = [points for curves in each.values() for points in curves.values()]
     known = [figure.value for points in every for _, figure in points if figure.value is not None]
-    y = Linear(*around(known, zero=True), whole.bottom, whole.top + 20)
+    y = Scale(*around(known, zero=True), whole.bottom, whole.top + 20)
     parts: list[str] = [signs, value_axis(whole, y, y.ticks(), measure)]
     step = (whole.right - whole.left + _APART) / len(each)
     for k, (name, curves) in enumerate(each.items()):
         end = max((last for points in curves.values() for (_, last), _ in points), default=1)
         frame = Frame(whole.left + k * step, whole.top + 20, whole.left + (k + 1) * step - _APART, whole.bottom)
-        x = Linear(0, max(1, end), frame.left, frame.right - 6)
+        x = Scale(0, max(1, end), frame.left, frame.right - 6)
         parts.append(base_axis(frame, x, x.ticks(3 if len(each) > 1 else 6)[:: 1 if end > 3 else 2], "update"))
         parts.append(element("line", x1=frame.left, x2=frame.left, y1=frame.top, y2=frame.bottom, class_="axis"))
         shown = shortened(f"{k + 1}. {name}" if len(each) > 1 else name, step - _APART - 8)

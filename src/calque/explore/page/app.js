@@ -2,7 +2,7 @@
 
 import { drawLinks } from "./links.js";
 import { searchBox } from "./search.js";
-import { context, know, make, nameOf, narrow, spaces, speak } from "./text.js";
+import { context, make, nameOf, narrow, spaces, speak } from "./text.js";
 
 const at = (id) => document.getElementById(id);
 const SIDES = ["before", "after"];
@@ -358,20 +358,14 @@ function listen() {
   });
   at("another").addEventListener("click", another);
   addEventListener("popstate", open);
-  const find = async (query, lang, sense) => {
-    const { encoder, layer } = state.views[1];
-    const asked = [ask("search", { q: query, lang, limit: 8 }).catch(() => ({ total: 0, sentences: [] }))];
-    if (sense) asked.push(ask("occurrences", { encoder, layer, ...sense, lang, limit: 8 }).catch(() => null));
-    const [found, near] = await Promise.all(asked);
-    return { ...found, near };
-  };
+  const find = (query, lang) => ask("search", { q: query, lang, limit: 8 }).catch(() => ({ total: 0, sentences: [] }));
   searchBox(at("find"), at("found"), at("lang"), find, chosen, (query) => keep({ query, within: at("lang").value }));
 }
 
 /** A sentence was found or typed. */
-async function chosen({ id, place, text, words, terms }) {
+async function chosen({ id, text, words, terms }) {
   if (text === undefined) {
-    const hit = place ?? words.findIndex((each) => terms.some((term) => each.toLowerCase() === term));
+    const hit = words.findIndex((each) => terms.some((term) => each.toLowerCase() === term));
     go({ id, text: null, lang: null, word: hit < 0 ? null : hit, beside: null });
     return;
   }
@@ -401,7 +395,6 @@ async function start() {
     at("trouble").hidden = false;
     return;
   }
-  know(about.languages);
   for (const { lang } of about.languages) at("lang").append(make("option", { value: lang }, nameOf(lang)));
   for (const select of document.querySelectorAll(".encoder")) {
     select.replaceChildren(...about.encoders.map(({ name }) => make("option", { value: name }, name)));

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from calque.report.plots import svg
-from calque.report.plots.axes import Frame, Linear, legend, shape
+from calque.report.plots.axes import Frame, Scale, legend, shape
 from calque.report.plots.svg import Drawing, Raw, Series, element, group, mark, text, width_of
 
 SIZE, EDGE = 420.0, 14.0  # of a projection
@@ -49,14 +49,14 @@ def projection(words: Sequence[Dot], *, label: str, title: str, description: str
     return Drawing(SIZE, SIZE, group(*lines) + group(*dots), title, description, label)
 
 
-def _plane(points: Sequence[Dot | Sense], frame: Frame) -> tuple[Linear, Linear]:
+def _plane(points: Sequence[Dot | Sense], frame: Frame) -> tuple[Scale, Scale]:
     """Scales across and up that hold all points and have one unit."""
     xs, ys = [point.x for point in points] or [0.0], [point.y for point in points] or [0.0]
     across, up = frame.right - frame.left, frame.bottom - frame.top
     unit = max((max(xs) - min(xs)) / across, (max(ys) - min(ys)) / up, 1e-12) / 2
     mx, my = (max(xs) + min(xs)) / 2, (max(ys) + min(ys)) / 2
-    x = Linear(mx - unit * across, mx + unit * across, frame.left, frame.right)
-    return x, Linear(my - unit * up, my + unit * up, frame.bottom, frame.top)
+    x = Scale(mx - unit * across, mx + unit * across, frame.left, frame.right)
+    return x, Scale(my - unit * up, my + unit * up, frame.bottom, frame.top)
 
 
 def _dot(word: Dot, x: float, y: float, side: int) -> Raw:
