@@ -40,9 +40,8 @@ def load_encoder(
         name_or_path: "mini", the small encoder that comes with calque; a name on the Hugging Face hub, a folder that
             `transformers` or calque saved, a folder of adapters (LoRA) of such an encoder, an ELMo (a folder with
             options.json and weights.hdf5, or NAME_weights.hdf5 beside NAME_options.json), or a file of static word vectors
-            (word2vec or fastText). One for each language: "en=elmo-en,de=elmo-de"; adapters of one encoder have its weights
-            in memory once. A folder of one's own that is called mini is "./mini". An encoder of one's own, which
-            needs no arguments, is "package.module:Class".
+            (word2vec or fastText). One for each language: "en=elmo-en,de=elmo-de". A folder of one's own that is called mini is
+            "./mini". An encoder of one's own, which needs no arguments, is "package.module:Class".
         layer: 0 is the embedding output, −1 the last; None for what the folder says, else the last, or layer round(2/3 · L) of
             a decoder with L layers, whose last layers predict the next token. Of an encoder with maps, one that has maps.
         pooling: a word's vector from its subwords: "last", "first" or "mean"; None for what the folder says, else "last".
