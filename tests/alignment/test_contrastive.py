@@ -15,7 +15,6 @@ from calque.alignment.contrastive import Contrastive, equal_pairs
 from calque.alignment.losses import info_nce, neighbours_lost
 from calque.alignment.update import Alignment
 from calque.distributed import Processes
-from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
 from linked_text import make_text
@@ -130,23 +129,6 @@ def test_kinds_reach_the_loss_in_the_order_of_the_pairs(tiny_encoder, corpus, pa
         expected += kinds.reshape(N, 2)[part].ravel().tolist() + [-1] * (2 * len(part) * special)
     assert found == expected
     assert len(found) == number
-
-
-def test_an_update_learns_from_them(tiny_encoder, corpus, pairs):
-    def first_loss(share: float) -> float:
-        how = Contrastive(towards="de", same_share=share, batch=8, epochs=0.2, learning_rate=1e-9)
-        how.tune(tiny_encoder, corpus, pairs)
-        return how.history[0]["loss"]
-
-    negative, each = first_loss(0.0), first_loss(1.0)
-    assert negative != pytest.approx(each, rel=0.01)
-    assert first_loss(0.25) == pytest.approx(0.75 * negative + 0.25 * each, rel=1e-4)
-
-
-def test_what_cannot_be_is_refused():
-    for name, value in (("same_share", 1.5), ("keep", -1.0)):
-        with pytest.raises(SettingError, match=name):
-            Contrastive(towards="de", **{name: value})
 
 
 # -- the other terms --------------------------------------------------------------------------------------------------

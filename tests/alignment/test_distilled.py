@@ -123,24 +123,32 @@ def test_a_share_of_the_sources_is_read(student, teacher, tmp_path):
     assert list(first) == list(again) != list(other), "it is the update's number that counts"
 
 
-def test_the_teacher_reads_each_text_once(teacher, tmp_path, monkeypatch):
-    store = TeacherVectors(tmp_path, *teacher)
-    assert store.fill(corpus().source) == 5, "water stands there twice"
-    assert store.fill(corpus().source) == 0
-    again = TeacherVectors(tmp_path, *teacher)
-    assert again.fill(Sentences.joined([mono(), corpus().source])) == 1, "another run has new text alone to read"
-    assert len(list(again.folder.glob("*.safetensors"))) == 2
-    lines = Sentences.joined([mono(), corpus().source])
-    plain = sentence_vectors(teacher[0], lines, teacher[1]).data
-    np.testing.assert_allclose(again.take(again.places(lines)), plain, atol=1e-6)
-    other = SentencePooling("own", "subwords", ("cls",), after=teacher[1].after[:1])
-    assert TeacherVectors(tmp_path, teacher[0], other).key != again.key
-    shares = [TeacherVectors(tmp_path / "shared", *teacher) for _ in range(2)]
+@pytest.mark.parametrize("of_words", [False, True])
+def test_the_teacher_reads_each_text_once(teacher, tmp_path, monkeypatch, of_words):
+    """In shares of two processes; vectors of sentences and of words may be in one folder."""
     monkeypatch.setattr("calque.encoders.sentence_store._BLOCK", 2)
+    encoder = copy.copy(teacher[0])
+    encoder.model = copy.deepcopy(encoder.model).double()  # batches differ in shape, and float32 sums with them
+    pooling = None if of_words else teacher[1]
+    lines = Sentences.joined([corpus().source, Sentences.of([["the", "cat"], ["the cat"]], "en")])
+    shares = [TeacherVectors(tmp_path, encoder, pooling) for _ in range(2)]
     for rank, share in enumerate(shares):
-        share.fill(lines, rank=rank, world=2)
-    whole = TeacherVectors(tmp_path / "shared", *teacher)
-    np.testing.assert_allclose(whole.take(whole.places(lines)), plain, atol=1e-6)
+        assert share.fill(lines, rank=rank, world=2) == 6 + of_words
+    store = TeacherVectors(tmp_path, encoder, pooling)
+    assert len(store) == 6 + of_words, (
+        "water is there twice, and the same words divided otherwise are another text of words"
+    )
+    assert store.fill(lines) == 0
+    assert store.fill(Sentences.joined([mono(), lines])) == 1, "another run has new text alone to read"
+    plain = encoder.encode(lines).data if of_words else sentence_vectors(encoder, lines, pooling).data
+    places = store.places(lines)
+    np.testing.assert_allclose(store.take(places), plain, atol=1e-6)
+    assert store.covered[places].all()
+    TeacherVectors(tmp_path, encoder, None if pooling else teacher[1]).fill(lines)
+    assert len(TeacherVectors(tmp_path, encoder, pooling)) == 7 + of_words
+    (next(iter(store.folder.glob("*.safetensors")))).write_bytes(b"")
+    with pytest.raises(InputError):
+        TeacherVectors(tmp_path, encoder, pooling)
 
 
 def test_a_teacher_of_words_reads_words(tiny_folder, tmp_path):
@@ -325,29 +333,6 @@ def test_words_without_a_vector_are_left_out_and_counted(student, teacher, tmp_p
     assert taught.offsets.tolist() == [0, 2, 3, 5, 6]
     with pytest.raises(SettingError, match="have \\[2\\] sentences, the texts \\[3\\]"):
         Lesson.of_words(student, given, [3])
-
-
-def test_the_teacher_reads_the_words_of_each_text_once(teacher, tmp_path, monkeypatch):
-    monkeypatch.setattr("calque.encoders.sentence_store._BLOCK", 2)
-    encoder = copy.copy(teacher[0])
-    encoder.model = copy.deepcopy(encoder.model).double()  # batches differ in shape, and float32 sums with them
-    lines = Sentences.joined([corpus().source, Sentences.of([[], ["the", "cat"], ["the cat"]], "en")])
-    shares = [TeacherVectors(tmp_path, encoder, None) for _ in range(2)]
-    for rank, share in enumerate(shares):
-        share.fill(lines, rank=rank, world=2)
-    store = TeacherVectors(tmp_path, encoder, None)
-    assert len(store) == 7, "the same words divided otherwise are another text"
-    assert store.fill(lines) == 0
-    places = store.places(lines)
-    plain = encoder.encode(lines)
-    np.testing.assert_allclose(store.take(places), plain.data, atol=1e-6)
-    assert store.covered[places].all()
-    assert (places[lines.flat()[1][1]] == places[0]) == (lines[0] == lines[1])
-    TeacherVectors(tmp_path, encoder, *teacher[1:]).fill(lines)
-    assert len(TeacherVectors(tmp_path, encoder, None)) == 7, "sentences stand beside them"
-    (next(iter(store.folder.glob("*.safetensors")))).write_bytes(b"")
-    with pytest.raises(InputError):
-        TeacherVectors(tmp_path, encoder, None)
 
 
 def distil_words(student, teacher, place, folder, **options):

@@ -16,7 +16,6 @@ from calque.alignment.losses import info_nce
 from calque.alignment.tuner import Tuner
 from calque.alignment.update import Alignment
 from calque.distributed import Processes
-from calque.encoders.per_language import PerLanguage
 from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
@@ -227,16 +226,6 @@ def test_batches_are_full_whatever_the_sizes(sizes, window):
             assert seen.max() <= rounds, "a pair comes again before the others came"
 
 
-def test_grouping_by_length_saves_padding():
-    lengths = np.random.default_rng(0).integers(5, 100, 1000)
-
-    def padding(window):
-        steps = BatchPlan([lengths], batch=10, seed=0, window=window).epoch(0)
-        return sum(lengths[s[0]].max() * len(s[0]) - lengths[s[0]].sum() for s in steps)
-
-    assert padding(50) < 0.2 * padding(1)
-
-
 # -- what is left out is counted -------------------------------------------------------------------------------------
 def test_what_cannot_be_trained_on_is_counted(tiny_encoder):
     source = [["the", "cat"], ["water"] * 70, ["a", "\x00"], ["house"]]
@@ -351,15 +340,12 @@ def test_what_is_not_finite_is_not_kept(tiny_encoder, text, tmp_path):
 
 
 @pytest.mark.parametrize("value", [math.nan, -1, "a", True])
-@pytest.mark.parametrize("name", ["epochs", "batch", "freeze", "temperature"])
+@pytest.mark.parametrize("name", ["epochs", "batch", "freeze", "temperature", "same_share", "keep"])
 def test_numbers_that_cannot_be_are_refused_when_a_method_is_made(name, value):
     with pytest.raises(SettingError, match="must be .*, got"):
         Contrastive(**{"towards": "en", name: value})
 
 
-def test_what_has_no_weights_to_train_is_refused_in_one_line(tiny_encoder, text):
-    several = PerLanguage({"en": tiny_encoder, "xx": tiny_encoder})
-    with pytest.raises(SettingError, match=r"cannot be trained: PerLanguage has no model \(.*split"):
-        Contrastive(towards="en").tune(several, *text)
+def test_layers_of_which_nothing_would_learn_are_refused(tiny_encoder, text):
     with pytest.raises(SettingError, match="freeze=1: the loss reads layer 1 and below, which would all stay"):
         Contrastive(towards="en", layers=(1,), freeze=1).tune(tiny_encoder, *text)

@@ -139,8 +139,8 @@ def test_a_finished_extraction_is_opened_not_repeated(encoder, tmp_path, monkeyp
         encoder.encode(sentences, out=path)
 
 
-def run_and_kill(folder, out, threads: int, after: int) -> int:
-    """Encode in a process of its own, and kill it when it has begun so many batches; returns how many it began."""
+def run_and_kill(folder, out, threads: int, after: int) -> None:
+    """Encode in a process of its own, and kill it when it has begun so many batches."""
     with tempfile.TemporaryDirectory() as printed:
         program = forked.start("-c", JOB, folder, out, threads, Path(__file__).parent, folder=Path(printed))
         while program.runs and program.printed.count("\n") < after:
@@ -148,22 +148,22 @@ def run_and_kill(folder, out, threads: int, after: int) -> int:
         program.kill()
         ended = program.wait()
     assert ended.returncode == -signal.SIGKILL, ended.stderr
-    return ended.stdout.count("\n")
 
 
 def test_killed_and_continued(encoder, tiny_folder, tmp_path, monkeypatch):
-    expected = encoder.encode(make_sentences())
+    real, calls = encoder.model.embeddings.forward, []
+    monkeypatch.setattr(encoder.model.embeddings, "forward", lambda *a, **k: calls.append(1) or real(*a, **k))
+    expected, batches = encoder.encode(make_sentences()), len(calls)
     out = tmp_path / "vectors"
-    begun = run_and_kill(tiny_folder, out, threads=2, after=25)
+    run_and_kill(tiny_folder, out, threads=2, after=25)
     assert leftovers(tmp_path) == [".vectors.calque-journal", ".vectors.calque-part"]
     done = json.loads((tmp_path / ".vectors.calque-journal").read_text())["windows"]
     assert 1 <= done < 8
     partial = map_arrays(tmp_path / ".vectors.calque-part")[0]["data"]
     assert not partial.any(axis=1)[: len(expected.covered)][expected.covered].all()
-    real, calls = encoder.model.embeddings.forward, []
-    monkeypatch.setattr(encoder.model.embeddings, "forward", lambda *a, **k: calls.append(1) or real(*a, **k))
+    calls.clear()
     assert same(encoder.encode(make_sentences(), out=out), expected)
-    assert 0 < len(calls) < begun
+    assert 0 < len(calls) < batches
     assert leftovers(tmp_path) == ["vectors"]
 
 
@@ -183,28 +183,19 @@ def stopped(encoder, sentences, out, monkeypatch, after: int = 5):
             encoder.encode(sentences, out=out)
 
 
-def test_leftovers_of_another_job_are_not_continued(encoder, tmp_path, monkeypatch):
-    out = tmp_path / "vectors"
+@pytest.mark.parametrize("damage", ["another job", "journal", "partial", "empty journal", "no partial"])
+def test_leftovers_of_another_job_and_damaged_ones_mean_a_new_start(encoder, tmp_path, monkeypatch, damage):
+    out, journal, partial = (tmp_path / name for name in ("vectors", ".vectors.calque-journal", ".vectors.calque-part"))
     stopped(encoder, make_sentences(), out, monkeypatch)
-    assert leftovers(tmp_path) == [".vectors.calque-journal", ".vectors.calque-part"]
-    other = make_sentences(1)
-    assert same(encoder.encode(other, out=out), encoder.encode(other))
-    assert leftovers(tmp_path) == ["vectors"]
-
-
-@pytest.mark.parametrize("damage", ["journal", "partial", "empty journal", "no partial"])
-def test_damaged_leftovers_mean_a_new_start(encoder, tmp_path, monkeypatch, damage):
-    out = tmp_path / "vectors"
-    stopped(encoder, make_sentences(), out, monkeypatch)
-    if damage == "journal":
-        (tmp_path / ".vectors.calque-journal").write_text("nonsense\n")
-    elif damage == "empty journal":
-        (tmp_path / ".vectors.calque-journal").write_text("")
+    assert leftovers(tmp_path) == [journal.name, partial.name]
+    if damage == "no partial":
+        partial.unlink()
     elif damage == "partial":
-        (tmp_path / ".vectors.calque-part").write_bytes(b"\x00" * 50)
-    else:
-        (tmp_path / ".vectors.calque-part").unlink()
-    assert same(encoder.encode(make_sentences(), out=out), encoder.encode(make_sentences()))
+        partial.write_bytes(b"\x00" * 50)
+    elif damage != "another job":
+        journal.write_text("nonsense\n" if damage == "journal" else "")
+    text = make_sentences(damage == "another job")
+    assert same(encoder.encode(text, out=out), encoder.encode(text))
     assert leftovers(tmp_path) == ["vectors"]
 
 

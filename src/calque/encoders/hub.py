@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from calque.corpora.by_name import hub_ids, hub_place, name_of
-from calque.encoders.checkpoint import unconnected
-from calque.encoders.elmo_files import file_pair
-from calque.encoders.folder import ABOUT_FILE, BUNDLED, holds_encoder, read_about
+from calque.encoders.folder import BUNDLED, holds_encoder, read_about
 from calque.encoders.sentence_transformers import modules_of
 from calque.errors import InputError, OutputError, SettingError
 
@@ -178,26 +176,6 @@ def _result(score: Mapping[str, Any]) -> Any:
         metric_type=score["metric"], metric_name=f"{score['metric']}, {languages}" if languages else score["metric"],
         metric_value=score["value"],
     )  # fmt: skip
-
-
-# -- and back ----------------------------------------------------------------------------------------------------------
-def fetched_folder(name: str | PathLike[str]) -> Path | None:
-    """Where a folder that calque wrote was fetched to, by its name on the hub; None for any other name, or without connection.
-
-    `transformers` would read the weights by the name alone, but not which layer, which pooling and which maps calque.json names.
-    """
-    from huggingface_hub import hf_hub_download, snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError
-
-    name = fspath(name)
-    if name.count("/") != 1 or name[0] in "/." or Path(name).exists() or file_pair(Path(name)) is not None:
-        return None
-    try:
-        here = unconnected()
-        hf_hub_download(name, ABOUT_FILE, local_files_only=here)
-        return Path(snapshot_download(name, local_files_only=here))
-    except (OSError, ValueError, HfHubHTTPError):  # none there, private, not connected
-        return None
 
 
 def check_repo(repo: str) -> str:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import RLock
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -162,29 +162,15 @@ def reads_left_to_right(model: nn.Module, batch: WordBatch) -> bool:
     return torch.allclose(one[:last], other[:last], rtol=0, atol=_close(one, 1e-6))
 
 
-class Examined(NamedTuple):
-    """How the hidden states of a model are computed.
-
-    Attributes:
-        n_layers: L.
-        dim: dimensions of a state.
-        flat: `bert_states` gives them.
-        unpadded: padding changes them, as a convolution does (ConvBERT), so that sentences are computed one length at a time.
-        shortened: `states_up_to` gives them.
-    """
-
-    n_layers: int
-    dim: int
-    flat: bool
-    unpadded: bool
-    shortened: bool
-
-
-def examine(model: nn.Module, batch: WordBatch) -> Examined:
+def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool, bool]:
     """Choose how a model's hidden states are computed, and check the choice on a small batch with padding in it.
 
     A model of `bert.FAMILIES` takes the pass without padding if its states agree with the model's own to 1e-5 of the largest
     number in a state. Of another model, the layers above the one that is read are not computed, if that gives the same states.
+
+    Returns:
+        L; dimensions of a state; and whether `bert_states` gives them, whether padding changes them, as a convolution does
+        (ConvBERT), so that sentences are computed one length at a time, and whether `states_up_to` gives them.
 
     Raises:
         InputError: states that are not finite.
@@ -216,7 +202,7 @@ def examine(model: nn.Module, batch: WordBatch) -> Examined:
                 for x, y in zip(alone, states, strict=True)
             )
         shortened = not (flat or unpadded) and _shortens_alike(model, batch, states)
-    return Examined(n, dim, flat, unpadded, shortened)
+    return n, dim, flat, unpadded, shortened
 
 
 def _shortens_alike(model: nn.Module, batch: WordBatch, states: Sequence[Tensor]) -> bool:

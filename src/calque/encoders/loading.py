@@ -11,9 +11,9 @@ import torch
 
 from calque.corpora.languages import name_and_path
 from calque.encoders.base import Encoder, build
+from calque.encoders.checkpoint import unconnected
 from calque.encoders.elmo_files import file_pair
-from calque.encoders.folder import BUNDLED, ENCODERS, open_folder
-from calque.encoders.hub import fetched_folder
+from calque.encoders.folder import ABOUT_FILE, BUNDLED, ENCODERS, open_folder
 from calque.errors import SettingError
 from calque.named import TRUST_CODE, is_path
 
@@ -81,6 +81,26 @@ def load_encoder(
     if fetched is not None:
         encoder.name = name  # not that of a commit
     return encoder
+
+
+def fetched_folder(name: str | PathLike[str]) -> Path | None:
+    """Return where a folder that calque wrote was fetched to, by its name on the hub; None for any other name, or without
+    connection.
+
+    `transformers` would read the weights by the name alone, but not which layer, which pooling and which maps calque.json names.
+    """
+    from huggingface_hub import hf_hub_download, snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError
+
+    name = fspath(name)
+    if name.count("/") != 1 or name[0] in "/." or Path(name).exists() or file_pair(Path(name)) is not None:
+        return None
+    try:
+        here = unconnected()
+        hf_hub_download(name, ABOUT_FILE, local_files_only=here)
+        return Path(snapshot_download(name, local_files_only=here))
+    except (OSError, ValueError, HfHubHTTPError):  # none there, private, not connected
+        return None
 
 
 def by_language(name: str) -> dict[str, str] | None:
