@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from calque.alignment import METHODS
-from calque.corpora.languages import name_and_path
 from calque.encoders.key_points import PIVOTS
 from calque.runs.steps import Step, Steps
 from calque.runs.study.options import OF_ROWS, PARTS, of_anchors
@@ -268,8 +267,8 @@ class Grid:
             return [self._by_language(row, name, given, about, lang, file) for lang, file in tests.items()]
         texts = {part: [plan.named(file) for file in listed(given.get(part))] for part in PARTS}
         if row.langs is not None and task.lang is None:
-            own, of_targets = (plan.source, *row.langs), ("test", "ceiling", "translated")
-            texts |= {part: [(lang, file) for lang, file in texts[part] if lang in own] for part in of_targets}
+            own = (plan.source, *row.langs)
+            texts |= {part: [(lang, file) for lang, file in texts[part] if lang in own] for part in ("test", "ceiling")}
             if not texts["test"]:  # of other languages than this encoder's
                 return []
         about["langs"] = {part: [lang for lang, _ in several] for part, several in texts.items()}
@@ -311,9 +310,6 @@ class Grid:
         }
         if "text" in TASKS[given["task"]].files:
             files["text"] = [plan.path(given["texts"][side]) for side in settings["langs"] if given.get("texts")]
-        if "altered" in given:
-            settings["altered"], altered = name_and_path(settings["altered"])
-            files["altered"] = [plan.path(altered)]
         if "seed" in TASKS[given["task"]].options:
             limit = settings.pop("limit", None)
             settings["words"] = plan.words if limit is None else {**plan.words, "limit": limit}

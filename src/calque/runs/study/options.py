@@ -15,7 +15,7 @@ from calque.tasks.table import TASKS, option_names
 Types = dict[str, Any]
 
 #: annotated files, each in a language, of tasks whose files say their own
-PARTS = ("train", "test", "dev", "ceiling", "translated", "links")
+PARTS = ("train", "test", "dev", "ceiling", "links")
 #: what a study calls files otherwise
 SETTINGS = {"text": "texts"}
 ENTRIES = Sequence[int]

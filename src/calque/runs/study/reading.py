@@ -234,10 +234,10 @@ def _check_task(study: Study, name: str, given: Mapping[str, Any]) -> None:
     for part in row.one:
         if len(listed(given[part])) != 1:
             raise SettingError(f"{where}.{part}: {task} takes one file, got {len(given[part])}")
-    from calque.tasks.experiment import TrainedTask
+    from calque.tasks.zeroshot import ZeroShot
     from calque.training.supervised import Supervised
 
-    if issubclass(TASKS.load(task), TrainedTask):
+    if issubclass(TASKS.load(task), ZeroShot):
         known = of(Supervised, "seed")
         _make(where, Supervised, {"epochs": 1, **{key: value for key, value in given.items() if key in known}})
 

@@ -116,9 +116,6 @@ def _score(step: Step, folder: Path) -> None:
     if row.languages == "pairs":
         texts = [f"{lang}={file}" for lang, file in zip(langs, files["text"], strict=True)] if files.get("text") else ()
         given: dict[str, Any] = {part: files.get(part, ()) for part in PARTS} | {"text": texts, "langs": [tuple(langs)]}
-        if "altered" in files:
-            lang, (file,) = options.pop("altered"), files["altered"]
-            given["altered"] = f"{lang}={file}" if lang else file
     else:
         given = {part: _texts(step, part, row.lang or "") for part in PARTS if part in row.files}
         given |= {"first_senses": files["first_senses"][0]} if files.get("first_senses") else {}
