@@ -425,12 +425,6 @@ def test_settings_that_cannot_work(tiny_folder, load, options, message):
         load(tiny_folder, **options)
 
 
-def test_vectors_are_stored_in_float_types_only(tiny_encoder):
-    with pytest.raises(SettingError, match="dtype='int8': vectors are stored as float32 or float16"):
-        tiny_encoder.encode([["a"]], dtype="int8")
-    assert tiny_encoder.encode([["a"]], dtype="float16").data.dtype == np.float16
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -45,7 +45,8 @@ def encode_long(encoder: Encoder, texts: Sentences, *, progress: bool = False) -
             if start + size > reached:
                 windows[text] = max(start + 1, start + size // 2), start + size
             else:  # the next word takes all the room: it begins a window, and if it has been at the beginning, it has no vector
-                windows[text] = (reached + (start == reached),) * 2
+                at = reached + (start == reached)
+                windows[text] = at, at
             if windows[text][1] >= offsets[text + 1] - offsets[text]:
                 del windows[text]
         rest = [texts[text].words[start:] for text, (start, _) in windows.items()]

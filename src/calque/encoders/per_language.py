@@ -126,7 +126,7 @@ class PerLanguage(Encoder):
 
 
 def sentences_by_language(sentences: Sequence[Sentence]) -> list[tuple[Sentences, np.ndarray]]:
-    """The sentences of each language, and where each of them stands."""
+    """Return the sentences of each language, and their places."""
     places: dict[str, list[int]] = {}
     for place, sentence in enumerate(sentences):
         places.setdefault(sentence.lang, []).append(place)
@@ -137,7 +137,7 @@ def sentences_by_language(sentences: Sequence[Sentence]) -> list[tuple[Sentences
 
 
 def check_language(encoder: Any, lang: str) -> None:
-    """That a sentence says its language, if the encoder has maps.
+    """Check that a sentence has its language, if the encoder has maps.
 
     Raises:
         SettingError: it does not.

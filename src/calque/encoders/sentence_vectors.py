@@ -57,7 +57,7 @@ class SentencePooling(nn.Module):
     Args:
         name: which pooling it is, for the record.
         unit: what the rows are: words, or all subwords with the special ones.
-        modes: how rows become one vector, see `Recipe`; of several the vectors are concatenated.
+        modes: how rows become one vector, of `sentence_transformers.MODES`; of several the vectors are concatenated.
         after: modules that the vector then goes through.
         max_length: most subwords of a text, where it is less than the encoder's; of subwords alone.
         lower: lower-case texts first; of subwords alone.

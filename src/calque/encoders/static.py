@@ -18,7 +18,7 @@ from calque.encoders.base import Encoder, stored
 from calque.encoders.folder import read_about, saving, write_about
 from calque.encoders.per_language import check_language, sentences_by_language
 from calque.encoders.split import number_words
-from calque.encoders.tables import PlainTable, SubwordTable, WordTable, read_table
+from calque.encoders.tables import WordTable, read_table
 from calque.errors import InputError, SettingError
 from calque.maps import VectorMap, about_map, open_map
 from calque.offsets import offsets_of, ranges
@@ -184,7 +184,7 @@ class StaticEncoder(Encoder):
                 "normalise": self.normalise,
                 "lower": self.lower,
                 "sentence": self.sentence,
-                "tables": {lang: {"kind": t.kind, **t.settings()} for lang, t in self.tables.items()},
+                "tables": {lang: table.settings() for lang, table in self.tables.items()},
                 "maps": {lang: about_map(fitted) for lang, fitted in self.maps.items()},
             }
             write_about(path, "static", about)
@@ -209,9 +209,8 @@ class StaticEncoder(Encoder):
             arrays, _ = map_arrays(path / VECTORS_FILE)
             tables: dict[str, WordTable] = {}
             for lang, settings in about["tables"].items():
-                kinds = {table.kind: table for table in (PlainTable, SubwordTable)}
                 numbers = {name: value for name, value in settings.items() if name != "kind"}
-                tables[lang] = kinds[settings["kind"]](words[lang], arrays[f"{lang}.matrix"], **numbers)
+                tables[lang] = WordTable(words[lang], arrays[f"{lang}.matrix"], **numbers)
                 if len(tables[lang]) > len(tables[lang].matrix):
                     raise ValueError(f"{len(tables[lang])} words in {lang}, but {len(tables[lang].matrix)} vectors")
             maps = {lang: open_map(record, arrays, f"map.{lang}", path) for lang, record in about["maps"].items()}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from io import BufferedIOBase, FileIO
 from itertools import chain, islice
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,20 +21,29 @@ _EOS = "</s>"  # the one word that fastText gives no character n-grams
 _BLOCK = 4096
 
 
-class WordTable(ABC):
-    """Words and their vectors.
+class WordTable:
+    """Words and their vectors; of a fastText model also vectors of character n-grams.
+
+    In a fastText model a word's vector is the mean of its own row and those of its n-grams. Any word has n-grams, so words
+    outside the vocabulary get a vector too (Bojanowski et al. 2017, §3.2). N-grams have no names: FNV-1a, as fastText computes
+    it, says which of the `bucket` rows after the words is theirs.
+
+    Args:
+        words: in the order of the file, which is that of frequency in the usual ones.
+        matrix: float32 `[rows, dim]`; the first rows belong to the words.
+        bucket: number of rows that n-grams share; None if the table is no fastText model.
+        minn, maxn: shortest and longest n-gram in characters, the markers < and > of the word's ends
+            included; `maxn` 0 for a model without n-grams.
 
     Attributes:
-        words: in the order of the file, which is that of frequency in the usual ones.
         dim: dimensions of a vector.
-        kind: name of the subclass in files.
-        matrix: float32 `[rows, dim]`; the first rows belong to the words.
     """
 
-    kind: str
-
-    def __init__(self, words: list[str], matrix: np.ndarray):
+    def __init__(
+        self, words: list[str], matrix: np.ndarray, *, bucket: int | None = None, minn: int = 0, maxn: int = 0
+    ):
         self.words, self.matrix, self.dim = words, matrix, matrix.shape[1]
+        self.bucket, self.minn, self.maxn = bucket, minn, maxn
         self.index: dict[str, int] = {}
         for number, word in enumerate(words):
             self.index.setdefault(word, number)  # of a word that comes twice, the first counts
@@ -55,81 +64,43 @@ class WordTable(ABC):
         vectors = np.zeros((len(forms), self.dim), dtype=np.float32)
         known = numbers >= 0
         vectors[known] = self._vectors(numbers[known])
-        return vectors, known | self._guess(forms, np.flatnonzero(~known), vectors)
+        if self.bucket is not None:
+            places = np.flatnonzero(~known)
+            rows = [self.ngrams(str(forms[place])) for place in places.tolist()]
+            guessed = places[np.array([bool(numbers) for numbers in rows], dtype=bool)]
+            vectors[guessed] = self._means([numbers for numbers in rows if numbers])
+            known[guessed] = True
+        return vectors, known
 
     def blocks(self, limit: int) -> Iterator[np.ndarray]:
         """Yield vectors of the first `limit` words, some at a time."""
         for start in range(0, min(limit, len(self)), _BLOCK):
             yield self._vectors(np.arange(start, min(start + _BLOCK, limit, len(self))))
 
-    def _number(self, form: str, lower: bool) -> int:
-        number = self.index.get(form, -1)
-        return self.index.get(form.lower(), -1) if number < 0 and lower else number
-
-    @abstractmethod
-    def _vectors(self, numbers: np.ndarray) -> np.ndarray:
-        """Return vectors of words of the table."""
-
-    def _guess(self, forms: Sequence[str], places: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-        """Fill in vectors of forms outside the table, if there is a way, and return where there was, bool `[n]`."""
-        return np.zeros(len(forms), dtype=bool)
-
-    def settings(self) -> dict[str, int]:
-        """Return numbers that a file has to keep besides words and matrix."""
-        return {}
+    def settings(self) -> dict[str, Any]:
+        """Return what a file has to keep besides words and matrix."""
+        if self.bucket is None:
+            return {"kind": "plain"}
+        return {"kind": "subwords", "bucket": self.bucket, "minn": self.minn, "maxn": self.maxn}
 
     def digest(self) -> bytes:
-        """Return a hash of everything that decides the vectors."""
-        digest = hashlib.blake2b(digest_size=16)
-        digest.update(repr((self.kind, self.matrix.shape, sorted(self.settings().items()))).encode())
+        """Return a hash of everything that determines the vectors."""
+        digest, settings = hashlib.blake2b(digest_size=16), self.settings()
+        digest.update(repr((settings.pop("kind"), self.matrix.shape, sorted(settings.items()))).encode())
         digest.update("\n".join(self.words).encode("utf-8", "surrogatepass"))
         for start in range(0, len(self.matrix), 65536):
             digest.update(np.ascontiguousarray(self.matrix[start : start + 65536]).tobytes())
         return digest.digest()
 
-
-class PlainTable(WordTable):
-    """One vector per word, and none for other words."""
-
-    kind = "plain"
+    def _number(self, form: str, lower: bool) -> int:
+        number = self.index.get(form, -1)
+        return self.index.get(form.lower(), -1) if number < 0 and lower else number
 
     def _vectors(self, numbers: np.ndarray) -> np.ndarray:
-        return np.asarray(self.matrix[numbers], dtype=np.float32)
-
-
-class SubwordTable(WordTable):
-    """A fastText model: a word's vector is the mean of its own row and those of its character n-grams.
-
-    Any word has n-grams, so words outside the vocabulary get a vector too (Bojanowski et al. 2017, §3.2).
-    N-grams have no names: FNV-1a, as fastText computes it, says which of the `bucket` rows after the words
-    is theirs.
-
-    Args:
-        words, matrix: see `WordTable`; the matrix has `bucket` rows after those of the words.
-        bucket: number of rows that n-grams share.
-        minn, maxn: shortest and longest n-gram in characters, the markers < and > of the word's ends
-            included; `maxn` 0 for a model without n-grams.
-    """
-
-    kind = "subwords"
-
-    def __init__(self, words: list[str], matrix: np.ndarray, *, bucket: int, minn: int, maxn: int):
-        super().__init__(words, matrix)
-        self.bucket, self.minn, self.maxn = bucket, minn, maxn
-
-    def settings(self) -> dict[str, int]:
-        return {"bucket": self.bucket, "minn": self.minn, "maxn": self.maxn}
-
-    def _vectors(self, numbers: np.ndarray) -> np.ndarray:
+        """Return vectors of words of the table."""
+        if self.bucket is None:
+            return np.asarray(self.matrix[numbers], dtype=np.float32)
         return self._means([[number, *self.ngrams(self.words[number])] for number in numbers.tolist()])
-
-    def _guess(self, forms: Sequence[str], places: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-        rows = [self.ngrams(str(forms[place])) for place in places.tolist()]
-        has_ngrams = np.array([bool(numbers) for numbers in rows], dtype=bool)
-        guessed = np.zeros(len(forms), dtype=bool)
-        guessed[places[has_ngrams]] = True
-        vectors[guessed] = self._means([numbers for numbers in rows if numbers])
-        return guessed
 
     def _means(self, rows: list[list[int]]) -> np.ndarray:
         """Return the mean of each list of matrix rows; no list is empty."""
@@ -204,7 +175,7 @@ def read_table(path: str | PathLike[str], *, limit: int | None = None) -> WordTa
 
 
 # -- word2vec and its relatives ------------------------------------------------------------------------------
-def _read_text(lines: Iterator[bytes], path, n: int | None, dim: int, limit: int | None) -> PlainTable:
+def _read_text(lines: Iterator[bytes], path, n: int | None, dim: int, limit: int | None) -> WordTable:
     words: list[str] = []
     blocks: list[np.ndarray] = []
     block = np.empty((0, dim), dtype=np.float32)
@@ -233,10 +204,10 @@ def _read_text(lines: Iterator[bytes], path, n: int | None, dim: int, limit: int
         raise InputError(f"the first line promises {n} words, but there are more", path=path, line=line + 1)
     if not words:
         raise InputError("no word in it", path=path)
-    return PlainTable(words, np.concatenate(blocks)[: len(words)])
+    return WordTable(words, np.concatenate(blocks)[: len(words)])
 
 
-def _read_binary(file: BufferedIOBase, path, n: int, dim: int, limit: int | None) -> PlainTable:
+def _read_binary(file: BufferedIOBase, path, n: int, dim: int, limit: int | None) -> WordTable:
     words: list[str] = []
     blocks: list[np.ndarray] = []
     n = n if limit is None else min(n, limit)
@@ -253,7 +224,7 @@ def _read_binary(file: BufferedIOBase, path, n: int, dim: int, limit: int | None
             wrong = start + int(np.flatnonzero(~np.isfinite(block).all(axis=1))[0])
             raise InputError(f"the vector of word {wrong + 1} is not finite; is the file damaged?", path=path)
         blocks.append(block)
-    return PlainTable(words, np.concatenate(blocks))
+    return WordTable(words, np.concatenate(blocks))
 
 
 def _until(file: BufferedIOBase, mark: bytes) -> bytes | None:
@@ -267,7 +238,7 @@ def _until(file: BufferedIOBase, mark: bytes) -> bytes | None:
 
 
 # -- fastText models -----------------------------------------------------------------------------------------
-def _read_fasttext(file: BufferedIOBase, path: str | PathLike[str]) -> SubwordTable:
+def _read_fasttext(file: BufferedIOBase, path: str | PathLike[str]) -> WordTable:
     """Return the input side of a model as `FastText::saveModel` writes it: arguments, dictionary, input matrix."""
 
     def take(form: str) -> tuple:
@@ -313,4 +284,4 @@ def _read_fasttext(file: BufferedIOBase, path: str | PathLike[str]) -> SubwordTa
         matrix = np.frombuffer(data, dtype="<f4").reshape(rows, dim) if len(data) == rows * dim * 4 else None
     if matrix is None:
         raise InputError("the fastText model ends within its vectors; was it copied whole?", path=path)
-    return SubwordTable(words, matrix, bucket=bucket, minn=minn, maxn=maxn)
+    return WordTable(words, matrix, bucket=bucket, minn=minn, maxn=maxn)
