@@ -139,7 +139,10 @@ def card(folder: Path, repo: str = "", *, license: str | None = None) -> str:
         tags = [*front.get("tags", []), "calque", *(["sentence-transformers"] if modules_of(folder) else [])]
         library = "sentence-transformers" if own else "transformers"
         library = library if about.get("kind", "huggingface") == "huggingface" else "calque"
-        data = {"library_name": library, "pipeline_tag": "sentence-similarity" if own else "feature-extraction"}
+        data: dict[str, Any] = {
+            "library_name": library,
+            "pipeline_tag": "sentence-similarity" if own else "feature-extraction",
+        }
         data |= {key: value for key, value in front.items() if value} | {"tags": list(dict.fromkeys(tags))}
         base = data.get("base_model")
         if not isinstance(base, str) or not _NAME.fullmatch(base) or base in BUNDLED or Path(base).exists():

@@ -30,7 +30,8 @@ def encode_long(encoder: Encoder, texts: Sentences, *, progress: bool = False) -
         return first
     data, offsets, covered = np.array(first.data), first.offsets, np.zeros_like(first.covered)
     context = np.full(len(covered), -1)  # words on the poorer side of each in the window that its vector is from
-    windows = dict.fromkeys(range(len(first)), (0, 0))  # where the next window begins, and how far the others got
+    # Where the next window of each text begins, and how far the others got.
+    windows: dict[int, tuple[int, int]] = dict.fromkeys(range(len(first)), (0, 0))
     again = first
     while windows:
         for number, (text, (start, reached)) in enumerate(list(windows.items())):
