@@ -15,7 +15,7 @@ import torch
 
 from calque import storage
 from calque.encoders.static import StaticEncoder
-from calque.encoders.tables import PlainTable
+from calque.encoders.tables import WordTable
 from calque.errors import CalqueError, OutputError, SettingError
 from calque.storage import (
     Gathered,
@@ -141,7 +141,7 @@ def test_a_full_disk_leaves_the_old_arrays(tmp_path, monkeypatch):
 
 
 def test_a_static_encoding_is_complete_or_not_there(tmp_path, monkeypatch):
-    encoder = StaticEncoder({"en": PlainTable(["a", "b"], np.eye(2, dtype=np.float32))}, normalise=False)
+    encoder = StaticEncoder({"en": WordTable(["a", "b"], np.eye(2, dtype=np.float32))}, normalise=False)
     sentences = [Sentence(("a", "b"), lang="en")] * 4
     out = tmp_path / "vectors"
     fill = StaticEncoder._fill

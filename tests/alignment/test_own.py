@@ -90,8 +90,8 @@ def test_its_own_options(capsys, own, tiny_folder):
     record = json.loads((own / "out" / "calque-run.json").read_text())
     assert record["settings"] == {"towards": "en", "seed": 3, "strength": 0.5}
     # and those of calque's own methods that have no name on the command line
-    works(capsys, *align(own, tiny_folder, "--method", "finetune", "--option", "warmup=0.5", "--overwrite"))
-    assert json.loads((own / "out" / "calque-run.json").read_text())["schedule"]["warmup"] == 0.5
+    works(capsys, *align(own, tiny_folder, "--method", "finetune", "--option", "weight=0.5", "--overwrite"))
+    assert json.loads((own / "out" / "calque-run.json").read_text())["settings"]["weight"] == 0.5
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from calque.encoders import load_encoder
 from calque.encoders.anchors import compute_anchors, frequent_words
 from calque.encoders.mapped import MappedEncoder
 from calque.encoders.static import StaticEncoder
-from calque.encoders.tables import PlainTable
+from calque.encoders.tables import WordTable
 from calque.errors import SettingError
 from calque.maps import LinearMap, NormalizedRotation, Rotation
 from calque.maps.adversarial import adversarial_start
@@ -250,7 +250,7 @@ def test_a_search_that_failed_says_so():
         lang: {0: Anchors(tuple(side.words), side.vectors, np.zeros(400, dtype=np.int64), lang)}
         for lang, side in (("xx", source), ("en", target))
     }
-    encoder = StaticEncoder({lang: PlainTable(list(of[0].words), of[0].vectors) for lang, of in sides.items()})
+    encoder = StaticEncoder({lang: WordTable(list(of[0].words), of[0].vectors) for lang, of in sides.items()})
     with pytest.warns(FailedMapWarning, match="xx, layer 0: the map found without a dictionary failed"):
         DictionaryMaps(towards="en", start="distributions", options=dict(patience=2), restarts=1).align(encoder, sides)
     x, z = unit_rows(source.vectors), unit_rows(target.vectors)

@@ -11,8 +11,8 @@ import torch
 
 from calque.corpora.languages import name_and_path
 from calque.encoders.base import Encoder, build
-from calque.encoders.folder import BUNDLED, ENCODERS, file_pair, open_folder
-from calque.encoders.hub import fetched_folder
+from calque.encoders.checkpoint import unconnected
+from calque.encoders.folder import ABOUT_FILE, BUNDLED, ENCODERS, file_pair, open_folder
 from calque.errors import SettingError
 from calque.named import TRUST_CODE, is_path
 
@@ -38,9 +38,8 @@ def load_encoder(
         name_or_path: "mini", the small encoder that comes with calque; a name on the Hugging Face hub, a folder that
             `transformers` or calque saved, a folder of adapters (LoRA) of such an encoder, an ELMo (a folder with
             options.json and weights.hdf5, or NAME_weights.hdf5 beside NAME_options.json), or a file of static word vectors
-            (word2vec or fastText). One for each language: "en=elmo-en,de=elmo-de"; adapters of one encoder have its weights
-            in memory once. A folder of one's own that is called mini is "./mini". An encoder of one's own, which
-            needs no arguments, is "package.module:Class".
+            (word2vec or fastText). One for each language: "en=elmo-en,de=elmo-de". A folder of one's own that is called mini is
+            "./mini". An encoder of one's own, which needs no arguments, is "package.module:Class".
         layer: 0 is the embedding output, −1 the last; None for what the folder says, else the last, or layer round(2/3 · L) of
             a decoder with L layers, whose last layers predict the next token. Of an encoder with maps, one that has maps.
         pooling: a word's vector from its subwords: "last", "first" or "mean"; None for what the folder says, else "last".
@@ -77,6 +76,26 @@ def load_encoder(
     if fetched is not None:
         encoder.name = name  # not that of a commit
     return encoder
+
+
+def fetched_folder(name: str | PathLike[str]) -> Path | None:
+    """Return where a folder that calque wrote was fetched to, by its name on the hub; None for any other name, or without
+    connection.
+
+    `transformers` would read the weights by the name alone, but not which layer, which pooling and which maps calque.json names.
+    """
+    from huggingface_hub import hf_hub_download, snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError
+
+    name = fspath(name)
+    if name.count("/") != 1 or name[0] in "/." or Path(name).exists() or file_pair(Path(name)) is not None:
+        return None
+    try:
+        here = unconnected()
+        hf_hub_download(name, ABOUT_FILE, local_files_only=here)
+        return Path(snapshot_download(name, local_files_only=here))
+    except (OSError, ValueError, HfHubHTTPError):  # none there, private, not connected
+        return None
 
 
 def by_language(name: str) -> dict[str, str] | None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Linked = tuple[Sequence["ParallelCorpus"], Sequence["WordPairs"]]
 #: what the task's own training says, where both are one
-_OF_THE_TASK = ("learning_rate", "warmup", "precision")
+_OF_THE_TASK = ("learning_rate", "precision")
 
 
 class TextRealignment(Realignment):
