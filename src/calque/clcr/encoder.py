@@ -138,6 +138,7 @@ class KeyPointEncoder(Encoder):
         threshold: float = 0.2,
         beam: int = 10,
         costs: Mapping[str, float] | None = None,
+        name: str | None = None,
         settings: Mapping[str, Any] | None = None,
     ):
         if pivot not in encoders or set(parts) != set(encoders):
@@ -148,14 +149,16 @@ class KeyPointEncoder(Encoder):
         self.steps = self._checked(steps)
         self.dim = self.encoders[pivot].dim
         self.settings = dict(settings or {})
-        self.costs = dict(costs or {})
+        self.costs, self._name = dict(costs or {}), name
         self.translations: dict[str, dict[tuple[str, ...], tuple[str, ...]]] | None = None
         self._weights: str | None = None
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        names = [encoder.name for encoder in self.encoders.values()] + [step[0].upper() for step in self.steps]
-        return "+".join(names) + ("" if self.translations is None else "+pGA")
+        names = [self._name] if self._name else [encoder.name for encoder in self.encoders.values()]
+        return "+".join([*names, *(step[0].upper() for step in self.steps)]) + (
+            "" if self.translations is None else "+pGA"
+        )
 
     @property
     def rows(self) -> Literal["words", "key points"]:  # type: ignore[override]
@@ -166,11 +169,7 @@ class KeyPointEncoder(Encoder):
         return tuple(self.encoders if self.translations is None else (self.pivot, *self.translations))
 
     def with_steps(self, steps: Sequence[Step], *, threshold: float | None = None) -> Self:
-        """Return the same encoder with other steps, or another threshold.
-
-        Raises:
-            SettingError: a step was not learnt.
-        """
+        """Return the same encoder with other steps, or another threshold."""
         other = copy.copy(self)
         other.steps = self._checked(steps)
         if threshold is not None:
@@ -362,8 +361,8 @@ class KeyPointEncoder(Encoder):
                 encoder.save_whole(path / f"encoder-{number}")
             save_file(weights, path / PARTS_FILE)
             about = {
-                "langs": list(self.encoders), "towards": self.pivot, "steps": list(self.steps), "threshold": self.threshold,
-                "beam": self.beam, "costs": self.costs, "parts": parts, "settings": self.settings,
+                "langs": list(self.encoders), "name": self._name or "", "towards": self.pivot, "steps": list(self.steps),
+                "threshold": self.threshold, "beam": self.beam, "costs": self.costs, "parts": parts, "settings": self.settings,
             }  # fmt: skip
             write_about(path, "key-points", about)
 
@@ -400,11 +399,11 @@ class KeyPointEncoder(Encoder):
             parts = _open_parts(path / PARTS_FILE, about["parts"])
             langs = list(about["langs"])
             settings = {name: about[name] for name in ("threshold", "beam", "costs", "settings")}
-            saved, pivot = tuple(about["steps"]), about["towards"]
+            saved, pivot, name = tuple(about["steps"]), about["towards"], about["name"]
         except (KeyError, TypeError) as error:
             raise InputError(f"no encoder of key points ({error} is missing)", path=path / ABOUT_FILE) from error
         encoders = {lang: open_folder(path / f"encoder-{n}", **options) for n, lang in enumerate(langs)}
-        encoder = cls(encoders, parts, pivot=pivot, steps=saved, **settings)
+        encoder = cls(encoders, parts, pivot=pivot, steps=saved, name=name or None, **settings)
         if steps == PIVOTS:
             named = [translations] if isinstance(translations, str) else translations
             return encoder.with_pivots([_translations(each, pivot, pretokenized) for each in named])
