@@ -225,3 +225,22 @@ def test_what_is_no_toml_is_refused_in_one_line(text, tmp_path):
 def test_a_file_that_is_not_there_is_named_before_anything_is_done(tmp_path):
     with pytest.raises(InputError, match=r"a\.tsv: no such file or folder"):
         laid_out(tomllib.loads(PLAN), tmp_path / "study.toml")
+
+
+def test_a_method_can_be_trained_fewer_times_than_the_others(tmp_path, unread):
+    plan = {
+        "runs": 3,
+        "encoders": {"plain": "some/encoder"},
+        "methods": {"contrastive": {}, "once": {"method": "contrastive", "seed": 4, "runs": 1}},
+        "supervision": {"parallel": {"de": "a.tsv"}},
+        "tasks": {"consistency": {"test": ["a.en.txt"]}},
+    }
+    path = tmp_path / "study.toml"
+    path.write_text(toml_file(plan), encoding="utf-8")
+    study = read_study(path)
+    assert {name: study.training_seeds(given) for name, given in study.methods.items()} == {
+        "contrastive": [0, 1, 2],
+        "once": [4],
+    }
+    grid = Grid(study, Steps(tmp_path / "steps", WORK))
+    assert len(grid.aligning) == 4

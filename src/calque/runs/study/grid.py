@@ -174,7 +174,9 @@ class Grid:
     def _aligned(
         self, base: Step | str, settings: Mapping[str, Any], texts, langs: Sequence[str], load, label: str
     ) -> Step:
-        options = {name: value for name, value in settings.items() if name not in ("supervision", "encoders", "views")}
+        options = {
+            name: value for name, value in settings.items() if name not in ("supervision", "encoders", "runs", "views")
+        }
         about = {
             "load": load,
             "towards": self.plan.towards,

@@ -43,7 +43,7 @@ OF_ENCODER: Types = {
 #: what a method can set of `load_encoder`
 LOADED: Types = {"layer": Layer, "pooling": _POOLING, "bidirectional": bool}
 #: what a method says beside its options
-OF_METHOD = ("method", "supervision", "encoders", "views")
+OF_METHOD = ("method", "supervision", "encoders", "runs", "views")
 #: module of the system that trains encoders from text, whose `check` and `train` do so
 PRETRAINING = "calque.senses.study"
 #: alignment in the run that trains an encoder for a task, `realign = { when = "before" }`
@@ -75,6 +75,8 @@ def of_method(given: Mapping[str, Any], kind: str) -> Types:
     if kind != "parallel" and not _has_options_of_its_own(given):
         return {"supervision": Files, "encoders": Files, **of_maps()}
     shared = {"method": str, "supervision": Files, "encoders": Files, **LOADED}
+    if METHODS[given["method"]].trains:
+        shared["runs"] = Few
     if METHODS[given["method"]].of_each:
         shared["views"] = Mapping[str, Mapping[str, Any]]
     return {**shared, **options_of_method(given["method"])}

@@ -34,8 +34,9 @@ class Study:
             `layers` that the methods and tasks are run on, each separately, `pooling` and `bidirectional`.
         methods: settings of `calque align` by the name that the table shows: `method` and its options; `start` for
             unsupervised maps; `supervision`, the names of those it uses, by default all that it can; `encoders`, the
-            only ones that it is for. `base` is no method but the unchanged encoder. For a method that takes an encoder of each
-            language, `views`: rows by name, each with the arguments of `load_encoder` that it shows the result with.
+            only ones that it is for; `runs`, the number of its trainings, by default that of the study. `base` is no method
+            but the unchanged encoder. For a method that takes an encoder of each language, `views`: rows by name, each with
+            the arguments of `load_encoder` that it shows the result with.
         supervision: by name, `kind` and what belongs to it. "parallel" (the default): a file for each language,
             `limit`, `pretokenized`. "dictionary": a dictionary for each language, `texts` by language whose words get
             anchors, and options of these; `entries = [first, end]` takes these of the dictionary's source words only.
@@ -117,7 +118,7 @@ class Study:
             return [None]
         # A start that fails is tried again with the next seeds: those are not another run's.
         apart = method.get("restarts", 3) if "start" in method else 1
-        return [method.get("seed", 0) + number * apart for number in numbers or range(self.runs)]
+        return [method.get("seed", 0) + number * apart for number in numbers or range(method.get("runs", self.runs))]
 
 
 def listed(files: Sequence[str] | str | None) -> list[str]:
