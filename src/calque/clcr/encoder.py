@@ -51,10 +51,11 @@ def named_steps(steps: str | Sequence[str] | None) -> tuple[Step, ...] | None:
     """
     if steps is None:
         return None
-    named = tuple(part.strip() for part in steps.split(",")) if isinstance(steps, str) else tuple(steps)
+    parts = steps.split(",") if isinstance(steps, str) else steps if isinstance(steps, list | tuple) else [steps]
+    named = tuple(part.strip() if isinstance(part, str) else part for part in parts)
     if not named or named != STEPS[: len(named)]:
         raise SettingError(
-            f"steps {','.join(named) or 'none'}: expected transform, or transform,extract, or transform,extract,reorder"
+            f"steps {','.join(map(str, named)) or 'none'}: expected transform, or transform,extract, or transform,extract,reorder"
         )
     return STEPS[: len(named)]
 

@@ -197,8 +197,11 @@ class KeyPointAlignment(Method):
             raise SettingError(f"unknown {', '.join(sorted(unknown))}, expected steps, delta or translations")
         if "delta" in load:
             check_number("delta", load["delta"], least=0, below=1)
-        check_view(load.get("steps"), load.get("delta"), load.get("translations", {}))
-        for lang, two in load.get("translations", {}).items():
+        translations = load.get("translations", {})
+        if not isinstance(translations, Mapping):
+            raise SettingError(f"translations = {translations!r}, expected two files by language")
+        check_view(load.get("steps"), load.get("delta"), translations)
+        for lang, two in translations.items():
             if not isinstance(two, list) or len(two) != 2:
                 raise SettingError(
                     f"translations.{lang} = {two!r}, expected the file in {self.towards} and that in {lang}"

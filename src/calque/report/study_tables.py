@@ -63,8 +63,9 @@ def bullets(items: Sequence[Text]) -> str:
 def _text(text: Text) -> str:
     parts = []
     for piece in text:
-        if isinstance(piece, str):  # spaces at its ends stay
-            parts.append(" " * piece[:1].isspace() + escape(piece) + " " * piece[-1:].isspace())
+        if isinstance(piece, str):  # one space at each end stays
+            ends = " " * piece[:1].isspace(), " " * piece[-1:].isspace()
+            parts.append(" " if piece.isspace() else escape(piece).join(ends))
         else:
             parts.append(f"**{escape(piece.label)}**" if isinstance(piece, Name) else piece.shown)
     return "".join(parts)
