@@ -446,9 +446,9 @@ def test_a_pretraining_killed_with_its_tokenizer_made(capsys, monkeypatch, tmp_p
     desk, photographs = tmp_path / "desk", tmp_path / "photographs"
     desk.mkdir()
     with monkeypatch.context() as patch:
-        moments = photographed(patch, desk, photographs, [("calque.senses.masked", "MaskedLanguageModel.train")])
+        moments = photographed(patch, desk, photographs, [("calque.senses.masked", "open_tokenizer")])
         works(capsys, *pretraining(desk, ONE, "--vocabulary", 100))
-    assert moments[0] == "before MaskedLanguageModel.train"
+    assert moments[0] == "before open_tokenizer"
     made, make = [], masked.train_tokenizer
     monkeypatch.setattr(masked, "train_tokenizer", lambda *a, **how: (made.append(1), make(*a, **how))[1])
     for text, is_kept in ((OTHER, False), (ONE, True)):

@@ -328,7 +328,7 @@ class SubjectCommand(TyperCommand, ABC):
         super().__init__(*args, **options)
         params: Any = self.params
         for param in params:
-            param.hidden = param.name in self.hides
+            param.hidden = param.hidden or param.name in self.hides
 
     @abstractmethod
     def find_subject(self, words: Sequence[str]) -> Any:
