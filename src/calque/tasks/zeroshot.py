@@ -454,7 +454,7 @@ class Experiment(Generic[D]):
         if task.tune:
             encoder = float32_copy(encoder, device)  # type: ignore[arg-type]
         metric, statistic = next(iter(task.statistics.items()))
-        source = TrainedSource(encoder, self.text, self.processes) if task.tune else self.text
+        source = TrainedSource(encoder, self.text, self.processes) if task.tune else self.text  # type: ignore[arg-type]
         if realign is not None and realign.when == "during":
             beside = realign.beside(encoder, self.encoder, seed=seed, processes=self.processes)  # type: ignore[arg-type]
 
