@@ -18,15 +18,10 @@ from calque.distributed import Processes
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
 from linked_text import make_text
+from tuner_cases import Linked
 
 N = 40  # sentences
 CHOSEN = [np.array([3, 0, 7, 8])]
-
-
-class Linked(Contrastive):
-    """Takes special subwords for linked words."""
-
-    special = True
 
 
 @pytest.fixture(scope="module")

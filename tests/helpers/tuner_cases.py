@@ -34,7 +34,7 @@ def steady(make: type) -> Any:
 
 
 class Linked(Contrastive):
-    """Takes special subwords for linked words."""
+    """Tuner that links special tokens with each other."""
 
     special = True
 

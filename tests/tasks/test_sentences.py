@@ -130,7 +130,7 @@ def test_parallel_text_is_mined_too_with_equal_sentences_once():
 # -- from the command line ---------------------------------------------------------------------------------------------
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    """Parallel text in words that the tiny encoder knows."""
+    """Write parallel text from the vocabulary of the tiny encoder."""
     lines = ["the cat sees a house", "a house of time", "water in the house.", "time and water", "the water", "a cat"]
     for name in ("test.tsv", "dev.tsv"):
         (tmp_path / name).write_text("".join(f"{line}\t{line}, {k}\n" for k, line in enumerate(lines)))

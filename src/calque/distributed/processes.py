@@ -1,5 +1,4 @@
-"""How the processes of a run find each other, and what training needs of its peers: a share of the batch, everybody's
-vectors, and the sum of everybody's gradients.
+"""Process groups for training: shards of a batch, vectors gathered from all processes, and summed gradients.
 
 A wrapper around the model is not needed, so the code for one process and for many is the same.
 """

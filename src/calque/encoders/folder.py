@@ -155,7 +155,7 @@ def _fits(value: Any, kind: type) -> bool:
 
 
 def read_about(folder: str | PathLike[str]) -> dict[str, Any]:
-    """Return what `calque.json` says; nothing where there is none. People edit it, and disks damage it.
+    """Return the content of `calque.json`, or an empty dictionary if there is no such file.
 
     Raises:
         InputError: it is no JSON object that calque wrote, with the value that cannot be; or a later version wrote it.

@@ -59,7 +59,7 @@ def encode_long(encoder: Encoder, texts: Sentences, *, progress: bool = False) -
 
 
 def _encoded(encoder: Encoder, texts: Sentences, progress: bool) -> Embeddings:
-    """Encode without the warning of words that are to be read again."""
+    """Encode without the warning about truncated words, which are encoded again in the next window."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UncoveredWordsWarning)
         return encoder.encode(texts, progress=progress)

@@ -12,7 +12,7 @@ from calque.report.plots.svg import Drawing
 
 @dataclass(frozen=True)
 class Name:
-    """A subject's name in running text, with the number of its sign."""
+    """Name of a subject inside a sentence, and the number of its marker."""
 
     label: str
     number: int | None = None

@@ -94,7 +94,7 @@ def _recall(counts: np.ndarray) -> np.ndarray:
 
 
 def _f1(counts: np.ndarray) -> np.ndarray:
-    precision, recall = np.nan_to_num(_precision(counts)), _recall(counts)  # no link at all finds nothing
+    precision, recall = np.nan_to_num(_precision(counts)), _recall(counts)  # precision without links is 0
     total = precision + recall
     return np.where(total == 0, 0.0, 2 * ratio(precision * recall, total))
 
