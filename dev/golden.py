@@ -161,9 +161,7 @@ clcr/keypoints: encode @clcr/train/out @in/de.txt --lang de --out points ; encod
 python/names: python "import calque; print(calque.__all__)"
 python/use: python "import calque, sys; e = calque.load_encoder('mini'); print(repr(e), e.dim, e.fingerprint)"
 """
-HELP = (
-    "words align anchors neighbours evaluate analyze study encode pretrain perplexity senses demo report explore"
-)
+HELP = "words align anchors neighbours evaluate analyze study encode pretrain perplexity senses demo report explore"
 # Every encoder folder that a step leaves is opened and measured.
 OPENED = (
     "rotation normalized sentences linear finetune contrastive several dictionary anchors dict-layers "

@@ -202,7 +202,7 @@ class KeyPointAlignment(Method):
             raise SettingError(f"translations = {translations!r}, expected two files by language")
         check_view(load.get("steps"), load.get("delta"), translations)
         for lang, two in translations.items():
-            if not isinstance(two, list) or len(two) != 2:
+            if not isinstance(two, list) or len(two) != 2 or not all(isinstance(file, str) for file in two):
                 raise SettingError(
                     f"translations.{lang} = {two!r}, expected the file in {self.towards} and that in {lang}"
                 )
