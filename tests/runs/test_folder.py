@@ -435,26 +435,3 @@ def test_a_finished_pretraining_that_is_replaced_reads_the_new_text(capsys, tmp_
     assert "three" in first
     assert "three" not in second
     assert "tres" in second
-
-
-def test_a_pretraining_killed_with_its_tokenizer_made(capsys, monkeypatch, tmp_path):
-    """Another text does not get it; the same text does, and ends with the same bytes."""
-    from calque.senses import masked
-
-    works(capsys, *pretraining(tmp_path, ONE, "--vocabulary", 100))
-    expected = contents(tmp_path / "out")
-    desk, photographs = tmp_path / "desk", tmp_path / "photographs"
-    desk.mkdir()
-    with monkeypatch.context() as patch:
-        moments = photographed(patch, desk, photographs, [("calque.senses.masked", "open_tokenizer")])
-        works(capsys, *pretraining(desk, ONE, "--vocabulary", 100))
-    assert moments[0] == "before open_tokenizer"
-    made, make = [], masked.train_tokenizer
-    monkeypatch.setattr(masked, "train_tokenizer", lambda *a, **how: (made.append(1), make(*a, **how))[1])
-    for text, is_kept in ((OTHER, False), (ONE, True)):
-        shutil.rmtree(desk)
-        shutil.copytree(photographs / "0", desk)
-        made.clear()
-        works(capsys, *pretraining(desk, text, "--vocabulary", 100))
-        assert bool(made) != is_kept
-    assert contents(desk / "out") == expected

@@ -85,8 +85,6 @@ def test_vocabulary_on_disk(tmp_path):
         Vocabulary.open(tmp_path)
     with pytest.raises(SettingError, match="nothing to predict"):
         WordText.of({"en": EN}, size=50, min_count=100)
-    with pytest.raises(SettingError, match="expected more than 3"):
-        WordText.of({"en": EN}, size=3)
 
 
 # -- the softmax -------------------------------------------------------------------------------------------------------

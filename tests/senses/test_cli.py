@@ -57,17 +57,6 @@ def test_several_texts_come_one_after_the_other_and_are_divided_into_words(capsy
     assert [len(line.split()) for line in others] == [1, 0, 2, *[12] * 30]
 
 
-def test_a_text_of_the_only_language_of_the_model_needs_no_name(capsys, tmp_path):
-    folder = an_elmo(tmp_path / "elmo")
-    (tmp_path / "text.txt").write_text("a bank\n")
-    command = ["senses", folder, "bank", "--trained", "--text", tmp_path / "text.txt"]
-    assert "which language is it in? Say it before the name" in fails(capsys, *command)
-    (folder / "calque-run.json").write_text('{"languages": {"en": {}, "de": {}}}')
-    assert "which language is it in?" in fails(capsys, *command)
-    (folder / "calque-run.json").write_text('{"languages": {"en": {}}}')
-    works(capsys, *command)
-
-
 def test_a_word_is_shown_with_the_senses_of_its_training(capsys, elmo):
     word, found = several(elmo), trained_senses(elmo)
     plain, _ = works(capsys, "senses", elmo, word, "--trained", "-k", 3)
@@ -129,6 +118,7 @@ def test_what_cannot_be_is_one_line(capsys, elmo, text, tmp_path):
     assert "'bnak' does not occur 20 times in the text" in rare
     few = fails(capsys, "senses", elmo, "bank", "--text", f"en={text}", "--pretokenized", "--limit", 3)
     assert "only 0 words of the text occur 20 times or more" in few
+    assert "which language is it in? Say it before the name" in fails(capsys, "senses", elmo, "bank", "--text", text)
     assert "name a word" in fails(capsys, "senses", elmo, "--text", text)
     assert "name a word" in fails(capsys, "senses", elmo, "--trained", "--text", text, "--out", tmp_path / "out.txt")
     assert "is only for --text" in fails(capsys, "senses", elmo, "bank", "--limit", 3)

@@ -211,13 +211,6 @@ def test_batches_and_threads_do_not_change_the_numbers(encoder, expected, thread
     assert close(encoder.encode([Sentence(("a", "harbour"), "en")]).data, encoder.encode([["a", "harbour"]]).data)
 
 
-def test_a_stateful_encoder_of_a_former_version_is_refused(folder, tmp_path):
-    old = shutil.copytree(folder, tmp_path / "old")
-    (old / "calque.json").write_text('{"kind": "elmo", "stateful": true, "batch": 7}')
-    with pytest.raises(InputError, match="a stateful ELMo, which calque no longer has"):
-        load_encoder(old, device="cpu")
-
-
 def test_words_as_characters():
     words = ["", "a", "ж", "🙂", "y" * 60, "é" * 30, "\x00", "<S>", "\ud800b"]
     rows = character_rows(words)
@@ -295,12 +288,9 @@ def test_what_is_saved_is_what_was_read(tmp_path, rows, n_characters):
 def test_a_pair_of_files_under_any_name(folder, tmp_path, encoder):
     shutil.copy(folder / "options.json", tmp_path / "small_options.json")
     shutil.copy(folder / "weights.hdf5", tmp_path / "small_weights.hdf5")
-    shutil.copy(folder / "options.json", tmp_path / "x.json")
     found = load_encoder(tmp_path / "small_weights.hdf5", device="cpu")
     assert found.fingerprint == encoder.fingerprint
     assert found.name == "small_weights"
-    pair = ElmoEncoder.open(tmp_path / "small_weights.hdf5", tmp_path / "x.json", layer=0)
-    assert pair.layer == 0
 
 
 def broken(folder, tmp_path, change) -> Path:

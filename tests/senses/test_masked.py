@@ -225,7 +225,6 @@ def test_a_checkpoint_knows_the_weights_that_training_started_from(texts, tokeni
     first.model.save_pretrained(tmp_path / "first")
     more = small(start=tmp_path / "first", updates=3)
     more.train(texts, tokenizer, folder=tmp_path / "run", checkpoint_every=1)
-    assert len(more.settings()["start_weights"]) == 32
     small(start=tmp_path / "first", updates=3).train(texts, tokenizer, folder=tmp_path / "run")
     with torch.no_grad():
         first.model.bert.embeddings.word_embeddings.weight[7, 3] += 1e-3
@@ -246,7 +245,7 @@ def test_training_goes_on_from_an_encoder(texts, tokenizer, tmp_path, tiny_folde
         torch.testing.assert_close(more.model.state_dict()[name], value, atol=1e-6, rtol=0)
     with pytest.raises(InputError, match="no language-model head"):
         small(start=tiny_folder).train(texts, tokenizer)
-    with pytest.raises(InputError, match="not a BERT to continue from"):
+    with pytest.raises(InputError, match="not a masked language model"):
         small(start=tmp_path / "nothing").train(texts, tokenizer)
     with pytest.raises(SettingError, match="blocks are up to 41 long"):
         small(start=tmp_path / "first", length=41, positions=64).train(texts, tokenizer)

@@ -13,7 +13,7 @@ from calque.senses import reader as module
 from calque.senses.clusters import word_space
 from calque.senses.elmo import ElmoEncoder
 from calque.senses.reader import EVERY, ContextSenses, inventory_of, open_contexts, trained_senses, without_output
-from calque.senses.sense_table import SenseTable, open_senses, save_senses
+from calque.senses.sense_table import SenseTable, save_senses
 from sense_models import WORDS, a_bert, a_table, a_text, an_elmo
 
 
@@ -28,15 +28,14 @@ def bert(tmp_path_factory):
 
 
 # -- senses of a training ----------------------------------------------------------------------------------------------
-def inventory(*tables: SenseTable):
-    n = tables[0].n_words
-    return inventory_of("it", [f"w{k}" for k in range(n)], np.arange(n), tables)
-
-
 def numbered(table: SenseTable, word: int) -> list[int]:
     """The classes of a word by number, literally: those in use, the most frequent first, of equal ones the first."""
     classes = [c for c in table.index[word].tolist() if c >= 0 and table.live[c]]
     return sorted(classes, key=lambda c: (-int(table.counts[c]), c))
+
+
+def inventory(table: SenseTable):
+    return inventory_of("it", [f"w{k}" for k in range(table.n_words)], np.arange(table.n_words), table)
 
 
 def test_numbers_follow_the_shares_and_leave_out_what_was_pruned():
@@ -55,19 +54,14 @@ def test_numbers_follow_the_shares_and_leave_out_what_was_pruned():
     np.testing.assert_allclose(inventory(unseen).shares, [[1 / 3] * 3, [0.5, 0.5, 0]])
 
 
-def test_the_nearest_senses_are_those_of_the_largest_cosine():
-    """Of two tables the mean of the cosines in both."""
-    tables = [a_table(20, 6, 1), a_table(20, 6, 1)]
-    tables[1].weight.data = torch.randn_like(tables[1].weight)
-    found = inventory(*tables)
-    classes = {(w, n): c for w in range(20) for n, c in enumerate(numbered(tables[0], w), 1)}
+def test_the_nearest_senses_are_those_of_the_largest_cosine_and_the_plane_that_of_principal_components():
+    table = a_table(20, 6, 1)
+    found = inventory(table)
+    classes = {(w, n): c for w in range(20) for n, c in enumerate(numbered(table, w), 1)}
     assert list(classes) == [tuple(sense) for sense in found.senses.tolist()]
 
     def cosine(one, other) -> float:
-        return (
-            sum(float(torch.cosine_similarity(t.weight[classes[one]], t.weight[classes[other]], dim=0)) for t in tables)
-            / 2
-        )
+        return float(torch.cosine_similarity(table.weight[classes[one]], table.weight[classes[other]], dim=0))
 
     own = list(classes)[3]
     expected = sorted((s for s in classes if s != own), key=lambda s: -cosine(own, s))
@@ -77,43 +71,17 @@ def test_the_nearest_senses_are_those_of_the_largest_cosine():
     few = np.arange(20) == 7
     assert {near.word for near in found.nearest(*own, 50, few)} == {7}
     assert len(found.nearest(*own, 50, few)) == found.n_senses[7]
-
-
-def test_directions_that_selected_together_share_the_senses_that_both_have_in_use():
-    first, second = a_table(50, 6, 3), a_table(50, 6, 3)
-    second.live[first.live.nonzero()[::5, 0]] = False  # pruned in one direction alone
-    found, alone = inventory(first, second), 0
-    for word in range(50):
-        row = [c for c in first.index[word].tolist() if c >= 0]
-        both = [c for c in row if first.live[c] and second.live[c]]
-        alone += not both
-        assert found.n_senses[word] == len(both or row[:1])
-    assert alone
-    np.testing.assert_allclose(found.shares.sum(1), 1)
-
-
-def test_the_plane_is_that_of_the_two_largest_principal_components():
-    found = inventory(a_table(20, 6, 1), a_table(20, 6, 1))
-    every = np.arange(len(found.senses))
     x = found.vectors.double().numpy()
-    np.testing.assert_allclose(np.linalg.norm(x, axis=1), 1, atol=1e-6)
     u, s, _ = np.linalg.svd(x - x.mean(0))
-    places = found.plane(every)
+    places = found.plane(np.arange(len(found.senses)))
     np.testing.assert_allclose(np.abs(places), np.abs((u[:, : len(s)] * s)[:, :2]), atol=1e-5)
-    np.testing.assert_allclose(found.plane(every[[4, 7]]), places[[4, 7]], atol=1e-6)
 
 
-def test_of_an_elmo_trained_together_both_directions_count_else_the_forward_one(elmo, tmp_path):
-    assert trained_senses(elmo).vectors.shape[1] == 16
-    folder = shutil.copytree(elmo, tmp_path / "elmo")
-    for settings, dim in (({"joint": False}, 8), ({"start": "fresh"}, 8), ({"start": "grouped"}, 16)):
-        save_senses(open_senses(elmo).tables, folder, settings)
-        found = trained_senses(folder)
-        assert found.vectors.shape[1] == dim
-        assert found.words == WORDS
-
-
-def test_a_bert_has_senses_of_whole_words_alone(bert):
+def test_of_an_elmo_the_forward_senses_and_of_a_bert_those_of_whole_words(elmo, bert):
+    found = trained_senses(elmo)
+    assert (found.vectors.shape[1], found.words) == (8, WORDS)
+    with pytest.raises(SettingError, match=r"'bnak' is not in the vocabulary of elmo: did you mean bank\?"):
+        found.find("bnak")
     found = trained_senses(bert)
     assert set(WORDS) <= set(found.words)
     assert not any(word.startswith("##") for word in found.words)
@@ -121,20 +89,10 @@ def test_a_bert_has_senses_of_whole_words_alone(bert):
     assert found.numbers(["[MASK]", "zyzzyvas", "", "[UNK]"]).tolist() == [-1] * 4
 
 
-def test_a_word_that_is_not_there_is_told_of_close_ones(elmo):
-    found = trained_senses(elmo)
-    with pytest.raises(SettingError, match=r"'bnak' is not in the vocabulary of elmo: did you mean bank\?"):
-        found.find("bnak")
-    with pytest.raises(SettingError, match="'qqqqqqq' is not in the vocabulary of elmo: only whole words"):
-        found.find("qqqqqqq")
-
-
 def test_senses_of_another_model_are_one_line(elmo, bert, tmp_path):
     for source, tables, message in [
         (elmo, [a_table(9, 8, 0), a_table(9, 8, 1)], "senses of another vocabulary"),
-        (elmo, [a_table(15, 8, 0)], "senses of another vocabulary"),
         (bert, [a_table(9, 4, 0)], "senses of 9 subwords, but a tokenizer of"),
-        (bert, [a_table(9, 16, 0), a_table(9, 16, 1)], "2 tables of senses, but a masked language model has one"),
     ]:
         folder = shutil.copytree(source, tmp_path / f"{len(list(tmp_path.iterdir()))}")
         save_senses(tables, folder, {})

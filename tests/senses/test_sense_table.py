@@ -103,7 +103,7 @@ def test_fifty_updates_are_those_of_the_algorithms():
 
         before = table.centres.clone()
         table.follow(torch.from_numpy(states), found, RATE)
-        table.remember(torch.from_numpy(states), torch.zeros(len(states), dtype=torch.int64))
+        table.remember(torch.from_numpy(states))
         moved = (table.centres != before).any(1).nonzero().flatten().tolist()
         assert moved == sorted(set(expected)), step  # only winners move
 
@@ -158,44 +158,23 @@ def test_nearest_of_the_senses_of_several_words():
     assert select(table, torch.zeros(0, DIM), torch.zeros(0, 3, dtype=torch.int64)).shape == (0,)
 
 
-def test_of_equally_near_senses_the_first():
-    table = small_table()
-    table.open()
-    table.centres[:] = 1.0
-    assert select(table, torch.ones(6, DIM), torch.arange(6)).tolist() == table.index[:, 0].tolist()
-
-
 # -- centres and projection ----------------------------------------------------------------------------------------------
-
-
-def test_principal_axes_are_right_singular_vectors_of_the_centred_states():
-    rng = np.random.default_rng(2)
-    states = rng.normal(size=(50, DIM)) * [5, 0.1, 3, 1, 2, 0.5, 8] + 100
-    found = principal_axes(torch.from_numpy(states), 4).numpy()
-    u, _, right = np.linalg.svd(states - states.mean(0), full_matrices=False)
-    np.testing.assert_allclose(np.abs((found * right[:4].T).sum(0)), 1, atol=1e-9)
-    assert found.shape == (DIM, 4) != u[:, :4].shape
-    np.testing.assert_allclose(found.T @ found, np.eye(4), atol=1e-12)
-
-
-@pytest.mark.parametrize("whiten", [0.5, 1.0])
-def test_whitened_axes_are_divided_by_the_deviation_along_them(whiten):
+def test_principal_axes_are_right_singular_vectors_divided_by_the_deviation_along_them():
     states = np.random.default_rng(3).normal(size=(80, DIM)) * [5, 0.1, 3, 1, 2, 0.5, 8] + 10
-    plain, found = (principal_axes(torch.from_numpy(states), 4, whiten=p).numpy() for p in (0.0, whiten))
-    along = states @ plain
-    np.testing.assert_allclose(found, plain / along.std(axis=0) ** whiten, rtol=1e-9)
-    if whiten == 1:
-        np.testing.assert_allclose((states @ found).std(axis=0), 1, rtol=1e-9)
+    plain, whitened = (principal_axes(torch.from_numpy(states), 4, whiten=p).numpy() for p in (0.0, 0.5))
+    right = np.linalg.svd(states - states.mean(0), full_matrices=False)[2]
+    np.testing.assert_allclose(np.abs((plain * right[:4].T).sum(0)), 1, atol=1e-9)
+    np.testing.assert_allclose(whitened, plain / (states @ plain).std(axis=0) ** 0.5, rtol=1e-9)
 
 
 def test_the_first_projection_is_random_until_there_are_more_states_than_axes():
     table = SenseTable([1], 40, axes=20, queue=50)
     first = table.projection.clone()
     assert 0.9 < float(first.std()) < 1.1
-    table.remember(torch.randn(20, 40), torch.zeros(20, dtype=torch.int64))
+    table.remember(torch.randn(20, 40))
     table.project()
     assert torch.equal(table.projection, first)
-    table.remember(torch.randn(1, 40), torch.zeros(1, dtype=torch.int64))
+    table.remember(torch.randn(1, 40))
     table.project()
     torch.testing.assert_close(table.projection.T @ table.projection, torch.eye(20))
 
@@ -268,7 +247,7 @@ def seen_table(seed: int = 0) -> SenseTable:
     for part in range(5):
         here = slice(10 * part, 10 * part + 10)
         table.follow(states[here], select(table, states[here], words[here]), 0.5)
-        table.remember(states[here], torch.zeros(len(states[here]), dtype=torch.int64))
+        table.remember(states[here])
         table.project()
     table.live[2] = False
     return table
@@ -278,21 +257,16 @@ def test_the_tables_come_back_as_they_were_and_select_the_same(tmp_path):
     tables = [seen_table(0), seen_table(1)]
     save_senses(tables, tmp_path, {"senses": 3, "own": "sampled"})
     assert has_senses(tmp_path)
+    assert not any("queue" in name for name in load_file(tmp_path / SENSES_FILE))
     before = torch.get_rng_state()
     saved = open_senses(tmp_path)
     assert torch.equal(before, torch.get_rng_state())
-    assert saved.settings == {"senses": 3, "own": "sampled"}
     states, words = torch.randn(40, 6), torch.arange(40) % 4
-    for old, new in zip(tables, saved.tables, strict=True):
+    for old, new in zip(tables, saved, strict=True):
         for name in ("weight", "bias", "centres", "projection", "counts", "live", "index", "words"):
             assert torch.equal(getattr(old, name), getattr(new, name)), name
         assert torch.equal(select(old, states, words), select(new, states, words))
         assert (new.dim, len(new), new.n_words) == (6, 9, 4)
-
-
-def test_the_queue_stays_at_home(tmp_path):
-    save_senses([seen_table()], tmp_path, {})
-    assert not any("queue" in name for name in load_file(tmp_path / SENSES_FILE))
 
 
 def test_a_folder_without_senses_says_so(tmp_path):
@@ -305,11 +279,8 @@ def test_a_folder_without_senses_says_so(tmp_path):
     "damage",
     [
         lambda parts: parts.pop("0.centres"),
-        lambda parts: parts.update({"0.centres": parts["0.centres"][:-1].contiguous()}),
         lambda parts: parts.update({"0.weight": parts["0.weight"].flatten()}),
-        lambda parts: parts.update({"0.projection": parts["0.projection"][:-1].contiguous()}),
         lambda parts: parts.update({"0.senses": parts["0.senses"] + 1}),
-        lambda parts: parts.update({"0.senses": torch.from_numpy(np.array([0, 4, 2, 3], dtype=np.int32))}),
     ],
 )
 def test_parts_that_do_not_fit_are_one_line(tmp_path, damage):

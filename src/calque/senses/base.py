@@ -17,7 +17,7 @@ from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, che
 from calque.errors import SettingError, check_number
 from calque.linking import Say
 from calque.senses.softmax import Softmax
-from calque.senses.text import Blocks, Mixture
+from calque.senses.text import Mixture
 from calque.senses.training import Selected, Senses, SenseTraining, Translations
 from calque.text import Sentences
 from calque.training.loop import Loop, Schedule
@@ -45,8 +45,10 @@ class LanguageModel(ABC):
 
     Attributes:
         unit: what text is counted in.
-        model: the trained model, with what predicts.
+        model: the trained model.
+        softmax: what predicts, where that is not the model's own head.
         translations: of the words, once a training with dictionaries has begun; None without.
+        mixture, history: of the training: what was seen, and how it went.
     """
 
     unit: ClassVar[str]
@@ -69,6 +71,12 @@ class LanguageModel(ABC):
             check_number(name, getattr(self, name), least=1, whole=True)
         check_number("alpha", self.alpha, least=0, most=1)
         check_training_precision(self.precision)
+        if self.senses is not None and (warmup := self.senses.warmup_of(self.updates)) >= self.updates:
+            raise SettingError(
+                f"the warm-up of {warmup:,} updates with one sense leaves none of {self.updates:,} to learn senses in: "
+                "train longer, or shorten the warm-up"
+            )
+        self.softmax: Softmax | None = None
         self.translations: Translations | None = None
         rate = self.default_rate() if self.learning_rate is None else self.learning_rate
         # The number of epochs is known when there is text.
@@ -79,7 +87,7 @@ class LanguageModel(ABC):
     # -- what differs ------------------------------------------------------------------------------------------------------
     @abstractmethod
     def default_rate(self) -> float:
-        """Learning rate where the user names none."""
+        """Return the learning rate where the user names none."""
 
     @abstractmethod
     def train(
@@ -97,59 +105,50 @@ class LanguageModel(ABC):
 
     @property
     @abstractmethod
-    def softmax(self) -> Softmax | None:
-        """What predicts, where that is not the model's own head."""
-
-    @property
-    @abstractmethod
     def sizes(self) -> tuple[int, int]:
         """Number of words or subwords that are predicted, and of the encoder's parameters."""
-
-    @abstractmethod
-    def size(self, sentences: Sentences, blocks: Blocks) -> int:
-        """The size of a language's text, in `unit`."""
 
     @abstractmethod
     def save(self, folder: Path) -> None:
         """Write the encoder, and what predicts beside it."""
 
     @abstractmethod
-    def card(self, record: Mapping[str, Any], senses: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Lines of the model card's front matter, and those that say what the model is; `senses` among them."""
+    def card(self, record: Mapping[str, Any]) -> tuple[list[str], str, list[str]]:
+        """Return of the model card: lines of the front matter, what the model is, and what else is in the folder."""
 
     def settings(self) -> dict[str, Any]:
-        """What the result depends on."""
+        """Return what the result depends on."""
         return {} if self.senses is None else {"senses": asdict(self.senses)}
 
     # -- what is shared ----------------------------------------------------------------------------------------------------
     def _sense_training(
-        self, softmax: Softmax | None, languages: Sequence[str], words: Callable[[], Mapping[str, int]],
-        dictionaries: Sequence[Dictionary], processes: Processes,
+        self, languages: Sequence[str], words: Callable[[], Mapping[str, int]], dictionaries: Sequence[Dictionary],
+        processes: Processes,
     ) -> SenseTraining | None:  # fmt: skip
-        """Return what selects the senses of a softmax; None without senses.
+        """Return what selects the senses of the softmax; None without senses.
 
         Args:
             words: gives the number of each word that can be translated, the most frequent first.
         """
-        if self.senses is None or softmax is None:
+        if self.senses is None or self.softmax is None:
             if dictionaries:
                 raise SettingError("a dictionary translates senses: say how many a word has at most, 2 or more")
             return None
         if dictionaries:
             self.translations = Translations(dictionaries, languages, words())
-        return SenseTraining(softmax.senses, self.senses, self.updates, processes, self.translations, self.seed)
+        return SenseTraining(self.softmax.senses, self.senses, self.updates, processes, self.translations, self.seed)
 
     def _run(
         self, objective: Prediction, *, identity: Mapping[str, Any], folder: str | Path | None, **options: Any
     ) -> None:
-        """Train; `mixture` and `history` tell afterwards what was seen and how it went.
+        """Train.
 
         Args:
-            identity: what a checkpoint depends on besides the settings and the text.
+            identity: what a checkpoint depends on besides the settings, the text and the translations.
             folder, options: see `Loop`.
         """
         mixture = self.mixture = objective.mixture
-        about = {} if objective.training is None else objective.training.identity
+        about = {} if self.translations is None else {"translations": self.translations.fingerprint}
         loop = Loop(
             objective,
             schedule=replace(self._schedule, epochs=self.updates / mixture.steps_per_epoch),
@@ -176,8 +175,6 @@ class Prediction(Objective[Update]):
 
     def __init__(self, module: nn.Module, mixture: Mixture, processes: Processes, training: SenseTraining | None):
         self.module, self.mixture, self.processes, self.training = module, mixture, processes, training
-        if training is not None:
-            training.begin()
 
     def _languages(self, update: Update) -> np.ndarray:
         """Return the index of the language of each block of an update."""

@@ -22,7 +22,7 @@ from calque.senses.base import LanguageModel, Prediction, Update
 from calque.senses.elmo import ElmoEncoder, character_rows, sentence_ends
 from calque.senses.elmo_network import ElmoNetwork, elmo_options
 from calque.senses.softmax import Negatives, Softmax, Targets, WordTable
-from calque.senses.text import FIRST_WORD, UNKNOWN, Blocks, Mixture, Vocabulary, WordText
+from calque.senses.text import FIRST_WORD, UNKNOWN, Mixture, Vocabulary, WordText
 from calque.senses.training import Selected, SenseTraining
 from calque.text import Sentence, Sentences
 from calque.training.loop import Schedule, adam
@@ -35,7 +35,7 @@ def adagrad(parameters: list[torch.nn.Parameter], schedule: Schedule) -> torch.o
     return torch.optim.Adagrad(parameters, lr=schedule.rate(0, 1), initial_accumulator_value=1.0)
 
 
-OPTIMISERS: dict[str, Callable[[list[torch.nn.Parameter], Schedule], torch.optim.Optimizer]] = {
+OPTIMISERS: dict[str, Callable[[list[nn.Parameter], Schedule], torch.optim.Optimizer]] = {
     "adam": adam,
     "adagrad": adagrad,
 }
@@ -100,20 +100,10 @@ class BiLanguageModel(LanguageModel):
                 **super().settings()}  # fmt: skip
 
     def train(
-        self,
-        texts: Mapping[str, Sentences],
-        *,
-        dictionaries: Sequence[Dictionary] = (),
-        folder: str | Path | None = None,
-        checkpoint_every: int = 200,
-        progress: bool = False,
-        say: Say = lambda line: None,
-    ) -> ElmoEncoder:
-        """Return a new encoder; the language model, with its softmax and its perplexity, is `self.model`.
-
-        Raises:
-            SettingError: a language without words, or no word that occurs often enough.
-        """
+        self, texts: Mapping[str, Sentences], *, dictionaries: Sequence[Dictionary] = (), folder: str | Path | None = None,
+        checkpoint_every: int = 200, progress: bool = False, say: Say = lambda line: None,
+    ) -> ElmoEncoder:  # fmt: skip
+        """Return a new encoder; the language model, with its softmax and its perplexity, is `self.model`."""
         processes = Processes(self.precision)
         text = WordText.of(
             texts, size=self.vocabulary + FIRST_WORD, min_count=self.min_count, length=self.length, alpha=self.alpha,
@@ -128,7 +118,8 @@ class BiLanguageModel(LanguageModel):
         def numbers() -> dict[str, int]:
             return {word: k for k, word in enumerate(text.vocabulary.words, FIRST_WORD)}
 
-        training = self._sense_training(model.head, list(text.blocks), numbers, dictionaries, processes)
+        self.softmax = model.head
+        training = self._sense_training(list(text.blocks), numbers, dictionaries, processes)
         self._run(
             WordPrediction(model, text, mixture, self.dropout, processes, training),
             identity={"words": text.vocabulary.fingerprint}, folder=folder, checkpoint_every=checkpoint_every,
@@ -147,30 +138,20 @@ class BiLanguageModel(LanguageModel):
 
     # -- what is saved -----------------------------------------------------------------------------------------------------
     @property
-    def softmax(self) -> Softmax:
-        return self.model.head
-
-    @property
     def sizes(self) -> tuple[int, int]:
         return len(self.model.vocabulary), sum(p.numel() for p in self.model.network.parameters())
-
-    def size(self, sentences: Sentences, blocks: Blocks) -> int:
-        return int(sentences.lengths().sum())
 
     def save(self, folder: Path) -> None:
         self.model.save(folder, self.settings().get("senses", {}))
 
-    def card(self, record: Mapping[str, Any], senses: Sequence[str]) -> tuple[list[str], list[str]]:
-        settings, lstm = record["settings"], record["settings"]["options"]["lstm"]
-        front = ["language:", *[f"- {lang}" for lang in record["languages"]], "tags:", "- calque", "- elmo"]
-        return front, [
-            f"# An ELMo of {lstm['n_layers']} layers, {lstm['dim']} projected to {lstm['projection_dim']}", "",
-            f"Trained from scratch as a bidirectional language model with calque {record['calque']}: "
-            f"{record['updates']:,} updates of {settings['batch']} sentences; {record['parameters']:,} parameters without "
-            f"the softmax over {record['vocabulary']:,} words; mean loss {record['last_loss']:.3f} at the end.", "",
-            *senses,
+    def card(self, record: Mapping[str, Any]) -> tuple[list[str], str, list[str]]:
+        lstm, head = self.options["lstm"], "softmax" if self.senses is None else "senses"
+        return [], (
+            f"An ELMo of {lstm['n_layers']} layers, {lstm['dim']} projected to {lstm['projection_dim']}, a bidirectional "
+            "language model"
+        ), [
             "`options.json` and `weights.hdf5` are in the format of bilm-tf and AllenNLP; "
-            f"`{'senses' if senses else 'softmax'}.safetensors` and `vocabulary.json` are the output layer.", "",
+            f"`{head}.safetensors` and `vocabulary.json` are the output layer.", "",
         ]  # fmt: skip
 
 

@@ -180,26 +180,24 @@ def pretrain(
 
 
 def _dictionaries(files: list[str], langs: list[str]) -> list[tuple[tuple[str, str], str]]:
-    """`en-de=FILE` as two languages and a path."""
+    """Read `en-de=FILE` as two languages and a path."""
     from calque.corpora.languages import name_and_path, pair_of
 
     found = []
     for file in files:
         name, path = name_and_path(file)
-        if not path or "-" not in name:
-            raise SettingError(f"--dictionary {file}: give both languages before the file, e.g. en-de=en-de.txt")
-        pair = pair_of(name, langs)
+        pair = pair_of(name, langs) if path else None
         if pair is None:
             raise SettingError(
                 f"--dictionary {file}: expected two different languages of the text, which is in "
-                f"{', '.join(dict.fromkeys(langs))}"
+                f"{', '.join(dict.fromkeys(langs))}, and a file, e.g. en-de=en-de.txt"
             )
         found.append((pair, path))
     return found
 
 
 def _with_language(text: str) -> tuple[str, str]:
-    """`LANG=FILE` as language and path."""
+    """Read `LANG=FILE` as language and path."""
     from calque.corpora.languages import name_and_path
 
     lang, path = name_and_path(text)
@@ -287,7 +285,7 @@ def senses(
     if not text or trained:
         unused = ("examples",) if text else ("pretokenized", "limit", "examples")
         refuse_unused(context, dict.fromkeys(unused, f"is only for {'senses found in ' if trained else ''}--text"))
-    how = {"pretokenized": pretokenized, "limit": limit, "progress": not quiet}
+    how = {"pretokenized": pretokenized, "limit": limit}
     if word is not None:
         output_file("--out", out, [folder, *(text or [])], adds=True)
         found = of_word(folder, word, text or [], k=k, examples=examples, out=out, trained=trained, **how)

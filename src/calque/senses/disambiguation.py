@@ -91,15 +91,9 @@ class Disambiguation(Task):
     """
 
     def __init__(
-        self,
-        train: SenseText,
-        tests: Mapping[str, SenseText],
-        *,
-        first_sense: Mapping[str, str] | None = None,
-        restrict: Literal["lemma", "none"] = "lemma",
-        bootstrap: int = 1000,
-        seed: int = 0,
-    ):
+        self, train: SenseText, tests: Mapping[str, SenseText], *, first_sense: Mapping[str, str] | None = None,
+        restrict: Literal["lemma", "none"] = "lemma", bootstrap: int = 1000, seed: int = 0,
+    ):  # fmt: skip
         if restrict not in ("lemma", "none"):
             raise SettingError(f"restrict is lemma or none, got {restrict!r}")
         for name, text in {"train": train, **tests}.items():
@@ -160,131 +154,80 @@ class Disambiguation(Task):
             )
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
-        """F1 of each test text.
+        """Return the F1 of each test text.
 
-        `settings` has the F1 of the most frequent sense and of a blind guess among the senses of the lemma (`frequent`,
-        `chance`), how many words had a lemma that the training text has not, how many words of either text had no vector,
-        and how many senses have none.
+        `settings` has the F1 of answers that know the lemma and nothing of the sentence: its most frequent sense in the training
+        text (`frequent`), the mean over drawing any of its senses there (`chance`); how many words had a lemma that the training
+        text has not, how many words of either text had no vector, and how many senses have none.
         """
         require(encoder, "measured", self.rows)
-        learnt, has_vector = self._vectors(encoder, self.train, progress)
-        senses = self._senses(learnt, has_vector)
-        candidates = self._candidates(senses.keys)
-        usable = {entry: known for entry, all_of in candidates.items() if (known := senses.with_vector(all_of))}
-        if not usable:
+        learnt, has_vector = _vectors(encoder, self.train, progress)
+        rows = np.repeat(
+            np.arange(len(self.train)), [len(keys) for keys in self.train.keys]
+        )  # a word counts for each of its keys
+        names, codes = np.unique([key for keys in self.train.keys for key in keys], return_inverse=True)
+        keys, counts, seen = (
+            names.tolist(),
+            np.bincount(codes),
+            np.bincount(codes[has_vector[rows]], minlength=len(names)),
+        )
+        known = np.flatnonzero(seen)
+        if not len(known):
             raise SettingError(
                 f"{encoder.name} has no vector for any annotated word of {self.train.path or 'the text'}"
             )
+        means = np.zeros((len(names), learnt.shape[1]))
+        np.add.at(means, codes[has_vector[rows]], learnt[rows[has_vector[rows]]])
+        means = (means / np.maximum(seen, 1)[:, None]).astype(np.float32)
+        directions = unit_rows(means)  # the nearest by cosine, whatever the length of the test word's vector
+        of_lemma: dict[str, list[int]] = {}  # senses of each lemma and part of speech in the training text
+        for row, code in sorted(set(zip(rows.tolist(), codes.tolist(), strict=True)), key=lambda item: item[1]):
+            several = of_lemma.setdefault(_entry(self.train, row), [])
+            several += [] if code in several else [code]
         scores = []
         for name, text in self.tests.items():
-            vectors, covered = self._vectors(encoder, text, progress)
-            answers = self._answers(text, vectors, covered, senses, usable)
-            right = np.array([a is not None and a in k for a, k in zip(answers, text.keys, strict=True)], dtype=float)
-            answered = np.array([a is not None for a in answers], dtype=float)
-            sums = np.zeros((len(text.sentences), 3))
-            np.add.at(sums, text.sentence, np.stack([right, answered, np.ones(len(right))], axis=1))
+            vectors, covered = _vectors(encoder, text, progress)
+            nearest = known[_nearest(vectors, means[known])] if self.restrict == "none" else None
+            sums, blind = np.zeros((len(text.sentences), 3)), np.zeros((2, 3))
+            for i, right in enumerate(text.keys):
+                entry = _entry(text, i)
+                several, answer = of_lemma.get(entry, []), self.first.get(entry)
+                possible = [k for k in several if seen[k]]
+                if covered[i] and nearest is not None:
+                    answer = keys[nearest[i]]
+                elif covered[i] and possible:
+                    answer = keys[possible[int(np.argmax(directions[possible] @ vectors[i]))]]
+                sums[text.sentence[i]] += answer in right, answer is not None, 1
+                hits = [keys[k] in right for k in several] or [
+                    self.first[entry] in right for _ in [0] if entry in self.first
+                ]
+                best = hits[int(np.argmax(counts[several]))] if several else sum(hits)
+                blind += [[best, bool(hits), 1], [sum(hits) / max(1, len(hits)), bool(hits), 1]]
+            frequent, chance = f1(blind)
             about = {
                 "restrict": self.restrict, "first_senses": len(self.first),
-                "senses": len(senses.keys), "senses_without_vector": int((~senses.known).sum()),
+                "senses": len(keys), "senses_without_vector": len(keys) - len(known),
                 "words_without_vector": int((~covered).sum()),
                 "training_words_without_vector": int((~has_vector).sum()),
-                "answered": int(answered.sum()), **self._blind(text, senses, candidates),
-                "unseen_lemmas": int(sum(_entry(text, i) not in candidates for i in range(len(text)))),
+                "answered": int(sums[:, 1].sum()), "frequent": round(float(frequent), 5), "chance": round(float(chance), 5),
+                "unseen_lemmas": sum(_entry(text, i) not in of_lemma for i in range(len(text))),
                 "encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint,
             }  # fmt: skip
-            measured = measure(sums, f1, samples=self.bootstrap)
-            lang = text.sentences.lang
-            scores.append(
-                Score("wsd", name, (lang,), "f1", *measured.ends, len(text), self.seed, about, **measured.kept)
-            )
+            measured, langs = measure(sums, f1, samples=self.bootstrap), (text.sentences.lang,)
+            scores.append(Score("wsd", name, langs, "f1", *measured.ends, len(text), self.seed, about, **measured.kept))
         return scores
 
-    def _vectors(self, encoder: Encoder, text: SenseText, progress: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Vectors of the annotated words, float32 `[n_instances, dim]`, and which of them have one."""
-        embeddings = encoder.encode(text.sentences, progress=progress)
-        places = embeddings.rows(text.sentence, text.word)
-        rows = np.asarray(embeddings.data[places], dtype=np.float32)
-        covered = (
-            np.ones(len(rows), dtype=bool) if embeddings.covered is None else np.asarray(embeddings.covered)[places]
-        )
-        return rows, covered
 
-    def _senses(self, vectors: np.ndarray, covered: np.ndarray) -> Senses:
-        """The senses of the training text. A word with several keys counts for each."""
-        rows = np.repeat(np.arange(len(vectors)), [len(keys) for keys in self.train.keys])
-        names, codes = np.unique([key for keys in self.train.keys for key in keys], return_inverse=True)
-        used = np.flatnonzero(covered[rows])
-        used = used[np.argsort(codes[used], kind="stable")]
-        present, starts, sizes = np.unique(codes[used], return_index=True, return_counts=True)
-        means = np.zeros((len(names), vectors.shape[1]), dtype=np.float32)
-        known = np.zeros(len(names), dtype=bool)
-        if len(used):
-            means[present] = np.add.reduceat(vectors[rows[used]], starts, axis=0, dtype=np.float64) / sizes[:, None]
-            known[present] = True
-        return Senses(names.tolist(), means, known, np.bincount(codes, minlength=len(names)))
-
-    def _candidates(self, keys: Sequence[str]) -> dict[str, list[int]]:
-        """Senses of each lemma and part of speech in the training text."""
-        number = {key: k for k, key in enumerate(keys)}
-        senses: dict[str, set[int]] = {}
-        for i, several in enumerate(self.train.keys):
-            senses.setdefault(_entry(self.train, i), set()).update(number[key] for key in several)
-        return {entry: sorted(several) for entry, several in senses.items()}
-
-    def _blind(self, text: SenseText, senses: Senses, candidates: Mapping[str, list[int]]) -> dict[str, float]:
-        """F1 of answers that know the lemma and nothing of the sentence: `frequent`, its most frequent sense in the
-        training text; `chance`, the mean over drawing any of its senses there."""
-        counts = np.zeros((2, 3))
-        for i, right in enumerate(text.keys):
-            several = candidates.get(_entry(text, i), [])
-            first = self.first.get(_entry(text, i))
-            hits = [senses.keys[k] in right for k in several] or ([] if first is None else [first in right])
-            best = hits[int(np.argmax(senses.counts[several]))] if several else sum(hits)
-            counts += [[best, bool(hits), 1], [sum(hits) / max(1, len(hits)), bool(hits), 1]]
-        frequent, chance = f1(counts)
-        return {"frequent": round(float(frequent), 5), "chance": round(float(chance), 5)}
-
-    def _answers(
-        self, text: SenseText, vectors: np.ndarray, covered: np.ndarray, senses: Senses, usable: Mapping[str, list[int]]
-    ) -> list[str | None]:
-        if self.restrict == "none":
-            known = np.flatnonzero(senses.known)
-            nearest = known[_nearest(vectors, senses.means[known])]
-            return [senses.keys[k] if covered[i] else self.first.get(_entry(text, i)) for i, k in enumerate(nearest)]
-        directions = unit_rows(senses.means)  # the nearest by cosine, whatever the length of the test word's vector
-        answers: list[str | None] = []
-        for i in range(len(text)):
-            entry = _entry(text, i)
-            if covered[i] and entry in usable:
-                several = usable[entry]
-                answers.append(senses.keys[several[int(np.argmax(directions[several] @ vectors[i]))]])
-            else:
-                answers.append(self.first.get(entry))
-        return answers
-
-
-@dataclass(frozen=True)
-class Senses:
-    """The senses of a training text.
-
-    Attributes:
-        keys: names of the senses.
-        means: float32 `[n_senses, dim]`, mean vector of the occurrences of each; zero where none has a vector.
-        known: bool `[n_senses]`, whether one has.
-        counts: int64 `[n_senses]`, occurrences of each, with a vector or without.
-    """
-
-    keys: list[str]
-    means: np.ndarray
-    known: np.ndarray
-    counts: np.ndarray
-
-    def with_vector(self, numbers: Sequence[int]) -> list[int]:
-        return [k for k in numbers if self.known[k]]
+def _vectors(encoder: Encoder, text: SenseText, progress: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return the vectors of the annotated words, float32 `[n_instances, dim]`, and the mask of those that have one."""
+    embeddings = encoder.encode(text.sentences, progress=progress)
+    places = embeddings.rows(text.sentence, text.word)
+    rows = np.asarray(embeddings.data[places], dtype=np.float32)
+    return rows, np.ones(len(rows), bool) if embeddings.covered is None else np.asarray(embeddings.covered)[places]
 
 
 def first_senses(path: str) -> dict[str, str]:
-    """The first sense of every lemma and part of speech, from WordNet's `index.sense` (sense_key offset number count)."""
+    """Return the first sense of every lemma and part of speech, from WordNet's `index.sense` (sense_key offset number count)."""
     names = {"1": "NOUN", "2": "VERB", "3": "ADJ", "4": "ADV", "5": "ADJ"}
     keys: dict[str, str] = {}
     for number, line in enumerate(read_lines(path), 1):

@@ -72,16 +72,9 @@ class ElmoEncoder(Encoder):
     _first_layer = "characters"
 
     def __init__(
-        self,
-        network: ElmoNetwork,
-        *,
-        layer: int = -1,
-        mix: Sequence[float] | None = None,
-        scale: float = 1.0,
-        lower: bool = False,
-        name: str = "elmo",
-        precision: str = "highest",
-    ):
+        self, network: ElmoNetwork, *, layer: int = -1, mix: Sequence[float] | None = None, scale: float = 1.0,
+        lower: bool = False, name: str = "elmo", precision: str = "highest",
+    ):  # fmt: skip
         self.network, self.name = network.eval(), name
         self.n_layers, self.dim = network.n_layers, 2 * network.size
         if mix is not None and len(mix) != self.n_layers + 1:
@@ -103,14 +96,10 @@ class ElmoEncoder(Encoder):
 
     # -- many sentences --------------------------------------------------------------------------------------------
     def encode(
-        self,
-        sentences: Iterable[Sentence | Sequence[str]],
-        *,
-        progress: bool = False,
-        out: str | PathLike[str] | None = None,
-        dtype: str = "float32",
-    ) -> Embeddings:
-        """One vector per word, from the encoder's layer or its mixture; see `TrainableEncoder.encode` for the arguments."""
+        self, sentences: Iterable[Sentence | Sequence[str]], *, progress: bool = False,
+        out: str | PathLike[str] | None = None, dtype: str = "float32",
+    ) -> Embeddings:  # fmt: skip
+        """Return a vector of each word, from the encoder's layer or its mixture; for the arguments see `TrainableEncoder`."""
         key = self._chosen if self.mix is None else _MIXED
         return self._encode(sentences, [key], progress, None if out is None else {key: Path(out)}, dtype)[key]
 
@@ -169,20 +158,13 @@ class ElmoEncoder(Encoder):
 
     @classmethod
     def open(
-        cls,
-        folder: str | PathLike[str],
-        network: str | PathLike[str] | None = None,
-        *,
-        about: Mapping[str, Any] | None = None,
-        device: torch.device | str | None = None,
-        dtype: Any = None,
-        **options: Any,
-    ) -> Self:
+        cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None,
+        device: torch.device | str | None = None, dtype: Any = None, **options: Any,
+    ) -> Self:  # fmt: skip
         """Read a folder that `save` wrote or that holds `options.json` and `weights.hdf5`, or a file of weights.
 
         Args:
-            folder: the folder, or the file of weights.
-            network: the options of the network, None to find them beside the weights (`NAME_options.json`).
+            folder: the folder, or the file of weights, beside which its options are (`NAME_options.json`).
             about: what `calque.json` says; None to read it.
             device: where the network is to be; None for a graphics card if there is one.
             dtype: none, or "auto".
@@ -197,15 +179,10 @@ class ElmoEncoder(Encoder):
         for option in ("pooling", "max_length", "attention", "dtype"):
             if option in given:
                 raise SettingError(f"{option} does not apply to ELMo ({path})")
-        pair = file_pair(path) if network is None else (Path(network), path)
+        pair = file_pair(path)
         if pair is None:
             raise InputError("no ELMo here, expected a folder with options.json and weights.hdf5", path=path)
         about = read_about(path) if about is None else about
-        if about.get("stateful"):
-            raise InputError(
-                "a stateful ELMo, which calque no longer has; remove stateful from its calque.json to read each sentence "
-                "from zeros", path=path / "calque.json",
-            )  # fmt: skip
         names = ("layer", "mix", "scale", "precision", "lower")
         recorded = {name: about[name] for name in names if name in about}
         where = path.resolve()
@@ -215,7 +192,7 @@ class ElmoEncoder(Encoder):
 
 # -- words as rows of characters -----------------------------------------------------------------------------------------
 def character_rows(words: Sequence[str], length: int = 50) -> np.ndarray:
-    """Words as ELMo reads them: the first bytes of their UTF-8 between two ends, filled up with padding, all one higher.
+    """Return words as ELMo reads them: the first bytes of their UTF-8 between two ends, filled up with padding, all one higher.
 
     A word may be cut within a character. No word is special: `<S>` and `</S>` in a text, which AllenNLP takes for the ends
     of a sentence, are spelled like any other. Half a surrogate pair, which UTF-8 cannot write, is passed over.
@@ -237,7 +214,7 @@ def character_rows(words: Sequence[str], length: int = 50) -> np.ndarray:
 
 
 def sentence_ends(length: int = 50) -> np.ndarray:
-    """The rows that stand before and after each sentence, int16 `[2, length]`."""
+    """Return the rows that stand before and after each sentence, int16 `[2, length]`."""
     rows = character_rows(["?", "?"], length)
     rows[:, 1] = SENTENCE_BEGIN + 1, SENTENCE_END + 1
     return rows
@@ -284,7 +261,7 @@ class WordTypes:
 
 # -- the two files -------------------------------------------------------------------------------------------------------
 def read_network(options: Path, weights: Path) -> ElmoNetwork:
-    """A network from its files, in float32.
+    """Read a network from its files, in float32.
 
     Raises:
         InputError: a file is missing or damaged, or they do not belong together.
@@ -332,11 +309,7 @@ def _read(settings: dict[str, Any], file: Any, options: Path, weights: Path) -> 
 
 
 def write_network(network: ElmoNetwork, folder: Path) -> None:
-    """Write both files, the weights in float32.
-
-    Raises:
-        MissingExtraError: h5py is not installed.
-    """
+    """Write both files, the weights in float32."""
     h5py = h5py_module()
     folder.mkdir(parents=True, exist_ok=True)
     with whole(folder / ELMO_FILES[1]) as part, h5py.File(part, "w") as file:
@@ -376,11 +349,7 @@ def _dataset(file: Any, key: str, path: Path) -> Any:
 
 
 def h5py_module() -> Any:
-    """h5py, which is an extra.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
+    """Return h5py, which is an extra."""
     try:
         import h5py
     except ImportError as error:

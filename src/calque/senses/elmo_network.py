@@ -22,18 +22,10 @@ _LARGEST = 3.4e38  # that float32 holds
 
 
 def elmo_options(
-    *,
-    dim: int = 512,
-    hidden: int | None = None,
-    layers: int = 2,
-    filters: tuple[tuple[int, int], ...] | None = None,
-    character_dim: int = 16,
-    highway: int = 2,
-    max_characters: int = 50,
-    activation: str = "relu",
-    clip: float = 3.0,
-) -> dict[str, Any]:
-    """`options.json` of a new network.
+    *, dim: int = 512, hidden: int | None = None, layers: int = 2, filters: tuple[tuple[int, int], ...] | None = None,
+    character_dim: int = 16, highway: int = 2, max_characters: int = 50, activation: str = "relu", clip: float = 3.0,
+) -> dict[str, Any]:  # fmt: skip
+    """Return `options.json` of a new network.
 
     Args:
         dim: size of a word's vector and of a state, in each direction.
@@ -61,16 +53,10 @@ def elmo_options(
 
 
 def projected_lstm(
-    x: Tensor,
-    sizes: Sequence[int],
-    kernel: Tensor,
-    bias: Tensor,
-    projection: Tensor,
-    *,
-    cell_clip: float | None = None,
-    state_clip: float | None = None,
-) -> Tensor:
-    """One direction of one layer whose state is projected and clipped, which `torch.nn.LSTM` does not clip (Sak et al. 2014,
+    x: Tensor, sizes: Sequence[int], kernel: Tensor, bias: Tensor, projection: Tensor, *,
+    cell_clip: float | None = None, state_clip: float | None = None,
+) -> Tensor:  # fmt: skip
+    """Compute one direction of one layer whose state is projected and clipped; `torch.nn.LSTM` does not clip (Sak et al. 2014,
     "Long short-term memory based recurrent neural network architectures", without peepholes, as TensorFlow's `LSTMCell`).
 
         i, j, f, o = [x_t; h_{t−1}] K + b
@@ -199,11 +185,7 @@ class CharacterCNN(nn.Module):
 
 
 def whole(options: Mapping[str, Any], name: str, *, least: int = 1, default: int | None = None) -> int:
-    """An option that is a whole number.
-
-    Raises:
-        SettingError: it is not, or too small.
-    """
+    """Return an option that is a whole number."""
     value = options.get(name, default)
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise SettingError(f"{name} is {value!r}, expected a whole number of at least {least}")
@@ -248,14 +230,9 @@ class ElmoNetwork(nn.Module):
         )
 
     def read(
-        self,
-        x: Tensor,
-        ragged: Ragged,
-        *,
-        depth: int | None = None,
-        drop: Callable[[Tensor], Tensor] = lambda x: x,
+        self, x: Tensor, ragged: Ragged, *, depth: int | None = None, drop: Callable[[Tensor], Tensor] = lambda x: x
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """The layers of both directions.
+        """Return the layers of both directions.
 
         Args:
             x: `[n_words, size]`, the words of all sentences in a row, with both ends of each.

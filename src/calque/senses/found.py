@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,37 +14,32 @@ from calque.corpora.languages import language_of, name_and_path
 from calque.corpora.plain import stream_sentences
 from calque.encoders import load_encoder
 from calque.encoders.split import number_words
-from calque.errors import InputError, SettingError
+from calque.errors import SettingError
 from calque.senses.reader import ContextSenses, Inventory, languages_of, open_contexts, trained_senses
 from calque.storage import append_lines, write_lines
 from calque.tasks.base import Score
 from calque.text import Sentences
 
-_BLOCK = 16_384  # lines held at a time
 _NEAR = 30  # neighbours of each sense in a plot
 
 
 class Texts:
-    """Files, one sentence a line, with their languages.
-
-    Where nothing says a text's language, it is that of the model, if that has learnt one only; words that stand between spaces
-    need none.
+    """Files, one sentence a line, with their languages; words that stand between spaces need none.
 
     Args:
         texts: as a user names them, `de=FILE` or FILE.
-        trained: languages that the model was trained on.
         pretokenized, limit: see `stream_sentences`.
 
     Raises:
         SettingError: the language of a text is not known.
     """
 
-    def __init__(self, texts: Sequence[str], trained: Sequence[str], pretokenized: bool, limit: int | None):
+    def __init__(self, texts: Sequence[str], pretokenized: bool, limit: int | None):
         self.files: list[tuple[str, str]] = []
         self._pretokenized, self._limit = pretokenized, limit
         for text in texts:
             lang, path = name_and_path(text)
-            lang = lang or language_of(path) or (trained[0] if len(trained) == 1 else "")
+            lang = lang or language_of(path) or ""
             if not path:
                 raise SettingError(f"{text}: no file behind the language, expected {lang}=FILE")
             if not lang and not pretokenized:
@@ -55,26 +49,13 @@ class Texts:
     def __iter__(self) -> Iterator[Sentences]:
         """Read the texts a block at a time."""
         for lang, path in self.files:
-            if Path(path).is_dir():
-                raise InputError("is a folder, expected a text", path=path)
-            yield from stream_sentences(
-                path, lang=lang, pretokenized=self._pretokenized, limit=self._limit, block=_BLOCK
-            )
+            yield from stream_sentences(path, lang=lang, pretokenized=self._pretokenized, limit=self._limit)
 
 
 def senses(
-    folder: str | Path,
-    word: str,
-    texts: Sequence[str] = (),
-    *,
-    k: int = 10,
-    examples: int = 3,
-    trained: bool = False,
-    pretokenized: bool = False,
-    limit: int | None = None,
-    out: str | Path | None = None,
-    progress: bool = False,
-) -> dict[str, Any]:
+    folder: str | Path, word: str, texts: Sequence[str] = (), *, k: int = 10, examples: int = 3, trained: bool = False,
+    pretokenized: bool = False, limit: int | None = None, out: str | Path | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Return the senses of a word: how frequent they are, what lies near to them, and sentences with each.
 
     Arguments not listed here are the options of `calque senses`.
@@ -94,8 +75,7 @@ def senses(
         InputError: no model in the folder, or none with senses; or a text that cannot be read.
         SettingError: the word is not in the vocabulary, or too rare; no text to find senses in.
     """
-    languages = _languages(Path(folder))
-    read = Texts(texts, languages, pretokenized, limit)
+    read = Texts(texts, pretokenized, limit)
     inventory = trained_senses(folder) if trained else _found(folder, read, word)
     number, uses = inventory.find(word), dict[str, np.ndarray]()
     of_word = _Occurrences(inventory, number, examples) if isinstance(inventory, ContextSenses) else None
@@ -103,34 +83,32 @@ def senses(
         if block.lang:
             uses[block.lang] = uses.get(block.lang, 0) + inventory.uses(block)
         if of_word is not None:
-            of_word.look(block, progress)
+            of_word.look(block)
     langs = languages_of(uses)
     if out is not None:
-        named = list(dict.fromkeys(lang for lang, _ in read.files if lang)) or languages
+        named = list(dict.fromkeys(lang for lang, _ in read.files if lang))
         append_lines(out, [neighbourhoods(inventory, number, langs=langs, languages=named).to_json() + "\n"])
+    several = [] if langs is None else sorted({lang for lang in langs.tolist() if lang})
+    among = [langs == lang for lang in several] if len(several) > 1 else [None]
     found = [
         {
             "number": sense,
             "share": round(float(inventory.shares[number, sense - 1]), 4),
-            "nearest": _nearest(inventory, number, sense, k, langs),
-            **(
-                {} if of_word is None else {"chosen": int(of_word.chosen[sense]), "sentences": of_word.sentences[sense]}
-            ),
+            "nearest": [
+                {"word": inventory.words[near.word], "number": near.number, "cosine": round(near.cosine, 4),
+                 "lang": None if langs is None else langs[near.word]}
+                for part in among for near in inventory.nearest(number, sense, k, part)
+            ],
+            **({} if of_word is None else {"chosen": int(of_word.chosen[sense]), "sentences": of_word.sentences[sense]}),
         }
         for sense in range(1, int(inventory.n_senses[number]) + 1)
-    ]
+    ]  # fmt: skip
     counted = {} if of_word is None else {"occurrences": int(of_word.chosen.sum())}
     return {"word": inventory.words[number], "model": inventory.name, "trained": trained, **counted, "senses": found}
 
 
 def write_senses(
-    folder: str | Path,
-    texts: Sequence[str],
-    out: str | Path,
-    *,
-    pretokenized: bool = False,
-    limit: int | None = None,
-    progress: bool = False,
+    folder: str | Path, texts: Sequence[str], out: str | Path, *, pretokenized: bool = False, limit: int | None = None
 ) -> dict[str, int]:
     """Write for every line of some texts a line with the number of the sense of each word, `-` for a word that has none.
 
@@ -143,13 +121,12 @@ def write_senses(
     Raises:
         InputError: see `senses`.
     """
-    read = Texts(texts, _languages(Path(folder)), pretokenized, limit)
-    inventory = _found(folder, read)
-    done = {"lines": 0, "words": 0, "known": 0}
+    read = Texts(texts, pretokenized, limit)
+    inventory, done = _found(folder, read), {"lines": 0, "words": 0, "known": 0}
 
     def lines() -> Iterator[str]:
         for block in read:
-            chosen, start = inventory.select(block, progress=progress), 0
+            chosen, start = inventory.select(block), 0
             for length in block.lengths().tolist():
                 yield " ".join(str(n) if n else "-" for n in chosen[start : start + length].tolist()) + "\n"
                 start += length
@@ -206,14 +183,6 @@ def _found(folder: str | Path, texts: Texts, word: str = "") -> ContextSenses:
     return ContextSenses(open_contexts(encoder), encoder.name, lambda: texts, word=word)
 
 
-def _languages(folder: Path) -> list[str]:
-    """Return the languages that a model was trained on, as far as its record says so."""
-    try:
-        return list(json.loads((folder / "calque-run.json").read_text(encoding="utf-8"))["languages"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
-
-
 class _Occurrences:
     """How often each sense of a word occurs, and sentences with it."""
 
@@ -222,18 +191,16 @@ class _Occurrences:
         self.sentences: list[list[dict[str, Any]]] = [[] for _ in self.chosen]
         self._inventory, self._word, self._examples = inventory, word, examples
 
-    def look(self, block: Sentences, progress: bool) -> None:
+    def look(self, block: Sentences) -> None:
         """Read a part of a text."""
         types, place, offsets = number_words(block)
         words = self._inventory.numbers(types)[place] if len(types) else place
-        rows = np.flatnonzero(words == self._word)
-        needed = np.unique(np.searchsorted(offsets, rows, side="right") - 1)
+        needed = np.unique(np.searchsorted(offsets, np.flatnonzero(words == self._word), side="right") - 1)
         part = block.take(needed)
-        chosen, first = self._inventory.select(part, progress=progress), 0
+        chosen, first = self._inventory.select(part), 0
         for row, sentence in zip(needed.tolist(), part, strict=True):
-            of_sentence = chosen[first : first + len(sentence)]
             for k in np.flatnonzero(words[offsets[row] : offsets[row + 1]] == self._word).tolist():
-                sense = int(of_sentence[k])
+                sense = int(chosen[first + k])
                 self.chosen[sense] += bool(sense)
                 shown = self.sentences[sense]
                 about = {"words": list(sentence.words), "place": k, "lang": block.lang or None}
@@ -242,20 +209,9 @@ class _Occurrences:
             first += len(sentence)
 
 
-def _nearest(inventory: Inventory, word: int, sense: int, k: int, langs: np.ndarray | None) -> list[dict[str, Any]]:
-    several = [] if langs is None else sorted({lang for lang in langs.tolist() if lang})
-    among = [langs == lang for lang in several] if len(several) > 1 else [None]  # type: ignore[operator]
-    return [
-        {"word": inventory.words[near.word], "number": near.number, "cosine": round(near.cosine, 4),
-         "lang": None if langs is None else langs[near.word]}
-        for part in among
-        for near in inventory.nearest(word, sense, k, part)
-    ]  # fmt: skip
-
-
 # -- for people --------------------------------------------------------------------------------------------------------
 def table(found: Mapping[str, Any]) -> str:
-    """What `senses` found."""
+    """Return what `senses` found as lines of text."""
     several = len(found["senses"])
     lines = [f"{found['word']}: {several} sense{'s' if several > 1 else ''} ({found['model']})"]
     uses = "uses in training" if found["trained"] else "uses in a sample of the text"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from calque.annotated import Dictionary
-from calque.distributed import Processes, is_first
+from calque.distributed import Processes
 from calque.encoders.checkpoint import save_model, weights_as, weights_digest
 from calque.encoders.folder import BUNDLED, read_about, write_about
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.errors import InputError, SettingError, check_number
-from calque.linking import Say, digest_of
+from calque.linking import Say
 from calque.senses.base import LanguageModel, Prediction, Update
 from calque.senses.sense_table import SenseTable
 from calque.senses.softmax import Softmax
@@ -37,15 +37,10 @@ _INSIDE = "##"
 
 
 def train_tokenizer(
-    texts: Mapping[str, Sentences],
-    *,
-    size: int = 16_000,
-    alpha: float = 0.5,
-    sample: int = 400_000,
-    lower: bool = False,
+    texts: Mapping[str, Sentences], *, size: int = 16_000, alpha: float = 0.5, sample: int = 400_000, lower: bool = False,
     seed: int = 0,
-) -> PreTrainedTokenizerFast:
-    """WordPiece over several languages, with accents, Chinese characters apart.
+) -> PreTrainedTokenizerFast:  # fmt: skip
+    """Train WordPiece on several languages, with accents, Chinese characters apart.
 
     Args:
         texts: sentences by language.
@@ -80,10 +75,11 @@ def train_tokenizer(
 def train_wordpiece(
     lines: Iterable[str], *, size: int, letters: int | None = None, lower: bool = False
 ) -> BertWordPieceTokenizer:
-    """A tokenizer like BERT's, with accents, Chinese characters apart.
+    """Train a tokenizer like BERT's, with accents, Chinese characters apart.
 
     The trainer of `tokenizers` numbers letters inside words in the order of a hash table, another one each time, and decides
-    by these numbers between merges of equal count (its issue 1794). Here all letters are numbered beforehand.
+    by these numbers between merges of equal count (its issue 1794). Here all letters are numbered beforehand, so that the
+    same text gives the same tokenizer.
 
     Args:
         lines: text.
@@ -168,8 +164,6 @@ class MaskedLanguageModel(LanguageModel):
         self.shape: dict[str, Any] = {"num_hidden_layers": self.layers, "hidden_size": dim, "num_attention_heads": heads,
                       "intermediate_size": 4 * dim if self.inner is None else self.inner,
                       "max_position_embeddings": self.positions}  # fmt: skip
-        self._start_weights: str | None = None
-        self._softmax: Softmax | None = None
         if self.start is not None:
             self.start = self.tokenizer = str(BUNDLED.get(str(self.start), self.start))
         self.lower = self.lower and self.tokenizer is None
@@ -178,24 +172,17 @@ class MaskedLanguageModel(LanguageModel):
         return 1e-4 * (768 / self.dim) ** 1.5
 
     def settings(self) -> dict[str, Any]:
-        """What the result depends on; a model to go on from with the hash of its weights, once they are loaded."""
         names = ("length", "share", "alpha", "batch", "updates", "precision", "seed")
         rare = {name: getattr(self, name) for name in ("dropout", "initial") if getattr(self, name)}
-        start = {} if self.start is None else {"start": Path(self.start).name, "start_weights": self._start_weights}
+        start = {} if self.start is None else {"start": Path(self.start).name}
         return {"method": "masked language model", **self.shape, **{n: getattr(self, n) for n in names}, **rare, **start,
                 **super().settings()}  # fmt: skip
 
     def train(
-        self,
-        texts: Mapping[str, Sentences],
-        tokenizer: PreTrainedTokenizerFast | None = None,
-        *,
-        dictionaries: Sequence[Dictionary] = (),
-        folder: str | Path | None = None,
-        checkpoint_every: int = 200,
-        progress: bool = False,
-        say: Say = lambda line: None,
-    ) -> HuggingFaceEncoder:
+        self, texts: Mapping[str, Sentences], tokenizer: PreTrainedTokenizerFast | None = None, *,
+        dictionaries: Sequence[Dictionary] = (), folder: str | Path | None = None, checkpoint_every: int = 200,
+        progress: bool = False, say: Say = lambda line: None,
+    ) -> HuggingFaceEncoder:  # fmt: skip
         """Return a new encoder; its model with the language model's head is `self.model`.
 
         Args:
@@ -203,12 +190,17 @@ class MaskedLanguageModel(LanguageModel):
         """
         processes = Processes(self.precision)
         started = None if self.start is None else self._started()
-        if tokenizer is None:
-            tokenizer = self._tokenizer(texts, None if folder is None else Path(folder) / "tokenizer", say)
+        weights = {} if started is None else {"start_weights": weights_digest(started)}
+        tokenizer = self._tokenizer(texts, say) if tokenizer is None else tokenizer
         torch.manual_seed(self.seed)
         model = self.model = self._new_model(tokenizer) if started is None else started
-        self._check_size(len(tokenizer))
-        tokenizer.model_max_length = self.shape["max_position_embeddings"]
+        config: Any = model.config
+        if config.vocab_size != len(tokenizer) or config.max_position_embeddings < self.length:
+            raise SettingError(
+                f"{self.start} has {config.vocab_size} subwords and reads {config.max_position_embeddings}; the tokenizer "
+                f"has {len(tokenizer)}, and blocks are up to {self.length} long"
+            )
+        tokenizer.model_max_length = config.max_position_embeddings
         encoder = HuggingFaceEncoder(model.bert, tokenizer, max_length=self.length, name="pretrained")
         mixture = Mixture(
             {lang: Blocks.of(encoder.split(text), self.length) for lang, text in texts.items()},
@@ -216,23 +208,37 @@ class MaskedLanguageModel(LanguageModel):
         )  # fmt: skip
         model.to(device=processes.device).train()
         counts = np.sum([np.bincount(b.ids, minlength=len(tokenizer)) for b in mixture.languages.values()], axis=0)
-        head: Any = model.cls.predictions
-        softmax = self._softmax = None if self.senses is None else self._sense_softmax(head.decoder, counts)
+        if self.senses is not None:  # untied from the embeddings
+            (table,) = self.senses.tables(counts, self.shape["hidden_size"])
+            if started is not None:
+                with torch.no_grad():  # the first senses begin with its output layer
+                    decoder = model.cls.predictions.decoder
+                    table.weight[table.index[:, 0]], table.bias[table.index[:, 0]] = (
+                        decoder.weight.cpu(),
+                        decoder.bias.cpu(),
+                    )
+            self.softmax = Softmax([table]).to(processes.device)
 
         def words() -> dict[str, int]:
             return dict(sorted(whole_words(encoder, dictionaries).items(), key=lambda item: -counts[item[1]]))
 
-        softmax = softmax if softmax is None else softmax.to(processes.device)
-        training = self._sense_training(softmax, list(mixture.languages), words, dictionaries, processes)
+        training = self._sense_training(list(mixture.languages), words, dictionaries, processes)
         self._run(
             MaskedPrediction(
-                model, mixture, processes, tokenizer=tokenizer, share=self.share, softmax=softmax, training=training
+                model, mixture, processes, tokenizer=tokenizer, share=self.share, softmax=self.softmax, training=training
             ),
-            identity={"tokenizer": tokenizer.get_vocab()}, folder=folder, checkpoint_every=checkpoint_every, progress=progress,
+            identity={"tokenizer": tokenizer.get_vocab(), **weights}, folder=folder,
+            checkpoint_every=checkpoint_every, progress=progress,
         )  # fmt: skip
         model.eval()
         self.encoder = HuggingFaceEncoder(model.bert, tokenizer, name="pretrained")
         return self.encoder
+
+    def _tokenizer(self, texts: Mapping[str, Sentences], say: Say) -> PreTrainedTokenizerFast:
+        if self.tokenizer is not None:
+            return open_tokenizer(self.tokenizer)
+        say(f"training a tokenizer of {self.vocabulary:,} subwords")
+        return train_tokenizer(texts, size=self.vocabulary, alpha=self.alpha, lower=self.lower, seed=self.seed)
 
     def _new_model(self, tokenizer: PreTrainedTokenizerFast) -> Any:
         from transformers import BertConfig, BertForMaskedLM
@@ -247,102 +253,64 @@ class MaskedLanguageModel(LanguageModel):
         _waves(model.bert.embeddings.position_embeddings.weight, config.initializer_range)
         return model
 
-    def _tokenizer(self, texts: Mapping[str, Sentences], folder: Path | None, say: Say) -> PreTrainedTokenizerFast:
-        """The tokenizer of the settings, or one of these texts: that which a stopped run trained, if that read the same texts in
-        the same way."""
-        if self.tokenizer is not None:
-            return open_tokenizer(self.tokenizer)
-        how: dict[str, Any] = {"size": self.vocabulary, "alpha": self.alpha, "seed": self.seed}
-        how |= {"lower": True} if self.lower else {}
-        if folder is None:
-            return train_tokenizer(texts, **how)
-        key = json.dumps([how, {lang: digest_of(text) for lang, text in texts.items()}], sort_keys=True)
-        about = folder / "made-from.json"
-        if about.is_file() and about.read_text(encoding="utf-8") == key:
-            return open_tokenizer(folder)
-        say(f"training a tokenizer of {self.vocabulary:,} subwords")
-        tokenizer = train_tokenizer(texts, **how)
-        if not is_first():
-            return tokenizer
-        about.unlink(missing_ok=True)
-        tokenizer.save_pretrained(folder)
-        about.write_text(key, encoding="utf-8")
-        return open_tokenizer(folder)  # as the run that goes on from here will have it
-
-    def _sense_softmax(self, decoder: Any, counts: np.ndarray) -> Softmax:
-        """Untied from the embeddings; of a model to go on from, the first senses begin with its output layer."""
-        assert self.senses is not None
-        (table,) = self.senses.tables(counts, self.shape["hidden_size"])
-        if self.start is not None:
-            table.begin_with(decoder.weight, decoder.bias)
-        return Softmax([table])
-
     def _started(self) -> Any:
-        """The model to go on from, in float32."""
-        from transformers import AutoConfig, BertForMaskedLM
-
-        try:
-            config = AutoConfig.from_pretrained(str(self.start))
-            if config.model_type != "bert":
-                raise SettingError(f"{self.start} is a {config.model_type}: only a BERT can be trained further")
-            loaded: Any = BertForMaskedLM.from_pretrained(
-                str(self.start), **weights_as(torch.float32), output_loading_info=True
-            )
-        except (OSError, ValueError) as error:
-            raise InputError(f"not a BERT to continue from ({str(error).splitlines()[0]})", path=self.start) from error
-        model, report = loaded
-        if report["missing_keys"]:
-            raise InputError("no language-model head in this folder; calque pretrain saves one", path=self.start)
-        self.shape = {name: getattr(config, name) for name in self.shape}
-        self._start_weights = weights_digest(model)
+        """Return the model to go on from, in float32."""
+        model, _ = open_masked(str(self.start))
+        if model.config.model_type != "bert":
+            raise SettingError(f"{self.start} is a {model.config.model_type}: only a BERT can be trained further")
+        self.shape = {name: getattr(model.config, name) for name in self.shape}
         return model
-
-    def _check_size(self, vocabulary: int) -> None:
-        config: Any = self.model.config
-        if config.vocab_size != vocabulary or config.max_position_embeddings < self.length:
-            raise SettingError(
-                f"{self.start} has {config.vocab_size} subwords and reads {config.max_position_embeddings}; the tokenizer "
-                f"has {vocabulary}, and blocks are up to {self.length} long"
-            )
 
     # -- what is saved -----------------------------------------------------------------------------------------------------
     @property
-    def softmax(self) -> Softmax | None:
-        return self._softmax
-
-    @property
     def sizes(self) -> tuple[int, int]:
         return len(self.encoder.tokenizer), sum(p.numel() for p in self.model.parameters())
-
-    def size(self, sentences: Sentences, blocks: Blocks) -> int:
-        return len(blocks.ids)
 
     def save(self, folder: Path) -> None:
         from calque.encoders.sentence_transformers import write_modules
 
         self.encoder.save(folder)
-        if self._softmax is not None:
-            self._softmax.save(folder, self.settings().get("senses", {}))
-            untie(self.model, self._softmax.senses[0])
+        if self.softmax is not None:
+            self.softmax.save(folder, self.settings().get("senses", {}))
+            untie(self.model, self.softmax.senses[0])
         self.model.to(dtype=torch.float16 if self.half else torch.float32)
         save_model(self.model, folder)  # with its head, instead of the bare encoder
         tokenizer = self.encoder.tokenizer
         write_modules(folder, dim=self.encoder.dim, max_length=tokenizer.model_max_length, tokenizer=tokenizer)
         write_about(folder, "huggingface", read_about(folder) | {"max_length": None, "own_pooling": False})
 
-    def card(self, record: Mapping[str, Any], senses: Sequence[str]) -> tuple[list[str], list[str]]:
-        settings = record["settings"]
-        front = ["library_name: transformers", "pipeline_tag: fill-mask", "language:",
-                 *[f"- {lang}" for lang in record["languages"]], "tags:", "- calque"]  # fmt: skip
+    def card(self, record: Mapping[str, Any]) -> tuple[list[str], str, list[str]]:
         head = ["As a masked language model of transformers it predicts each subword by the vector of its most selected sense "
                 "alone; `calque perplexity` sums over the senses.", ""]  # fmt: skip
-        return front, [
-            f"# A BERT of {settings['num_hidden_layers']} layers × {settings['hidden_size']}", "",
-            f"Trained from scratch by masked language modelling with calque {record['calque']}: {record['updates']:,} "
-            f"updates of {settings['batch']} blocks of up to {settings['length']} subwords; {record['parameters']:,} "
-            f"parameters, {record['vocabulary']:,} subwords; mean loss {record['last_loss']:.3f} at the end.", "",
-            *senses, *(head if senses else []),
-        ]  # fmt: skip
+        what = (
+            f"A BERT of {self.shape['num_hidden_layers']} layers × {self.shape['hidden_size']}, a masked language model"
+        )
+        return ["library_name: transformers", "pipeline_tag: fill-mask"], what, head if "senses" in record else []
+
+
+def open_masked(where: str | PathLike[str]) -> tuple[Any, Any]:
+    """Open a masked language model with its head, in float32, and its tokenizer.
+
+    Raises:
+        InputError: there is none, or no head.
+    """
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        loaded: Any = AutoModelForMaskedLM.from_pretrained(
+            str(where), **weights_as(torch.float32), output_loading_info=True
+        )
+        model, report = loaded
+        tokenizer: Any = AutoTokenizer.from_pretrained(str(where))
+    except Exception as error:  # an encoder of another kind, or whatever a damaged folder provokes
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"not a masked language model ({reason})", path=where) from error
+    if report["missing_keys"] or tokenizer.mask_token_id is None:
+        raise InputError("no language-model head in this folder; calque pretrain saves one", path=where)
+    return model, tokenizer
 
 
 def open_tokenizer(where: str | Path) -> Any:

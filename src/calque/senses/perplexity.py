@@ -17,7 +17,7 @@ from calque.errors import SettingError
 from calque.linking import Say, read_languages
 from calque.offsets import offsets_of, ranges
 from calque.senses.bidirectional import WordModel
-from calque.senses.reader import open_masked
+from calque.senses.masked import open_masked
 from calque.senses.sense_table import has_senses
 from calque.senses.softmax import SOFTMAX_FILE, Softmax
 from calque.tasks.base import Score
@@ -34,19 +34,10 @@ _LOGITS = 100_000_000  # numbers held at once
 
 
 def masked_perplexity(
-    model: PreTrainedModel,
-    subwords: Subwords,
-    sentences: Sentences,
-    *,
-    share: float = 0.15,
-    mask_id: int,
-    senses: Softmax | None = None,
-    seed: int = 0,
-    bootstrap: int = 1000,
-    data: str = "",
-    name: str = "",
-) -> Score:
-    """Perplexity of hidden words, exp of the mean of −log p(word | the rest of its sentence).
+    model: PreTrainedModel, subwords: Subwords, sentences: Sentences, *, mask_id: int, share: float = 0.15,
+    senses: Softmax | None = None, seed: int = 0, data: str = "", name: str = "",
+) -> Score:  # fmt: skip
+    """Return the perplexity of hidden words, exp of the mean of −log p(word | the rest of its sentence).
 
     Words are chosen at random, the same ones for every model; all subwords of a chosen word are hidden at once, and the
     probability of a word is the product of those of its subwords, each guessed without the others. So models with
@@ -54,10 +45,9 @@ def masked_perplexity(
 
     Args:
         model: with a language model's head (`AutoModelForMaskedLM`).
-        share: of the words of each sentence to hide, at least one.
         mask_id: the subword that hides.
+        share: of the words of each sentence to hide, at least one.
         senses: of a BERT that predicts these instead: p of a subword is then the sum over its senses in use.
-        bootstrap: samples of the interval.
         data, name: of the text and of the model, for the record.
 
     Returns:
@@ -71,8 +61,7 @@ def masked_perplexity(
     split = subwords.split(sentences)
     chosen = choose_words(np.diff(split.word_offsets), share, seed)
     readable = split.word_lengths[chosen] > 0
-    left_out = int((~readable).sum())
-    chosen = chosen[readable]
+    left_out, chosen = int((~readable).sum()), chosen[readable]
     if not len(chosen):
         raise SettingError(
             f"{data or 'the text'}: not one word that {name or 'the model'} can read, so there is nothing to measure"
@@ -90,23 +79,18 @@ def masked_perplexity(
         losses[places] = _losses(model, split, numbers, chosen[places], last - first, mask_id, senses)
     sums = np.zeros((len(sentences), 2))
     np.add.at(sums, owner, np.stack([losses, np.ones(len(losses))], axis=1))
-    measured = measure(sums, lambda s: np.exp(ratio(s[..., 0], s[..., 1])), samples=bootstrap)
-    about = {"share": share, "left_out": left_out, "encoder": name, "subwords_per_word": _mean(split, chosen)}
-    metric = f"perplexity.{sentences.lang}"
-    return Score(
-        "masked-words", data, (sentences.lang,), metric, *measured.ends, len(chosen), seed, about, percent=False,
-        **measured.kept,
-    )  # fmt: skip
+    mean = round(float(split.word_lengths[chosen].mean()), 3)
+    about = {"share": share, "left_out": left_out, "encoder": name, "subwords_per_word": mean}
+    return _score("masked-words", f"perplexity.{sentences.lang}", sums, data, sentences.lang, seed, about)
 
 
 def word_perplexity(
-    model: WordModel, sentences: Sentences, *, bootstrap: int = 1000, seed: int = 0, data: str = "", name: str = ""
+    model: WordModel, sentences: Sentences, *, seed: int = 0, data: str = "", name: str = ""
 ) -> list[Score]:
-    """Perplexity of each word and each sentence's end, exp of the mean of −log p, read from the left and from the right; then
-    that of the same words by their frequency in the training text alone, with one added.
+    """Return the perplexity of each word and each sentence's end, exp of the mean of −log p, read from the left and from the
+    right; then that of the same words by their frequency in the training text alone, with one added.
 
     Args:
-        bootstrap: samples of the interval, over sentences.
         seed: for the record.
         data, name: of the text and of the model, for the record.
 
@@ -121,19 +105,21 @@ def word_perplexity(
     forward, backward, _, n, unknown = sums.sum(axis=0).tolist()
     about = {"forward": round(math.exp(forward / n), 3), "backward": round(math.exp(backward / n), 3),
              "unknown": int(unknown), "vocabulary": len(model.vocabulary), "encoder": name}  # fmt: skip
-    scores = []
-    for metric, total in (("perplexity", sums[:, :2].mean(axis=1)), ("unigram-perplexity", sums[:, 2])):
-        pairs = np.stack([total, sums[:, 3]], axis=1)
-        measured = measure(pairs, lambda s: np.exp(ratio(s[..., 0], s[..., 1])), samples=bootstrap)
-        lang = (sentences.lang,)
-        scores.append(
-            Score("next-word", data, lang, metric, *measured.ends, int(n), seed, about, percent=False, **measured.kept)
-        )
-    return scores
+    return [
+        _score("next-word", metric, np.stack([total, sums[:, 3]], axis=1), data, sentences.lang, seed, about)
+        for metric, total in (("perplexity", sums[:, :2].mean(axis=1)), ("unigram-perplexity", sums[:, 2]))
+    ]
+
+
+def _score(task: str, metric: str, sums: np.ndarray, data: str, lang: str, seed: int, about: dict[str, Any]) -> Score:
+    """Return exp of a mean over words, from the sum and the number of each sentence `[n, 2]`, with its interval."""
+    measured = measure(sums, lambda s: np.exp(ratio(s[..., 0], s[..., 1])), samples=1000)
+    n = int(sums[:, 1].sum())
+    return Score(task, data, (lang,), metric, *measured.ends, n, seed, about, percent=False, **measured.kept)
 
 
 def choose_words(counts: np.ndarray, share: float, seed: int) -> np.ndarray:
-    """Numbers of the words to hide, in order: of a sentence of n words `share · n`, rounded, and at least one."""
+    """Return the numbers of the words to hide, in order: of a sentence of n words `share · n`, rounded, and at least one."""
     rng = np.random.default_rng(seed)
     starts = offsets_of(counts)[:-1]
     chosen = [
@@ -149,7 +135,7 @@ def _losses(
     model: Any, split: SplitSentences, numbers: np.ndarray, words: np.ndarray, per_sentence: np.ndarray, mask_id: int,
     senses: Softmax | None,
 ) -> np.ndarray:  # fmt: skip
-    """−log p of some words, float64 `[len(words)]`."""
+    """Return −log p of some words, float64 `[len(words)]`."""
     batch = collate(split, numbers)
     width = batch.input_ids.shape[1]
     lengths = split.word_lengths[words].astype(np.int64)
@@ -170,23 +156,13 @@ def _losses(
     return np.add.reduceat(loss.double().cpu().numpy(), offsets_of(lengths)[:-1])
 
 
-def _mean(split: SplitSentences, words: Sequence[int] | np.ndarray) -> float:
-    return round(float(split.word_lengths[words].mean()), 3) if len(words) else 0.0
-
-
 # -- from a folder -----------------------------------------------------------------------------------------------------
 def perplexity(
-    encoder: str,
-    texts: Sequence[tuple[str, str]],
-    *,
-    share: float = 0.15,
-    pretokenized: bool = False,
-    limit: int | None = None,
-    seed: int = 0,
-    say: Say = lambda line: None,
-) -> list[Score]:
-    """Perplexity of hidden words in each language; of an ELMo, of each word that comes next. Where senses are predicted, p
-    of a word is the sum over its senses.
+    encoder: str, texts: Sequence[tuple[str, str]], *, share: float = 0.15, pretokenized: bool = False,
+    limit: int | None = None, seed: int = 0, say: Say = lambda line: None,
+) -> list[Score]:  # fmt: skip
+    """Return the perplexity of hidden words in each language; of an ELMo, of each word that comes next. Where senses are
+    predicted, p of a word is the sum over its senses.
 
     Arguments not listed here are the options of `calque perplexity`.
 

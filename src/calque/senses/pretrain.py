@@ -32,11 +32,7 @@ MODELS: Mapping[str, type[LanguageModel]] = {"bert": MaskedLanguageModel, "elmo"
 
 
 def model_class(name: Any) -> type[LanguageModel]:
-    """Return the class of a language model.
-
-    Raises:
-        SettingError: there is none of this name.
-    """
+    """Return the class of a language model."""
     if not isinstance(name, str) or name not in MODELS:
         raise SettingError(f"unknown model {name!r} to pretrain, expected {' or '.join(MODELS)}")
     return MODELS[name]
@@ -66,7 +62,7 @@ def pretrain(
     Args:
         texts: languages and files, one sentence a line; several files of one language are read one after the other.
         out: folder for the result, which appears when it is complete. Until then everything is in `.OUT.calque-part`; a run that
-            was stopped goes on from what it finds there, the tokenizer included.
+            was stopped goes on from what it finds there.
         preset: a name in `PRESETS`, for what neither `senses` nor `options` say.
         senses: how many senses a word has at most, or the options of `calque.senses.training.Senses`; None for a plain model.
         dictionaries: pairs of languages of the text, and files, whose translations the senses learn from. Then the
@@ -76,21 +72,16 @@ def pretrain(
 
     Returns:
         what was done, as `calque-run.json` has it; `scores`, if there are any, are those on what was held out.
-
-    Raises:
-        SettingError: a finished encoder in `out`; a model, a preset or a dictionary's language that there is not.
-        MissingExtraError: a library that the model needs is not installed; before anything is computed.
     """
     check(out, overwrite=overwrite)
     langs = list(dict.fromkeys(lang for lang, _ in texts))
     kind = model_class(model)
     settings = settings_for(
-        model, preset=preset, senses=senses, langs=langs, translated=bool(dictionaries), options=options or {}
+        model, preset=preset, senses=senses, langs=langs, translated=bool(dictionaries), options=options
     )
     if model == "elmo":
         h5py_module()
     method = kind(**settings)
-    check_warmup(method)
     opened = [read_dictionary(path, langs=pair) for pair, path in dictionaries]
     corpora, aside = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say), []
     if held_out:
@@ -116,30 +107,21 @@ def pretrain(
 
 
 def settings_for(
-    model: str, *, preset: str | None, senses: int | Mapping[str, Any] | None, langs: Sequence[str], translated: bool,
-    options: Mapping[str, Any],
+    model: str, *, preset: str | None = None, senses: int | Mapping[str, Any] | None = None, langs: Sequence[str] = ("en",),
+    translated: bool = False, options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Return keyword arguments of a language model: those of a preset, and over them those that are named."""
-    equal = {"alpha": 0.0} if translated else {}
-    settings = {**of_model(preset, model, len(langs) > 1), **equal, **options}
+    if preset is not None and preset not in PRESETS:
+        raise SettingError(f"unknown preset {preset!r}, expected {', '.join(PRESETS)}")
+    settings = {} if preset is None else dict(PRESETS[preset][model])
+    if preset == "paper":
+        settings["updates"] = 600_000 if len(langs) > 1 else 1_000_000
+    equal = {"alpha": 0.0} if translated or (preset and len(langs) > 1) else {}
+    settings |= {**equal, **(options or {})}
     if senses is None:
         return settings
     given = {"senses": senses} if isinstance(senses, int) else dict(senses)
-    return {**settings, "senses": Senses(**{**of_senses(preset, model), **given})}
-
-
-def check_warmup(method: LanguageModel) -> None:
-    """Complain of a training that ends before there is more than one sense.
-
-    Raises:
-        SettingError: it does.
-    """
-    warmup = -1 if method.senses is None else method.senses.warmup_of(method.updates)
-    if warmup >= method.updates:
-        raise SettingError(
-            f"the warm-up of {warmup:,} updates with one sense leaves none of {method.updates:,} to learn senses in: "
-            "train longer, or shorten the warm-up"
-        )
+    return {**settings, "senses": Senses(**{**(_PAPER_SENSES[model] if preset == "paper" else {}), **given})}
 
 
 def _measured(method: LanguageModel, text: Sentences, name: str) -> list[Score]:
@@ -167,7 +149,7 @@ def _record(
         "languages": {
             lang: {
                 "sentences": len(corpora[lang]),
-                method.unit: method.size(corpora[lang], blocks),
+                method.unit: int(corpora[lang].lengths().sum()) if method.unit == "words" else len(blocks.ids),
                 "passes": round(method.updates / mixture.steps_per_epoch * mixture.drawn[lang] / len(blocks), 2),
             }
             for lang, blocks in mixture.languages.items()
@@ -179,10 +161,14 @@ def _record(
 
 
 def _card(method: LanguageModel, record: dict[str, Any]) -> str:
-    unit, (front, text) = method.unit, method.card(record, _told(record))
+    unit, (front, what, files) = method.unit, method.card(record)
     rows = [f"| {lang} | {r['sentences']:,} | {r[unit]:,} | {r['passes']} |" for lang, r in record["languages"].items()]
     lines = [
-        "---", *front, "---", "", *text,
+        "---", *front, "language:", *(f"- {lang}" for lang in record["languages"]), "tags:", "- calque",
+        *(["- elmo"] if unit == "words" else []), "---", "", f"# {what}", "",
+        f"Trained from text alone with calque {record['calque']}: {record['updates']:,} updates, mean loss "
+        f"{record['last_loss']:.3f} at the end; {record['parameters']:,} parameters, {record['vocabulary']:,} {unit} predicted.",
+        "", *_about(record), *files,
         f"| language | sentences | {unit} | passes |", "|---|---:|---:|---:|", *rows, "",
         f"Texts: {', '.join(file['path'] for file in record['texts'])}{', in lower case' if method.lower else ''}.", "",
         *(f"{score['metric'].split('.')[0].capitalize()} of {score['data']} in {score['languages'][0]}: {score['value']:.1f}.\n"
@@ -190,6 +176,26 @@ def _card(method: LanguageModel, record: dict[str, Any]) -> str:
         "## Settings", "", "```json", json.dumps(record["settings"], indent=2), "```", "",
     ]  # fmt: skip
     return "\n".join(lines)
+
+
+def _about(record: Mapping[str, Any]) -> list[str]:
+    """Return the model card's paragraph on senses; nothing without senses."""
+    if "senses" not in record:
+        return []
+    about, names = record["senses"], ("read forwards", "read backwards")
+    tables = "; ".join(
+        f"{row['senses_per_word']:.2f} senses a word in use after training, several for {row['several']:.1%} of the words"
+        + (f" ({name})" if len(about["tables"]) > 1 else "")
+        for name, row in zip(names, about["tables"], strict=False)
+    )
+    files = ", ".join(
+        f"{d['path']} ({'-'.join(d['langs'])}, {d['pairs']:,} pairs)" for d in about.get("dictionaries", ())
+    )
+    return [
+        f"It is sense-aware: its output layer had up to {record['settings']['senses']['senses']} vectors for each word while "
+        f"it was trained. {tables}. The encoder has the same size as without; the senses are in `senses.safetensors`."
+        + (f" It also learnt to predict the senses of translations, from {files}." if files else ""), "",
+    ]  # fmt: skip
 
 
 def hold_out(text: Sentences, n: int) -> tuple[Sentences, Sentences]:
@@ -212,7 +218,7 @@ def hold_out(text: Sentences, n: int) -> tuple[Sentences, Sentences]:
 
 
 def _about_senses(method: LanguageModel, dictionaries: Sequence[Dictionary]) -> dict[str, Any]:
-    """What the record says under `senses`: of each table how many senses a word has left, and what translates what."""
+    """Return of each table how many senses a word has left, and what translates what."""
     assert method.softmax is not None
     about: dict[str, Any] = {"tables": [_table(table) for table in method.softmax.senses]}
     if method.translations is not None:
@@ -232,31 +238,6 @@ def _table(table: SenseTable) -> dict[str, Any]:
         "several": round(float((used > 1).mean()), 4),
         "words_by_senses": {str(k): int(n[k]) for k in range(1, len(n)) if n[k]},
     }
-
-
-def _told(record: Mapping[str, Any]) -> list[str]:
-    """Return paragraphs for the model card; none without senses."""
-    if "senses" not in record:
-        return []
-    about, most = record["senses"], record["settings"]["senses"]["senses"]
-    tables = about["tables"]
-    names = ["forwards", "backwards"] if len(tables) == 2 else [""]
-    left = "; ".join(
-        f"{name + ': ' if name else ''}{row['senses_per_word']:.2f} senses a word in use after training, several for "
-        f"{row['several']:.1%} of the words"
-        for name, row in zip(names, tables, strict=True)
-    )
-    lines = [
-        f"It is sense-aware: its output layer had up to {most} vectors for each word while it was trained, and the model's "
-        f"own state told which of them was meant. {left[0].upper()}{left[1:]}. The encoder has the same size as without; "
-        "the senses are in `senses.safetensors`.",
-        "",
-    ]
-    if "dictionaries" in about:
-        files = ", ".join(f"{d['path']} ({'-'.join(d['langs'])}, {d['pairs']:,} pairs)" for d in about["dictionaries"])
-        words = ", ".join(f"{n:,} words in {lang}" for lang, n in about["translated_words"].items())
-        lines += [f"It also learnt to predict the senses of translations, from {files}: {words} had any.", ""]
-    return lines
 
 
 # -- presets -----------------------------------------------------------------------------------------------------------
@@ -294,25 +275,3 @@ _TINY: Mapping[str, Settings] = {
     "bert": {"dim": 64, "layers": 2, "vocabulary": 4000, "batch": 16, "updates": 600, "length": 64, "positions": 128},
 }
 PRESETS: Mapping[str, Mapping[str, Settings]] = {"paper": _PAPER, "small": _SMALL, "tiny": _TINY}
-
-
-def of_model(preset: str | None, model: str, several: bool) -> Settings:
-    """What a preset says of a language model.
-
-    Raises:
-        SettingError: no such preset.
-    """
-    if preset is None:
-        return {}
-    if preset not in PRESETS:
-        raise SettingError(f"unknown preset {preset!r}, expected {', '.join(PRESETS)}")
-    settings = dict(PRESETS[preset][model])
-    if preset == "paper":
-        settings["updates"] = 600_000 if several else 1_000_000
-    return {**settings, **({"alpha": 0.0} if several else {})}
-
-
-def of_senses(preset: str | None, model: str) -> Settings:
-    """Return what a preset says of the senses; `small` and `tiny` have the defaults. How many there are is not among it: 5 as
-    published, or 3 with two languages."""
-    return dict(_PAPER_SENSES[model]) if preset == "paper" else {}

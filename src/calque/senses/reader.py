@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from calque.algebra.normalize import unit_rows
 from calque.encoders.base import Encoder
 from calque.encoders.batches import collate, token_batches
-from calque.encoders.checkpoint import weights_as
-from calque.encoders.extraction import encode_bar, word_counts
+from calque.encoders.extraction import word_counts
 from calque.encoders.folder import file_pair, read_about
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.encoders.numerics import matmul_precision
@@ -27,7 +26,7 @@ from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of, ranges
 from calque.senses.clusters import ENOUGH, FEWEST_WORDS, split_words, word_space
 from calque.senses.elmo import ElmoEncoder
-from calque.senses.masked import open_tokenizer
+from calque.senses.masked import open_masked, open_tokenizer
 from calque.senses.sense_table import SenseTable, open_senses, principal_axes
 from calque.senses.text import FIRST_WORD, Vocabulary
 from calque.text import Sentence, Sentences
@@ -127,7 +126,7 @@ class Inventory:
 
 
 def languages_of(uses: Mapping[str, np.ndarray]) -> np.ndarray | None:
-    """The language of each word, by number: that in whose text it has the largest share; None for a word of no text.
+    """Return the language of each word, by number: that in whose text it has the largest share; None for a word of no text.
 
     Args:
         uses: by language, see `Inventory.uses`; without any nothing is known.
@@ -141,10 +140,8 @@ def languages_of(uses: Mapping[str, np.ndarray]) -> np.ndarray | None:
 
 # -- senses of a training ------------------------------------------------------------------------------------------------
 def trained_senses(folder: str | PathLike[str]) -> Inventory:
-    """Open the senses that a language model in a folder has learnt, of words that are one number of its vocabulary.
-
-    A sense is a class of one table; or, of an ELMo whose directions selected together, the same class of both, and its vector is
-    both vectors side by side. Where each direction of an ELMo selected for itself, the senses are those of the forward direction.
+    """Open the senses that a language model in a folder has learnt, of words that are one number of its vocabulary. Those of an
+    ELMo are the ones of its forward direction.
 
     Args:
         folder: what `calque pretrain --senses` has made.
@@ -153,68 +150,43 @@ def trained_senses(folder: str | PathLike[str]) -> Inventory:
         InputError: a file is missing or damaged.
     """
     path = Path(folder)
-    tables, settings = open_senses(path)
-    name = path.resolve().name
+    (table, *more), name = open_senses(path), path.resolve().name
     if file_pair(path) is not None and not (path / "config.json").is_file():
         vocabulary = Vocabulary.open(path)
-        if len(tables) != 2 or any(table.n_words != len(vocabulary) for table in tables):
+        if len(more) != 1 or table.n_words != len(vocabulary):
             raise InputError(f"senses of another vocabulary than that of {len(vocabulary):,} words here", path=path)
         numbers = np.arange(FIRST_WORD, len(vocabulary))
-        joint = settings.get("joint", settings.get("start", "grouped") == "grouped")
-        lower = bool(read_about(path).get("lower"))
-        return inventory_of(name, vocabulary.words, numbers, tables if joint else tables[:1], lower=lower)
-    if len(tables) != 1:
-        raise InputError(f"{len(tables)} tables of senses, but a masked language model has one", path=path)
+        return inventory_of(name, vocabulary.words, numbers, table, lower=bool(read_about(path).get("lower")))
     tokenizer = open_tokenizer(path)
-    if len(tokenizer) != tables[0].n_words:
-        raise InputError(f"senses of {tables[0].n_words:,} subwords, but a tokenizer of {len(tokenizer):,}", path=path)
+    if more or len(tokenizer) != table.n_words:
+        raise InputError(f"senses of {table.n_words:,} subwords, but a tokenizer of {len(tokenizer):,}", path=path)
     forms = [form.strip() for form in tokenizer.batch_decode(np.arange(len(tokenizer))[:, None].tolist())]
     # What a subword's form is split into again is that subword alone, where it is a whole word.
-    whole = single_subwords(Subwords(tokenizer, max_length=8, vocabulary=len(tokenizer)), forms) == np.arange(
-        len(forms)
-    )
-    numbers = np.flatnonzero(whole)
+    single = single_subwords(Subwords(tokenizer, max_length=8, vocabulary=len(tokenizer)), forms)
+    numbers = np.flatnonzero(single == np.arange(len(forms)))
     lower = bool(getattr(tokenizer, "do_lower_case", False))
-    return inventory_of(name, [forms[k] for k in numbers], numbers, tables, lower=lower)
+    return inventory_of(name, [forms[k] for k in numbers], numbers, table, lower=lower)
 
 
 def inventory_of(
-    name: str, words: Sequence[str], numbers: np.ndarray, tables: Sequence[SenseTable], *, lower: bool = False
+    name: str, words: Sequence[str], numbers: np.ndarray, table: SenseTable, *, lower: bool = False
 ) -> Inventory:
     """Return the senses in use of some words, those selected most often in training first, of equally frequent ones that of the
-    lower class.
+    lower class. A word that was never selected has equal shares of all.
 
     Args:
         words: their forms.
-        numbers: int64 `[n]`, their numbers in the tables.
-        tables: one, or two of the same senses; then a sense must be in use in both, and its share is the mean of both. A word
-            without such a sense has its first.
+        numbers: int64 `[n]`, their numbers in the table.
     """
-    first = tables[0]
-    index = first.index.cpu()[torch.from_numpy(numbers)]  # [n, S]
-    live = torch.stack([table.live.cpu()[index.clamp(min=0)] & (index >= 0) for table in tables]).all(0)
-    live[:, 0] |= ~live.any(1)
-    shares = torch.stack([_shares(table)[index.clamp(min=0)] for table in tables]).mean(0)
-    order = torch.argsort(torch.where(live, -shares, torch.inf), dim=1, stable=True)[:, : int(live.sum(1).max())]
-    live, shares, classes = live.gather(1, order), shares.gather(1, order), index.gather(1, order)
-    shares = torch.where(live, shares, 0.0)
-    # A class of both directions may have been selected in neither: what is shown are shares of the word.
-    shares = torch.where(shares.any(1, keepdim=True), shares, live.double())
-    vectors = [
-        nn.functional.normalize(table.weight.detach().cpu()[classes[live]], dim=1, eps=1e-30) for table in tables
-    ]
-    return Inventory(
-        name, words, live.sum(1).numpy(), (shares / shares.sum(1, keepdim=True)).numpy(),
-        torch.cat(vectors, dim=1) / len(vectors) ** 0.5, lower=lower,
-    )  # fmt: skip
-
-
-def _shares(table: SenseTable) -> Tensor:
-    """Share of each class in the selections of its word, float64 `[n_classes]`; equal ones for a word not seen."""
-    live, words = table.live.cpu(), table.words.cpu()
-    counts, zeros = table.counts.double().cpu() * live, torch.zeros(table.n_words, dtype=torch.float64)
-    totals, in_use = zeros.index_add(0, words, counts), zeros.index_add(0, words, live.double())
-    return torch.where(totals[words] > 0, counts / totals[words].clamp(min=1), live / in_use[words].clamp(min=1))
+    index = table.index.cpu()[torch.from_numpy(numbers)]  # [n, S]
+    live = table.live.cpu()[index.clamp(min=0)] & (index >= 0)
+    counts = torch.where(live, table.counts.cpu()[index.clamp(min=0)], -1)
+    order = torch.argsort(-counts, dim=1, stable=True)[:, : int(live.sum(1).max())]
+    live, counts, classes = live.gather(1, order), counts.gather(1, order).clamp(min=0).double(), index.gather(1, order)
+    shares = torch.where(counts.any(1, keepdim=True), counts, live.double())
+    vectors = nn.functional.normalize(table.weight.detach().cpu()[classes[live]], dim=1, eps=1e-30)
+    shares = (shares / shares.sum(1, keepdim=True)).numpy()
+    return Inventory(name, words, live.sum(1).numpy(), shares, vectors, lower=lower)
 
 
 # -- senses of a text ------------------------------------------------------------------------------------------------------
@@ -234,8 +206,7 @@ class ElmoContexts:
 
     def states(self, sentences: Sequence[Sentence | Sequence[str]], rows: np.ndarray) -> Tensor:
         """Return the states `[n, dim]` of the words with some indices, int64 `[n]`, ascending, among all of the sentences."""
-        part, places = _needed(sentences, rows)
-        return torch.from_numpy(self.encoder.encode_contexts(part).data[places])
+        return torch.from_numpy(self.encoder.encode_contexts(sentences).data[rows])
 
 
 class MaskedContexts:
@@ -264,7 +235,7 @@ class MaskedContexts:
 
     def states(self, sentences: Sequence[Sentence | Sequence[str]], rows: np.ndarray) -> Tensor:
         """Return the states `[n, dim]` of the words with some indices, int64 `[n]`, ascending, among all of the sentences."""
-        copies, order = _copies(self.encoder.split(sentences), rows, EVERY, self._mask)
+        copies, order = _copies(self.encoder.split(sentences), rows, self._mask)
         sizes, device, parts, places = np.diff(copies.word_offsets), self.encoder.device, [], []
         with matmul_precision(self.encoder.precision or "highest"), torch.inference_mode():
             for numbers in token_batches(copies.lengths, self.encoder.budget):
@@ -390,27 +361,15 @@ class ContextSenses(Inventory):
                     kept[k].append(states[words[rows] == k])
         return [np.concatenate(parts) if parts else np.zeros((0, 1), dtype=np.float32) for parts in kept]
 
-    def select(self, sentences: Iterable[Sentence | Sequence[str]], *, progress: bool = False) -> np.ndarray:
-        """The number of the sense of every word, from 1.
-
-        Args:
-            sentences: of any language that the model knows.
-            progress: show a bar on standard error.
+    def select(self, sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
+        """Return the number of the sense of every word, from 1.
 
         Returns:
             int64 `[n_words]`, of all sentences in a row; 0 where a word has none, because it is none of the words, or lies beyond
             the length that the model reads.
         """
-        sentences = sentences if isinstance(sentences, Sequence) else list(sentences)
-        offsets = offsets_of(word_counts(sentences))
-        chosen = np.zeros(offsets[-1], dtype=np.int64)
-        with encode_bar(int(offsets[-1]), progress) as shown, torch.inference_mode():
-            for start in range(0, len(sentences), _WINDOW):
-                part = sentences[start : start + _WINDOW]
-                first, last = offsets[start], offsets[min(start + _WINDOW, len(sentences))]
-                chosen[first:last] = self._selected(part)
-                shown.update(int(last - first))
-        return chosen
+        parts = [sentences[start : start + _WINDOW] for start in range(0, len(sentences), _WINDOW)]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *map(self._selected, parts)])
 
     def _selected(self, sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
         types, place, _ = number_words(sentences)
@@ -435,23 +394,11 @@ def single_subwords(subwords: Subwords, words: Sequence[str]) -> np.ndarray:
     return np.where((split.word_lengths == 1) & ~np.isin(ids, nothing), ids, -1).astype(np.int64)
 
 
-def _needed(
-    sentences: Sequence[Sentence | Sequence[str]], rows: np.ndarray
-) -> tuple[Sequence[Sentence | Sequence[str]], np.ndarray]:
-    """Return the sentences that contain the words with some indices, and the indices of these words among theirs."""
-    offsets = offsets_of(word_counts(sentences))
-    sentence = np.searchsorted(offsets, rows, side="right") - 1
-    needed, place = np.unique(sentence, return_inverse=True)
-    part = sentences.take(needed) if isinstance(sentences, Sentences) else [sentences[k] for k in needed.tolist()]
-    return part, offsets_of(np.diff(offsets)[needed])[place] + rows - offsets[sentence]
-
-
-def _copies(split: SplitSentences, rows: np.ndarray, every: int, mask: int) -> tuple[SplitSentences, np.ndarray]:
-    """Sentences with some words hidden: as many copies as are needed so that each of these is hidden in one.
+def _copies(split: SplitSentences, rows: np.ndarray, mask: int) -> tuple[SplitSentences, np.ndarray]:
+    """Copy sentences so often that each of some words is hidden in one of the copies.
 
     Args:
         rows: int64 `[n]`, the words, each of one subword; in order.
-        every: words of a sentence that lie so far apart, or a multiple of that, are hidden together.
         mask: the subword that hides them.
 
     Returns:
@@ -459,39 +406,14 @@ def _copies(split: SplitSentences, rows: np.ndarray, every: int, mask: int) -> t
     """
     counts = np.diff(split.word_offsets)
     sentence = np.repeat(np.arange(len(split)), counts)[rows]
-    names, copy = np.unique(sentence * every + (rows - split.word_offsets[sentence]) % every, return_inverse=True)
+    names, copy = np.unique(sentence * EVERY + (rows - split.word_offsets[sentence]) % EVERY, return_inverse=True)
     order = np.argsort(copy, kind="stable")
-    lengths = split.lengths[names // every]
+    lengths = split.lengths[names // EVERY]
     offsets = offsets_of(lengths)
-    ids = split.ids[ranges(split.offsets[names // every], lengths)]
+    ids = split.ids[ranges(split.offsets[names // EVERY], lengths)]
     starts = split.word_starts[rows[order]]
     ids[offsets[copy[order]] + starts] = mask
     return SplitSentences(
         ids, offsets, offsets_of(np.bincount(copy, minlength=len(names))), starts, np.ones_like(starts),
         pad_id=split.pad_id,
     ), order  # fmt: skip
-
-
-def open_masked(where: str | PathLike[str]) -> tuple[Any, Any]:
-    """Open a masked language model with its head, in float32, and its tokenizer.
-
-    Raises:
-        InputError: there is none, or no head.
-    """
-    from transformers import AutoModelForMaskedLM, AutoTokenizer
-    from transformers.utils import logging
-
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        loaded: Any = AutoModelForMaskedLM.from_pretrained(
-            str(where), **weights_as(torch.float32), output_loading_info=True
-        )
-        model, report = loaded
-        tokenizer: Any = AutoTokenizer.from_pretrained(str(where))
-    except Exception as error:  # an encoder of another kind, or whatever a damaged folder provokes
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"not a masked language model ({reason})", path=where) from error
-    if report["missing_keys"] or tokenizer.mask_token_id is None:
-        raise InputError("no language-model head in this folder; calque pretrain saves one", path=where)
-    return model, tokenizer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -44,7 +44,6 @@ class SenseTable(nn.Module):
         mean: `[dim]`, what is taken from states and centres before they are projected: zero as published, or the queue's
             mean, see `project`.
         queue: `[queue, dim]`, the last states, in the order of a ring; `seen` says how many there have been.
-        queued: int64 `[queue]`, the words of these states.
         recent: `[n_several, recent, kinds, dim]`, last states of the words in `several`, in the order of rings; int64
             `n_recent` `[n_several]` says how many there have been.
         several: int64 `[n_several]`, words that may have several senses.
@@ -62,7 +61,6 @@ class SenseTable(nn.Module):
     projection: Tensor
     mean: Tensor
     queue: Tensor
-    queued: Tensor
     seen: Tensor
     recent: Tensor
     n_recent: Tensor
@@ -93,7 +91,6 @@ class SenseTable(nn.Module):
         self.register_buffer("projection", torch.randn(dim, axes))
         self.register_buffer("mean", torch.zeros(dim))
         self.register_buffer("queue", torch.zeros(queue, dim))
-        self.register_buffer("queued", torch.full((queue,), -1))
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
         several = (of_words > 1).nonzero().squeeze(1)
         self.register_buffer("recent", torch.zeros(len(several), recent, kinds, dim))
@@ -121,12 +118,6 @@ class SenseTable(nn.Module):
     @property
     def n_words(self) -> int:
         return len(self.index)
-
-    @torch.no_grad()
-    def begin_with(self, weight: Tensor, bias: Tensor) -> None:
-        """Let the first sense of each word begin with a vector `[n_words, dim]` and bias `[n_words]`."""
-        self.weight[self.index[:, 0]] = weight.to(self.weight)
-        self.bias[self.index[:, 0]] = bias.to(self.bias)
 
     # -- which sense is meant --------------------------------------------------------------------------------------------
     @torch.no_grad()
@@ -174,15 +165,13 @@ class SenseTable(nn.Module):
         self.counts[chosen] += counts
 
     @torch.no_grad()
-    def remember(self, states: Tensor, words: Tensor) -> None:
-        """Put states `[n, dim]` of words `[n]` into the queue, in their order, in place of the oldest (Algorithm 2, lines 6
-        to 9)."""
-        size, seen = len(self.queue), int(self.seen)
+    def remember(self, states: Tensor) -> None:
+        """Put states `[n, dim]` into the queue, in their order, in place of the oldest (Algorithm 2, lines 6 to 9)."""
+        size = len(self.queue)
         kept = states[-size:]
-        first = seen + len(states) - len(kept)
+        first = int(self.seen) + len(states) - len(kept)
         places = (torch.arange(len(kept), device=states.device) + first) % size
         self.queue[places] = kept.to(self.queue.dtype)
-        self.queued[places] = words[-size:]
         self.seen += len(states)
 
     @torch.no_grad()
@@ -305,26 +294,9 @@ def principal_axes(states: Tensor, k: int, *, whiten: float = 0.0) -> Tensor:
 
 
 # -- the file --------------------------------------------------------------------------------------------------------------
-class SavedSenses(NamedTuple):
-    """What the file holds.
-
-    Attributes:
-        tables: one; or two, of the model that reads forwards and of that which reads backwards. Their queues are empty.
-        settings: how the senses were found, and whatever else was said when they were saved.
-    """
-
-    tables: list[SenseTable]
-    settings: dict[str, Any]
-
-
 def save_senses(tables: Sequence[SenseTable], folder: Path, settings: Mapping[str, Any]) -> None:
-    """Write `senses.safetensors`: of each table, by its number, the parts in `_KEPT` and how many senses each word has.
-
-    The queue of states is left out: it is of use to nobody but the training.
-
-    Args:
-        settings: for `SavedSenses`; whatever JSON takes.
-    """
+    """Write `senses.safetensors`: of each table, by its number, the parts in `_KEPT` and how many senses each word has; and
+    how the senses were found, as JSON. The queue of states is of use to the training only, and is left out."""
     parts: dict[str, Tensor] = {}
     for k, table in enumerate(tables):
         parts |= {f"{k}.{name}": getattr(table, name).detach().cpu().contiguous() for name in _KEPT}
@@ -338,8 +310,9 @@ def has_senses(folder: str | Path) -> bool:
     return (Path(folder) / SENSES_FILE).is_file()
 
 
-def open_senses(folder: str | Path) -> SavedSenses:
-    """Read what `save_senses` wrote.
+def open_senses(folder: str | Path) -> list[SenseTable]:
+    """Read the tables that `save_senses` wrote: one; or two, of the model that reads forwards and of the one that reads
+    backwards. Their queues are empty.
 
     Raises:
         InputError: there are no senses in this folder, or the file is damaged.
@@ -350,17 +323,16 @@ def open_senses(folder: str | Path) -> SavedSenses:
     try:
         with safe_open(path, framework="pt") as file:
             about = json.loads((file.metadata() or {})["senses"])
-            settings = about["settings"]
             tables = [
                 _table({name: file.get_tensor(f"{k}.{name}") for name in (*_KEPT, "senses")})
                 for k in range(int(about["tables"]))
             ]
-        if not tables or not isinstance(settings, dict):
-            raise ValueError("no tables, or no settings")
+        if not tables:
+            raise ValueError("no tables")
     except Exception as error:  # whatever a damaged file provokes
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(f"not the senses of a language model ({reason})", path=path) from error
-    return SavedSenses(tables, settings)
+    return tables
 
 
 def _table(parts: dict[str, Tensor]) -> SenseTable:

@@ -216,14 +216,11 @@ class Softmax(nn.Module):
         path = Path(folder)
         if not has_senses(path):
             return cls(_word_tables(path / SOFTMAX_FILE, words, dim))
-        saved = open_senses(path).tables
+        saved = open_senses(path)
         if len(saved) != tables or any((table.n_words, table.dim) != (words, dim) for table in saved):
             shapes = ", ".join(f"{table.n_words:,} × {table.dim}" for table in saved)
-            raise InputError(
-                f"senses of another model: {len(saved)} tables of words × dimensions {shapes}, expected {tables} of "
-                f"{words:,} × {dim}",
-                path=path / SENSES_FILE,
-            )
+            fact = f"senses of another model: tables of {shapes}, expected {tables} of {words:,} × {dim}"
+            raise InputError(fact, path=path / SENSES_FILE)
         return cls(saved)
 
 
@@ -234,6 +231,5 @@ def _word_tables(path: Path, words: int, dim: int) -> list[WordTable]:
             tables.append(WordTable(words, dim))
             tables[k].load_state_dict({name: parts[f"{name}.{k}"] for name in ("weight", "bias")})
     except Exception as error:  # whatever a damaged file provokes
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(f"not the softmax of this model ({reason})", path=path) from error
+        raise InputError(f"not the softmax of this model ({str(error).strip().splitlines()[0]})", path=path) from error
     return tables

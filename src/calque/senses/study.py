@@ -11,7 +11,7 @@ from calque.errors import SettingError
 from calque.runs.steps import Step
 from calque.runs.study.plan import trainings
 from calque.runs.study.values import Count, check, of
-from calque.senses.pretrain import PRESETS, check_warmup, model_class, pretrain, settings_for
+from calque.senses.pretrain import PRESETS, model_class, pretrain, settings_for
 from calque.senses.training import Senses
 
 _BY_LANGUAGE = Mapping[str, str]
@@ -52,7 +52,7 @@ def check_pretraining(name: str, given: Mapping[str, Any], source: str) -> None:
     about = {"preset": given.get("preset"), "senses": given.get("senses"), "options": options}
     try:
         settings = settings_for(model, langs=list(given["texts"]), translated=bool(dictionaries), **about)
-        check_warmup(model_class(model)(**settings))
+        model_class(model)(**settings)
     except SettingError as error:
         raise SettingError(f"{where}: {error}") from error
 

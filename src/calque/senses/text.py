@@ -105,8 +105,6 @@ class Mixture:
         empty = [name for name, blocks in languages.items() if not len(blocks)]
         if empty or not languages:
             raise SettingError(f"no text in {', '.join(empty) or 'any language'}")
-        if batch < 1 or not 0 <= alpha <= 1:
-            raise SettingError(f"batch must be at least 1 and alpha between 0 and 1, got {batch} and {alpha}")
         self.languages, self.batch, self.seed = dict(languages), batch, seed
         sizes = np.array([len(blocks.ids) for blocks in languages.values()], dtype=np.float64)
         chance = sizes**alpha / (sizes**alpha).sum()
@@ -145,9 +143,8 @@ class Mixture:
         """Hash of the text."""
         digest = hashlib.blake2b(digest_size=16)
         for name, blocks in self.languages.items():
-            digest.update(name.encode())
-            digest.update(blocks.ids.tobytes())
-            digest.update(blocks.offsets.tobytes())
+            for part in (name.encode(), blocks.ids.tobytes(), blocks.offsets.tobytes()):
+                digest.update(part)
         return digest.hexdigest()
 
 
@@ -210,9 +207,7 @@ class Vocabulary:
 
     @property
     def fingerprint(self) -> str:
-        digest = hashlib.blake2b(json.dumps(self.words).encode(), digest_size=16)
-        digest.update(np.ascontiguousarray(self.counts).tobytes())
-        return digest.hexdigest()
+        return hashlib.blake2b(json.dumps([self.words, self.counts.tolist()]).encode(), digest_size=16).hexdigest()
 
     def save(self, folder: Path) -> None:
         """Write to a folder that `open` reads."""
@@ -248,15 +243,9 @@ class WordText:
 
     @classmethod
     def of(
-        cls,
-        texts: Mapping[str, Sentences],
-        *,
-        size: int,
-        min_count: int = 1,
-        length: int = 128,
-        alpha: float = 1.0,
+        cls, texts: Mapping[str, Sentences], *, size: int, min_count: int = 1, length: int = 128, alpha: float = 1.0,
         lower: bool = False,
-    ) -> WordText:
+    ) -> WordText:  # fmt: skip
         """Count and number the words of a text.
 
         A sentence without words is left out. One with more than `length` words is cut into parts that share the word where
@@ -271,43 +260,34 @@ class WordText:
             lower: read all words in lower case.
 
         Raises:
-            SettingError: no word is left, or a number cannot be.
+            SettingError: no word is left.
         """
-        if size <= FIRST_WORD or min_count < 1 or length < 1:
-            raise SettingError(
-                f"a vocabulary of {size} with words from {min_count} times on, in parts of {length} words: expected more "
-                f"than {FIRST_WORD}, and at least 1 of the others"
-            )
-        numbered = {lang: number_words(text) for lang, text in texts.items()}
         forms: dict[str, int] = {}
-        local = {
-            lang: np.array(
-                [forms.setdefault(name.lower() if lower else name, len(forms)) for name in names], dtype=np.int64
-            )
-            for lang, (names, _, _) in numbered.items()
-        }
+        numbered: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        for lang, text in texts.items():
+            names, numbers, offsets = number_words(text)
+            local = [forms.setdefault(name.lower() if lower else name, len(forms)) for name in names]
+            numbered[lang] = np.array(local, dtype=np.int64)[numbers], offsets
         counts, seen = np.zeros(len(forms), dtype=np.int64), np.zeros(len(forms))
-        for lang, (names, numbers, _) in numbered.items():
-            occurred = np.bincount(numbers, minlength=len(names))
-            np.add.at(counts, local[lang], occurred)  # several forms of a text may be one in lower case
-            np.add.at(seen, local[lang], occurred * float(max(1, len(numbers))) ** (alpha - 1))
+        for numbers, _ in numbered.values():
+            occurred = np.bincount(numbers, minlength=len(forms))
+            counts += occurred
+            seen += occurred * float(max(1, len(numbers))) ** (alpha - 1)
         seen[counts < min_count] = -1  # last, and never predicted
         order = np.argsort(-seen, kind="stable")
         n_words = min(size - FIRST_WORD, int((counts >= min_count).sum()))
         if not n_words:
             raise SettingError(f"no word occurs {min_count} times or more: there is nothing to predict")
-        names = list(forms)
-        names = [names[k] for k in order.tolist()]
-        sentences = sum(int((np.diff(offsets) > 0).sum()) for _, _, offsets in numbered.values())
+        spelled = list(forms)
+        names = [spelled[k] for k in order.tolist()]
+        sentences = sum(int((np.diff(offsets) > 0).sum()) for _, offsets in numbered.values())
         ends = np.array([sentences, sentences, counts[order[n_words:]].sum()])
         vocabulary = Vocabulary(tuple(names[:n_words]), np.concatenate([ends, counts[order[:n_words]]]))
         rank = np.empty(len(order), dtype=np.int64)
         rank[order] = np.arange(len(order)) + FIRST_WORD
-        blocks = {
-            lang: _blocks(rank[local[lang]][numbers], offsets, length)
-            for lang, (_, numbers, offsets) in numbered.items()
-        }
-        return cls(vocabulary, names, blocks)
+        return cls(
+            vocabulary, names, {lang: _blocks(rank[n], offsets, length) for lang, (n, offsets) in numbered.items()}
+        )
 
     @classmethod
     def seen_by(

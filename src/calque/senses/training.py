@@ -102,9 +102,9 @@ class Senses:
 class Translations:
     """The translations of each word of a joint vocabulary, by the language of the text that it stands in.
 
-    A dictionary counts in both directions. A word that the vocabulary has not as it is written is looked for without
-    regard to capitals, so that an entry `haus` is found for `Haus`. A word is no translation of itself, but its form with
-    other capitals may be: by an entry `bank bank`, `bank` and `Bank` translate each other in both languages.
+    A dictionary counts in both directions, and without regard to capitals: an entry speaks of all forms of its word, and its
+    translation is the other word as it is written, or else its most frequent form. A word is no translation of itself, but
+    its form with other capitals may be: by an entry `bank bank`, `bank` and `Bank` translate each other in both languages.
 
     Args:
         dictionaries: between languages of the text.
@@ -128,64 +128,57 @@ class Translations:
         most: int = 4,
     ):
         self.languages = list(languages)
-        folded: dict[str, list[str]] = {}
-        for word in vocabulary:
-            folded.setdefault(word.lower(), []).append(word)
+        forms: dict[str, list[int]] = {}
+        for word, number in vocabulary.items():
+            forms.setdefault(word.lower(), []).append(number)
         n, size = len(self.languages), max(vocabulary.values(), default=-1) + 1
         nothing = np.full((max(1, n - 1), most), -1, dtype=np.int64)
         rows: dict[tuple[int, int], np.ndarray] = {}  # of a language's word: by other language, its translations
         for dictionary in dictionaries:
-            ends = self._ends(dictionary)
+            place, langs = dictionary.path or "the dictionary", dictionary.langs
+            if not set(langs) <= set(self.languages):
+                raise SettingError(f"{place} is of {'-'.join(langs)}, but the text is in {', '.join(self.languages)}")
+            if langs[0] == langs[1]:
+                raise SettingError(f"{place} is of {'-'.join(langs)}: expected two different languages")
+            first, second = (self.languages.index(lang) for lang in langs)
             columns, pairs = (dictionary.source, dictionary.target), 0
-            for side in (0, 1):
-                exact, source, other = set(columns[side]), ends[side], ends[1 - side]
-                for word, translation in zip(columns[side], columns[1 - side], strict=True):
-                    wanted = _forms(translation, vocabulary, folded)[: None if word == translation else 1]
-                    for form in _forms(word, vocabulary, folded):
-                        other_forms = [vocabulary[each] for each in wanted if each != form]
-                        if not other_forms or (form != word and form in exact):
+            for source, other, words, translated in ((first, second, *columns), (second, first, *columns[::-1])):
+                for word, translation in zip(words, translated, strict=True):
+                    wanted = (vocabulary.get(translation), *forms.get(translation.lower(), ()))
+                    for number in forms.get(word.lower(), ()):
+                        right = next((k for k in wanted if k not in (None, number)), None)
+                        if right is None:
                             continue
-                        pairs, number, right = pairs + 1, vocabulary[form], other_forms[0]
+                        pairs += 1
                         several = rows.setdefault((source, number), nothing.copy())[other - (other > source)]
                         free = np.flatnonzero(several < 0)
                         if right not in several and len(free):
                             several[free[0]] = right
             if not pairs:
                 raise SettingError(
-                    f"{dictionary.path or 'the dictionary'}: none of its {len(dictionary):,} pairs of different words is "
-                    f"in the vocabulary of the text; is it of {' and '.join(dictionary.langs)}?"
+                    f"{place}: none of its {len(dictionary):,} pairs of different words is in the vocabulary of the text; "
+                    f"is it of {' and '.join(langs)}?"
                 )
-        place, keys = np.zeros((n, size + 1), dtype=np.int64), sorted(rows)  # the last column: of all other numbers
+        index, keys = np.zeros((n, size + 1), dtype=np.int64), sorted(rows)  # the last column: of all other numbers
         for k, (source, number) in enumerate(keys, 1):
-            place[source, number] = k
-        self.words = {lang: int((place[k] > 0).sum()) for k, lang in enumerate(self.languages)}
-        self._place = torch.from_numpy(place)
+            index[source, number] = k
+        self.words = {lang: int((index[k] > 0).sum()) for k, lang in enumerate(self.languages)}
+        self._index = torch.from_numpy(index)
         self._rows = torch.from_numpy(np.stack([nothing, *(rows[key] for key in keys)]))
-
-    def _ends(self, dictionary: Dictionary) -> list[int]:
-        """The numbers of its two languages."""
-        place, langs = dictionary.path or "a dictionary", dictionary.langs
-        if not set(langs) <= set(self.languages):
-            raise SettingError(f"{place} is of {'-'.join(langs)}, but the text is in {', '.join(self.languages)}")
-        if langs[0] == langs[1]:
-            raise SettingError(f"{place} is of {'-'.join(langs)}: expected two different languages")
-        return [self.languages.index(lang) for lang in langs]
 
     @property
     def fingerprint(self) -> str:
         """Hash of what translates what."""
-        digest = hashlib.blake2b(digest_size=16)
-        for part in (self._place, self._rows):
-            digest.update(part.cpu().numpy().tobytes())
-        return digest.hexdigest()
+        parts = [part.cpu().numpy().tobytes() for part in (self._index, self._rows)]
+        return hashlib.blake2b(b"".join(parts), digest_size=16).hexdigest()
 
     def to(self, device: torch.device) -> Translations:
-        """The same on a device."""
-        self._place, self._rows = self._place.to(device), self._rows.to(device)
+        """Move the tables to a device."""
+        self._index, self._rows = self._index.to(device), self._rows.to(device)
         return self
 
     def of(self, languages: Tensor, words: Tensor) -> Tensor:
-        """Translations of words in text.
+        """Return the translations of words in text.
 
         Args:
             languages: int64 `[n]`, of the text that each word stands in.
@@ -194,12 +187,7 @@ class Translations:
         Returns:
             int64 `[n, n_languages - 1, most]`, into the other languages in their order; −1 for none.
         """
-        return self._rows[self._place[languages, words.clamp(max=self._place.shape[1] - 1)]]
-
-
-def _forms(word: str, vocabulary: Mapping[str, int], folded: Mapping[str, list[str]]) -> list[str]:
-    """Return the word as it is written, then its forms with other capitals, the most frequent first."""
-    return ([word] if word in vocabulary else []) + [form for form in folded.get(word.lower(), ()) if form != word]
+        return self._rows[self._index[languages, words.clamp(max=self._index.shape[1] - 1)]]
 
 
 class Selected(NamedTuple):
@@ -236,32 +224,20 @@ class SenseTraining:
     """
 
     def __init__(
-        self,
-        tables: Sequence[SenseTable],
-        settings: Senses,
-        updates: int,
-        processes: Processes,
-        translations: Translations | None = None,
-        seed: int = 0,
-    ):
+        self, tables: Sequence[SenseTable], settings: Senses, updates: int, processes: Processes,
+        translations: Translations | None = None, seed: int = 0,
+    ):  # fmt: skip
         self.tables, self.settings, self.processes = list(tables), settings, processes
         self.translations = None if translations is None else translations.to(processes.device)
         self._warmup, self._seed = settings.warmup_of(updates), seed
         self._pending: list[tuple[Selected, list[int]]] = []
-
-    @property
-    def identity(self) -> dict[str, str]:
-        """What a checkpoint depends on besides the settings and the text."""
-        return {} if self.translations is None else {"translations": self.translations.fingerprint}
+        if self._warmup == 0:  # all senses are in use at once
+            self._open()
 
     def targets(
-        self,
-        states: Mapping[int, Tensor],
-        words: Tensor,
-        languages: Tensor,
-        whole: Tensor | None = None,
+        self, states: Mapping[int, Tensor], words: Tensor, languages: Tensor, whole: Tensor | None = None
     ) -> Targets:
-        """The sense of each word that its own state selects, and those of its translations (Eq. 7).
+        """Return the sense of each word that its own state selects, and those of its translations (Eq. 7).
 
         Of each other language the nearest sense of all of the word's translations is taken; with several languages, Eq. 6
         is their mean.
@@ -315,7 +291,7 @@ class SenseTraining:
             numbers = torch.stack([selected.words, selected.classes, unread], dim=1)
             words, classes, unread = self.processes.gather_rows(numbers, counts).unbind(1)
             table.follow(states, classes, settings.rate)
-            table.remember(states, words)
+            table.remember(states)
             if settings.grouped and step <= self._warmup:
                 contexts = [] if selected.contexts is None else [selected.contexts.detach().float()]
                 kinds = [*(self.processes.gather_rows(part, counts) for part in contexts), states]
@@ -340,11 +316,6 @@ class SenseTraining:
             live = group(self.tables, seed=self._seed)
         for table in self.tables:
             table.open(start="copied" if self.settings.grouped else self.settings.start, live=live)
-
-    def begin(self) -> None:
-        """Before the first update: without a warm-up all senses are in use at once."""
-        if self._warmup == 0:
-            self._open()
 
 
 @torch.no_grad()
