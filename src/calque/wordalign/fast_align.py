@@ -139,14 +139,9 @@ def _train(
 
 
 def one_pass(
-    bitext: Bitext,
-    across: bool,
-    settings: FastAlignSettings,
-    d: Direction,
-    out: Links | None,
-    counts: np.ndarray | None = None,
-    nulls: np.ndarray | None = None,
-) -> tuple[float, float]:
+    bitext: Bitext, across: bool, settings: FastAlignSettings, d: Direction, out: Links | None,
+    counts: np.ndarray | None = None, nulls: np.ndarray | None = None,
+) -> tuple[float, float]:  # fmt: skip
     """One pass in one direction: adds to the counts, or writes links. Returns log-likelihood and summed feature."""
     none = np.zeros(0)
     links, posterior = (np.zeros(0, np.int32), np.zeros(0, np.float32)) if out is None else out.direction(across)

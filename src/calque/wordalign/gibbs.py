@@ -151,17 +151,9 @@ class Chain:
     """
 
     def __init__(
-        self,
-        bitext: Bitext,
-        across: bool,
-        links: np.ndarray,
-        seed: int,
-        settings: GibbsSettings,
-        begin: DirectionTables,
-        trained: DirectionTables | None,
-        keys: np.ndarray,
-        prior: Prior,
-    ):
+        self, bitext: Bitext, across: bool, links: np.ndarray, seed: int, settings: GibbsSettings, begin: DirectionTables,
+        trained: DirectionTables | None, keys: np.ndarray, prior: Prior,
+    ):  # fmt: skip
         self.sentences, self.text, self.keys, self.prior = bitext.used, bitext.text(across), keys, prior
         self.settings, self.trained = settings, trained
         middle = 2 * bitext.longest + 2
@@ -256,13 +248,9 @@ class GibbsModel(Model):
 
 
 def _chains(
-    job: Job,
-    settings: GibbsSettings,
-    passes: HmmPass,
-    hmm: HmmTables,
-    begin: list[DirectionTables],
+    job: Job, settings: GibbsSettings, passes: HmmPass, hmm: HmmTables, begin: list[DirectionTables],
     trained: tuple[DirectionTables | None, DirectionTables | None],
-) -> list[list[Chain]]:
+) -> list[list[Chain]]:  # fmt: skip
     """Return the chains of both directions, with samples of the HMM's posterior as first links."""
     bitext, n = job.bitext, settings.chains
     seeds = np.random.SeedSequence(job.seed).generate_state(3 * n, dtype=np.uint64).reshape(3, -1)
@@ -306,12 +294,9 @@ def _sample(job: Job, chains: list[list[Chain]], prior: np.ndarray, settings: Gi
 
 def _mean(tables: list[DirectionTables]) -> DirectionTables:
     means = {}
-    for column in fields(DirectionTables):
-        arrays = [getattr(table, column.name) for table in tables]
-        total = arrays[0].astype(np.float64)
-        for array in arrays[1:]:
-            total += array
-        means[column.name] = (total / len(tables)).astype(arrays[0].dtype)
+    for name in (column.name for column in fields(DirectionTables)):
+        total = sum(getattr(table, name).astype(np.float64) for table in tables)
+        means[name] = (total / len(tables)).astype(getattr(tables[0], name).dtype)
     return DirectionTables(**means)
 
 

@@ -22,7 +22,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -33,11 +32,9 @@ from calque.wordalign.prior import prior_of
 from calque.wordalign.spelling import ratios
 
 REACH = 64  # jumps at least this wide share one weight
-RANGES = 8  # of source types; a constant, as the shards are
 LANES = 8  # rows are padded to full vectors
 ZERO, ONE = F(0), F(1)
 TINY = 1e-250  # a product of probabilities below, whose logarithm is taken before it is lost
-STRIP = 4096  # pairs of types whose counts stay in the cache
 LEAST = F(1e-5)  # expected counts below are not worth a write to memory
 
 
@@ -71,7 +68,7 @@ class HmmSettings:
         return self.ibm1_iterations + self.hmm_iterations + 1
 
     def weighted(self, similarity: float) -> HmmSettings:
-        """With another weight of a prior."""
+        """Return the settings with another weight of a prior."""
         return replace(self, similarity=similarity)
 
 
@@ -169,28 +166,22 @@ class HmmPass:
         self.shards = [np.ascontiguousarray(job.bitext.used[k::shards]) for k in range(shards)]
         self.mass = np.empty(len(job.bitext.pairs), dtype=np.float32)
 
-    def settle(self, counts: np.ndarray, ranges: int) -> tuple[np.ndarray, np.ndarray]:
-        """Sum the counts of all shards into those of the first, and set the mass of every pair to count and prior.
-
-        Args:
-            counts: float32 `[shards, n_pairs]`.
-            ranges: of source types, worked on side by side. The sums of target types are added up range by range, so that
-                those of a further text, which must not depend on what else is in it, need one range.
+    def settle(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Sum the counts of all shards, float32 `[shards, n_pairs]`, into those of the first, and set the mass of every pair to
+        count and prior.
 
         Returns:
             mass summed over the pairs of each source type and of each target type, float64.
         """
         pairs = self.bitext.pairs
-        source, target = np.zeros(self.bitext.source.n_types), np.zeros((ranges, self.bitext.target.n_types))
-        cuts = np.searchsorted(pairs.starts, np.linspace(0, len(pairs), ranges + 1)[1:-1]).tolist()
-        tasks = [
-            partial(
-                settle, *each, counts, self.alike, self.priors, pairs.starts, pairs.target, self.mass, source, target[k]
-            )
-            for k, each in enumerate(pairwise([0, *cuts, len(pairs.starts) - 1]))
-        ]
-        run(tasks, self.threads)
-        return source, target.sum(0)
+        for more in counts[1:]:
+            counts[0] += more
+        np.add(counts[0], self.priors[self.alike], out=self.mass)
+        source = np.zeros(self.bitext.source.n_types)
+        met = np.flatnonzero(np.diff(pairs.starts))
+        if len(met):
+            source[met] = np.add.reduceat(self.mass, pairs.starts[met], dtype=np.float64)
+        return source, np.bincount(pairs.target, self.mass, minlength=self.bitext.target.n_types)
 
     def weights(self, tables: HmmTables) -> Weights:
         """Return the weights that follow from tables and from the mass set last."""
@@ -236,7 +227,7 @@ def train(passes: HmmPass) -> HmmTables:
     n_source, n_target = bitext.source.n_types, bitext.target.n_types
     counts = np.zeros((shards, len(bitext.pairs)), np.float32)
     tables = HmmTables(
-        bitext.pairs, counts[0], *passes.settle(counts[:1], RANGES),
+        bitext.pairs, counts[0], *passes.settle(counts[:1]),
         np.full(n_source, 1 / max(n_source, 1), np.float32), np.full(n_target, 1 / max(n_target, 1), np.float32),
         first_jumps(), first_jumps(),
     )  # fmt: skip
@@ -247,7 +238,7 @@ def train(passes: HmmPass) -> HmmTables:
         flows = np.zeros((2, shards, len(weights.forward_jump)))
         expected = [Expected(*each) for each in zip(counts, *nulls, *flows, strict=True)]
         passes.run(count, lambda k, how=(is_hmm, weights, passes.prior), to=expected: (*how, to[k]))
-        tables.source_total, tables.target_total = passes.settle(counts, RANGES)
+        tables.source_total, tables.target_total = passes.settle(counts)
         tables.source_null, tables.target_null = (_null(each, settings.null_strength) for each in nulls)
         if is_hmm:
             tables.forward_jump, tables.backward_jump = (
@@ -291,7 +282,7 @@ class HmmModel(Model):
         old, pairs = self.tables, job.bitext.pairs
         counts = known(old.counts, pairs.find(old.pairs))
         passes = HmmPass(job, self.settings)
-        source, target = passes.settle(counts[None], ranges=1)
+        source, target = passes.settle(counts[None])
         source[: len(old.source_total)] = old.source_total
         target[: len(old.target_total)] = old.target_total
         tables = HmmTables(
@@ -628,27 +619,3 @@ def _draw(posterior, n_observed, n_given, wide, state, links):
                 break
         links[j] = at
     return state
-
-
-@loop
-def settle(begin, end, counts, alike, priors, starts, target, mass, source_total, target_total):
-    """Sum the counts of all shards, float32 `[shards, n_pairs]`, into those of the first, for the pairs of the source types from
-    `begin` to before `end`; with the prior that `priors` has for how alike they are spelt, uint16 `[n_pairs]`, they are their
-    `mass`, which is added up by type."""
-    low, high = starts[begin], starts[end]
-    for first in range(low, high, STRIP):
-        last = min(high, first + STRIP)
-        whole = counts[0, first:last]
-        for k in range(1, len(counts)):
-            more = counts[k, first:last]
-            for p in range(last - first):
-                whole[p] += more[p]
-        strip, weight = alike[first:last], mass[first:last]
-        for p in range(last - first):
-            weight[p] = whole[p] + priors[strip[p]]
-    for s in range(begin, end):
-        total = 0.0
-        for p in range(starts[s], starts[s + 1]):
-            total += mass[p]
-            target_total[target[p]] += mass[p]
-        source_total[s] = total

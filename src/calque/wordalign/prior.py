@@ -51,12 +51,8 @@ def prior_of(similarities: Similarities | None, bitext: Bitext, weight: float) -
             f"similarities of {len(similarities):,} sentence pairs that have other words than the {len(bitext):,} of the text"
         )
     ends = similarities.offsets
-    made = Prior(
-        ends[:-1].copy(),
-        room((int(ends[-1]),), F, MEMORY),
-        np.empty(len(target.words), F),
-        np.empty(len(source.words), F),
-    )
+    words = np.empty(len(target.words), F), np.empty(len(source.words), F)
+    made = Prior(ends[:-1].copy(), room((int(ends[-1]),), F, MEMORY), *words)
     made.odds[:] = similarities.data
     fill_odds(source.offsets, target.offsets, float(weight), made)
     return made

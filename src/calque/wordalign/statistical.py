@@ -42,20 +42,10 @@ _KINDS: dict[str, type[Model]] = {kind.kind: kind for kind in (DiagonalModel, Hm
 
 
 def align_words(
-    corpus: ParallelCorpus,
-    *,
-    extra: ParallelCorpus | None = None,
-    model: str = "auto",
-    symmetrize: str = "one-to-one",
-    settings: Settings | None = None,
-    classes: Classes | None = None,
-    seed: int = 0,
-    threads: int | None = None,
-    max_words: int = MAX_WORDS,
-    prior: Prior | None = None,
-    prior_weight: float | None = None,
-    progress: bool = False,
-) -> WordPairs:
+    corpus: ParallelCorpus, *, extra: ParallelCorpus | None = None, model: str = "auto", symmetrize: str = "one-to-one",
+    settings: Settings | None = None, classes: Classes | None = None, seed: int = 0, threads: int | None = None,
+    max_words: int = MAX_WORDS, prior: Prior | None = None, prior_weight: float | None = None, progress: bool = False,
+) -> WordPairs:  # fmt: skip
     """Link the words of parallel text that translate each other, by what occurs together in it.
 
     Args:
@@ -106,14 +96,9 @@ class WordAligner:
     """
 
     def __init__(
-        self,
-        model: Model,
-        vocabularies: tuple[Vocabulary, Vocabulary],
-        langs: tuple[str, str],
-        *,
-        max_words: int = MAX_WORDS,
-        prior: Prior | None = None,
-    ):
+        self, model: Model, vocabularies: tuple[Vocabulary, Vocabulary], langs: tuple[str, str], *,
+        max_words: int = MAX_WORDS, prior: Prior | None = None,
+    ):  # fmt: skip
         if prior is not None and model.kind == DiagonalModel.kind:
             raise SettingError(f"model={model.kind!r} takes no prior: take hmm or gibbs")
         self.model, self.vocabularies, self.langs = model, vocabularies, langs
@@ -126,20 +111,10 @@ class WordAligner:
 
     @classmethod
     def train(
-        cls,
-        corpus: ParallelCorpus,
-        *,
-        extra: ParallelCorpus | None = None,
-        model: str = "auto",
-        settings: Settings | None = None,
-        classes: Classes | None = None,
-        seed: int = 0,
-        threads: int | None = None,
-        max_words: int = MAX_WORDS,
-        prior: Prior | None = None,
-        prior_weight: float | None = None,
-        progress: bool = False,
-    ) -> WordAligner:
+        cls, corpus: ParallelCorpus, *, extra: ParallelCorpus | None = None, model: str = "auto",
+        settings: Settings | None = None, classes: Classes | None = None, seed: int = 0, threads: int | None = None,
+        max_words: int = MAX_WORDS, prior: Prior | None = None, prior_weight: float | None = None, progress: bool = False,
+    ) -> WordAligner:  # fmt: skip
         """Train on parallel text; the arguments are those of `align_words`."""
         text = corpus if extra is None else corpus + extra
         if model == "auto":
@@ -176,14 +151,9 @@ class WordAligner:
         return aligner
 
     def align(
-        self,
-        corpus: ParallelCorpus,
-        *,
-        symmetrize: str = "one-to-one",
-        seed: int = 0,
-        threads: int | None = None,
+        self, corpus: ParallelCorpus, *, symmetrize: str = "one-to-one", seed: int = 0, threads: int | None = None,
         progress: bool = False,
-    ) -> WordPairs:
+    ) -> WordPairs:  # fmt: skip
         """Link the words of a text, which may be new: words and pairs of words that training never met go by spelling
         and position. The links of a sentence pair do not depend on the others, however the text is cut. For the very
         corpus it was trained on, they are those of the training.
@@ -203,14 +173,9 @@ class WordAligner:
         return join_directions(*directions, symmetrize)
 
     def aligned(
-        self,
-        corpus: ParallelCorpus,
-        *,
-        symmetrize: str = "one-to-one",
-        seed: int = 0,
-        threads: int | None = None,
+        self, corpus: ParallelCorpus, *, symmetrize: str = "one-to-one", seed: int = 0, threads: int | None = None,
         block: int = BLOCK,
-    ) -> Iterator[WordPairs]:
+    ) -> Iterator[WordPairs]:  # fmt: skip
         """Return the links of `align` in parts, so that no more than those of a block of sentence pairs are in memory.
 
         Args:
