@@ -17,7 +17,7 @@ from calque.nn.ragged import Ragged
 from calque.senses import bidirectional
 from calque.senses.bidirectional import BiLanguageModel, WordModel, WordPrediction
 from calque.senses.perplexity import word_perplexity
-from calque.senses.softmax import Sampler, Softmax, Targets, WordTable
+from calque.senses.softmax import Softmax, Targets, WordTable
 from calque.senses.text import BEGIN, END, FIRST_WORD, UNKNOWN, Vocabulary, WordText
 from calque.text import Sentence, Sentences
 from command import fails, works
@@ -88,48 +88,10 @@ def test_vocabulary_on_disk(tmp_path):
 
 
 # -- the softmax -------------------------------------------------------------------------------------------------------
-def literal_loss(states, words, weight, bias, candidates, log_q) -> torch.Tensor:
-    """Word by word: −log of its share among itself and the candidates, without itself among these."""
-    total = torch.zeros(())
-    for state, word in zip(states, words.tolist(), strict=True):
-        others = [k for k in candidates if k != word]
-        scores = torch.stack([state @ weight[k] + bias[k] - log_q[k] for k in [word, *others]])
-        total = total - scores.log_softmax(0)[0]
-    return total
-
-
 def drawn(n=40, size=30, dim=5, seed=0):
     torch.manual_seed(seed)
     states, words = torch.randn(n, dim).requires_grad_(), torch.randint(size, (n,))
     return states, words, Targets(words[:, None], torch.ones(n, 1)), Softmax([WordTable(size, dim)], negatives=10)
-
-
-def test_sampled_loss_and_its_gradient_are_the_literal_ones():
-    states, words, targets, head = drawn()
-    sampler, table = Sampler(head.table(0)), head.table(1)  # both directions share a table
-    negatives = sampler.draw(10, np.random.default_rng(0))
-    assert np.isin(words.numpy(), negatives.classes).any()  # accidental hits are there
-    log_q = sampler.log_expected(np.arange(30), negatives.tries)
-    weights = [states, table.weight, table.bias]
-    expected = literal_loss(states, words, table.weight, table.bias, negatives.classes.tolist(), log_q)
-    found = head.loss(states, targets, 1, negatives)
-    assert float(found.detach()) == pytest.approx(float(expected.detach()), rel=1e-5)
-    pairs = zip(torch.autograd.grad(found, weights), torch.autograd.grad(expected, weights), strict=True)
-    for ours, theirs in pairs:
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
-
-
-def test_over_all_words_it_is_the_full_softmax():
-    states, words, targets, head = drawn()
-    table = head.table(0)
-    assert Sampler(table).draw(15, np.random.default_rng(0)) is None  # twice as many are all there are
-    expected = torch.nn.functional.cross_entropy(states @ table.weight.t() + table.bias, words, reduction="sum")
-    found = head.loss(states, targets)
-    torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(head.negative_log_likelihood(states, words).sum(), expected.detach())
-    for ours, theirs in zip(torch.autograd.grad(found, [states, *head.parameters()]),
-                            torch.autograd.grad(expected, [states, *head.parameters()]), strict=True):  # fmt: skip
-        torch.testing.assert_close(ours, theirs)
 
 
 def test_a_sample_of_nothing_but_the_answer_has_a_gradient():
@@ -275,18 +237,6 @@ def test_perplexity_is_the_literal_one():
         method.model.negative_log_likelihood([[]])
 
 
-def test_dropout_and_what_it_leaves_alone():
-    method = small(dropout=0.5, updates=2)
-    method.train({"en": EN})
-    again = small(dropout=0.5, updates=2)
-    torch.rand(5)  # what others draw changes nothing
-    again.train({"en": EN})
-    assert again.history == method.history
-    one, other = (method.model.negative_log_likelihood(EN) for _ in range(2))
-    assert np.array_equal(one, other)
-    assert not method.model.training
-
-
 @pytest.mark.parametrize(
     "bad",
     [{"updates": 0}, {"seed": -1}, {"learning_rate": np.nan}, {"dropout": 1.0}, {"precision": "half"},
@@ -295,11 +245,6 @@ def test_dropout_and_what_it_leaves_alone():
 def test_settings_that_cannot_be(bad):
     with pytest.raises(SettingError):
         small(**bad)
-
-
-def test_a_language_without_words():
-    with pytest.raises(SettingError, match="no text in xx"):
-        small().train({"en": EN, "xx": Sentences.of([[], []], "xx")})
 
 
 def test_perplexity_of_what_was_held_out(tmp_path, capsys):

@@ -129,14 +129,6 @@ def test_what_cannot_be_is_one_line(capsys, elmo, text, tmp_path):
     assert "is also read" in fails(capsys, "senses", elmo, "--text", f"en={text}", "--out", text)
 
 
-def test_the_numbers_come_whole_or_not_at_all(capsys, elmo, text, tmp_path):
-    broken = tmp_path / "broken.txt"
-    broken.write_bytes(b"a bank\n\xff\xfe\n")
-    command = ["senses", elmo, "--text", f"en={text}", f"en={broken}", "--pretokenized", "-q"]
-    fails(capsys, *command, "--out", tmp_path / "out.txt")
-    assert not list(tmp_path.glob("out.txt*"))
-
-
 def test_a_report_draws_the_senses_of_words(capsys, elmo, text, tmp_path):
     results, word = tmp_path / "senses.jsonl", several(elmo)
     works(capsys, "senses", elmo, word, "--trained", "--out", results, "-q")
@@ -162,22 +154,3 @@ def test_a_report_draws_the_senses_of_words(capsys, elmo, text, tmp_path):
     assert f"{word}_1</text>" in html
     assert list((tmp_path / "plots").glob("senses-Geld*.svg"))
     assert f"<span>{word}_1</span>" in html
-
-
-@pytest.mark.parametrize("kind", ["elmo", "bert"])
-def test_what_was_pretrained_with_senses_is_looked_at(capsys, tmp_path, kind):
-    text = tmp_path / "text.txt"
-    text.write_text("".join(" ".join(sentence.words) + "\n" for sentence in a_text(120)))
-    sizes = ["--dim", 8, "--hidden", 16] if kind == "elmo" else ["--dim", 8, "--layers", 1, "--vocabulary", 150]
-    works(
-        capsys, "pretrain", f"en={text}", "--model", kind, *sizes, "--senses", 3, "--updates", 12, "--batch", 16,
-        "--sense-option", "axes=4", "--sense-option", "warmup=4", "--lower-case", "--pretokenized",
-        "--out", tmp_path / "model", "-q",
-    )  # fmt: skip
-    found, _ = works(
-        capsys, "senses", tmp_path / "model", "UFER", "--trained", "--text", text, "--pretokenized", "--json", "-q"
-    )
-    senses = json.loads(found)
-    assert senses["word"] == "ufer"  # all text was read in lower case
-    assert sum(sense["share"] for sense in senses["senses"]) == pytest.approx(1, abs=1e-3)
-    assert {near["lang"] for sense in senses["senses"] for near in sense["nearest"]} <= {"en", None}

@@ -10,7 +10,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import v_measure_score
 
-from calque.senses.clusters import balanced_logistic, bisect, discriminant_axes, pool, properties, split_words
+from calque.senses.clusters import balanced_logistic, bisect, discriminant_axes, properties, split_words
 
 
 def vectors(double: int, words: int = 70, dim: int = 16, seed: int = 0) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -94,19 +94,6 @@ def test_properties_against_their_definitions():
     ]
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     assert properties(x, np.arange(25) < 2, others) is None  # fewer than a tenth of them
-
-
-def test_pools_have_the_sizes_of_words():
-    sizes, rng = np.array([10, 40, 12, 40, 8]), np.random.default_rng(0)
-    seen = set()
-    for _ in range(300):
-        (first, rows), (second, others) = pool(sizes, rng)
-        assert first != second
-        assert len(set(rows.tolist())) == len(rows) <= sizes[first]
-        assert len(set(others.tolist())) == len(others) <= sizes[second]
-        seen.add(len(rows) + len(others))
-        assert 0.2 <= len(rows) / (len(rows) + len(others)) <= 0.8
-    assert seen == set(sizes.tolist())
 
 
 @pytest.mark.parametrize("constant", [False, True])

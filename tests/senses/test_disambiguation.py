@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import gzip
 import re
-from contextlib import suppress
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from calque.errors import InputError, SettingError
 from calque.senses.disambiguation import Disambiguation, SenseText, first_senses, read_senses
@@ -110,21 +107,6 @@ def test_nothing_to_read(tmp_path):
         read_senses(tmp_path / "no-such")
 
 
-PIECES = [b"<corpus>", b"</corpus>", b"<sentence>", b"</sentence>", b"<wf>a</wf>", b"</wf>", b"<wf>", b"\xff", b"\0",
-          b'<instance id="i" lemma="l" pos="NOUN">', b"</instance>", b"a", b"&amp;", b"&x;", b"\xff\xfe"]  # fmt: skip
-
-
-@given(
-    st.one_of(st.binary(max_size=60), st.lists(st.sampled_from(PIECES), max_size=20).map(b"".join)),
-    st.binary(max_size=9),
-)
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_bytes_give_a_text_or_a_clear_error(tmp_path, raw, keys):
-    for content in (raw, b"<corpus><sentence>" + raw + b"</sentence></corpus>", DATA.encode()):
-        with suppress(InputError):
-            assert len(read_senses(write(tmp_path, content), keys=write(tmp_path, keys, "k")).sentences) > 0
-
-
 # -- the task ---------------------------------------------------------------------------------------------------------
 def senses(instances):
     """Each instance a sentence of one word: (word, lemma, pos, keys)."""
@@ -223,10 +205,6 @@ def test_a_text_without_senses_has_nothing_to_measure():
         Disambiguation(nothing, {"t": text})
     with pytest.raises(SettingError, match="no text to test on"):
         Disambiguation(text, {})
-
-
-def test_senses_need_a_key_file():
-    text = senses([("e1", "bank", "NOUN", "x")])
     bare = SenseText(text.sentences, text.sentence, text.word, text.lemmas, text.pos, text.ids, ())
     with pytest.raises(SettingError, match="no key file"):
         Disambiguation(text, {"t": bare})

@@ -14,7 +14,7 @@ import torch
 from calque.encoders import extraction, load_encoder
 from calque.errors import InputError, MissingExtraError, SettingError
 from calque.senses.elmo import ElmoEncoder, character_rows, sentence_ends
-from calque.senses.elmo_network import ElmoNetwork, elmo_options, projected_lstm, scalar_mix
+from calque.senses.elmo_network import elmo_options, projected_lstm, scalar_mix
 from calque.text import Sentence, Sentences
 
 h5py = pytest.importorskip("h5py")
@@ -181,15 +181,6 @@ def test_other_shapes(tmp_path, layers, highway, activation):
                 assert close(found[layer][k], vectors)
 
 
-def test_without_skip_connections(folder, expected):
-    network = load_encoder(folder, device="cpu").network
-    plain = ElmoNetwork({**network.options, "lstm": {**network.options["lstm"], "use_skip_connections": False}})
-    plain.load_state_dict(network.state_dict())
-    found = ElmoEncoder(plain).encode_layers(WORDS[:1], [1, 2])
-    assert close(found[1][0], expected[0][1])
-    assert close(found[2][0] + found[1][0], expected[0][2])
-
-
 @pytest.mark.parametrize("threads", [1, 2])
 def test_batches_and_threads_do_not_change_the_numbers(encoder, expected, threads, monkeypatch):
     before = torch.get_num_threads()
@@ -246,13 +237,6 @@ def test_no_gradient_where_a_clip_holds():
     out = projected_lstm(x, [1], *weights, state_clip=3.0)
     assert out.item() == 3
     assert torch.autograd.grad(out.sum(), x)[0].item() == 0
-
-
-def test_a_broken_number_stays_visible():
-    x = torch.full((2, 3), float("nan"))
-    weights = torch.ones(5, 16), torch.zeros(16), torch.ones(4, 2)
-    assert projected_lstm(x, [2], *weights, cell_clip=3.0, state_clip=3.0).isnan().all()
-    assert projected_lstm(x[:0], [], *weights).shape == (0, 2)
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
@@ -319,13 +303,10 @@ def replaced(key, value):
         (replaced("CNN/b_cnn_1", np.zeros(3, np.int32)), "weights.hdf5", "CNN/b_cnn_1 is no array of floating-point"),
         (replaced("CNN/W_cnn_2", np.zeros((1, 5, 8, 5))), "weights.hdf5",
          r"W_cnn_2 is of shape \(1, 5, 8, 5\), but \(1, 5, 5, 8\) follows from options.json"),
-        (replaced("char_embed", np.zeros((200, 5))), "weights.hdf5", "char_embed has 200 characters"),
         (lambda file, options: options["char_cnn"].update(n_characters=300), "weights.hdf5", "n_characters is 300"),
         (lambda file, options: options["lstm"].pop("dim"), "options.json", "dim is None, expected a whole number"),
         (lambda file, options: options.pop("char_cnn"), "options.json", "char_cnn is missing"),
-        (lambda file, options: options["char_cnn"].update(filters=[[70, 2]]), "options.json", "over 70 characters"),
         (lambda file, options: options["char_cnn"].update(activation="gelu"), "options.json", "relu or tanh"),
-        (lambda file, options: options.update(bidirectional=False), "options.json", "bidirectional is false"),
     ],
 )  # fmt: skip
 def test_files_that_do_not_fit(folder, tmp_path, change, place, message):
@@ -346,15 +327,6 @@ def test_files_that_are_something_else(folder, tmp_path, monkeypatch):
         load_encoder(copied, device="cpu")
     with pytest.raises(InputError, match="no ELMo here"):
         ElmoEncoder.open(tmp_path)
-    shutil.copy(folder / "options.json", copied)
-    (copied / "weights.hdf5").unlink()
-    (copied / "calque.json").write_text('{"kind": "elmo"}')
-    with pytest.raises(InputError, match="no ELMo here"):
-        load_encoder(copied, device="cpu")
-    (copied / "calque.json").write_text('{"kind": "elmo"')
-    shutil.copy(folder / "weights.hdf5", copied)
-    with pytest.raises(InputError, match="not written by calque"):
-        ElmoEncoder.open(copied)
     real = builtins.__import__
 
     def without(name, *args, **kwargs):

@@ -210,15 +210,6 @@ def test_it_learns_can_be_stopped_and_is_loaded_by_transformers(texts, tokenizer
     assert AutoModelForMaskedLM.from_pretrained(tmp_path / "head").cls.predictions.bias.shape == (len(tokenizer),)
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [{"updates": 0}, {"learning_rate": np.inf}, {"share": 1.5}, {"length": 500}, {"dim": 30}],
-)
-def test_settings_that_cannot_be(bad):
-    with pytest.raises(SettingError):
-        MaskedLanguageModel(**{"heads": 4, "positions": 64, "length": 32} | bad)
-
-
 def test_a_checkpoint_knows_the_weights_that_training_started_from(texts, tokenizer, tmp_path):
     first = small(learning_rate=5e-3, updates=1)
     first.train(texts, tokenizer)

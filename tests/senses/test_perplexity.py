@@ -58,16 +58,6 @@ def test_against_a_loop(trained):
     assert f" {score.value:.1f} [" in str(score), "a perplexity is not shown in per cent"
 
 
-def test_choice_of_words():
-    counts = np.array([0, 1, 3, 40, 0, 7])
-    chosen = choose_words(counts, 0.15, 0)
-    owner = np.searchsorted(np.cumsum(counts), chosen, side="right")
-    assert np.bincount(owner, minlength=6).tolist() == [0, 1, 1, 6, 0, 1]
-    assert (np.diff(chosen) > 0).all()
-    assert not np.array_equal(chosen, choose_words(counts, 0.15, 1))
-    assert len(choose_words(np.zeros(3, dtype=int), 0.5, 0)) == 0
-
-
 def test_words_beyond_the_limit_are_counted_not_guessed(trained):
     model, tokenizer, _ = trained
     text = Sentences.of([["the", "cat"] * 10], "en")

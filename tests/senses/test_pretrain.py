@@ -77,6 +77,7 @@ def test_the_record_and_the_card_tell_of_the_senses(trained):
         assert told["words_by_senses"] == {str(n): left.count(n) for n in sorted(set(left))}
         assert min(left) >= 1
         assert told["senses_per_word"] < 3  # some were pruned
+    assert not (out / "softmax.safetensors").exists()
     assert record["senses"]["dictionaries"] == [{"path": "en-de.txt", "langs": ["en", "de"], "pairs": 16}]
     assert all(record["senses"]["translated_words"][lang] > 0 for lang in ("en", "de"))
     card = (out / "README.md").read_text()
@@ -89,21 +90,16 @@ def test_the_record_and_the_card_tell_of_the_senses(trained):
     assert ("most selected sense alone" in card) == (model == "bert")
 
 
-def test_the_encoder_is_an_ordinary_one_and_reads_in_lower_case(trained):
+def test_perplexity_sums_over_the_senses_of_a_word(trained, texts, capsys):
+    """The figure of what was held out comes again from the folder; and it is the literal one. The encoder is an ordinary one
+    that reads in lower case, and the senses can be looked at."""
     model, out = trained
     encoder: Any = load_encoder(out, device="cpu")
     if model == "bert":  # one of sentence-transformers, too, for texts as long as it can read
         assert json.loads((out / "sentence_bert_config.json").read_text())["max_seq_length"] == encoder.max_length
-        assert (out / "modules.json").is_file()
-    lower, upper = encoder.encode([["the", "cat"], ["The", "CAT"]])
-    np.testing.assert_array_equal(lower, upper)
-    assert (out / SENSES_FILE).is_file()
-    assert not (out / "softmax.safetensors").exists()
-
-
-def test_perplexity_sums_over_the_senses_of_a_word(trained, texts, capsys):
-    """The figure of what was held out comes again from the folder; and it is the literal one."""
-    model, out = trained
+    np.testing.assert_array_equal(*encoder.encode([["the", "cat"], ["The", "CAT"]]))
+    found = json.loads(works(capsys, "senses", out, "BANK", "--trained", "--json", "-q")[0])
+    assert found["word"] == "bank"  # all text was read in lower case
     record = json.loads((out / "calque-run.json").read_text())
     lines = (texts / "en.txt").read_text().splitlines()
     held = texts / "held.txt"

@@ -140,18 +140,6 @@ def test_a_sample_never_holds_a_pruned_sense_and_follows_its_probabilities():
     assert np.array_equal(one.classes, other.classes)
 
 
-def test_few_senses_are_all_taken():
-    table = small_table()
-    sampler, rng = Sampler(table), np.random.default_rng(0)
-    assert sampler.draw(9, rng) is None  # 18 are in use
-    assert sampler.draw(8, rng) is not None
-    table.live[0] = False
-    assert sampler.draw(8, rng) is not None
-    table.live[2] = False  # 16
-    assert sampler.draw(8, rng) is None
-    assert not sampler.log_expected(np.arange(4), None).any()
-
-
 # -- what is to be predicted -------------------------------------------------------------------------------------------
 def literal_targets(
     table: SenseTable, state, word: int, translations: list[list[int]]

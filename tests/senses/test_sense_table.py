@@ -180,18 +180,6 @@ def test_the_first_projection_is_random_until_there_are_more_states_than_axes():
 
 
 # -- which senses are in use -----------------------------------------------------------------------------------------------
-def test_a_word_begins_with_its_first_sense_alone():
-    table = small_table()
-    table.centres[:] = -1.0
-    table.centres[table.index[:, 0]] = -2.0
-    assert table.index.tolist() == [
-        [0, 1, 2, -1], [3, -1, -1, -1], [4, 5, 6, 7], [8, 9, -1, -1], [10, -1, -1, -1], [11, 12, 13, -1]
-    ]  # fmt: skip
-    assert table.live.nonzero().flatten().tolist() == [0, 3, 4, 8, 10, 11]
-    assert select(table, torch.ones(6, DIM), torch.arange(6)).tolist() == [0, 3, 4, 8, 10, 11]
-    assert (len(table), table.n_words, table.dim) == (14, 6, DIM)
-
-
 @pytest.mark.parametrize("start", ["copied", "kept", "fresh"])
 def test_opening(start):
     table = small_table()
@@ -269,12 +257,6 @@ def test_the_tables_come_back_as_they_were_and_select_the_same(tmp_path):
         assert (new.dim, len(new), new.n_words) == (6, 9, 4)
 
 
-def test_a_folder_without_senses_says_so(tmp_path):
-    assert not has_senses(tmp_path)
-    with pytest.raises(InputError, match="no senses.safetensors in this folder; calque pretrain --senses writes one"):
-        open_senses(tmp_path)
-
-
 @pytest.mark.parametrize(
     "damage",
     [
@@ -284,6 +266,9 @@ def test_a_folder_without_senses_says_so(tmp_path):
     ],
 )
 def test_parts_that_do_not_fit_are_one_line(tmp_path, damage):
+    assert not has_senses(tmp_path)
+    with pytest.raises(InputError, match="no senses.safetensors in this folder; calque pretrain --senses writes one"):
+        open_senses(tmp_path)
     save_senses([seen_table()], tmp_path, {})
     parts = load_file(tmp_path / SENSES_FILE)
     damage(parts)
@@ -291,12 +276,3 @@ def test_parts_that_do_not_fit_are_one_line(tmp_path, damage):
     with pytest.raises(InputError, match="not the senses of a language model") as caught:
         open_senses(tmp_path)
     assert "\n" not in str(caught.value)
-
-
-def test_a_file_cut_short_is_one_line(tmp_path):
-    save_senses([seen_table()], tmp_path, {})
-    whole = (tmp_path / SENSES_FILE).read_bytes()
-    for size in (0, 7, 100, len(whole) - 3):
-        (tmp_path / SENSES_FILE).write_bytes(whole[:size])
-        with pytest.raises(InputError, match="not the senses of a language model"):
-            open_senses(tmp_path)

@@ -19,11 +19,9 @@ from calque.nn.ragged import Ragged
 from calque.senses.base import Prediction
 from calque.senses.bidirectional import _SCALE, WordPrediction
 from calque.senses.masked import MaskedPrediction
-from calque.senses.perplexity import word_perplexity
 from calque.senses.sense_table import SenseTable, nearest
 from calque.senses.text import BEGIN, END, FIRST_WORD, mask
 from calque.senses.training import Senses, SenseTraining, group
-from calque.text import Sentences
 from sense_training import DICTIONARY, KINDS, TRANSLATIONS, model, outcome, tables_of, train
 from two_processes import run_two
 
@@ -183,32 +181,6 @@ def test_an_update_is_the_literal_one(kind, joint, monkeypatch):
         torch.testing.assert_close(new.queue[last], states[-len(last) :], rtol=1e-4, atol=1e-5)
 
 
-def test_perplexity_is_that_of_words_whatever_their_senses():
-    method: Any = model("elmo")
-    train(method)
-    held = [["the", "cat"], ["taxi"], ["haus", "bank", "unknown", "river"]]
-    names, total, n = ["<begin>", "<end>", "<unknown>", *method.model.vocabulary.words], 0.0, 0
-    for words in held:
-        numbers = [BEGIN, *method.model.vocabulary.numbers(words).tolist(), END]
-        rows = torch.from_numpy(method.model.rows(words))
-        with torch.no_grad():
-            left, right = method.model.network.read(
-                method.model.network.words(rows[[0, *range(3, 3 + len(words)), 1]]), Ragged([len(numbers)])
-            )
-        for t in range(1, len(numbers)):
-            for side, state, word in ((0, left[-1][t - 1], numbers[t]), (1, right[-1][t], numbers[t - 1])):
-                table = tables_of(method)[side]
-                p = (
-                    (state @ table.weight.detach().t() + table.bias.detach())
-                    .masked_fill(~table.live, -torch.inf)
-                    .softmax(0)
-                )
-                total, n = total - float(p[table.words == word].sum().log()), n + 1
-    assert len(names) == tables_of(method)[0].n_words
-    (found, _) = word_perplexity(method.model, Sentences.of(held, "en"))
-    assert found.value == pytest.approx(np.exp(total / n), rel=1e-5)
-
-
 # -- whoever computes it -----------------------------------------------------------------------------------------------
 def assert_alike(one: dict[str, Any], other: dict[str, Any], atol: float) -> None:
     """Two trainings that differ in the order of sums alone."""
@@ -322,16 +294,6 @@ def test_how_many_senses_a_word_has():
     assert Senses(warmup=7).warmup_of(600) == 7
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_dictionary_needs_senses(kind):
-    plain = model(kind)
-    plain.senses = None
-    with pytest.raises(
-        SettingError, match="a dictionary translates senses: say how many a word has at most, 2 or more"
-    ):
-        train(plain)
-
-
 @pytest.mark.parametrize(
     ("bad", "message"),
     [({"senses": 1}, "one sense is what a plain language model has"), ({"senses": 2.5}, "senses"), ({"rate": np.nan}, "rate"),
@@ -403,13 +365,3 @@ def test_words_with_two_senses_are_found_by_what_predicts_them():
         alike = float((classes == table.index[word, truth[own]]).float().mean())
         agreeing.append(max(alike, 1 - alike))
     assert np.mean(agreeing) > 0.9
-
-
-def test_both_directions_are_divided_alike():
-    states, words, _ = planted()
-    tables = [table_of(states, words), table_of(states.flip(2), words)]
-    live = group(tables, seed=0)
-    several = [row for row in tables[0].index.tolist() if live[row].sum() > 1]
-    assert len(several) >= DOUBLE
-    for number in [c for row in several for c in row if live[c]]:
-        torch.testing.assert_close(tables[0].centres[number].flip(0), tables[1].centres[number])

@@ -82,13 +82,6 @@ def test_three_languages():
     assert found.words == {"en": 2, "es": 1, "de": 2}  # `HAUS` is `Haus`
 
 
-def test_numbers_that_the_vocabulary_has_not():
-    found = Translations([dictionary("en-de", "house Haus")], ["en", "de"], {"house": 4, "Haus": 2})
-    assert found.of(torch.tensor([0, 0, 1]), torch.tensor([4, 5, 90])).tolist() == [
-        [[2, -1, -1, -1]], [[-1] * 4], [[-1] * 4]
-    ]  # fmt: skip
-
-
 def test_of_subwords_those_that_are_whole_words_are_translated():
     """Those that the dictionary does not name are there, too, and of two forms the one that is more frequent is meant."""
     texts = {
