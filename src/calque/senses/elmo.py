@@ -126,7 +126,7 @@ class ElmoEncoder(Encoder):
     def _vectors(self, words: WordTypes, batch: WordBatch, layers: Sequence[int], around: int) -> dict[int, Tensor]:
         """Vectors of a batch's words by layer, `[W, dim]` each; their halves from so many words before and after."""
         ids = batch.input_ids.reshape(-1)
-        x = words.vectors(ids if batch.inside is None else ids[batch.inside])
+        x = words.table[ids if batch.inside is None else ids[batch.inside]]
         depth = self.n_layers if _MIXED in layers else max(layers)
         ragged = Ragged(batch.word_counts.cpu().numpy() + 2)
         outputs = dict(enumerate(self.network(x, ragged, depth=depth)))
@@ -223,11 +223,14 @@ def sentence_ends(length: int = 50) -> np.ndarray:
 class WordTypes:
     """What `extract` reads in place of subwords: the word types of a window of sentences, and a vector of each.
 
-    Each type's vector is computed once in a window, however often the word occurs.
-
     Args:
         lower: whether words are read in lower case.
+
+    Attributes:
+        table: the vectors of the window's types, `[n, dim]`; each is computed once, however often the word occurs.
     """
+
+    table: Tensor
 
     def __init__(self, network: CharacterCNN, *, lower: bool = False):
         self._network, self._lower = network, lower
@@ -239,7 +242,7 @@ class WordTypes:
         length = self._network.max_characters
         rows = np.concatenate([sentence_ends(length), character_rows(forms, length)])
         with torch.no_grad():
-            self._table = self._network(torch.from_numpy(rows).to(self._network.projection.device))
+            self.table = self._network(torch.from_numpy(rows).to(self._network.projection.device))
         lengths = np.diff(offsets)
         ids = np.full(len(numbers) + 2 * len(lengths), END, dtype=np.int32)
         starts = offsets[:-1] + 2 * np.arange(len(lengths))
@@ -253,10 +256,6 @@ class WordTypes:
             word_lengths=np.ones(len(numbers), dtype=np.int32),
             pad_id=END,
         )
-
-    def vectors(self, numbers: Tensor) -> Tensor:
-        """Vectors of some of the window's types, `[n, dim]`."""
-        return self._table[numbers]
 
 
 # -- the two files -------------------------------------------------------------------------------------------------------
@@ -282,8 +281,7 @@ def read_network(options: Path, weights: Path) -> ElmoNetwork:
 
 
 def _read(settings: dict[str, Any], file: Any, options: Path, weights: Path) -> ElmoNetwork:
-    shape = _dataset(file, "char_embed", weights).shape
-    rows = shape[0] if shape else 0
+    rows = len(_array(file, "char_embed", weights))
     try:
         with torch.device("meta"):  # so that nobody draws random weights, nor moves the user's random state
             network = ElmoNetwork(settings, rows=max(rows, N_CHARACTERS))
@@ -298,14 +296,21 @@ def _read(settings: dict[str, Any], file: Any, options: Path, weights: Path) -> 
     network.to_empty(device="cpu")
     with torch.no_grad():
         for key, parameter, shape in _layout(network):
-            dataset = _dataset(file, key, weights)
-            if tuple(dataset.shape) != shape:
+            values = _array(file, key, weights)
+            if values.shape != shape:
                 raise InputError(
-                    f"{key} is of shape {tuple(dataset.shape)}, but {shape} follows from {options.name}", path=weights
+                    f"{key} is of shape {values.shape}, but {shape} follows from {options.name}", path=weights
                 )
-            values = np.asarray(dataset[...], dtype=np.float32)
             parameter.copy_(torch.from_numpy(values).view(parameter.shape))
     return network
+
+
+def _array(file: Any, key: str, path: Path) -> np.ndarray:
+    dataset = file.get(key)
+    if dataset is None or not hasattr(dataset, "dtype") or dataset.dtype.kind != "f" or not dataset.shape:
+        fact = "is missing" if dataset is None else "is no array of floating-point numbers"
+        raise InputError(f"{key} {fact}, expected the weights of an ELMo of characters", path=path)
+    return np.asarray(dataset[...], dtype=np.float32)
 
 
 def write_network(network: ElmoNetwork, folder: Path) -> None:
@@ -338,14 +343,6 @@ def _layout(network: ElmoNetwork) -> Iterator[tuple[str, Tensor, tuple[int, ...]
         for k, reader in enumerate(readers):
             for name, weight in (("W_0", reader.kernel), ("B", reader.bias), ("W_P_0", reader.projection)):
                 yield f"RNN_{side}/RNN/MultiRNNCell/Cell{k}/LSTMCell/{name}", weight, tuple(weight.shape)  # type: ignore[misc]
-
-
-def _dataset(file: Any, key: str, path: Path) -> Any:
-    dataset = file.get(key)
-    if dataset is None or not hasattr(dataset, "dtype") or dataset.dtype.kind != "f":
-        fact = "is missing" if dataset is None else "is no array of floating-point numbers"
-        raise InputError(f"{key} {fact}, expected the weights of an ELMo of characters", path=path)
-    return dataset
 
 
 def h5py_module() -> Any:

@@ -365,19 +365,12 @@ def _waves(table: Tensor, size: float) -> None:
 
 
 class Hidden(NamedTuple):
-    """The hidden subwords that a process predicts.
+    """The hidden subwords that a process predicts."""
 
-    Attributes:
-        answers: int64 `[n]`, what they are.
-        languages: int64 `[n]`, index of the language of each one's text.
-        words: bool `[n]`, whether each is a whole word.
-        masked: bool `[n]`, whether the mask stands in its place.
-    """
-
-    answers: Tensor
-    languages: Tensor
-    words: Tensor
-    masked: Tensor
+    answers: Tensor  # int64 `[n]`, what they are
+    languages: Tensor  # int64 `[n]`, index of the language of each one's text
+    words: Tensor  # bool `[n]`, whether each is a whole word
+    masked: Tensor  # bool `[n]`, whether the mask stands in its place
 
 
 class MaskedPrediction(Prediction):

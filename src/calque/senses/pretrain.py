@@ -39,22 +39,11 @@ def model_class(name: Any) -> type[LanguageModel]:
 
 
 def pretrain(
-    texts: Sequence[tuple[str, str]],
-    *,
-    out: str | Path,
-    model: str = "bert",
-    preset: str | None = None,
-    senses: int | Mapping[str, Any] | None = None,
-    dictionaries: Sequence[tuple[tuple[str, str], str]] = (),
-    options: Mapping[str, Any] | None = None,
-    held_out: int = 0,
-    pretokenized: bool = False,
-    limit: int | None = None,
-    overwrite: bool = False,
-    checkpoint_every: int = 200,
-    progress: bool = False,
-    say: Say = lambda line: None,
-) -> dict[str, Any]:
+    texts: Sequence[tuple[str, str]], *, out: str | Path, model: str = "bert", preset: str | None = None,
+    senses: int | Mapping[str, Any] | None = None, dictionaries: Sequence[tuple[tuple[str, str], str]] = (),
+    options: Mapping[str, Any] | None = None, held_out: int = 0, pretokenized: bool = False, limit: int | None = None,
+    overwrite: bool = False, checkpoint_every: int = 200, progress: bool = False, say: Say = lambda line: None,
+) -> dict[str, Any]:  # fmt: skip
     """Train an encoder, and what it needs beside it: a tokenizer, or the words that it predicts.
 
     Arguments not listed here are the options of `calque pretrain`.
@@ -75,13 +64,11 @@ def pretrain(
     """
     check(out, overwrite=overwrite)
     langs = list(dict.fromkeys(lang for lang, _ in texts))
-    kind = model_class(model)
-    settings = settings_for(
+    method = model_class(model)(**settings_for(
         model, preset=preset, senses=senses, langs=langs, translated=bool(dictionaries), options=options
-    )
+    ))  # fmt: skip
     if model == "elmo":
         h5py_module()
-    method = kind(**settings)
     opened = [read_dictionary(path, langs=pair) for pair, path in dictionaries]
     corpora, aside = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say), []
     if held_out:

@@ -66,12 +66,11 @@ def _table(
 ) -> Table:
     lines = []
     for number in numbers:
-        others = [i for i in by_sense[number] if (i["word"], int(i["number"])) != (word, number)]
-        own = next((i for i in by_sense[number] if (i["word"], int(i["number"])) == (word, number)), None)
-        nearest = ", ".join(
-            f"{i['word']}_{int(i['number'])}" for i in sorted(others, key=lambda i: -i["cosine"])[:_NAMED]
-        )
+        name_of = {id(i): f"{i['word']}_{int(i['number'])}" for i in by_sense[number]}
+        own = next((i for i in by_sense[number] if name_of[id(i)] == f"{word}_{number}"), None)
+        others = sorted((i for i in by_sense[number] if i is not own), key=lambda i: -i["cosine"])[:_NAMED]
         share = "" if own is None else f"{100 * own['share']:.0f}%"
+        nearest = ", ".join(name_of[id(i)] for i in others)
         lines.append(Line(f"{word}_{number}", (Cell(text=(share,)), Cell(text=(nearest,)))))
     heads = (Head("share of its uses", numeric=False), Head("nearest senses", numeric=False))
     caption = f"Senses of {word} and those nearest to them ({record.source})"

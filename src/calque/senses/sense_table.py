@@ -83,29 +83,24 @@ class SenseTable(nn.Module):
             raise SettingError(f"states of {dim} dimensions cannot be projected onto {axes} axes: expected 1 to {dim}")
         if queue < axes:
             raise SettingError(f"a queue of {queue} states cannot give {axes} axes: expected at least {axes}")
-        n = int(of_words.sum())
-        self.spread = spread
+        n, several = int(of_words.sum()), (of_words > 1).nonzero().squeeze(1)
+        slots, first = torch.arange(int(of_words.max())), of_words.cumsum(0) - of_words
         self.weight = nn.Parameter(torch.randn(n, dim) / dim**0.5)
         self.bias = nn.Parameter(torch.zeros(n))
-        self.register_buffer("centres", torch.randn(n, dim) * spread)
-        self.register_buffer("projection", torch.randn(dim, axes))
-        self.register_buffer("mean", torch.zeros(dim))
-        self.register_buffer("queue", torch.zeros(queue, dim))
-        self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
-        several = (of_words > 1).nonzero().squeeze(1)
-        self.register_buffer("recent", torch.zeros(len(several), recent, kinds, dim))
-        self.register_buffer("n_recent", torch.zeros(len(several), dtype=torch.int64))
-        self.register_buffer("several", several, persistent=False)
-        self.register_buffer("counts", torch.zeros(n, dtype=torch.int64))
-        slots = torch.arange(int(of_words.max()))
-        first = of_words.cumsum(0) - of_words
-        index = torch.where(slots < of_words[:, None], first[:, None] + slots, -1)
-        live = torch.zeros(n, dtype=torch.bool)
-        live[first] = True
-        self.register_buffer("live", live)
+        buffers = {
+            "centres": torch.randn(n, dim) * spread, "projection": torch.randn(dim, axes), "mean": torch.zeros(dim),
+            "queue": torch.zeros(queue, dim), "seen": torch.zeros((), dtype=torch.int64),
+            "recent": torch.zeros(len(several), recent, kinds, dim),
+            "n_recent": torch.zeros(len(several), dtype=torch.int64),
+            "counts": torch.zeros(n, dtype=torch.int64), "live": torch.zeros(n, dtype=torch.bool).index_fill(0, first, True),
+        }  # fmt: skip
+        for name, buffer in buffers.items():
+            self.register_buffer(name, buffer)
         # What follows from `senses` alone is in no checkpoint.
-        self.register_buffer("index", index, persistent=False)
-        self.register_buffer("words", torch.arange(len(of_words)).repeat_interleave(of_words), persistent=False)
+        index = torch.where(slots < of_words[:, None], first[:, None] + slots, -1)
+        words = torch.arange(len(of_words)).repeat_interleave(of_words)
+        for name, buffer in (("several", several), ("index", index), ("words", words)):
+            self.register_buffer(name, buffer, persistent=False)
 
     @property
     def dim(self) -> int:

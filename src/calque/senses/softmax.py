@@ -41,27 +41,17 @@ class WordTable(nn.Module):
 
 
 class Negatives(NamedTuple):
-    """Classes drawn for the answers of an update to be told from.
+    """Classes drawn for the answers of an update to be told from."""
 
-    Attributes:
-        classes: int64 `[n]`, sorted, each once.
-        tries: draws until there were n different ones; None where they are all classes there are.
-    """
-
-    classes: np.ndarray
-    tries: int | None
+    classes: np.ndarray  # int64 `[n]`, sorted, each once
+    tries: int | None  # draws until there were n different ones; None where they are all classes there are
 
 
 class Targets(NamedTuple):
-    """What each state is to predict.
+    """What each state is to predict."""
 
-    Attributes:
-        classes: int64 `[n, k]`, the word or its selected sense, then senses of its translations; −1 for none.
-        weights: `[n, k]`, of −log p of each; they sum to 1 (Eq. 7).
-    """
-
-    classes: Tensor
-    weights: Tensor
+    classes: Tensor  # int64 `[n, k]`, the word or its selected sense, then senses of its translations; −1 for none
+    weights: Tensor  # `[n, k]`, of −log p of each; they sum to 1 (Eq. 7)
 
 
 class Sampler:

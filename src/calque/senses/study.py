@@ -42,17 +42,16 @@ def check_pretraining(name: str, given: Mapping[str, Any], source: str) -> None:
         raise SettingError(f"{where}: dictionaries translate the senses of languages that one encoder learns together")
     for name in dictionaries:
         if not any(pair_of(name, list(each.texts)) for each in trainings(given, source)):
-            langs = (
-                f"{source} and another of {', '.join(given['texts'])}"
-                if given.get("pairs")
-                else (f"two of {', '.join(given['texts'])}")
+            langs = f"{source} and another of" if given.get("pairs") else "two of"
+            raise SettingError(
+                f"{where}.dictionaries: {name!r} is not {langs} {', '.join(given['texts'])}, expected en-de = FILE"
             )
-            raise SettingError(f"{where}.dictionaries: {name!r} is not {langs}, expected en-de = FILE")
     options = {name: value for name, value in given.items() if name not in _READ}
-    about = {"preset": given.get("preset"), "senses": given.get("senses"), "options": options}
     try:
-        settings = settings_for(model, langs=list(given["texts"]), translated=bool(dictionaries), **about)
-        model_class(model)(**settings)
+        model_class(model)(**settings_for(
+            model, preset=given.get("preset"), senses=given.get("senses"), langs=list(given["texts"]),
+            translated=bool(dictionaries), options=options,
+        ))  # fmt: skip
     except SettingError as error:
         raise SettingError(f"{where}: {error}") from error
 

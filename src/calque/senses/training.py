@@ -191,21 +191,13 @@ class Translations:
 
 
 class Selected(NamedTuple):
-    """Which senses this process selected in an update, in the order of the text.
+    """Which senses this process selected in an update, in the order of the text."""
 
-    Attributes:
-        states: `[n, dim]`, by which they were selected.
-        words: int64 `[n]`.
-        classes: int64 `[n]`.
-        contexts: `[n, dim]`, states that predict the words; None where they are the same.
-        unread: bool `[n]`, which words their context has not read; None for all.
-    """
-
-    states: Tensor
-    words: Tensor
-    classes: Tensor
-    contexts: Tensor | None = None
-    unread: Tensor | None = None
+    states: Tensor  # `[n, dim]`, by which they were selected
+    words: Tensor  # int64 `[n]`
+    classes: Tensor  # int64 `[n]`
+    contexts: Tensor | None = None  # `[n, dim]`, states that predict the words; None where they are the same
+    unread: Tensor | None = None  # bool `[n]`, which words their context has not read; None for all
 
 
 class SenseTraining:
@@ -309,13 +301,13 @@ class SenseTraining:
         table.project(centred=self.settings.grouped, whiten=_WHITEN if self.settings.grouped else 0.0)
 
     def _open(self) -> None:
-        live = None
-        if self.settings.grouped:
+        live, start = None, self.settings.start
+        if start == "grouped":
             for table in self.tables:
                 self._project(table)
-            live = group(self.tables, seed=self._seed)
+            live, start = group(self.tables, seed=self._seed), "copied"
         for table in self.tables:
-            table.open(start="copied" if self.settings.grouped else self.settings.start, live=live)
+            table.open(start=start, live=live)
 
 
 @torch.no_grad()
