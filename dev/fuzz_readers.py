@@ -157,7 +157,7 @@ def readers() -> dict[str, Reader]:
     from calque.pairs import WordPairs
     from calque.report import report
     from calque.senses.elmo import ElmoEncoder
-    from calque.senses.elmo_network import ElmoNetwork, elmo_options
+    from calque.senses.elmo import ElmoNetwork, elmo_options
     from calque.text import ParallelCorpus, Sentences
     from calque.training.loop import Schedule
     from calque.vectors import Embeddings

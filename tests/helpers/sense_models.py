@@ -42,8 +42,7 @@ def select(table: SenseTable, states: torch.Tensor, words: torch.Tensor) -> torc
 
 def an_elmo(folder: Path, seed: int = 0) -> Path:
     """An ELMo that predicts `WORDS` forwards and backwards."""
-    from calque.senses.elmo import ElmoEncoder
-    from calque.senses.elmo_network import ElmoNetwork, elmo_options
+    from calque.senses.elmo import ElmoEncoder, ElmoNetwork, elmo_options
     from calque.senses.text import FIRST_WORD, Vocabulary
 
     torch.manual_seed(seed)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from calque.encoders import load_encoder
-from calque.senses import reader
-from calque.senses.reader import ContextSenses, open_contexts, trained_senses
+from calque.senses import found as reader
+from calque.senses.found import ContextSenses, open_contexts, trained_senses
 from command import fails, works
 from sense_models import WORDS, a_bert, a_text, an_elmo
 

@@ -13,8 +13,7 @@ import torch
 
 from calque.encoders import extraction, load_encoder
 from calque.errors import InputError, MissingExtraError, SettingError
-from calque.senses.elmo import ElmoEncoder, character_rows, sentence_ends
-from calque.senses.elmo_network import elmo_options, projected_lstm, scalar_mix
+from calque.senses.elmo import ElmoEncoder, character_rows, elmo_options, projected_lstm, scalar_mix, sentence_ends
 from calque.text import Sentence, Sentences
 
 h5py = pytest.importorskip("h5py")

@@ -9,10 +9,10 @@ from transformers import AutoConfig, AutoModelForMaskedLM, BertForMaskedLM
 
 from calque.encoders import load_encoder
 from calque.errors import InputError, SettingError
-from calque.senses import reader as module
+from calque.senses import found as module
 from calque.senses.clusters import word_space
 from calque.senses.elmo import ElmoEncoder
-from calque.senses.reader import EVERY, ContextSenses, inventory_of, open_contexts, trained_senses, without_output
+from calque.senses.found import EVERY, ContextSenses, inventory_of, open_contexts, trained_senses, without_output
 from calque.senses.sense_table import SenseTable, save_senses
 from sense_models import WORDS, a_bert, a_table, a_text, an_elmo
 

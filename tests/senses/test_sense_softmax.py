@@ -11,9 +11,8 @@ from torch import Tensor
 
 from calque.annotated import Dictionary
 from calque.distributed import Processes
-from calque.senses import softmax
-from calque.senses.sense_table import SenseTable
-from calque.senses.softmax import Sampler, Softmax, Targets
+from calque.senses import sense_table as softmax
+from calque.senses.sense_table import Sampler, SenseTable, Softmax, Targets
 from calque.senses.training import Senses, SenseTraining, Translations
 
 DIM = 6

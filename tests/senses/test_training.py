@@ -16,12 +16,11 @@ import sense_training
 from calque.distributed import Processes
 from calque.errors import SettingError
 from calque.nn.ragged import Ragged
-from calque.senses.base import Prediction
 from calque.senses.bidirectional import _SCALE, WordPrediction
 from calque.senses.masked import MaskedPrediction
 from calque.senses.sense_table import SenseTable, nearest
 from calque.senses.text import BEGIN, END, FIRST_WORD, mask
-from calque.senses.training import Senses, SenseTraining, group
+from calque.senses.training import Prediction, Senses, SenseTraining, group
 from sense_training import DICTIONARY, KINDS, TRANSLATIONS, model, outcome, tables_of, train
 from two_processes import run_two
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from calque.text import Sentences
 from calque.wordalign.bitext import Bitext, Pairs, Side, number_pairs
-from calque.wordalign.spelling import code_points, ratios, shared
-from calque.wordalign.vocabulary import Classes, Vocabulary
+from calque.wordalign.vocabulary import Classes, Vocabulary, code_points, ratios, shared
 
 TYPES = 7
 SENTENCE = st.lists(st.integers(0, TYPES - 1), max_size=6)

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from calque.errors import InputError
+from calque.report.content import in_words, run_title
 from calque.report.document import Block, Cell, Head, Line, Panel, Plot, Section, Table, Text
 from calque.report.numbers import Figure, Number, average, escape_source, figure_of
 from calque.report.plots import svg
 from calque.report.plots.axes import Frame, Scale, around, base_axis, legend, shape, value_axis
 from calque.report.plots.svg import Drawing, Series, element, group, mark, path, shortened, text, width_of
-from calque.report.provenance import in_words, run_title
 from calque.report.reading import Record, RunRecord
 from calque.report.verdict import metric_name
 

@@ -2,19 +2,111 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
 
 from calque.alignment import METHODS
 from calque.analyses.table import ANALYSES, axis_of
 from calque.named import imported
-from calque.report import provenance
-from calque.report.claims import claim
-from calque.report.document import Report
-from calque.report.questions import Question, find_subjects, sort_questions
-from calque.report.reading import Record, Results
+from calque.report.claims import Claims, claim
+from calque.report.document import Facts, Report
+from calque.report.questions import Question, Subjects, find_subjects, sort_questions
+from calque.report.reading import Record, Results, RunRecord
 from calque.report.sections import examples, grouped, points, shape, transfer
 from calque.report.tables import glance, task
 from calque.report.verdict import summary
+from calque.runs.compare import rule
+
+_SHORT = 300  # characters of a value of a run's record; longer ones are only in the whole
+
+
+def files(results: Results) -> tuple[tuple[str, int, str, str], ...]:
+    """Return name, records, SHA-256 and date of each result file."""
+    return tuple(
+        (name, records, sha, datetime.fromtimestamp(modified, UTC).strftime("%Y-%m-%d %H:%M UTC"))
+        for name, (records, sha, modified) in results.files.items()
+    )
+
+
+def reading(claims: Claims) -> tuple[str, ...]:
+    """Say how the figures of the page are to be read."""
+    return (
+        "Each figure has its 95% interval. Where there are several training runs the interval says what other runs and "
+        "other texts of the same kind would have given (Student's t; the variances of both are added).",
+        "± is the standard deviation over training runs, where there are several. The run of an aligned encoder is its "
+        "alignment: heads that are trained on one alignment are averaged. Nothing is claimed of fewer than three runs. "
+        "With one run, the interval covers only the choice of texts.",
+        f"{rule(claims.number)} Half of these 5% is kept for means over languages. Intervals that overlap decide nothing: "
+        "methods are asked the same questions, so their difference is known better than either figure.",
+        "Means over languages leave out the language that a task was learnt in. Test sets that are translations of one another "
+        "are drawn anew together, so that a mean does not count one text several times.",
+    )
+
+
+def facts(results: Results, subjects: Subjects) -> tuple[Facts, ...]:
+    """Return encoders that were measured, then runs."""
+    return (*_measured(results.records, subjects), *(_run(run) for run in results.runs))
+
+
+def notes(results: Results, superseded: int) -> tuple[str, ...]:
+    """Say what was read and is not on the page."""
+    lines = {
+        f"{results.repeated:,} lines repeat an earlier line of their file exactly and are skipped.": results.repeated,
+        f"{superseded:,} lines were superseded: a later line gives the same encoder's answer to the same question, with the "
+        "same seed.": superseded,
+        f"Files without results were ignored: {', '.join(results.passed_over)}.": results.passed_over,
+        "There is no calque-run.json beside the results, so how the encoders were made is not known.": not results.runs,
+    }
+    return tuple(line for line, said in lines.items() if said)
+
+
+def _measured(records: Sequence[Record], subjects: Subjects) -> tuple[Facts, ...]:
+    """Return names and hashes of the encoders behind each label, and seeds."""
+    found: dict[str, dict[str, None]] = {subject.label: {} for subject in subjects.all}
+    found |= {"seeds of the training": {}, "seeds of the tests": {}}
+    for record in (record for record in records if record.source in subjects.of):
+        settings, seed, trained = record.settings, record.plain.get("seed"), record.settings.get("seeds")
+        if settings.get("encoder"):
+            encoder = f"{settings['encoder']} ({settings.get('encoder_fingerprint', 'no hash')})"
+            found[subjects[record].label][encoder] = None
+        found["seeds of the training"] |= dict.fromkeys(map(str, trained)) if isinstance(trained, list) else {}
+        found["seeds of the tests"] |= {} if seed is None else {str(seed): None}
+    rows = tuple((label, ", ".join(values)) for label, values in found.items() if values)
+    return (Facts("Encoders measured", rows),) if rows else ()
+
+
+def _run(run: RunRecord) -> Facts:
+    """Return what a run's record says in few words, and the whole."""
+    known = {name: in_words(value) for name, value in run.plain.items() if value not in (None, "", [], {})}
+    rows = tuple((name.replace("_", " "), value) for name, value in known.items() if len(value) <= _SHORT)
+    return Facts(run_title(run), rows, json.dumps(run.plain, indent=2, ensure_ascii=False))
+
+
+def run_title(run: RunRecord) -> str:
+    """Return the folder's name; of a study's step, which is a hash, what was done."""
+    if not run.is_step:
+        return run.name
+    plain, kind = run.plain, run.name.rpartition("/")[2].rpartition("-")[0]
+    texts = plain.get("texts")
+    known = [text for text in texts if isinstance(text, Mapping)] if isinstance(texts, list) else []
+    langs = dict.fromkeys("-".join(map(str, text.get("langs") or [text.get("lang", "")])) for text in known)
+    seed = f"seed {plain['seed']}" if plain.get("seed") is not None else ""
+    parts = [str(plain.get("method") or kind), *langs, seed]
+    return f"{run.path.resolve().parents[2].name} · {', '.join(part for part in parts if part)}"
+
+
+def in_words(value: Any) -> str:
+    """Return a value of a record on one line."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {in_words(inner)}" for name, inner in value.items())
+    if isinstance(value, list):
+        return "; ".join(in_words(inner) for inner in value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
 
 _TRAINED = (("There are no task scores here, only what a training measured on held-out text.",),)
 
@@ -57,10 +149,10 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
         summary(headlines, questions, claims, subjects.guessed) if answers else _TRAINED,
         glance(headlines, claims),
         tuple(section for section in sections if section is not None),
-        provenance.files(results),
-        provenance.facts(results, subjects),
-        provenance.notes(results, superseded + replaced),
-        provenance.reading(claims),
+        files(results),
+        facts(results, subjects),
+        notes(results, superseded + replaced),
+        reading(claims),
         [subject.label for subject in subjects.all],
     )
 

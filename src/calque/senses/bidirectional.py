@@ -18,12 +18,10 @@ from calque.errors import SettingError, check_number
 from calque.linking import Say
 from calque.nn.ragged import Ragged
 from calque.offsets import offsets_of
-from calque.senses.base import LanguageModel, Prediction, Update
-from calque.senses.elmo import ElmoEncoder, character_rows, sentence_ends
-from calque.senses.elmo_network import ElmoNetwork, elmo_options
-from calque.senses.softmax import Negatives, Softmax, Targets, WordTable
+from calque.senses.elmo import ElmoEncoder, ElmoNetwork, character_rows, elmo_options, sentence_ends
+from calque.senses.sense_table import Negatives, Softmax, Targets, WordTable
 from calque.senses.text import FIRST_WORD, UNKNOWN, Mixture, Vocabulary, WordText
-from calque.senses.training import Selected, SenseTraining
+from calque.senses.training import LanguageModel, Prediction, Selected, SenseTraining, Update
 from calque.text import Sentence, Sentences
 from calque.training.loop import Schedule, adam
 

@@ -21,11 +21,9 @@ from calque.encoders.folder import BUNDLED, read_about, write_about
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.errors import InputError, SettingError, check_number
 from calque.linking import Say
-from calque.senses.base import LanguageModel, Prediction, Update
-from calque.senses.sense_table import SenseTable
-from calque.senses.softmax import Softmax
+from calque.senses.sense_table import SenseTable, Softmax
 from calque.senses.text import Blocks, Mixture, mask
-from calque.senses.training import Selected, SenseTraining
+from calque.senses.training import LanguageModel, Prediction, Selected, SenseTraining, Update
 from calque.text import Sentences
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from calque.linking import Say, read_languages
 from calque.offsets import offsets_of, ranges
 from calque.senses.bidirectional import WordModel
 from calque.senses.masked import open_masked
-from calque.senses.sense_table import has_senses
-from calque.senses.softmax import SOFTMAX_FILE, Softmax
+from calque.senses.sense_table import SOFTMAX_FILE, Softmax, has_senses
 from calque.tasks.base import Score
 from calque.tasks.bootstrap import measure, ratio
 from calque.text import Sentences

@@ -17,13 +17,12 @@ from calque.encoders.folder import RUN_FILE
 from calque.errors import SettingError
 from calque.linking import Say, read_languages
 from calque.runs.folder import TRAINING, check, writing
-from calque.senses.base import LanguageModel
 from calque.senses.bidirectional import BiLanguageModel
 from calque.senses.elmo import h5py_module
 from calque.senses.masked import MaskedLanguageModel
 from calque.senses.perplexity import masked_perplexity, word_perplexity
 from calque.senses.sense_table import SenseTable
-from calque.senses.training import Senses
+from calque.senses.training import LanguageModel, Senses
 from calque.storage import write_text
 from calque.tasks.base import Score
 from calque.text import Sentences

@@ -295,8 +295,8 @@ def _sample(job: Job, chains: list[list[Chain]], prior: np.ndarray, settings: Gi
 def _mean(tables: list[DirectionTables]) -> DirectionTables:
     means = {}
     for name in (column.name for column in fields(DirectionTables)):
-        total = sum(getattr(table, name).astype(np.float64) for table in tables)
-        means[name] = (total / len(tables)).astype(getattr(tables[0], name).dtype)
+        arrays = [getattr(table, name) for table in tables]
+        means[name] = np.mean(arrays, axis=0, dtype=np.float64).astype(arrays[0].dtype)
     return DirectionTables(**means)
 
 

@@ -29,7 +29,7 @@ import numpy as np
 from calque.wordalign.bitext import GOLDEN, F, Pairs, fast_loop, fast_part, loop, mix, unit
 from calque.wordalign.model import Job, Links, Model, n_shards, run
 from calque.wordalign.prior import prior_of
-from calque.wordalign.spelling import ratios
+from calque.wordalign.vocabulary import ratios
 
 REACH = 64  # jumps at least this wide share one weight
 LANES = 8  # rows are padded to full vectors

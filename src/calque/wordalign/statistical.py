@@ -27,10 +27,9 @@ from calque.wordalign.gibbs import GibbsModel, GibbsSettings
 from calque.wordalign.hmm import HmmModel, HmmSettings
 from calque.wordalign.model import Job, Links, Model, n_threads
 from calque.wordalign.similarity import Similarities
-from calque.wordalign.spelling import CodePoints, code_points, joined, shared
 from calque.wordalign.symmetrization import check_method
 from calque.wordalign.symmetrization import symmetrize as join_directions
-from calque.wordalign.vocabulary import Classes, Vocabulary
+from calque.wordalign.vocabulary import Classes, CodePoints, Vocabulary, code_points, joined, shared
 
 Prior = Callable[[ParallelCorpus], Similarities]
 Settings = FastAlignSettings | HmmSettings | GibbsSettings
