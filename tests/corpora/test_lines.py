@@ -300,15 +300,6 @@ def test_other_text_is_named(tmp_path, content, said):
         read(path)
 
 
-def test_limit_reads_no_further(tmp_path):
-    path = tmp_path / "f.tsv"
-    path.write_bytes(b"a\tb\n\nc\td\nbroken\n")
-    assert len(read(path, limit=1)) == 1
-    assert len(read(path, limit=0)) == 0
-    assert read(path, limit=2, on_error="skip").skipped == {"blank line": 1}
-    assert len(read(path, limit=2, on_error="blank")) == 2
-
-
 def test_a_line_that_no_memory_holds(tmp_path):
     path = tmp_path / "f.tsv.zst"
     path.write_bytes(PACK[".zst"](b"a\tb\n" + b"0" * (LONGEST_LINE + 2**21)))

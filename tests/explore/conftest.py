@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from calque.encoders.mapped import MappedEncoder
-from calque.explore.collection import Collection
 from calque.explore.explorer import Explorer
-from calque.explore.sources import NamedEncoder
+from calque.explore.sources import Collection, NamedEncoder
 from calque.maps import Rotation
 from calque.pairs import WordPairs
 from explored_text import ENGLISH, GERMAN, HEBREW, pairs_of

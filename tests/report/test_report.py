@@ -16,7 +16,6 @@ from calque.cli import main
 from calque.errors import InputError, SettingError
 from calque.report import report
 from calque.report.content import compose
-from calque.report.plots.axes import Scale, around
 from calque.report.questions import DEFINE, DEFINE_HERE
 from calque.report.reading import read_results, short_names
 from calque.tasks import Score
@@ -252,17 +251,6 @@ def test_ids_are_unique_and_every_plot_has_its_figures_as_a_table(page):
         assert any(e["tag"] == "details" and figure in e["above"] for e in page.elements), figure["attrs"]["id"]
 
 
-def test_other_files_are_passed_over_and_told(page):
-    text = page.find("main")[0]["text"]
-    assert "losses.jsonl" in text
-    assert "metrics.jsonl" not in text
-
-
-def test_the_same_results_give_the_same_page(folder, built, tmp_path):
-    report([folder], out=tmp_path / "again.html")
-    assert (tmp_path / "again.html").read_text(encoding="utf-8") == built
-
-
 # -- the verdict -----------------------------------------------------------------------------------------------------------
 def said(lines, tmp_path, **options) -> list[str]:
     """Return the sentences of the verdict."""
@@ -449,13 +437,6 @@ def test_an_answer_to_another_question_replaces_none(tmp_path, task):
         assert ["one way" in tables[0].caption, "another" in tables[1].caption] == [True, True], name
 
 
-def test_code_switched_text_is_told_from_text_as_it_is(tmp_path):
-    """A line that says nothing of it, such as one of an earlier version, is of text as it is."""
-    lines = [asked(value, settings=more) for value, more in ((0.2, {}), (0.4, {"code_switch": "de: 0.5 of texts"}))]
-    captions = [table.caption for table in tables_of(lines, tmp_path)]
-    assert ["code-switched: none" in captions[0], "code-switched: de: 0.5 of texts" in captions[1]] == [True, True]
-
-
 @pytest.mark.parametrize(("features", "tables"), [("tuned", 1), ("frozen", 2)])
 def test_encoders_that_learn_may_have_the_rate_of_their_width(tmp_path, features, tables):
     lines = [
@@ -526,23 +507,6 @@ def test_the_page_says_how_many_comparisons_it_makes(tmp_path):
     composed = compose(read_results([write(tmp_path / "study" / "results.jsonl", lines)]), title="x")
     # Two methods in three languages and on average; in each of these columns the best of three.
     assert any(text.startswith("12 comparisons are made here") and "Holm" in text for text in composed.reading)
-
-
-def test_each_method_has_its_correlation_and_older_lines_of_it_are_passed_over(tmp_path):
-    lines = study(("de", "es", "fr", "zh", "bg"), ("base", "contrastive"), ("retrieval", "ner"))
-    about = {"analysis": "correlation", "encoder": "mini", "group": None, "x": None}
-    path = write(
-        tmp_path / "study" / "results.jsonl", [*lines, line("ner", ("en", "de"), "pearson-r", 0.9, 0.05, **about)]
-    )
-    report([path], out=tmp_path / "r.html")
-    page, found = Page((tmp_path / "r.html").read_text(encoding="utf-8")), Lines(path)
-    (table,) = [e for e in page.find("table") if "Correlation over languages" in e["text"]]
-    inside = [e for e in page.elements if table in e["above"]]
-    assert [e["text"].strip() for e in inside if e["attrs"].get("scope") == "row"] == ["base", "contrastive"]
-    numbers = [e for e in inside if e["tag"] == "data"]
-    assert len(numbers) == 6
-    for element in numbers:
-        check_number(found, element["text"], element["attrs"]["data-kind"], source_of(element))
 
 
 # -- plots as files ---------------------------------------------------------------------------------------------------------
@@ -639,16 +603,6 @@ def test_short_names_tell_files_apart(paths, names):
 
 
 # -- drawing -------------------------------------------------------------------------------------------------------------------
-def test_scales_and_labels():
-    assert around([0.12, 0.47]) == pytest.approx((0.1, 0.5))
-    assert around([3, 3])[0] < 3 < around([3, 3])[1]
-    scale = Scale(0, 50, 100, 0)
-    assert (scale(0), scale(50), scale.ticks()) == (100, 0, [0, 10, 20, 30, 40, 50])
-    log = Scale(1, 1000, 0, 3, log=True)
-    assert log(10) == pytest.approx(1)
-    assert log.ticks() == [1, 10, 100, 1000]
-
-
 # -- the command -----------------------------------------------------------------------------------------------------------------
 def test_the_command(folder, tmp_path, capsys):
     page, plots = tmp_path / "r.html", tmp_path / "p"

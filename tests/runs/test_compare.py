@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from calque.algebra import student
-from calque.report.claims import claim
 from calque.report.questions import find_subjects, sort_questions
 from calque.report.reading import Record, Results
+from calque.report.verdict import claim
 from calque.runs import compare
 from calque.tasks import Score
 from calque.tasks.bootstrap import KEPT, Measured, measure, ratio

@@ -177,16 +177,14 @@ def sides(path: str | PathLike[str], langs: tuple[str, str]) -> list[tuple[str, 
 
 
 def hub_place(path: str | PathLike[str]) -> tuple[str, str | None, str | None] | None:
-    """Repository, configuration and split that a name stands for, as far as it says them; None for files and folders here."""
+    """Return repository, configuration and split that a name stands for, as far as it says them; None for files here."""
     if not fspath(path).startswith(PREFIX):
         return None
-    if (asked := _asked(path)) is None:
-        name, config, split = place(path)
-    else:
+    asked = _asked(path)
+    if asked is not None and NAMED[asked[0]].task == "parallel":  # whose languages the name does not say
         row, rest = NAMED[asked[0]], asked[1]
-        parallel = row.task == "parallel"  # whose languages the name does not say
-        name, config = row.repository, row.config_of(rest[0]) if rest and not parallel else None
-        split = rest[-1] if len(rest) > (not parallel) else row.splits[0]
+        return row.repository, None, rest[-1] if rest else row.splits[0]
+    name, config, split = place(path)
     known = re.fullmatch(r"[\w.-]{1,96}(/[\w.-]{1,96})?", name) and not os.path.exists(name)
     return (name, config, split) if known else None
 

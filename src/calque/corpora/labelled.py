@@ -63,12 +63,7 @@ _Items = Iterable[_Example | Flaw | Omission]
 
 
 def read_labelled(
-    path: str | PathLike[str],
-    *,
-    lang: str,
-    format: Format = "auto",
-    pretokenized: bool = False,
-    on_error: OnError = "raise",
+    path: AnyPath, *, lang: str, format: Format = "auto", pretokenized: bool = False, on_error: OnError = "raise"
 ) -> LabelledText:
     """Read texts with labels, divided into words. Labels become small letters.
 

@@ -169,16 +169,10 @@ _Split = Callable[[str], Sequence[str]]
 
 
 def read_parallel(
-    path: AnyPath | tuple[AnyPath, AnyPath],
-    *,
-    langs: tuple[str, str],
-    format: Format | None = None,
-    pretokenized: bool = False,
-    on_error: OnError = "raise",
-    limit: int | None = None,
-    segmenters: Mapping[str, str] | None = None,
-    progress: bool = False,
-) -> ParallelCorpus:
+    path: AnyPath | tuple[AnyPath, AnyPath], *, langs: tuple[str, str], format: Format | None = None,
+    pretokenized: bool = False, on_error: OnError = "raise", limit: int | None = None,
+    segmenters: Mapping[str, str] | None = None, progress: bool = False,
+) -> ParallelCorpus:  # fmt: skip
     """Read parallel text, divided into words.
 
     Text files may be packed with gzip, zstd, xz or bzip2. The data streams: up to 32 MB of words stay in memory, more goes to
@@ -235,13 +229,8 @@ def read_parallel(
     if not reading.pairs and limit != 0:
         raise InputError(f"no sentence pair could be read: {str(skipped) or 'the file is empty'}", path=paths[0])
     return ParallelCorpus(
-        reading.writer.finish(),
-        langs,
-        skipped=skipped.counts,
-        first_skipped=skipped.first,
-        segmenters=names,
-        path=paths[0],
-    )
+        reading.writer.finish(), langs, skipped=skipped.counts, first_skipped=skipped.first, segmenters=names, path=paths[0]
+    )  # fmt: skip
 
 
 class _Reading:

@@ -44,14 +44,9 @@ class Target(NamedTuple):
 
 
 def read_probe(
-    path: str | PathLike[str],
-    *,
-    lang: str,
-    probe: str | None = None,
-    column: int | str | None = None,
-    subtypes: bool = False,
-    on_error: OnError = "raise",
-) -> ProbeText:
+    path: str | PathLike[str], *, lang: str, probe: str | None = None, column: int | str | None = None,
+    subtypes: bool = False, on_error: OnError = "raise",
+) -> ProbeText:  # fmt: skip
     """Read labelled spans, or make them of other annotation.
 
     A line of jiant's edge probing is
@@ -90,9 +85,7 @@ def read_probe(
         fact = "CoNLL-U has two probes, expected the name of one; choose --probe pos or --probe dependencies"
         raise InputError(fact, path=path)
     if probe is not None and probe not in _MADE[kind]:
-        others = ", ".join(_CALLED[other] for other, made in _MADE.items() if probe in made)
-        fact = f"no probe {probe!r} in {_CALLED[kind]}, expected {' or '.join(_MADE[kind])}"
-        raise InputError(f"{fact}{f'; {probe} are read from {others}, or JSON lines' if others else ''}", path=path)
+        raise InputError(f"no probe {probe!r} in {_CALLED[kind]}, expected {' or '.join(_MADE[kind])}", path=path)
     if probe == "dependencies":
         return of_treebank(read_treebank(path, lang=lang, on_error=on_error, subtypes=subtypes))
     return of_tags(read_tagged(path, lang=lang, column=column, on_error=on_error), probe)

@@ -1,4 +1,4 @@
-"""Text with a tag for each word (entities, slots, parts of speech), as `TaggedText`."""
+"""Text with a tag for each word (entities, slots, parts of speech), as `TaggedText`; requests with slots in Facebook's form."""
 
 from __future__ import annotations
 
@@ -149,13 +149,9 @@ _INTENTS = ("intent", "intents")
 
 
 def read_tagged(
-    path: str | PathLike[str],
-    *,
-    lang: str,
-    format: Format = "auto",
-    column: int | str | None = None,
+    path: str | PathLike[str], *, lang: str, format: Format = "auto", column: int | str | None = None,
     on_error: OnError = "raise",
-) -> TaggedText:
+) -> TaggedText:  # fmt: skip
     """Read words with their tags; spans in any scheme become BIO (see `calque.spans`).
 
     Files may be packed (gzip, zstd, xz, bzip2).

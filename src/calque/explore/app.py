@@ -46,8 +46,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from calque.errors import CalqueError, SettingError
-from calque.explore.explorer import Explorer
-from calque.explore.vectors import Typed
+from calque.explore.explorer import Explorer, Typed
 
 PORT = 8472  # tried first, so that a link to a view works again tomorrow
 LOCAL = ("127.0.0.1", "localhost")

@@ -10,13 +10,12 @@ from typing import Any
 from calque.alignment import METHODS
 from calque.analyses.table import ANALYSES, axis_of
 from calque.named import imported
-from calque.report.claims import Claims, claim
 from calque.report.document import Facts, Report
 from calque.report.questions import Question, Subjects, find_subjects, sort_questions
 from calque.report.reading import Record, Results, RunRecord
 from calque.report.sections import examples, grouped, points, shape, transfer
 from calque.report.tables import glance, task
-from calque.report.verdict import summary
+from calque.report.verdict import Claims, claim, summary
 from calque.runs.compare import rule
 
 _SHORT = 300  # characters of a value of a run's record; longer ones are only in the whole

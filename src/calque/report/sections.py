@@ -230,17 +230,8 @@ def _panel(retrieval: Question, question: Question) -> Panel | None:
     drawing = scatter(points, title=title, across=across, up=up, description=text)
     key = f"{question.task}-{question.metric}"
     lines = tuple(Line(f"{p.label}, {p.lang}", (Cell(p.x), Cell(p.y)), p.number) for p in points)
-    tables = [Table(f"transfer-{key}", title, "method and language", (Head(across), Head(up)), lines)]
-    subjects = dict.fromkeys((point.label, point.number) for point in points)
-    of_each = []
-    for label, number in subjects:
-        alone = [point for point in points if point.number == number]
-        if own := pearson([point.x for point in alone], [point.y for point in alone]):
-            of_each.append(Line(label, (Cell(text=(own[0], " (", own[1], " to ", own[2], ")")),), number))
-    if len(of_each) > 1:
-        heads = (Head("Pearson's r", numeric=False),)
-        tables.append(Table(f"pearson-{key}", f"Correlation over languages, {task}", "of", heads, tuple(of_each)))
-    return Panel({"task": f"{task}, {metric}"}, (drawing,), tuple(tables), note)
+    tables = (Table(f"transfer-{key}", title, "method and language", (Head(across), Head(up)), lines),)
+    return Panel({"task": f"{task}, {metric}"}, (drawing,), tables, note)
 
 
 # -- word pairs in the plane -------------------------------------------------------------------------------------------

@@ -6,13 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from calque.report.claims import Claims, claim
 from calque.report.content import compose
 from calque.report.document import Cell, Line, Name, Table, Text
 from calque.report.plots.charts import SIGNS
 from calque.report.questions import Question, find_subjects, sort_questions
 from calque.report.reading import Record, Results
 from calque.report.tables import question_table
+from calque.report.verdict import Claims, claim
 
 #: parts of a figure that have a table; others are of single kinds of spans or of one direction
 _PARTS = ("", "all", "unseen")

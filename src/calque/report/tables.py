@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from calque.report.claims import Claims, Comparison
 from calque.report.document import Block, Cell, Head, Line, More, Panel, Plot, Section, Table, Text
 from calque.report.numbers import Figure, difference
 from calque.report.plots.charts import heat
 from calque.report.questions import Column, Question, Subject
-from calque.report.verdict import metric_name, task_name
+from calque.report.verdict import Claims, Comparison, metric_name, task_name
 from calque.runs.compare import lower_is_better
 
 BEST: Text = (
