@@ -144,7 +144,7 @@ def test_loss_and_gradient_are_the_literal_ones(tables, monkeypatch):
     assert sum(len(words) == 0 for words in kept["sentences"]) == 0
     loss = literal_model_loss(model, kept["sentences"])
     assert kept["terms"]["loss"] == pytest.approx(float(loss.detach()), rel=1e-5)
-    expected = torch.autograd.grad(bidirectional._SCALE * loss, list(model.parameters()))
+    expected = torch.autograd.grad(bidirectional.LOSS_SCALE * loss, list(model.parameters()))
     largest = max(float(g.abs().max()) for g in expected)
     for (name, _), ours, theirs in zip(model.named_parameters(), kept["gradients"], expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5 * largest, msg=name)

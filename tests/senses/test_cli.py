@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from calque.encoders import load_encoder
-from calque.senses import found as reader
 from calque.senses.found import ContextSenses, open_contexts, trained_senses
 from command import fails, works
 from sense_models import WORDS, a_bert, a_text, an_elmo
@@ -38,9 +37,8 @@ def several(folder) -> str:
 @pytest.fixture
 def divided(monkeypatch):
     """Clusters that a stranger gives."""
-    monkeypatch.setattr(
-        reader, "split_words", lambda vectors, **_: [np.arange(len(x)) % 2 * (len(x) % 2) for x in vectors]
-    )
+    labels = lambda vectors, **_: [np.arange(len(x)) % 2 * (len(x) % 2) for x in vectors]  # noqa: E731
+    monkeypatch.setattr("calque.senses.found.split_words", labels)
 
 
 def test_several_texts_come_one_after_the_other_and_are_divided_into_words(capsys, elmo, tmp_path, divided):

@@ -16,7 +16,7 @@ import sense_training
 from calque.distributed import Processes
 from calque.errors import SettingError
 from calque.nn.ragged import Ragged
-from calque.senses.bidirectional import _SCALE, WordPrediction
+from calque.senses.bidirectional import LOSS_SCALE, WordPrediction
 from calque.senses.masked import MaskedPrediction
 from calque.senses.sense_table import SenseTable, nearest
 from calque.senses.text import BEGIN, END, FIRST_WORD, mask
@@ -144,7 +144,7 @@ def test_an_update_is_the_literal_one(kind, joint, monkeypatch):
     if kind == "elmo":
         predictions = elmo_predictions(before, kept["update"], objective.mixture, joint)
         numbers = {name: k for k, name in enumerate(["<begin>", "<end>", "<unknown>", *before.vocabulary.words])}
-        tables, scale = list(before.head.tables), _SCALE
+        tables, scale = list(before.head.tables), LOSS_SCALE
     else:
         predictions = bert_predictions(before, kept["update"], objective, encoder.tokenizer)
         numbers, tables, scale = encoder.tokenizer.get_vocab(), list(before["senses"].tables), 1.0

@@ -25,7 +25,7 @@ from calque.senses.training import LanguageModel, Prediction, Selected, SenseTra
 from calque.text import Sentence, Sentences
 from calque.training.loop import Schedule, adam
 
-_SCALE = 20.0  # of the loss, bilm-tf's unroll_steps: so that its clipping and its accumulators mean the same here
+LOSS_SCALE = 20.0  # of the loss, bilm-tf's unroll_steps: so that its clipping and its accumulators mean the same here
 
 
 def adagrad(parameters: list[torch.nn.Parameter], schedule: Schedule) -> torch.optim.Optimizer:
@@ -193,7 +193,7 @@ class WordPrediction(Prediction):
                 languages = torch.from_numpy(np.repeat(self._languages(update)[mine], predictions[mine]))
                 terms = [self._term(contexts, side, negatives[side], languages) for side in (0, 1)]
                 loss = (terms[0][0] + terms[1][0]) / (2 * int(predictions.sum()))
-            (_SCALE * loss).backward()
+            (LOSS_SCALE * loss).backward()
             selected = [part for _, part in terms]
         return self._finish(loss, selected, predictions)
 

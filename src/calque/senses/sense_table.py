@@ -342,7 +342,7 @@ def _table(parts: dict[str, Tensor]) -> SenseTable:
 
 
 SOFTMAX_FILE = "softmax.safetensors"
-_LOGITS = 4_000_000  # numbers held at once where nothing is learnt
+MOST_LOGITS = 4_000_000  # numbers held at once where nothing is learnt
 _NOTHING = -1e30  # score of what is left out; infinity has no gradient where all is left out
 
 
@@ -502,7 +502,7 @@ class Softmax(nn.Module):
         live = table.live.nonzero().squeeze(1)
         weight, bias, of_word = table.weight[live], table.bias[live], table.words[live]
         parts = []
-        for block, answers in zip(*(x.split(max(1, _LOGITS // len(live))) for x in (states, words)), strict=True):
+        for block, answers in zip(*(x.split(max(1, MOST_LOGITS // len(live))) for x in (states, words)), strict=True):
             scores = torch.addmm(bias, block, weight.t()).float()
             right = scores.masked_fill(of_word != answers[:, None], -torch.inf)
             parts.append(scores.logsumexp(1) - right.logsumexp(1))

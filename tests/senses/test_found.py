@@ -9,7 +9,6 @@ from transformers import AutoConfig, AutoModelForMaskedLM, BertForMaskedLM
 
 from calque.encoders import load_encoder
 from calque.errors import InputError, SettingError
-from calque.senses import found as module
 from calque.senses.clusters import word_space
 from calque.senses.elmo import ElmoEncoder
 from calque.senses.found import EVERY, ContextSenses, inventory_of, open_contexts, trained_senses, without_output
@@ -156,7 +155,9 @@ def test_the_contexts_of_a_bert_are_states_of_the_mask_in_the_place_of_a_word(be
 @pytest.mark.parametrize("kind", ["elmo", "bert"])
 def test_a_word_has_the_sense_of_the_nearest_mean_of_its_contexts(request, kind, monkeypatch):
     """Of all occurrences of each word, in two blocks; the clusters are those that a stranger gives."""
-    monkeypatch.setattr(module, "split_words", lambda vectors, **_: [np.arange(len(x)) % 3 % 2 for x in vectors])
+    monkeypatch.setattr(
+        "calque.senses.found.split_words", lambda vectors, **_: [np.arange(len(x)) % 3 % 2 for x in vectors]
+    )
     encoder, text = load_encoder(str(request.getfixturevalue(kind))), a_text(70)
     contexts = open_contexts(encoder)
     found = ContextSenses(contexts, "it", lambda: [text.take(np.arange(40)), text.take(np.arange(40, 70))])
