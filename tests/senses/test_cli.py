@@ -116,7 +116,7 @@ def test_what_cannot_be_is_one_line(capsys, elmo, text, tmp_path):
     assert "'bnak' does not occur 20 times in the text" in rare
     few = fails(capsys, "senses", elmo, "bank", "--text", f"en={text}", "--pretokenized", "--limit", 3)
     assert "only 0 words of the text occur 20 times or more" in few
-    assert "which language is it in? Say it before the name" in fails(capsys, "senses", elmo, "bank", "--text", text)
+    assert "which language and file is it? Say both" in fails(capsys, "senses", elmo, "bank", "--text", text)
     assert "name a word" in fails(capsys, "senses", elmo, "--text", text)
     assert "name a word" in fails(capsys, "senses", elmo, "--trained", "--text", text, "--out", tmp_path / "out.txt")
     assert "is only for --text" in fails(capsys, "senses", elmo, "bank", "--limit", 3)

@@ -7,7 +7,7 @@ import threading
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 K = 10  # neighbourhood of CSLS, as in the papers
 _FORMAT = 1  # raise it with any change of what a store contains
-_TYPED = 256  # typed sentences whose vectors are remembered
 
 
 def hubness(vectors: Embeddings, collection: Collection, *, progress: bool = False) -> np.ndarray:
@@ -175,7 +174,6 @@ class CollectionView:
         self.numbers, self.own = layers_of(named.encoder, layers)
         self._collection, self._folder, self._lock = collection, folder, lock
         self._open: dict[str, WordVectors] = {}
-        self._typed = lru_cache(_TYPED)(self._encode_typed)
 
     def _encode(self, sentences: Sequence[Sentence], name: str) -> Embeddings:
         number = self.numbers[name]
@@ -203,10 +201,10 @@ class CollectionView:
         return self._open[name], name
 
     def vectors(self, layer: str, which: int | Typed) -> Embeddings:
-        """Return the vectors of one sentence, of length 1; the latest typed sentences are remembered."""
+        """Return the vectors of one sentence, of length 1."""
         if isinstance(which, Typed):
             with self._lock:
-                return self._typed(layer, which)
+                return self._encode_typed(layer, which)
         store = self.store(layer)[0].embeddings
         first, last = self._collection.offsets[which : which + 2]
         covered = None if store.covered is None else np.asarray(store.covered[first:last])

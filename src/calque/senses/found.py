@@ -7,6 +7,7 @@ import difflib
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -430,33 +431,20 @@ def _copies(split: SplitSentences, rows: np.ndarray, mask: int) -> tuple[SplitSe
 _NEAR = 30  # neighbours of each sense in a plot
 
 
-class Texts:
-    """Files, one sentence a line, with their languages; words that stand between spaces need none.
-
-    Args:
-        texts: as a user names them, `de=FILE` or FILE.
-        pretokenized, limit: see `stream_sentences`.
+def named_texts(texts: Sequence[str], pretokenized: bool) -> list[tuple[str, str]]:
+    """Return the languages and files of texts as a user names them, `de=FILE` or FILE.
 
     Raises:
-        SettingError: the language of a text is not known.
+        SettingError: the language of a text is not known; words that stand between spaces need none.
     """
-
-    def __init__(self, texts: Sequence[str], pretokenized: bool, limit: int | None):
-        self.files: list[tuple[str, str]] = []
-        self._pretokenized, self._limit = pretokenized, limit
-        for text in texts:
-            lang, path = name_and_path(text)
-            lang = lang or language_of(path) or ""
-            if not path:
-                raise SettingError(f"{text}: no file behind the language, expected {lang}=FILE")
-            if not lang and not pretokenized:
-                raise SettingError(f"{text}: which language is it in? Say it before the name, as in de={text}")
-            self.files.append((lang, path))
-
-    def __iter__(self) -> Iterator[Sentences]:
-        """Read the texts a block at a time."""
-        for lang, path in self.files:
-            yield from stream_sentences(path, lang=lang, pretokenized=self._pretokenized, limit=self._limit)
+    files = []
+    for text in texts:
+        lang, path = name_and_path(text)
+        lang = lang or language_of(path) or ""
+        if not path or (not lang and not pretokenized):
+            raise SettingError(f"{text}: which language and file is it? Say both, as in de={path or 'FILE'}")
+        files.append((lang, path))
+    return files
 
 
 def senses(
@@ -482,18 +470,19 @@ def senses(
         InputError: no model in the folder, or none with senses; or a text that cannot be read.
         SettingError: the word is not in the vocabulary, or too rare; no text to find senses in.
     """
-    read = Texts(texts, pretokenized, limit)
-    inventory = trained_senses(folder) if trained else _found(folder, read, word)
+    files = named_texts(texts, pretokenized)
+    read = partial(_blocks, files, pretokenized, limit)
+    inventory = trained_senses(folder) if trained else _found(folder, files, read, word)
     number, uses = inventory.find(word), dict[str, np.ndarray]()
     of_word = _Occurrences(inventory, number, examples) if isinstance(inventory, ContextSenses) else None
-    for block in read:
+    for block in read():
         if block.lang:
             uses[block.lang] = uses.get(block.lang, 0) + inventory.uses(block)
         if of_word is not None:
             of_word.look(block)
     langs = languages_of(uses)
     if out is not None:
-        named = list(dict.fromkeys(lang for lang, _ in read.files if lang))
+        named = list(dict.fromkeys(lang for lang, _ in files if lang))
         append_lines(out, [neighbourhoods(inventory, number, langs=langs, languages=named).to_json() + "\n"])
     several = [] if langs is None else sorted({lang for lang in langs.tolist() if lang})
     among = [langs == lang for lang in several] if len(several) > 1 else [None]
@@ -528,11 +517,12 @@ def write_senses(
     Raises:
         InputError: see `senses`.
     """
-    read = Texts(texts, pretokenized, limit)
-    inventory, done = _found(folder, read), {"lines": 0, "words": 0, "known": 0}
+    files, done = named_texts(texts, pretokenized), {"lines": 0, "words": 0, "known": 0}
+    read = partial(_blocks, files, pretokenized, limit)
+    inventory = _found(folder, files, read)
 
     def lines() -> Iterator[str]:
-        for block in read:
+        for block in read():
             chosen, start = inventory.select(block), 0
             for length in block.lengths().tolist():
                 yield " ".join(str(n) if n else "-" for n in chosen[start : start + length].tolist()) + "\n"
@@ -580,14 +570,21 @@ def neighbourhoods(
     return Finding("senses", inventory.name, score, group=name, items=items)
 
 
-def _found(folder: str | Path, texts: Texts, word: str = "") -> ContextSenses:
+def _blocks(files: Sequence[tuple[str, str]], pretokenized: bool, limit: int | None) -> Iterator[Sentences]:
+    for lang, path in files:
+        yield from stream_sentences(path, lang=lang, pretokenized=pretokenized, limit=limit)
+
+
+def _found(
+    folder: str | Path, files: Sequence[tuple[str, str]], texts: Callable[[], Iterable[Sentences]], word: str = ""
+) -> ContextSenses:
     """Find the senses of some texts."""
-    if not texts.files:
+    if not files:
         raise SettingError(
             "senses are found in a text: add --text FILE; or --trained for those that the model was trained with"
         )
     encoder = load_encoder(str(folder))
-    return ContextSenses(open_contexts(encoder), encoder.name, lambda: texts, word=word)
+    return ContextSenses(open_contexts(encoder), encoder.name, texts, word=word)
 
 
 class _Occurrences:

@@ -168,19 +168,14 @@ def _about(record: Mapping[str, Any]) -> list[str]:
     """Return the model card's paragraph on senses; nothing without senses."""
     if "senses" not in record:
         return []
-    about, names = record["senses"], ("read forwards", "read backwards")
-    tables = "; ".join(
-        f"{row['senses_per_word']:.2f} senses a word in use after training, several for {row['several']:.1%} of the words"
-        + (f" ({name})" if len(about["tables"]) > 1 else "")
-        for name, row in zip(names, about["tables"], strict=False)
-    )
+    several = " and ".join(f"{row['several']:.1%}" for row in record["senses"]["tables"])
     files = ", ".join(
-        f"{d['path']} ({'-'.join(d['langs'])}, {d['pairs']:,} pairs)" for d in about.get("dictionaries", ())
+        f"{d['path']} ({'-'.join(d['langs'])}, {d['pairs']:,} pairs)" for d in record["senses"].get("dictionaries", ())
     )
     return [
         f"It is sense-aware: its output layer had up to {record['settings']['senses']['senses']} vectors for each word while "
-        f"it was trained. {tables}. The encoder has the same size as without; the senses are in `senses.safetensors`."
-        + (f" It also learnt to predict the senses of translations, from {files}." if files else ""), "",
+        f"it was trained, and {several} of the words have several left, in `senses.safetensors`. The encoder has the same size "
+        f"as without.{f' It also learnt to predict the senses of translations, from {files}.' if files else ''}", "",
     ]  # fmt: skip
 
 
