@@ -93,10 +93,6 @@ align/record: copy @align/rotation/out out ; evaluate mini retrieval <test> --ou
 
 anchors/mean: anchors @in/en.txt --lang en --encoder mini --out out
 anchors/german: anchors @in/de.txt --lang de --encoder mini --out out --occurrences 4 --pretokenized
-anchors/part: anchors @in/en.txt --lang en --encoder mini --shard 1/2 --out one ; anchors @in/en.txt --lang en --encoder
-  mini --shard 2/2 --out two
-anchors/merge: anchors @anchors/part/one/sums-1-of-2.safetensors @anchors/part/two/sums-2-of-2.safetensors --merge --out
-  out --at-least 2
 
 encode/mini: encode mini @in/en.txt --lang en --out vectors.safetensors ; encode mini @in/en.txt --lang en --out
   vectors.safetensors

@@ -153,8 +153,6 @@ RETRIEVAL = ("evaluate", "mini", "retrieval", "--test", "x", *EN_XX)
         ((*RETRIEVAL, "--seeds", "3"), "--seeds", "ner"),
         ((*ALIGN, "--links", "x", "--model", "hmm"), "--model", "--links"),
         (("words", "x", *EN_XX, "--out", "OUT", "--use", "y", "--model", "hmm"), "--model", "--use"),
-        (("anchors", "x", "--lang", "en", "--encoder", "mini", "--out", "OUT", "--shard", "1/2", "--most", "5"),
-         "--most", "--merge"),
         (("pretrain", "en=x", "--out", "OUT", "--start", "mini", "--dim", "64"), "--dim", "--start"),
         (("neighbours", "--encoder", "mini", "--lang1", "en", "--sentence1", "a", "--word1", "a", "--lang2", "de",
           "--sentence2", "b", "--limit", "5"), "--limit", "--text2"),

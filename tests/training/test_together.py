@@ -1,4 +1,4 @@
-"""Two objectives over one model: against the gradient of the sum, and against two loops that take turns by hand."""
+"""Two objectives over one model, against two loops that take turns by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from calque.distributed import Processes
-from calque.errors import SettingError
 from calque.training.loop import Loop, Schedule
 from calque.training.objective import Objective
 from calque.training.together import Beside, Together, TogetherPlan
@@ -49,33 +48,11 @@ def objectives():
     return Fit(nn.ModuleList([head, model]), 1.0, lambda x: head(model(x))), Fit(model, -1.0)
 
 
-def gradients(module):
-    return [None if p.grad is None else p.grad.clone() for p in module.parameters()]
-
-
 def trained(first, beside, plan, processes=None):
     together = Together(first, beside)
     schedule = Schedule(epochs=EPOCHS, learning_rate=RATE, warmup=0.3, decay="linear")
     Loop(together, schedule=schedule, processes=processes or Processes(), identity={}).run(plan)
     return together, schedule
-
-
-def test_the_summed_gradient_is_that_of_the_sum():
-    first, second = objectives()
-    weight, due = 0.3, [7, 8, 9]
-    total = first.loss(1) + weight * sum(second.loss(update) for update in due) / len(due)
-    total.backward()
-    expected = gradients(first.module)
-    first.module.zero_grad()
-    together = Together(first, Beside(second, Steps(), how="summed", weight=weight))
-    ((part, trains),) = together.turns((1, due))
-    terms = together.backward(part)
-    assert trains is first.module
-    for found, wanted in zip(gradients(first.module), expected, strict=True):
-        torch.testing.assert_close(found, wanted)
-    assert terms["loss"] == pytest.approx(first.loss(1).item())
-    assert terms["second loss"] == pytest.approx(sum(second.loss(update).item() for update in due) / 3)
-    assert together.backward((2, [])).keys() == {"loss"}
 
 
 def test_turns_are_two_loops_that_take_them_by_hand():
@@ -134,8 +111,7 @@ def test_the_second_is_gone_through_once_and_spread_evenly(first, second):
         assert abs(seen - (k + 1) * second / (2 * first)) < 1
 
 
-@pytest.mark.parametrize("how", ["alternating", "summed"])
-def test_what_the_second_freezes_only_the_first_moves(how):
+def test_what_the_second_freezes_only_the_first_moves():
     """With a first objective that has no gradient there, they stay; without `frozen` they do not."""
     for freezes in (True, False):
         first, second = objectives()
@@ -143,16 +119,8 @@ def test_what_the_second_freezes_only_the_first_moves(how):
         first.says = lambda x, head=first.module[0], above=first.module[1][2]: head(above(x[:, [0, 1, 2, 0]]))
         before = copy.deepcopy(lowest.state_dict())
         frozen = list(lowest.parameters()) if freezes else []
-        beside = Beside(second, Steps(), how=how, frozen=frozen)
+        beside = Beside(second, Steps(), frozen=frozen)
         trained(first, beside, TogetherPlan(Steps(), Steps(), epochs=EPOCHS, passes=1.0))
         same = [torch.equal(value, before[name]) for name, value in lowest.state_dict().items()]
         assert same == [freezes] * 2
         assert all(weight.requires_grad for weight in lowest.parameters())
-
-
-def test_a_weight_is_for_sums():
-    _, second = objectives()
-    with pytest.raises(SettingError, match="weight = 2 is of gradients that are summed"):
-        Beside(second, Steps(), weight=2.0)
-    with pytest.raises(SettingError, match="alternating or summed, got 'both'"):
-        Beside(second, Steps(), how="both")  # type: ignore[arg-type]

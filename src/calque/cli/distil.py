@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,13 +29,10 @@ from calque.errors import SettingError
 class DistilCommand(SubjectCommand):
     """A command whose own options are those of `Distillation`."""
 
-    asks_for = "calque distil --more --help"
-
-    def find_subject(self, words: Sequence[str]) -> str | None:
-        return None if "--help" in words and "--more" not in words else "distillation"
+    hides = ("links", "pretokenized", "layer", "max_length", "track_folder", "checkpoint_every", "vectors")
 
     def subjects(self) -> Mapping[str, str]:
-        return {"calque distil": "distillation"}
+        return {"calque distil": "distil"}
 
     def types_of(self, subject: str) -> Mapping[str, Any]:
         from calque.alignment.distilled import Distillation
@@ -106,7 +103,6 @@ def distil(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="An option of the training, also written --NAME VALUE; repeatable."),
     ] = None,
-    more: Annotated[bool, typer.Option("--more", help="With --help: list the options of the training.")] = False,
     seed: Seed = 0,
     layer: Layer = None,
     max_length: MaxLength = None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from calque.cli.checks import given, language, output_file, positive, refuse_unused
+from calque.cli.checks import given, language, output_file, refuse_unused
 from calque.cli.options import (
     KeyPointLoading,
     Linking,
@@ -158,13 +158,6 @@ class Realigning:
     realign_when: Annotated[str, typer.Option(help="Align before, during or after the training for the task.")] = (
         "before"
     )
-    realign_how: Annotated[
-        str,
-        typer.Option(
-            help="during: updates of the task and of the alignment take turns (alternating), or their gradients are added "
-            "(summed)."
-        ),
-    ] = "alternating"
     realign_method: Annotated[str, typer.Option(help="contrastive or finetune, or package.module:Class.")] = (
         "contrastive"
     )
@@ -172,9 +165,6 @@ class Realigning:
         str | None,
         typer.Option(callback=language, help="Language that the others are aligned with; default: the one of --train."),
     ] = None
-    realign_weight: Annotated[
-        float, typer.Option(callback=positive, help="summed: weight of the gradient of the alignment.")
-    ] = 1.0
     realign_option: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="An option of the method, e.g. epochs=3 or freeze=2; repeatable."),
@@ -414,8 +404,8 @@ def _realignment(realigning: Realigning, inputs: Inputs, named: Mapping[str, str
     options |= {"seed": linking.seed} if "seed" in named and "seed" not in options else {}
     return realign_on(
         realigning.realign or [], langs=inputs.langs, words=replace(linking, symmetrize=symmetrize).words(False, None),
-        say=inputs.say, when=realigning.realign_when, how=realigning.realign_how, method=method,
-        towards=realigning.realign_towards, weight=realigning.realign_weight, options=options,
+        say=inputs.say, when=realigning.realign_when, method=method,
+        towards=realigning.realign_towards, options=options,
     )  # fmt: skip
 
 

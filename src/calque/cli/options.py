@@ -10,7 +10,6 @@ import functools
 import inspect
 import re
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import copy
@@ -308,11 +307,11 @@ def named_pairs(files: Sequence[str], langs: Sequence[str]) -> tuple[list[str], 
 
 
 # -- options of a method or task ---------------------------------------------------------------------------------------
-class SubjectCommand(TyperCommand, ABC):
-    """A command with a subject, a method or a task, that has options of its own.
+class SubjectCommand(TyperCommand):
+    """A command whose general help lists the most used options only. It may have a subject, a method or a task, that has options
+    of its own.
 
-    These are arguments of its class, `--NAME VALUE` or `--option NAME=VALUE`. The general help does not list them; the help of
-    a subject does.
+    These are arguments of its class, `--NAME VALUE` or `--option NAME=VALUE`. The help of a subject lists them, or `--more`.
 
     Attributes:
         hides: declared options that only the help of a subject lists.
@@ -332,28 +331,28 @@ class SubjectCommand(TyperCommand, ABC):
         for param in params:
             param.hidden = param.name in self.hides
 
-    @abstractmethod
     def find_subject(self, words: Sequence[str]) -> Any:
         """Return what the command line is about; None for nothing in particular."""
+        return None if "--help" in words and "--more" not in words else self.name
 
-    @abstractmethod
     def subjects(self) -> Mapping[str, Any]:
         """Return all subjects by the names that a reference lists them under."""
+        return {}
 
-    @abstractmethod
     def types_of(self, subject: Any) -> Mapping[str, Any]:
         """Return the types of a subject's own options by name."""
+        return {}
 
-    @abstractmethod
     def described_by(self, subject: Any) -> Sequence[Any]:
         """Return the classes and functions that the options are arguments of."""
+        return ()
 
     def refuse(self, name: str, option: str, subject: Any) -> None:
         """Raise an error if an option that the subject does not have is another's."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         declared = {name for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)}
-        subject, left, kept, own = self.find_subject(args), list(args), [], []
+        subject, left, kept, own = self.find_subject(args), [word for word in args if word != "--more"], [], []
         ctx.meta.update(subject=subject, own=own)
         while left and left[0] != "--":
             word = left.pop(0)
@@ -390,7 +389,7 @@ class SubjectCommand(TyperCommand, ABC):
                     formatter.write_dl(records)
         if subject is None:
             formatter.write_paragraph()
-            formatter.write_text(f"More options: {self.asks_for}.")
+            formatter.write_text(f"More options: {self.asks_for or f'{ctx.command_path} --more --help'}.")
 
     def sections(self, ctx: Any, subject: Any) -> dict[str, list[Any]]:
         """Sort arguments and options by the title of their section."""

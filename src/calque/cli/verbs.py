@@ -9,16 +9,34 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from calque import __version__
 from calque.errors import SettingError, Stopped
 from calque.named import TRUST_CODE
 
-#: functions of the modules of the same name, or of the one behind the colon
-VERBS = (
-    "words", "align", "distil", "merge", "anchors", "neighbours", "evaluate", "analyze", "study", "encode", "pretrain",
-    "perplexity:pretrain", "senses", "data", "demo", "report", "explore", "push",
-)  # fmt: skip
+#: verbs by the groups of the help: functions of the modules of the same name, or of the one behind the colon
+GROUPS = {
+    "Start here": ("demo:small", "align", "evaluate", "report"),
+    "Look": ("analyze", "explore", "neighbours:small", "senses", "perplexity:pretrain"),
+    "Build": ("words", "anchors", "encode:small", "distil", "pretrain", "merge:small", "study:small"),
+    "Share": ("data:small", "push:small"),
+}
+VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
+
+
+class Groups(TyperGroup):
+    """The program, whose help lists verbs by group."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        titles = {verb.partition(":")[0]: title for title, verbs in GROUPS.items() for verb in verbs}
+        rows: dict[str, list[tuple[str, str]]] = {title: [] for title in GROUPS}
+        for name, command in self.commands.items():
+            rows[titles.get(name, "Look")].append((name, command.get_short_help_str(formatter.width - 20)))
+        for title, several in rows.items():
+            if several:
+                with formatter.section(title):
+                    formatter.write_dl(several)
 
 
 def command_of(verb: str) -> Callable[..., Any]:
@@ -31,6 +49,7 @@ def parser(verb: str = "") -> typer.Typer:
     """Return the parser of one verb, which begins a tenth of a second sooner, or of all verbs if there is none of this name."""
     app = typer.Typer(
         name="calque",
+        cls=Groups,
         help="Align the languages of a multilingual encoder, and measure what that changes.",
         add_completion=False,
         pretty_exceptions_enable=False,

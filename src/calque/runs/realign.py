@@ -12,13 +12,13 @@ from calque.alignment.tuner import Tuner
 from calque.corpora.by_name import name_of
 from calque.encoders.base import require
 from calque.encoders.trainable import TrainableEncoder
-from calque.errors import SettingError, check_number
+from calque.errors import SettingError
 from calque.linking import Say, Words, digest_of
 from calque.runs.align import make_method, warn_of_unused
-from calque.runs.links import links_of
+from calque.runs.words import links_of
 from calque.training.realignment import Realignment, When
 from calque.training.sources import below
-from calque.training.together import Beside, How
+from calque.training.together import Beside
 
 if TYPE_CHECKING:
     from calque.alignment.aligned import AlignedText
@@ -43,10 +43,8 @@ class TextRealignment(Realignment):
     Args:
         read: gives the parallel texts and their links; called once, when an encoder is to be realigned.
         when: "before", "during" or "after".
-        how: "alternating" or "summed", see `Together`; for "during".
         method: `contrastive`, `finetune`, or `package.module:Class` of a `Tuner`.
         towards: the language that the others move towards; None for the one that the task is learnt in.
-        weight: of the alignment's gradient, where gradients are summed.
         names: of the texts, for the record.
 
     Raises:
@@ -58,20 +56,13 @@ class TextRealignment(Realignment):
         read: Callable[[], Linked],
         *,
         when: When = "before",
-        how: How = "alternating",
         method: str = "contrastive",
         towards: str | None = None,
-        weight: float = 1.0,
         options: Mapping[str, Any] | None = None,
         names: Sequence[str] = (),
     ):
         if when not in get_args(When):
             raise SettingError(f"realignment is before, during or after, got {when!r}")
-        if how not in get_args(How):
-            raise SettingError(f"realignment is alternating or summed, got {how!r}")
-        check_number("the weight of realignment", weight, above=0)
-        if weight != 1 and (when, how) != ("during", "summed"):
-            raise SettingError("a weight of realignment is for during, summed: leave it out")
         given = dict(options or {})
         if when == "during" and (own := [name for name in _OF_THE_TASK if name in given]):
             raise SettingError(
@@ -90,8 +81,8 @@ class TextRealignment(Realignment):
                 f"lora of {method}: during the task's training one Adam moves all weights, the alignment's among them; realign "
                 "before or after it, or leave lora out"
             )
-        self.when, self.weight, self._method, self._names = when, weight, method, list(names)
-        self.how: How = how
+        self.when: When = when
+        self._method, self._names = method, list(names)
         self._tuner, self._towards, self._given, self._read = tuner, towards, given, read
         self._linked: Linked | None = None
         self._text: tuple[TrainableEncoder, AlignedText] | None = None
@@ -135,10 +126,7 @@ class TextRealignment(Realignment):
         text, tuner = self._text[1], self._tuner
         frozen = below(learning.model, tuner.freeze)
         plan, passes = tuner.plan(text, tuner.seed + seed), self._given.get("epochs", 1.0)
-        return Beside(
-            tuner.objective(learning, encoder, text, processes), plan,
-            passes=passes, how=self.how, weight=self.weight, frozen=frozen,
-        )  # fmt: skip
+        return Beside(tuner.objective(learning, encoder, text, processes), plan, passes=passes, frozen=frozen)
 
     @property
     def _texts(self) -> Linked:
@@ -154,11 +142,8 @@ class TextRealignment(Realignment):
     def settings(self) -> dict[str, Any]:
         corpora, pairs = self._texts
         about: dict[str, Any] = {"when": self.when}
-        said = self.when
         if self.when == "during":
-            weight = {"weight": self.weight} if self.how == "summed" else {}
-            about |= {"how": self.how, **weight, "passes": self._given.get("epochs", 1.0)}
-            said += f" ({', '.join([self.how, *(f'{name} {value:g}' for name, value in weight.items())])})"
+            about["passes"] = self._given.get("epochs", 1.0)
         else:
             about["schedule"] = asdict(self._tuner.schedule)
         about |= {
@@ -168,7 +153,7 @@ class TextRealignment(Realignment):
         }  # fmt: skip
         whole = hashlib.blake2b(json.dumps(about, sort_keys=True, default=str).encode(), digest_size=4).hexdigest()
         given = "".join(f", {name} {value}" for name, value in self._given.items())
-        said += f", {self._method} towards {self._tuner.towards}, {about['sentence_pairs']:,} sentence pairs{given}"
+        said = f"{self.when}, {self._method} towards {self._tuner.towards}, {about['sentence_pairs']:,} sentence pairs{given}"
         return {"realign": f"{said} ({whole})", "realignment": {**about, "texts": self._names}}
 
     def _fingerprint(self) -> str:

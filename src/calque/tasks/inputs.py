@@ -121,7 +121,7 @@ FILES = (
 )  # fmt: skip
 #: what `calque.runs.realign` can be told
 REALIGN = (
-    "realign_when", "realign_how", "realign_method", "realign_towards", "realign_weight", "realign_option",
+    "realign_when", "realign_method", "realign_towards", "realign_option",
 )  # fmt: skip
 #: all fields and those of `words` and `realign`, which no option of a task may be called
 FIELDS = (
