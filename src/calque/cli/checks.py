@@ -45,8 +45,6 @@ def output_file(
     """Refuse to write where no file can be written, and over what is read.
 
     Args:
-        option: for the message.
-        path: where to write; None is fine.
         inputs: files that are read, as the user named them: `de=FILE` and the prefix of two files (Moses), too.
         langs: how the names of the latter end.
         adds: scores are added to those that are in the file; anything else in it is refused.

@@ -177,7 +177,7 @@ class Linking:
 
 
 @dataclass(frozen=True)
-class Trackers:
+class Tracking:
     """Tracking."""
 
     track: Annotated[
@@ -191,11 +191,6 @@ class Trackers:
     track_folder: Annotated[
         Path, typer.Option(help="For trackers that write files: folder for the logs of all runs.")
     ] = Path("tracked")
-
-
-@dataclass(frozen=True)
-class Tracking(Trackers):
-    """Tracking."""
 
     @contextmanager
     def around(self, given: Mapping[str, Any]) -> Iterator[None]:
