@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from calque.pairs import WordPairs
-from calque.tasks.nearest import retrieve
+from calque.tasks.retrieval import retrieve
 from calque.vectors import Embeddings
 
 RARE = "<rare>"  # stands for every word that is not among the most frequent
@@ -99,18 +99,19 @@ def score_retrieval(
         hidden: the words, of the first language, that ask.
     """
     asked = [[(k, k) for k, word in enumerate(line) if word in hidden] for line, _ in test]
-    found = retrieve(source, target, WordPairs.of(asked), uncovered="wrong")
+    found = retrieve(source, target, WordPairs.of(asked))
+    total = len(found.queries) + found.dropped
     forms = [np.array([word for pair in test for word in pair[side]]) for side in (0, 1)]
     pairs = WordPairs.of(asked)
     rows = source.rows(pairs.sentence, pairs.source)[found.queries]
-    figures: dict[str, float | int] = {"queries": len(rows), "words": len(hidden & set(forms[0].tolist()))}
+    figures: dict[str, float | int] = {"queries": total, "words": len(hidden & set(forms[0].tolist()))}
     directions = (
         ("forward", found.source_hits, found.nearest_targets, forms[1]),
         ("backward", found.target_hits, found.nearest_sources, forms[0]),
     )
     for name, hits, nearest, words in directions:
-        figures[f"accuracy_{name}"] = float(hits.mean())
-        figures[f"accuracy_of_the_word_{name}"] = float(((words[nearest] == words[rows]) & (nearest >= 0)).mean())
+        figures[f"accuracy_{name}"] = float(hits.sum() / total)
+        figures[f"accuracy_of_the_word_{name}"] = float((words[nearest] == words[rows]).sum() / total)
     for name in ("accuracy", "accuracy_of_the_word"):
         figures[name] = (figures[f"{name}_forward"] + figures[f"{name}_backward"]) / 2
     return figures

@@ -119,7 +119,7 @@ evaluate/ner-linear: evaluate @align/rotation/out ner --train en=@in/ner.tsv --d
   --head linear-crf --test de=@in/ner.de.tsv --ceiling de=@in/ner.de.tsv --rename LOC=PER --unknown miss --epochs 2
   --seeds 2 --json
 evaluate/slots: evaluate mini slots --train en=@in/slots.tsv --test en=@in/slots.test.tsv de=@in/slots.de.tsv --format
-  facebook --unknown drop <quick> ; evaluate mini slots --train en=@in/slots.tsv --test en=@in/slots.test.tsv
+  facebook --unknown miss <quick> ; evaluate mini slots --train en=@in/slots.tsv --test en=@in/slots.test.tsv
   <tune>
 evaluate/pos: evaluate mini pos --train en=@in/pos.tsv --test en=@in/pos.test.tsv de=@in/pos.de.tsv --column 2 --dropout
   0.1 --option patience=1 --option per_epoch=50 --learning-rate 0.01 <quick> ; evaluate mini pos --train en=@in/tree.conllu --test
@@ -128,7 +128,6 @@ evaluate/projection: evaluate mini pos --train en=@in/pos.tsv --test de=@in/pos.
   en de --model hmm --symmetrize intersection --seed 1 --head linear <quick>
 evaluate/nli: evaluate mini nli --train en=@in/nli.tsv --test en=@in/nli.test.tsv de=@in/nli.de.tsv <quick>
 evaluate/nli-esim: evaluate mini nli --train en=@in/nli.tsv --test en=@in/nli.test.tsv de=@in/nli.de.tsv <quick> --head esim
-  --translated de=@in/nli.test.tsv
 evaluate/sentiment: evaluate mini sentiment --train en=@in/mood.jsonl --test en=@in/mood.test.tsv de=@in/mood.de.tsv
   --batch 16 <quick>
 evaluate/parsing: evaluate mini parsing --train en=@in/tree.conllu --test en=@in/tree.test.conllu de=@in/tree.de.conllu
@@ -145,7 +144,7 @@ analyze/all: analyze mini aligned=@align/rotation/out <test> --train @in/train.t
 study/parallel: study @in/parallel.toml --out out --workers 2 ; study @in/parallel.toml --out out --test
   pos=es=@in/pos.test.tsv
 report/html: report @study/parallel/out @analyze/all/findings.jsonl --out report.html --plots plots
-report/json: report @study/parallel/out @evaluate/lexicon/scores.jsonl --out report.json --base base ; report
+report/md: report @study/parallel/out @evaluate/lexicon/scores.jsonl --out report.md --base base ; report
   @evaluate/ner/scores.jsonl --format md --out scores.txt
 report/demo: report @demo/de/out --out report.html --plots plots --plot-format png
 demo/de: demo --languages de --out out --seed 1

@@ -24,7 +24,6 @@ FILES = {
 _MARKED = re.compile(r"^<!-- test: file (\S+) -->\n+```(\w*)\n", re.MULTILINE)
 BLANK = "\n\n"
 _TABLE = re.compile(r"^<!-- table of (\S+) -->$", re.MULTILINE)
-_DEMO = "<!-- what calque demo prints -->"
 _LATEX = re.compile(r"<(span|div) class=\"arithmatex\">\s*\\([(\[])(.*?)\\[)\]]\s*</\1>", re.DOTALL)
 
 
@@ -38,11 +37,9 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, **_):
-    """Files get their name over them, tables of names are those of the code, and what the demo prints comes from the
-    README."""
+    """Put the name of each file above its block, and generate the tables of names from the code."""
     markdown = _MARKED.sub(lambda found: f'```{found[2] or "text"} title="{found[1]}"\n', markdown)
-    markdown = _TABLE.sub(lambda found: table(found[1]), markdown)
-    return markdown.replace(_DEMO, demo()) if _DEMO in markdown else markdown
+    return _TABLE.sub(lambda found: table(found[1]), markdown)
 
 
 def table(target: str) -> str:
@@ -51,11 +48,6 @@ def table(target: str) -> str:
 
     rows = [f"| `{name}` | {_cell(row.help)} |" for name, row in imported(target).items()]
     return "\n".join(["| name | what it does |", "|---|---|", *rows])
-
-
-def demo() -> str:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return re.search(r"^```\nContextual word retrieval.*?^```$", text, re.DOTALL | re.MULTILINE)[0]
 
 
 def on_page_content(content, **_):

@@ -21,7 +21,6 @@ from calque.analyses.groups import (
 from calque.analyses.questions import Questions, Resamples, frequency_ranks, tags_for
 from calque.analyses.space import (
     anisotropy,
-    consistency,
     eigenvalue_similarity,
     hubness,
     language,
@@ -30,7 +29,6 @@ from calque.analyses.space import (
     occurrences,
     powers,
     relational_similarity,
-    similarities,
     skewness,
 )
 from calque.analyses.words import examples, points, principal_axes, project, senses, translations_of
@@ -41,7 +39,6 @@ from calque.errors import MissingExtraError, SettingError
 from calque.maps import Rotation
 from calque.pairs import WordPairs
 from calque.tasks.bootstrap import measure, ratio
-from calque.tasks.consistency import Consistency
 from calque.tasks.retrieval import WordRetrieval
 from calque.text import ParallelCorpus, Sentences
 from calque.vectors import Embeddings
@@ -176,30 +173,6 @@ def test_accuracy_by_group_equals_a_walk_over_the_links():
                 assert (mine[group].value, mine[group].n) == (pytest.approx(right / asked), asked)
                 assert mine[group].low <= mine[group].value <= mine[group].high
     assert len(questions.selections) == 2
-
-
-def test_a_language_beside_itself_is_what_the_task_says():
-    """Both languages of the test text, each as plain text of its own; Chinese, say, has no word so long."""
-    questions, source, target = toy(1, vocabulary=5)
-    views = [questions.ask("base", source, target), questions.ask("other", target, source)]
-    found = [*consistency(questions, views[0]), *similarities(questions, views, seed=3)]
-    expected = []
-    for text, vectors, after in ((questions.corpus.source, source, target), (questions.corpus.target, target, source)):
-        task = Consistency(text, seed=3, bootstrap=50)
-        expected.append(task.evaluate_embeddings(vectors)[0])
-        expected.append(task.evaluate_embeddings(after, before=vectors)[1])
-    assert [(f.analysis, f.encoder, f.group, f.score.metric) for f in found] == [
-        *(("consistency", "base", lang, "same-form") for lang in ("en", "de")),
-        *(("similarities", "other", lang, "similarities") for lang in ("en", "de")),
-    ]
-    assert [(f.score.value, f.score.n) for f in found] == [
-        (score.value, score.n) for score in (expected[0], expected[2], expected[1], expected[3])
-    ]
-    assert all(f.score.low < f.score.value < f.score.high for f in found)
-    words = [[word[:3] for word in sentence.words] for sentence in questions.corpus.source]
-    short = ParallelCorpus.of(words, [s.words for s in questions.corpus.target], ("zh", "de"))
-    asked = Questions(WordRetrieval(short, questions.pairs, bootstrap=5))
-    assert [f.group for f in consistency(asked, asked.ask("base", source, target))] == ["de"]
 
 
 def test_rank_difference_is_that_of_the_definition():

@@ -60,7 +60,7 @@ def test_everything_at_once(capsys, texts, tiny_folder, tmp_path):
     assert done == set(ANALYSES) - {"senses"}  # which a command of its own makes
     assert [a for a in ANALYSES if a in done] == list(dict.fromkeys(record["analysis"] for record in records))
     assert all(f"\n{analysis}\n" in "\n" + shown for analysis in done)
-    ways = {"accuracy.all": "higher", "relational-similarity": "higher", "same-form": "higher", "eigenvalue-similarity": "lower",
+    ways = {"accuracy.all": "higher", "relational-similarity": "higher", "eigenvalue-similarity": "lower",
             "skewness.cosine": "lower", "mean-cosine": "lower", "probe-accuracy": "lower"}  # fmt: skip
     for metric, way in ways.items():
         assert {line.split()[-1] for line in shown.splitlines() if f" {metric} " in line} == {way}

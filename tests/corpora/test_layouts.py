@@ -1,11 +1,8 @@
-"""Comparable texts and altered sentences are read."""
-
-import json
+"""Comparable texts are read."""
 
 import numpy as np
 import pytest
 
-from calque.corpora.altered import read_altered
 from calque.corpora.comparable import gold_file, read_comparable
 from calque.errors import InputError
 
@@ -53,23 +50,3 @@ def test_what_is_wrong_with_comparable_texts_is_said(bucc, name, text, said):
         file.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=said):
         read_comparable(bucc, langs=("de", "en"))
-
-
-# -- altered sentences -------------------------------------------------------------------------------------------------
-def test_altered_sentences_are_read_from_both_forms(tmp_path):
-    plain = {"5 houses": {"src": "3 houses", "errtype": "number"}, "no house": {"src": "a house"}}
-    (tmp_path / "eng_Latn_errtype.dev.json").write_text(json.dumps(plain))
-    (tmp_path / "altered.tsv").write_text("3 houses\t5 houses\tnumber\n\na house\tno house\n")
-    for name in ("eng_Latn_errtype.dev.json", "altered.tsv"):
-        found = read_altered(tmp_path / name)
-        assert found.texts == ("5 houses", "no house")
-        assert found.originals == ("3 houses", "a house")
-        assert found.kinds == ("number", "altered")
-    for text, said in (("one\n", "one column, expected original"), ("\n", "no altered sentence")):
-        (tmp_path / "altered.tsv").write_text(text)
-        with pytest.raises(InputError, match=said):
-            read_altered(tmp_path / "altered.tsv")
-    for text, said in (("[]", "no JSON object"), ('{"x": 1}', "'x' has no \"src\"")):
-        (tmp_path / "bad.json").write_text(text)
-        with pytest.raises(InputError, match=said):
-            read_altered(tmp_path / "bad.json")

@@ -74,7 +74,7 @@ def texts_of(line: str) -> dict[str, set[str]]:
     for word in shlex.split(line, comments=True):
         if word.startswith("--"):
             option = word
-        elif option in ("--train", "--test", "--dev", "--ceiling", "--translated", "--text"):
+        elif option in ("--train", "--test", "--dev", "--ceiling", "--text"):
             found.setdefault(option, set()).add(word.rpartition("=")[2])
     return found
 
@@ -153,13 +153,19 @@ def test_pages_of_files_exist():
         assert (ROOT / file).is_file()
 
 
-def test_files_are_named_and_the_demo_is_the_readme():
-    shown = hooks().on_page_markdown(
-        "<!-- test: file a.toml -->\n```toml\nb = 1\n```\n<!-- what calque demo prints -->\n"
-    )
+def test_the_name_of_a_file_stands_above_its_block():
+    shown = hooks().on_page_markdown("<!-- test: file a.toml -->\n```toml\nb = 1\n```\n")
     assert '```toml title="a.toml"' in shown
-    assert "contrastive" in shown
-    assert "statistical aligner" in shown
+
+
+def test_the_readme_shows_the_first_table_of_the_tutorials_demo():
+    shown = {
+        page.name: re.search(
+            r"^```\nContextual word retrieval.*?^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE
+        )[0]
+        for page in (ROOT / "README.md", DOCS / "tutorial.md")
+    }
+    assert shown["tutorial.md"].startswith(shown["README.md"].removesuffix("\n```"))
 
 
 def test_formulas_become_mathml():

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional
 
 from calque.errors import SettingError
-from calque.nn.probe import Probe, ScalarMix, SpanPooling, SpanRows
+from calque.nn.probe import Probe, SpanPooling, SpanRows
 
 DIM, LABELS, WIDTH, HIDDEN = 6, 4, 5, 7
 
@@ -14,12 +13,6 @@ DIM, LABELS, WIDTH, HIDDEN = 6, 4, 5, 7
 def literal(probe, rows, targets):
     """Tenney et al. (2019b), §3.1, for one target after the other; `targets` has lists of rows for each span."""
     words = list(rows)
-    if probe.mix is not None:
-        n = len(probe.mix.scores)
-        share = [torch.exp(each) / sum(torch.exp(other) for other in probe.mix.scores) for each in probe.mix.scores]
-        words = [
-            probe.mix.scale * sum(share[k] * row[k * DIM : (k + 1) * DIM] for k in range(n)) for row in words
-        ]  # fmt: skip
     scores = []
     for spans in targets:
         pooled = []
@@ -44,16 +37,15 @@ FEW = [([4, 1],), ([4],)]
 PAIRS = [([0], [1]), ([0, 1, 2], [4, 5]), ([7], [7]), ([8, 3], [2, 6, 4])]
 
 
-@pytest.mark.parametrize("layers", [1, 3])
 @pytest.mark.parametrize("targets", [SINGLE, FEW, PAIRS], ids=["spans", "few words", "pairs"])
-def test_scores_and_gradients_are_those_of_the_formula(targets, layers):
+def test_scores_and_gradients_are_those_of_the_formula(targets):
     torch.manual_seed(0)
     spans = len(targets[0])
-    probe = Probe(DIM, LABELS, spans=spans, layers=layers, width=WIDTH, hidden=HIDDEN, dropout=0.0).double()
+    probe = Probe(DIM, LABELS, spans=spans, width=WIDTH, hidden=HIDDEN, dropout=0.0).double()
     with torch.no_grad():
         for parameter in probe.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
-    rows = torch.randn(9, layers * DIM, dtype=torch.double, requires_grad=True)
+    rows = torch.randn(9, DIM, dtype=torch.double, requires_grad=True)
     gold = torch.rand(len(targets), LABELS) > 0.5
     found = []
     for scores in (probe(rows, [spans_of(targets, k) for k in range(spans)]), literal(probe, rows, targets)):
@@ -85,13 +77,3 @@ def test_no_targets_are_no_scores_and_a_span_without_rows_is_refused():
     probe.losses(scores, torch.zeros(0, LABELS)).sum().backward()
     with pytest.raises(SettingError, match="a span without rows"):
         probe(torch.randn(3, DIM), [SpanRows(torch.tensor([0]), torch.tensor([1, 0]))])
-
-
-def test_a_mix_is_the_mean_at_first_and_any_layer_in_the_end():
-    mix, rows = ScalarMix(3), torch.randn(5, 3 * DIM)
-    torch.testing.assert_close(mix(rows), rows.view(5, 3, DIM).mean(1))
-    with torch.no_grad():
-        mix.scores.copy_(torch.tensor([0.0, 50.0, 0.0]))
-        mix.scale.fill_(2.0)
-    torch.testing.assert_close(mix(rows), 2 * rows[:, DIM : 2 * DIM])
-    assert functional.mse_loss(mix.weights, torch.tensor([0.0, 1.0, 0.0])) < 1e-12

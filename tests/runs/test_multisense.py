@@ -123,13 +123,12 @@ def test_the_recipe_gives_every_row_of_every_table(data):
     assert len(pairs) == len(set(pairs.values())) == 4  # each language from the encoder that learnt it
     assert {name for name, *_ in rows["language-model"]} == {*four, "English-ELMo", *BILINGUAL}
     shown = tables(records)
-    assert "| Bi-SaELMo | Proj |" in shown
-    masked = shown.partition("## language-model, masked words, perplexity, lower is better")[2].partition("##")[0]
-    assert [line.split("|")[1].strip() for line in masked.strip().splitlines()[2:]] == ["BERT", "SaBERT"]
-    by_frequency = shown.partition("## language-model, unigram-perplexity")[2].partition("##")[0]
-    assert "| Joint-ELMo |" in by_frequency
+    assert "| Bi-SaELMo · Proj |" in shown
+    masked = shown.partition("**Language-model, masked words: perplexity, lower is better")[2].split("\n\n")[1]
+    assert [line.split("|")[1].split("·")[0].strip() for line in masked.splitlines()[2:4]] == ["BERT", "SaBERT"]
+    by_frequency = shown.partition("**Language-model: unigram-perplexity")[2].split("\n\n")[1]
+    assert "| Joint-ELMo" in by_frequency
     assert "**" not in by_frequency  # nothing is better there
-    assert "Most frequent sense" in shown
     # A map takes words of both languages in; German has "same", "word" and the stop in common with English.
     fits = sorted((data / "out" / "steps").glob("fit-*/calque-run.json"))
     assert len(fits) == 5

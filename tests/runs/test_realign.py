@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
 import torch
@@ -17,8 +16,8 @@ from calque.runs.align import align
 from calque.runs.realign import TextRealignment, realign_on
 from calque.runs.study import read_study
 from calque.tasks.datasets import Dataset
-from calque.tasks.experiment import Experiment
 from calque.tasks.tagging import Tagging
+from calque.tasks.zeroshot import Experiment
 from calque.text import Sentences
 from command import fails, works
 from linked_text import make_text
@@ -196,6 +195,7 @@ tune = true
 epochs = 1
 train = ["en=train.tsv"]
 test = ["xx=test.tsv"]
+ceiling = ["xx=train.tsv"]
 realign = {realign}
 """
 
@@ -221,8 +221,10 @@ def test_a_study_realigns_in_a_tasks_own_run(plan, tmp_path, capsys):
     path = plan('{ when = "during", options = { batch = 4 } }')
     works(capsys, "study", path, "--out", tmp_path / "out", "-q")
     lines = (tmp_path / "out" / "results.jsonl").read_text().splitlines()
-    plain, together = (json.loads(line)["settings"] for line in lines)
+    plain, together, ceiling = (json.loads(line)["settings"] for line in lines)
     assert "realign" not in plain
+    assert ceiling["protocol"] == "ceiling"
+    assert "realign" not in ceiling
     assert together["realign"].startswith("during, contrastive towards en, 16 sentence pairs, batch 4 (")
     assert together["realignment"]["texts"] == ["text.tsv"]
 
@@ -242,17 +244,3 @@ def test_a_study_realigns_in_a_tasks_own_run(plan, tmp_path, capsys):
 def test_what_is_wrong_in_a_study_is_said_with_its_place(plan, realign, more, said):
     with pytest.raises(InputError, match=re.escape(said)):
         read_study(plan(realign, more))
-
-
-def test_ceilings_are_not_realigned(linked, tags, tiny_encoder):
-    from calque.tasks.zeroshot import WithCeilings
-
-    def make(train, tests, **given):
-        return job((train[0], tests[0]), seeds=(0,), **given)
-
-    english, other = tags
-    ceiling = replace(other, name="ceiling.xx.tsv")
-    task = WithCeilings.of(make, [english], [other], [ceiling], [], "last", {"realign": realignment(linked, "during")})
-    zero_shot, top = task.evaluate(tiny_encoder)
-    assert "realign" in zero_shot.settings
-    assert "realign" not in top.settings

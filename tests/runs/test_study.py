@@ -98,8 +98,8 @@ def test_a_study_does_every_step_once(plan):
     ]
     assert (folder / "results.jsonl").read_text() == first
     table = tables(records)
-    assert "## ner, f1" in table
-    assert "| tiny | quick |" in table
+    assert "**Named entities: F1, per cent, higher is better**" in table
+    assert "\n| quick |" in table
     # A setting of one method changes its steps and no others; a folder that was moved stays what it is.
     plan.write_text(plan.read_text().replace("batch = 4", "batch = 8"))
     folder.rename(plan.parent / "moved")
@@ -126,8 +126,8 @@ def test_a_study_knows_the_encoder_before_alignment(plan):
     base = found["base", "same-form"]["settings"]["encoder_fingerprint"]
     assert found["left", "similarities"]["settings"]["base_fingerprint"] == base
     shown = tables(list(found.values()))
-    assert "## consistency, same word nearest\n" in shown
-    assert "## consistency, similarities as before\n" in shown
+    assert "**Same-language consistency: nearest word of the language is the same" in shown
+    assert "**Same-language consistency: correlation of similarities" in shown
 
 
 def test_the_command_and_two_workers(plan, capsys, monkeypatch):
@@ -138,8 +138,8 @@ def test_the_command_and_two_workers(plan, capsys, monkeypatch):
     monkeypatch.setattr("calque.runs.study.get_context", clean)
     code, said, news = run(capsys, "study", plan, "--workers", 2, "--test", f"ner=nl={plan.parent / 'ner.test.es.tsv'}")
     assert code == 0, news
-    assert said.startswith("## ner, f1")
-    assert said.splitlines()[2] == "| encoder | method | de | es | nl | mean |"
+    assert said.startswith("**Named entities: F1")
+    assert said.splitlines()[2] == "| method | de | es | nl | mean |"
     one = study(plan, data=plan.parent, out=plan.parent / "again")
     two = [json.loads(line) for line in (plan.parent / "study" / "results.jsonl").read_text().splitlines()]
 
@@ -168,7 +168,7 @@ def test_what_is_trained_is_trained_several_times(plan):
     made = [json.loads(p.read_text()) for p in (plan.parent / "study" / "steps").glob("align-*/calque-run.json")]
     assert {record["schedule"]["seed"] for record in made if "schedule" in record} == {5, 6}
     table = tables(records)
-    assert table.count("| tiny | quick |") == table.count("## retrieval, ") == 2  # one row by occurrence, one by form
+    assert table.count("\n| quick |") == table.count("**Word retrieval: ") == 2  # one row by occurrence, one by form
     assert "aligning: 3 of 3 done (tiny, quick, seed 6)" in said
     assert {r["settings"]["encoder"] for r in records} == {
         "tiny, base", "tiny, rotation, parallel", "tiny, quick, parallel, seed 5", "tiny, quick, parallel, seed 6"
@@ -221,7 +221,7 @@ def test_layers_of_an_encoder_each_on_its_own(plan):
     assert found["rotation", 0] == mapped.fingerprint
     with pytest.raises(SettingError, match="layer 1: .* has maps of 0, 2"):
         load_encoder(places[0], layer=1)
-    assert "| tiny, layer 2 | rotation |" in tables(records)
+    assert "\n| layer 2 · rotation |" in tables(records)
 
 
 def test_methods_without_translations_take_text_or_the_sides_of_parallel_text(plan):
@@ -371,8 +371,8 @@ def test_elmos_of_the_study_and_maps_from_dictionaries(own):
         base, mapped = (load_encoder(where, layer=1).encode(text).data for where in (place, fits[None]))
         assert np.array_equal(base, mapped) != moved
     table = tables(records)
-    assert "| elmo, layer 1 | rotation (dictionary) |" in table
-    assert "## language-model, unigram-perplexity" in table
+    assert "layer 1 · rotation" in table
+    assert "**Language-model: unigram-perplexity" in table
     # Right senses count though no setting names their file; what was learnt before them stays.
     (own.parent / "test.gold.key.txt").write_text("i0 e2%1\ni1 e1%1\ni2 e2%1\n")
     said.clear()
@@ -563,17 +563,20 @@ def record(method, value, half=0.05, **more):
 
 def test_what_a_table_shows():
     lm = {"task": "lm", "metric": "perplexity", "percent": False, "runs": [], "half": 2, "training_seed": None}
+    protocol = {"settings": {"protocol": "zero-shot"}}
     shown = tables([
-        record("a", 0.5), record("a", 0.5, runs=[], settings={"protocol": "ceiling"}, languages=["de", "de"]),
-        record("a", 0.5, metric="f1.PER"),
-        record("a", None, layer=1, languages=["en", "es"]), record("a", 12.5, **lm), record("b|c", 22.5, **lm),
+        record("a", 0.5, **protocol), record("a", 0.4, settings={"protocol": "projection"}),
+        record("a", 0.5, metric="f1.PER"), record("a", None, languages=["en", "es"], **protocol),
+        record("a", 12.5, **lm), record("b|c", 22.5, **lm),
     ])  # fmt: skip
-    assert re.sub(r"\d+\.\d to \d+\.\d", "A to B", shown).splitlines()[:14] == [
-        "## ner, f1", "", "| encoder | method | de | es | mean |", "|---|---|---:|---:|---:|",
-        "| e | a | 50.0 ± 1.0 |  |  |", "| e | a, ceiling | 50.0 |  |  |", "| e, layer 1 | a |  |  |  |", "",
-        "## lm, perplexity, lower is better", "", "| encoder | method | de | 95% interval |", "|---|---|---:|---:|",
-        "| e | a | **12.5** | A to B |", "| e | b\\|c | 22.5 | A to B |",
+    assert re.sub(r"\[\d+\.\d+, \d+\.\d+\]", "[A, B]", shown).splitlines()[:14] == [
+        "**Named entities: F1, per cent, higher is better, protocol: zero-shot**", "", "| method | de | es | mean |",
+        "| --- | ---: | ---: | ---: |", "| a | 50.0 [A, B] | undefined |  |", "",
+        "**Named entities: F1, per cent, higher is better, protocol: projection**", "", "| method | de |", "| --- | ---: |",
+        "| a | 40.0 [A, B] |", "", "**Lm: perplexity, lower is better**", "",
     ]  # fmt: skip
+    assert "| a | **12.50** [" in shown
+    assert "| b\\|c | ▼22.50 [" in shown
 
 
 def test_a_mean_is_of_one_figure_and_of_other_languages_than_the_tasks_own():
@@ -583,12 +586,13 @@ def test_a_mean_is_of_one_figure_and_of_other_languages_than_the_tasks_own():
         ("es", "y"): record("a", 0.7, languages=["en", "es"], data="y"),
     }  # fmt: skip
     shown = tables(list(figures.values()))
-    assert "| encoder | method | de | es x | es y | mean | en |" in shown
+    assert "| method | en (training language) | de | es (x) | es (y) | mean (without en) |" in shown
     found = mean_of([figure for (lang, _), figure in figures.items() if lang != "en"])
     assert found is not None
     value, low, high = found
     assert abs(value - 0.6) < 1e-9
-    assert f"| 70.0 ± 1.0 | 60.0 ({100 * low:.1f} to {100 * high:.1f}) | 90.0 ± 1.0 |" in shown
+    assert "| 90.0 | 50.0 | 60.0 | 70.0 | " in shown
+    assert f"| 60.0 [{100 * low:.1f}, {100 * high:.1f}] |" in shown
 
 
 @pytest.mark.parametrize(("runs", "words"), [(1, "one training run"), (2, "two training runs"), (5, "")])
@@ -616,4 +620,4 @@ def test_the_terminal_shows_what_the_page_shows(runs, words, tmp_path):
     else:
         assert count == "3 comparisons are made"
         assert f"**new** raises named entities by {gain:.1f} on average (clearly in 2 of 2 languages)" in shown
-        assert shown.count("| **") == 3
+        assert len(re.findall(r"\| ▲\*\*[\d.]+\*\*", shown)) == 3

@@ -213,11 +213,12 @@ def test_from_texts_to_tables(plan):
     assert all(record["training_seed"] == 0 for record in records if record["task"] in ("distance", "order"))
     shown = tables(records)
     for title, columns in (
-        ("distance, relative distance, lower is better", "bb-aa | aa-bb"), ("key-points, accuracy", "aa | bb"),
-        ("order, bleu-4", "bb-aa"),
-    ):  # fmt: skip
-        assert f"## {title}\n\n| encoder | method | {columns} | " in shown
-    for row in ("own | linear: transform", "own | clcr: labels as they are", "planted | clcr: relative, n = 10"):
+        ("Distance: relative distance, lower is better", "bb-aa | aa-bb"),
+        ("Key-points: accuracy, per cent, higher is better", "aa | bb"),
+    ):
+        assert f"**{title}**\n\n| method | {columns} | " in shown
+    assert "**Order: bleu-4, per cent, higher is better**" in shown
+    for row in ("own · linear: transform", "own · clcr: labels as they are", "planted · clcr: relative, n = 10"):
         assert f"| {row} |" in shown
     said.clear()
     assert study(plan, say=said.append) == records
@@ -235,8 +236,8 @@ def test_models_are_rows_and_pairs_of_languages_columns():
         [own_figure("absolute", 0.5), own_figure("relative", 0.7), own_figure("relative", 0.6, ("cc", "aa"))]
     )
     assert shown.splitlines()[:6] == [
-        "## order, bleu-2", "", "| encoder | method | bb-aa | cc-aa | mean |", "|---|---|---:|---:|---:|",
-        "| e | clcr: absolute | 50.0 |  |  |", "| e | clcr: relative | 70.0 | 60.0 | 65.0 (64.3 to 65.7) |",
+        "**Order: bleu-2, per cent, higher is better**", "", "| method | bb-aa | cc-aa | mean |", "| --- | ---: | ---: | ---: |",
+        "| clcr: absolute | 50.0 |  |  |", "| clcr: relative | 70.0 | 60.0 | 65.0 [64.3, 65.7] |",
     ]  # fmt: skip
 
 

@@ -106,7 +106,7 @@ upos = 0
 seeds = 3
 train = ["a.en.tsv"]
 test = ["b.de.tsv"]
-translated = ["de=c.tsv"]
+
 head = "esim"
 [tasks.senses]
 task = "wsd"

@@ -1,21 +1,14 @@
-"""Answers as the official scripts count them: against a literal transcription of both."""
+"""Answers as the official script counts them: against a literal transcription."""
 
 import re
 import string
-import unicodedata
 from collections import Counter
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from calque.errors import SettingError
-from calque.tasks.answering import answer_scores, normalizer
-
-ARTICLES = {
-    "es": "un una unos unas el la los las", "vi": "của là cái chiếc những", "en": "a an the",
-    "de": "ein eine einen einem eines einer der die das den dem des",
-}  # fmt: skip
+from calque.tasks.answering import answer_scores
 
 
 def by_squad(answer):
@@ -23,26 +16,6 @@ def by_squad(answer):
     lowered = answer.lower()
     bare = "".join(letter for letter in lowered if letter not in set(string.punctuation))
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split())
-
-
-def by_mlqa(answer, lang):
-    """mlqa_evaluation_v1.py: the same with Unicode's punctuation and the language's articles; Chinese letter by letter."""
-    kinds = [(letter, unicodedata.category(letter)) for letter in answer.lower()]
-    bare = "".join(letter for letter, kind in kinds if not kind.startswith("P") and letter not in string.punctuation)
-    if lang == "ar":
-        bare = re.sub("\\sال^|ال", " ", bare)
-    elif lang in ARTICLES:
-        bare = re.sub(rf"\b({'|'.join(ARTICLES[lang].split())})\b", " ", bare)
-    if lang != "zh":
-        return " ".join(bare.split())
-    words, run = [], ""
-    for letter in bare:
-        if re.search("[\u4e00-\u9fa5]", letter):
-            words += [*run.split(), letter]
-            run = ""
-        else:
-            run += letter
-    return " ".join([*words, *run.split()])
 
 
 def official(said, right, normalize):
@@ -69,17 +42,5 @@ TEXTS = st.lists(st.sampled_from(PIECES), max_size=6).map("".join)
 @example(said="in the in Rome", right=["in Rome", "Rome in in"])
 @example(said="theme a", right=["THEME"])
 @settings(deadline=None)
-def test_scores_are_those_of_the_official_scripts(said, right):
-    assert answer_scores(said, right, normalizer("squad", "zh")) == pytest.approx(official(said, right, by_squad))
-    for lang in ("en", "es", "de", "vi", "ar", "hi", "zh"):
-        expected = official(said, right, lambda text, lang=lang: by_mlqa(text, lang))
-        assert answer_scores(said, right, normalizer("mlqa", lang)) == pytest.approx(expected)
-
-
-def test_what_there_is_no_script_for():
-    with pytest.raises(
-        SettingError, match="scoring=mlqa has no rules for tr, only for en, es, vi, de, ar, hi, zh; take"
-    ):
-        normalizer("mlqa", "tr")
-    with pytest.raises(SettingError, match="unknown scoring 'exact', expected squad or mlqa"):
-        normalizer("exact", "en")
+def test_scores_are_those_of_the_official_script(said, right):
+    assert answer_scores(said, right) == pytest.approx(official(said, right, by_squad))

@@ -12,7 +12,7 @@ from calque.errors import CalqueWarning, SettingError
 from calque.tasks.answering import Answering, PassageRows, SpanAnswers
 from calque.tasks.bootstrap import KEPT, accuracy, measure, over_groups
 from calque.tasks.datasets import Dataset
-from calque.tasks.experiment import Experiment
+from calque.tasks.zeroshot import Experiment
 from command import fails, works
 from planted import Planted, jobs, questions
 
@@ -192,7 +192,6 @@ def test_misplaced_answers_teach_nothing_and_are_asked():
     [
         ({"head": "linear"}, "head linear reads vectors that know the question, which needs a tuned encoder"),
         ({"head": "match", "tune": True}, "head match is for frozen vectors: with tune=True"),
-        ({"scoring": "mlqa"}, "scoring=mlqa has no rules for fr"),
     ],
 )
 def test_settings_that_do_not_fit(options, said):
@@ -217,10 +216,10 @@ def test_from_the_command_line(tmp_path, capsys, tiny_folder, monkeypatch):
         "--epochs",
         1,
     )
-    shown, _ = works(capsys, *job, "--option", "max_answer=4", "--option", "scoring=mlqa", "--json")
+    shown, _ = works(capsys, *job, "--option", "max_answer=4", "--json")
     scores = json.loads(shown.splitlines()[-1])["scores"]
     assert [(s["metric"], s["languages"], s["n"]) for s in scores] == [("f1", ["en", "de"], 5), ("em", ["en", "de"], 5)]
-    assert (scores[0]["settings"]["max_answer"], scores[0]["settings"]["scoring"]) == (4, "mlqa")
+    assert scores[0]["settings"]["max_answer"] == 4
     assert len(scores[1]["runs"]) == 2
     assert "--layers does not apply to qa; it is for retrieval" in fails(capsys, *job, "--layers", 3)
     (tmp_path / "bad.de.json").write_text("{", encoding="utf-8")

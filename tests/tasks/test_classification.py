@@ -11,10 +11,10 @@ from calque.tasks.classification import (
     TextHead,
     macro_f1,
     relabelled,
+    side_by_side,
 )
 from calque.tasks.datasets import Answers, Dataset
-from calque.tasks.experiment import Experiment
-from calque.tasks.grouped import side_by_side
+from calque.tasks.zeroshot import Experiment
 from calque.text import Sentences
 from calque.training.plan import LanguagePlan
 from calque.training.sources import WordRows

@@ -15,8 +15,8 @@ from calque.pairs import WordPairs
 from calque.tasks.alignment import WordAlignment
 from calque.tasks.classification import Classification
 from calque.tasks.datasets import Dataset
-from calque.tasks.experiment import Experiment
 from calque.tasks.retrieval import WordRetrieval
+from calque.tasks.zeroshot import Experiment
 from calque.text import ParallelCorpus, Sentences
 from command import fails, works
 from planted import KeyPoints, Planted, jobs, key_points, labelled, tagged, write_tags, write_trees

@@ -132,10 +132,9 @@ class Long(Planted):
         return Embeddings(found.data, found.offsets, found.data.any(axis=1))
 
 
-@pytest.mark.parametrize("unit_length", [False, True])
 @pytest.mark.parametrize("restrict", ["lemma", "none"])
-def test_a_sense_is_the_mean_of_its_vectors_as_they_are(unit_length, restrict):
-    """Against a loop: means of raw vectors (or of unit vectors, if asked), then cosine, or Euclidean distance to all."""
+def test_a_sense_is_the_mean_of_its_vectors_as_they_are(restrict):
+    """Against a loop: means of raw vectors, then the cosine, or the Euclidean distance to all."""
     rng = np.random.default_rng(0)
     words, keys = ["e1", "e2", "e3", "e4", "e8", "e9"], ["bank%1", "bank%2", "bank%3"]
     train = senses([(words[rng.integers(6)], "bank", "NOUN", keys[rng.integers(3)]) for _ in range(30)])
@@ -143,8 +142,7 @@ def test_a_sense_is_the_mean_of_its_vectors_as_they_are(unit_length, restrict):
     encoder = Long()
 
     def vector(text, i):
-        found = encoder.vector(text.sentences[i].words[0]).astype(np.float32).astype(float)
-        return found / np.linalg.norm(found) if unit_length else found
+        return encoder.vector(text.sentences[i].words[0]).astype(np.float32).astype(float)
 
     means = {
         key: np.mean([vector(train, i) for i in range(len(train)) if train.keys[i] == (key,)], axis=0) for key in keys
@@ -157,10 +155,8 @@ def test_a_sense_is_the_mean_of_its_vectors_as_they_are(unit_length, restrict):
         else:
             best = min(keys, key=lambda key: np.linalg.norm(x - means[key]))
         right += best in test.keys[i]
-    task = Disambiguation(train, {"t": test}, restrict=restrict, unit_length=unit_length, bootstrap=0)
-    (score,) = task.evaluate(encoder)
+    (score,) = Disambiguation(train, {"t": test}, restrict=restrict, bootstrap=0).evaluate(encoder)
     assert score.value == pytest.approx(right / len(test))
-    assert score.settings["unit_length"] is unit_length
 
 
 def test_words_without_a_vector_take_the_first_sense_or_are_wrong():
@@ -168,17 +164,14 @@ def test_words_without_a_vector_take_the_first_sense_or_are_wrong():
                     ("?", "bank", "NOUN", "bank%3"), ("?", "run", "VERB", "run%1")])  # fmt: skip
     test = senses([("e1", "bank", "NOUN", "bank%1"), ("?", "bank", "NOUN", "bank%1"), ("?", "bank", "NOUN", "bank%2"),
                    ("e3", "run", "VERB", "run%1")])  # fmt: skip
-    for restrict in ("lemma", "none"):
-        (score,) = Disambiguation(train, {"t": test}, restrict=restrict, bootstrap=0).evaluate(Long())
-        counts = {
-            name: score.settings[name]
-            for name in ("words_without_vector", "training_words_without_vector", "senses_without_vector")
-        }
-        assert counts == {"words_without_vector": 2, "training_words_without_vector": 3, "senses_without_vector": 2}
-        # The verb's only sense has no vector: without an answer, or (restrict=none) some noun's sense and wrong.
-        answered = {"lemma": 1, "none": 2}[restrict]
-        assert (score.n, score.settings["answered"]) == (4, answered)
-        assert score.value == pytest.approx(2 * 1 / (answered + 4))
+    (score,) = Disambiguation(train, {"t": test}, bootstrap=0).evaluate(Long())
+    counts = {
+        name: score.settings[name]
+        for name in ("words_without_vector", "training_words_without_vector", "senses_without_vector")
+    }
+    assert counts == {"words_without_vector": 2, "training_words_without_vector": 3, "senses_without_vector": 2}
+    assert (score.n, score.settings["answered"]) == (4, 1)  # the verb's only sense has no vector
+    assert score.value == pytest.approx(2 * 1 / (1 + 4))
     first = {"bank%NOUN": "bank%1", "run%VERB": "run%1"}
     (backed,) = Disambiguation(train, {"t": test}, first_sense=first, bootstrap=0).evaluate(Long())
     assert backed.value == pytest.approx(3 / 4)

@@ -91,37 +91,6 @@ def test_a_target_may_have_several_labels_or_none():
     assert min(f1.value, precision.value, recall.value) > 0.93
 
 
-def test_the_mix_finds_the_layer_that_has_the_answer():
-    class Layers(Planted):
-        n_layers, layer = 2, 2
-
-        def encode(self, sentences, *, progress=False, out=None):
-            return self.encode_layers(sentences, [self.layer])[self.layer]
-
-        def _encode(self, sentences, layers, progress, out, dtype):
-            meaning = Planted.encode(self, sentences)
-            noise = np.random.default_rng(meaning.n_words).standard_normal((3, *meaning.data.shape)).astype(np.float32)
-            return {k: meaning if k == 1 else Embeddings(noise[k], meaning.offsets) for k in layers}
-
-    text = [tags(300, "en")], [tags(80, "de", 1)]
-    last = Probing(*text, **SMALL).evaluate(Layers())[0]
-    middle = Probing(*text, mix=[1], **SMALL).evaluate(Layers())[0]
-    mixing = Probing(*text, mix=[0, 1, -1], **SMALL)
-    mixed = mixing.evaluate(Layers())[0]
-    assert last.value < 0.65
-    assert min(middle.value, mixed.value) > 0.95
-    weights = mixed.settings["layer_weights"]
-    assert np.argmax(weights) == 1
-    assert weights[1] > 0.5
-    assert sum(weights) == pytest.approx(1, abs=1e-3)
-    assert mixed.settings["mix"] == [0, 1, -1]
-    assert "layer_weights" not in middle.settings
-    (line,) = mixing.news([mixed])
-    assert line.startswith("mix of layers: 0: 0.")
-    with pytest.raises(SettingError, match="names a layer of planted twice"):
-        Probing(*text, mix=[2, -1], **SMALL).evaluate(Layers())
-
-
 # -- key points --------------------------------------------------------------------------------------------------------
 def literal(job, head, encoder, each):
     """Right, said and true labels of each text, target by target."""
@@ -230,9 +199,6 @@ def test_an_encoder_must_say_which_words_its_key_points_are():
         (lambda: Probing([pairs(5, "en")], [spans(5, "de")]), "all files must be of one probe"),
         (lambda: Probing([asked([["a"]], "en", [[]])], [spans(5, "de")]), "en.jsonl: has no targets"),
         (lambda: Probing([asked([["a"]], "en", [[([(0, 1)], [])]])], [spans(5, "de")]), "no target has a label"),
-        (lambda: Probing([spans(5, "en")], [spans(5, "de")], mix=[]), r"mix is \[\], expected one or more"),
-        (lambda: Probing([spans(5, "en")], [spans(5, "de")], mix=[1], tune=True), "mix is for frozen vectors"),
-        (lambda: Probing([spans(9, "en")], [spans(5, "de")], mix=[0, 1]).evaluate(Planted()), "layer 1: planted has one layer"),
     ],
 )  # fmt: skip
 def test_settings_that_cannot_work(make, fact):
@@ -288,7 +254,7 @@ def job_of(*arguments):
         (("--train", "en_tree.conllu", "--test", "de_tree.conllu", "--probe", "pos"), "pos"),
         (("--train", "en_tree.conllu", "--test", "de_tree.conllu", "--probe", "dependencies"), "dependencies"),
         (("--train", "pairs.en.jsonl", "--test", "pairs.de.jsonl", "--probe", "order"), "order"),
-        (("--train", "ner.en.tsv", "--test", "de=ner.en.tsv", "--mix", "0-3"), "entities"),
+        (("--train", "ner.en.tsv", "--test", "de=ner.en.tsv"), "entities"),
     ],
 )
 def test_every_probe_from_files_to_scores(files, tiny_folder, capsys, arguments, probe):
@@ -297,7 +263,3 @@ def test_every_probe_from_files_to_scores(files, tiny_folder, capsys, arguments,
     name = arguments[3].split("=")[-1]
     assert (found["task"], found["data"], found["metric"]) == ("probing", f"{name} ({probe})", "f1")
     assert found["settings"]["probe"] == probe
-    assert ("mix of layers: 0: " in news) == ("--mix" in arguments)
-    if "--mix" in arguments:
-        assert found["settings"]["mix"] == [0, 1, 2, 3]
-        assert len(found["settings"]["layer_weights"]) == 4

@@ -6,13 +6,12 @@ import json
 import numpy as np
 import pytest
 
-from calque.corpora.origins import origins_of
 from calque.encoders.base import Encoder
 from calque.errors import CalqueError, SettingError
 from calque.pairs import WordPairs
 from calque.tasks import WordRetrieval, retrieve
 from calque.tasks.overlap import first_occurrences, identical_forms, seen_pairs, shared_sentences
-from calque.tasks.retrieval import form_numbers, with_ends
+from calque.tasks.retrieval import with_special_tokens
 from calque.text import ParallelCorpus, Sentences
 from calque.vectors import Embeddings
 
@@ -171,57 +170,20 @@ def test_a_perfect_encoder_is_right_and_a_random_one_guesses():
     assert max(hits) <= 8  # one right answer is expected by chance in each direction, eight have probability 1e-5
 
 
-def test_words_without_a_vector_are_dropped_and_counted_or_wrong():
+def test_words_without_a_vector_are_dropped_and_counted():
     data = np.eye(4, dtype=np.float32)
     covered = np.array([True, True, True, False])
     source = Embeddings(data * covered[:, None], np.array([0, 2, 4]), covered)
     target = Embeddings(data, np.array([0, 2, 4]))
     pairs = WordPairs([0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 0, 1], n_sentences=2)
-    dropped, wrong = (retrieve(source, target, pairs, uncovered=how, k=1) for how in ("drop", "wrong"))
-    assert (dropped.dropped, dropped.source_candidates, dropped.target_candidates) == (1, 3, 4)
-    assert dropped.queries.tolist() == [0, 1, 2]
-    assert dropped.source_hits.tolist() == dropped.target_hits.tolist() == [True] * 3
-    assert wrong.queries.tolist() == [0, 1, 2, 3]
-    assert wrong.source_hits.tolist() == wrong.target_hits.tolist() == [True, True, True, False]
-    assert wrong.nearest_targets.tolist() == [0, 1, 2, -1]
+    found = retrieve(source, target, pairs, k=1)
+    assert (found.dropped, found.source_candidates, found.target_candidates) == (1, 3, 4)
+    assert found.queries.tolist() == [0, 1, 2]
+    assert found.source_hits.tolist() == found.target_hits.tolist() == [True] * 3
     task = WordRetrieval(ParallelCorpus.of([["a", "b"], ["c", "d"]], [["e", "f"], ["g", "h"]], ("en", "de")), pairs)
     settings = task.evaluate(Fixed(en=source, de=target))[0].settings
     assert settings["links_without_vector"] == settings["source_words_without_vector"] == 1
     assert settings["target_words_without_vector"] == 0
-
-
-def test_figures_by_origin_are_those_of_its_links_alone():
-    corpus, pairs, source, target = toy(3, n_sentences=40)
-    rng = np.random.default_rng(0)
-    origins = [str(origin) for origin in rng.choice(["django", "tatoeba"], 40)]
-    origins[7] = " "
-    table = corpus.table.append_column("column_3", [origins])
-    with_origins, encoder = ParallelCorpus(table, corpus.langs), Fixed(en=source, de=target)
-    scores = {s.metric: s for s in WordRetrieval(with_origins, pairs, by_origin=True, bootstrap=9).evaluate(encoder)}
-    plain = {s.metric: s for s in WordRetrieval(corpus, pairs, bootstrap=9).evaluate(encoder)}
-    assert {metric: score.value for metric, score in scores.items() if "from-" not in metric} == {
-        metric: score.value for metric, score in plain.items()
-    }
-    names = {"django": "django", "tatoeba": "tatoeba", " ": "unknown"}
-    asked = WordRetrieval(corpus, pairs).ask(source, target)[2]
-    total = 0
-    for written, name in names.items():
-        mine = [origins[sentence] == written for sentence in pairs.sentence[asked.queries]]
-        n, score = sum(mine), scores[f"accuracy.all.from-{name}"]
-        right = asked.source_hits[mine].sum() + asked.target_hits[mine].sum()
-        assert score.n == n > 0
-        assert score.value == pytest.approx(right / (2 * n))
-        assert (score.settings["origin"], score.settings["sentence_pairs"]) == (name, origins.count(written))
-        assert scores[f"form.all.from-{name}"].value >= score.value
-        total += n
-    assert total == scores["accuracy.all"].n
-    with pytest.raises(SettingError, match="no third column"):
-        WordRetrieval(corpus, pairs, by_origin=True).evaluate(encoder)
-    links = ParallelCorpus.of([["a"]] * 60, [["b"]] * 60, ("en", "de"), {"column_3": [f"0-{k}" for k in range(60)]})
-    with pytest.raises(
-        SettingError, match=r"60 different values in the third column of 60 pairs.* are these word links"
-    ):
-        origins_of(links, "gold.tsv")
 
 
 def test_links_that_share_a_word_are_not_asked():
@@ -282,7 +244,7 @@ def test_links_of_the_test_do_not_depend_on_the_training_text(monkeypatch):
     assert scores[0].settings["symmetrize"] == "one-to-one"
 
 
-def test_special_subwords_are_two_more_links_of_a_sentence(tiny_encoder):
+def test_special_tokens_are_two_more_links_of_a_sentence(tiny_encoder):
     corpus = ParallelCorpus.of([["a", "b"], ["c"]], [["a", "d"], ["b"]], ("en", "de"))
     pairs = WordPairs([0, 1], [1, 0], [1, 0], n_sentences=2)
     plain, special = (
@@ -291,12 +253,23 @@ def test_special_subwords_are_two_more_links_of_a_sentence(tiny_encoder):
     )
     assert [score.n for score in plain.evaluate(tiny_encoder)] == [0, 0, 0, 2, 2, 2] * 2
     assert [score.n for score in special.evaluate(tiny_encoder)] == [0, 0, 0, 6, 6, 6] * 2
-    ends, words = with_ends(tiny_encoder, corpus.source), tiny_encoder.encode(corpus.source)
+    ends, words = with_special_tokens(tiny_encoder, corpus.source), tiny_encoder.encode(corpus.source)
     assert np.diff(ends.offsets).tolist() == [4, 3]
     np.testing.assert_allclose(ends.data[[1, 2, 5]], words.data, atol=1e-5)
     assert np.abs(ends.data[[0, 3, 4, 6]]).max(axis=1).min() > 0
-    assert form_numbers(corpus.source, special=True).tolist() == [3, 0, 1, 4, 3, 2, 4]
-    with pytest.raises(SettingError, match="no special subwords"):
+    # Vectors by hand: both [CLS] are nearest to each other, the second [SEP] of the source to the first of the target.
+    source = Embeddings(np.eye(7, dtype=np.float32)[[0, 1, 2, 3, 4, 5, 3]], np.array([0, 4, 7]))
+    target = Embeddings(np.eye(7, dtype=np.float32)[[0, 1, 2, 3, 4, 5, 6]], np.array([0, 4, 7]))
+    found, unseen, answers = special.ask(source, target)
+    assert list(zip(found.sentence.tolist(), found.source.tolist(), found.target.tolist(), strict=True)) == [
+        (0, 2, 2), (0, 0, 0), (0, 3, 3), (1, 1, 1), (1, 0, 0), (1, 2, 2),
+    ]  # fmt: skip
+    assert not unseen.any()
+    assert answers.nearest_targets.tolist() == [2, 0, 3, 5, 4, 3]
+    by_form = {score.metric: score.value for score in special.evaluate_embeddings(source, target)}
+    assert by_form["accuracy.all.en-de"] == 5 / 6
+    assert by_form["form.all.en-de"] == 1  # another [SEP] is the same form
+    with pytest.raises(SettingError, match="has no special tokens"):
         special.evaluate(Fixed())
 
 

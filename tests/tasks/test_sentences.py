@@ -1,13 +1,12 @@
 """Sentence retrieval counts what its formulas count, on vectors that are known; vectors that say nothing score chance."""
 
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from calque.algebra.margin import best_by_margin, mine
 from calque.algebra.normalize import unit_rows
-from calque.corpora.altered import Altered
 from calque.corpora.comparable import Comparable
 from calque.encoders.random_vectors import RandomVectors
 from calque.errors import SettingError
@@ -43,15 +42,7 @@ def hits_literally(x, y, similarity, k):
     for i in range(n):
         scores = []
         for j in range(n):
-            around = (of_x[i] + of_y[j]) / 2
-            scores.append(
-                {
-                    "cosine": cos[i, j],
-                    "csls": 2 * cos[i, j] - of_x[i] - of_y[j],
-                    "distance": cos[i, j] - around,
-                    "ratio": cos[i, j] / around if around > 0 else -np.inf,
-                }[similarity]
-            )
+            scores.append({"cosine": cos[i, j], "csls": 2 * cos[i, j] - of_x[i] - of_y[j]}[similarity])
         hits += int(np.argmax(scores)) == i
     return hits / n
 
@@ -61,7 +52,7 @@ def test_accuracy_is_how_often_the_nearest_sentence_is_the_translation(similarit
     text, encoder = corpus(80), Planted()
     found = by_metric(SentenceRetrieval(text, similarity=similarity, bootstrap=50).evaluate(encoder))
     x, y = vectors(encoder, text.source), vectors(encoder, text.target)
-    k = 10 if similarity == "csls" else 4
+    k = 10
     forward, backward = hits_literally(x, y, similarity, k), hits_literally(y, x, similarity, k)
     assert found["accuracy.en-de"].value == forward
     assert found["accuracy.de-en"].value == backward
@@ -85,7 +76,7 @@ def test_xsim_is_an_error_rate_and_equal_texts_are_equally_right():
     found = by_metric(SentenceRetrieval(text, bootstrap=0).evaluate(Planted()))
     assert (found["accuracy"].value, found["xsim"].value, found["xsim.de-en"].value) == (1, 0, 0)
     assert found["accuracy"].settings["target_texts_repeated"] == 10
-    worse = by_metric(SentenceRetrieval(corpus(80), bootstrap=0, similarity="ratio").evaluate(Planted()))
+    worse = by_metric(SentenceRetrieval(corpus(80), bootstrap=0, similarity="csls", k=4).evaluate(Planted()))
     assert worse["xsim.en-de"].value == pytest.approx(1 - worse["accuracy.en-de"].value, abs=0.03)
 
 
@@ -109,23 +100,6 @@ def test_sentences_without_words_or_vectors_are_not_found():
         SentenceRetrieval(text[:1], bootstrap=0).evaluate(Half())
 
 
-def test_altered_sentences_are_candidates_and_each_error_has_its_kind():
-    text = ParallelCorpus.of(
-        [["e1", "e2"], ["e3", "e4"], ["e5", "e6"]], [["d1", "d9"], ["d3", "d4"], ["d5", "d6"]], ("en", "de")
-    )
-    altered = Altered(("e1 e9", "e3 e8", "e7 e7"), ("e1 e2", "e3 e4", "e5 e6"), ("number", "entity", "number"))
-    found = by_metric(SentenceRetrieval(text, altered=("en", altered), bootstrap=0).evaluate(Planted()))
-    assert "xsim++.en-de" not in found
-    assert found["xsim++.de-en"].value == pytest.approx(1 / 3)
-    assert found["xsim++.de-en"].settings["errors"] == {"number": 1}
-    assert found["xsim.de-en"].value == 0
-    moved = Altered(altered.texts, ("e3 e4", *altered.originals[1:]), altered.kinds)  # made of another sentence
-    found = by_metric(SentenceRetrieval(text, altered=("en", moved), bootstrap=0).evaluate(Planted()))
-    assert found["xsim++.de-en"].settings["errors"] == {"Misaligned": 1}
-    with pytest.raises(SettingError, match="the altered sentences are in fr, the text is in en and de"):
-        SentenceRetrieval(text, altered=("fr", altered))
-
-
 # -- mining ------------------------------------------------------------------------------------------------------------
 def comparable(n, seed, extra=30):
     """Two texts of which the first sentences of the one translate the last ones of the other."""
@@ -141,8 +115,7 @@ def test_mined_pairs_are_counted_against_the_gold_ones():
     task = SentenceRetrieval(test, dev=dev, bootstrap=50)
     found = by_metric(task.evaluate(encoder))
     assert list(found) == ["f1", "precision", "recall"]
-    mined = task._candidates(*(SimpleNamespace(data=encoder.encode(side).sentence_means(), covered=np.ones(80, bool))
-                                for side in (test.source, test.target)))  # fmt: skip
+    mined = mine(best_by_margin(*(encoder.encode(side).sentence_means() for side in (test.source, test.target))))
     threshold = found["f1"].settings["threshold"]
     said = {(i, j) for i, j, s in zip(mined.source, mined.target, mined.scores, strict=True) if s >= threshold}
     gold = set(map(tuple, test.gold.tolist()))
@@ -171,13 +144,12 @@ def test_parallel_text_is_mined_too_with_equal_sentences_once():
 # -- from the command line ---------------------------------------------------------------------------------------------
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    """Parallel text, altered sentences, and texts with gold pairs, in words that the tiny encoder knows."""
+    """Parallel text, and texts with gold pairs, in words that the tiny encoder knows."""
     lines = ["the cat sees a house", "a house of time", "water in the house.", "time and water", "the water", "a cat"]
     for name in ("test.tsv", "dev.tsv"):
         (tmp_path / name).write_text("".join(f"{line}\t{line}, {k}\n" for k, line in enumerate(lines)))
     for lang in ("en", "de"):
         (tmp_path / f"moses.{lang}").write_text("".join(f"{line}\n" for line in lines))
-    (tmp_path / "altered.tsv").write_text("a cat\ta house\tentity\n")
     for part in ("sample", "test"):
         for lang in ("en", "de"):
             (tmp_path / f"{part}.{lang}").write_text("".join(f"{lang}-{k}\t{line}\n" for k, line in enumerate(lines)))
@@ -188,20 +160,18 @@ def files(tmp_path, monkeypatch):
 
 def test_the_command_line_measures_retrieval_and_mining(files, capsys, tiny_folder):
     job = ("evaluate", tiny_folder, "sentences", "--langs", "en", "de", "-q")
-    shown, _ = works(
-        capsys, *job, "--test", "test.tsv", "--dev", "dev.tsv", "--altered", "altered.tsv", "--out", "out.jsonl"
-    )
-    for metric in ("accuracy ", "accuracy.de-en", "xsim.en-de", "xsim++.de-en", "f1 ", "recall"):
+    shown, _ = works(capsys, *job, "--test", "test.tsv", "--dev", "dev.tsv", "--out", "out.jsonl")
+    for metric in ("accuracy ", "accuracy.de-en", "xsim.en-de", "f1 ", "recall"):
         assert f"sentences {metric}" in shown
     records = [json.loads(line) for line in (files / "out.jsonl").read_text().splitlines()]
     assert records[0]["metric"] == "accuracy"
     assert records[0]["settings"]["pooled"] == "words"
     assert records[-1]["settings"]["dev"] == ["dev.tsv"]
-    more = ("--sentence-pooling", "cls", "--margin", "distance", "--option", "strategy=intersection")
+    more = ("--sentence-pooling", "cls", "--option", "k=3")
     found = json.loads(works(capsys, *job, "--test", "test", "--dev", "sample", *more, "--json")[0])
     assert (found["metric"], found["n"], found["settings"]["pooled"]) == ("f1", 4, "cls")
-    assert found["settings"]["strategy"] == "intersection"
-    found = json.loads(works(capsys, *job, "--test", "moses", "--similarity", "ratio", "--json")[0])
+    assert found["settings"]["margin_k"] == 3
+    found = json.loads(works(capsys, *job, "--test", "moses", "--similarity", "csls", "--json")[0])
     assert (found["metric"], found["value"]) == ("accuracy", 1.0)
     works(capsys, "report", "out.jsonl", "--out", "report.html")
     assert "Sentence retrieval: accuracy" in (files / "report.html").read_text()

@@ -1,9 +1,9 @@
-"""Margins: a similarity beside those in the neighbourhoods of both vectors (Artetxe & Schwenk 2019), exact, both directions."""
+"""Margins (Artetxe & Schwenk 2019): the ratio of a cosine to those in the neighbourhoods of both vectors, exact, both directions;
+and pairs that are mined by it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -11,9 +11,6 @@ import torch
 from calque.algebra.normalize import unit_rows
 from calque.algebra.similarity import cosine_neighbours, csls_neighbours, dots
 from calque.errors import SettingError
-
-Margin = Literal["ratio", "distance", "absolute"]
-MARGINS: tuple[Margin, ...] = get_args(Margin)
 
 _LISTED = 8  # candidates by CSLS among which the largest ratio is looked for first
 _ROUNDING = 1e-12  # of ratios
@@ -37,25 +34,13 @@ class Best:
     source_scores: np.ndarray
 
 
-def check_margin(margin: str) -> Margin:
-    """`margin`, if it is one of `MARGINS`.
-
-    Raises:
-        SettingError: it is not.
-    """
-    for known in MARGINS:
-        if margin == known:
-            return known
-    raise SettingError(f"margin={margin!r}, expected one of {', '.join(MARGINS)}")
-
-
-def best_by_margin(source: np.ndarray, target: np.ndarray, *, margin: Margin = "ratio", k: int = 4) -> Best:
+def best_by_margin(source: np.ndarray, target: np.ndarray, *, k: int = 4) -> Best:
     """The best of all target vectors for each source vector, and the other way round (Artetxe & Schwenk 2019, §3.1, Eq. 2).
 
-    margin(cos(x, y), (r(x) + r(y)) / 2), where r is the mean cosine with the k nearest of the other side, and margin(a, b) is
-    a / b (ratio), a − b (distance) or a (absolute: the cosine as it is). Equal scores go to the smaller row.
+    cos(x, y) / ((r(x) + r(y)) / 2), where r is the mean cosine with the k nearest of the other side: the ratio margin. Equal
+    scores go to the smaller row.
 
-    Distance is half of CSLS, and ratio is 1 + CSLS / (r(x) + r(y)). So the first few by CSLS, which an exact sweep gives, tell
+    The ratio is 1 + CSLS / (r(x) + r(y)). So the first few by CSLS, which an exact sweep gives, tell
     the largest ratio, too: a vector behind the last of them, whose CSLS is s, has a ratio of at most 1 + s / (r(x) + r), with
     the smallest r of the other side where s is positive and the largest where it is not. Rows whose best is below that are
     compared with everything once more.
@@ -64,24 +49,17 @@ def best_by_margin(source: np.ndarray, target: np.ndarray, *, margin: Margin = "
 
     Args:
         source, target: `[n, dim]` and `[m, dim]`, of any length.
-        margin: see above. A ratio whose neighbourhoods are not similar at all, r(x) + r(y) ≤ 0, says nothing, and is
-            nobody's best.
-        k: size of the neighbourhoods.
+        k: size of the neighbourhoods. A ratio whose neighbourhoods are not similar at all, r(x) + r(y) ≤ 0, says nothing,
+            and is nobody's best.
 
     Raises:
-        SettingError: another margin, shapes that do not fit, a component that is not finite, or k below 1.
+        SettingError: shapes that do not fit, a component that is not finite, or k below 1.
     """
-    check_margin(margin)
     x, y = unit_rows(source), unit_rows(target)
     if not len(x) or not len(y):
         nobody, worst = ([np.full(len(side), value) for side in (x, y)] for value in (-1, -np.inf))
         return Best(nobody[0], worst[0], nobody[1], worst[1])
-    if margin == "absolute":
-        near = cosine_neighbours(x, y)
-        return Best(near.targets[:, 0], near.target_scores[:, 0], near.sources[:, 0], near.source_scores[:, 0])
-    near = csls_neighbours(x, y, k=k, n_best=1 if margin == "distance" else _LISTED)
-    if margin == "distance":
-        return Best(near.targets[:, 0], near.target_scores[:, 0] / 2, near.sources[:, 0], near.source_scores[:, 0] / 2)
+    near = csls_neighbours(x, y, k=k, n_best=_LISTED)
     assert near.source_hubness is not None
     assert near.target_hubness is not None
     of_x, of_y = near.source_hubness, near.target_hubness
@@ -136,25 +114,88 @@ def _first_largest(names: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, n
     return np.where(np.isfinite(largest), chosen, -1), largest
 
 
-def xsim_neighbours(source: np.ndarray, target: np.ndarray, *, margin: Margin = "ratio", k: int = 4) -> np.ndarray:
+def xsim_neighbours(source: np.ndarray, target: np.ndarray, *, k: int = 4) -> np.ndarray:
     """For each source vector the target vector with the largest margin among its k nearest by cosine (LASER's `xsim.py`).
 
     Args:
-        source, target, margin, k: see `best_by_margin`.
+        source, target, k: see `best_by_margin`.
 
     Returns:
         int64 `[n]`, rows of `target`; of equal margins that of the nearer one; −1 where there is nothing to choose from.
     """
-    check_margin(margin)
     x, y = unit_rows(source), unit_rows(target)
     if not len(x) or not len(y):
         return np.full(len(x), -1)
     if k < 1:
         raise SettingError(f"a margin needs a neighbourhood of at least 1, got k={k}")
-    near = cosine_neighbours(x, y, n_best=1 if margin == "absolute" else k)
-    if margin == "absolute":
-        return near.targets[:, 0]
+    near = cosine_neighbours(x, y, n_best=k)
     sums = near.target_scores.mean(axis=1, keepdims=True) + near.source_scores.mean(axis=1)[near.targets]
-    csls = 2 * near.target_scores - sums
-    places = np.argmax(csls if margin == "distance" else _ratios(csls, sums), axis=1)
+    places = np.argmax(_ratios(2 * near.target_scores - sums, sums), axis=1)
     return near.targets[np.arange(len(x)), places]
+
+
+# -- mining: pairs that translate each other out of two texts that are no translations -----------------------------------
+@dataclass(frozen=True)
+class Mined:
+    """Pairs with their scores, the best first.
+
+    Attributes:
+        source, target: int64 `[n_pairs]`.
+        scores: float64 `[n_pairs]`, falling.
+    """
+
+    source: np.ndarray
+    target: np.ndarray
+    scores: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def at_least(self, threshold: float) -> Mined:
+        """The pairs whose score is so much or more."""
+        n = int(np.searchsorted(-self.scores, -threshold, side="right"))
+        return Mined(self.source[:n], self.target[:n], self.scores[:n])
+
+
+def mine(best: Best) -> Mined:
+    """Candidate pairs (Artetxe & Schwenk 2019, §3.2, "max score"): each sentence with what it goes best with, and from the best
+    pair on those whose two sentences are in no better pair."""
+    n, m = len(best.targets), len(best.sources)
+    source, target = np.concatenate([np.arange(n), best.sources]), np.concatenate([best.targets, np.arange(m)])
+    scores = np.concatenate([best.target_scores, best.source_scores])
+    order = np.lexsort((target, source, -scores))
+    order = order[(source[order] >= 0) & (target[order] >= 0)]
+    order = order[_in_no_better_pair(source[order], target[order], n, m)]
+    return Mined(source[order], target[order], scores[order])
+
+
+def _in_no_better_pair(source: np.ndarray, target: np.ndarray, n: int, m: int) -> np.ndarray:
+    """bool `[n_pairs]`: both sentences of a pair are in none of those before it that were taken."""
+    taken, free_source, free_target = np.zeros(len(source), dtype=bool), bytearray(b"\1" * n), bytearray(b"\1" * m)
+    for place, (i, j) in enumerate(zip(source.tolist(), target.tolist(), strict=True)):
+        if free_source[i] and free_target[j]:
+            free_source[i] = free_target[j] = 0
+            taken[place] = True
+    return taken
+
+
+def best_threshold(mined: Mined, right: np.ndarray, n_gold: int) -> float:
+    """The score from which on pairs count, for the best F1 (Artetxe & Schwenk 2019, §3.2; `bucc.py` of LASER).
+
+    Args:
+        mined: pairs with scores.
+        right: bool `[n_pairs]`: it is one of the gold pairs.
+        n_gold: how many gold pairs there are.
+
+    Returns:
+        half-way between the last score that counts and the first that does not, as in LASER's code; of several best the
+        highest; ∞ where no pair is right.
+    """
+    if not right.any():
+        return float("inf")
+    ends = np.append(np.flatnonzero(np.diff(mined.scores)), len(mined) - 1)  # pairs of equal score come together
+    said = ends + 1.0
+    f1 = 2 * np.cumsum(right)[ends] / (said + n_gold)
+    last = int(ends[np.argmax(f1)])
+    following = mined.scores[min(last + 1, len(mined) - 1)]
+    return float((mined.scores[last] + following) / 2)

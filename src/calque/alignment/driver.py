@@ -65,14 +65,15 @@ def align(
     else:
         kind, first = "parallel", several[0].langs[0]
     made = make_method(method, towards or first, options, kind)
+    learnt: Any = pairs
     if pairs is None:
         is_linked = kind == "parallel" and METHODS[method].needs_links
         corpora = cast("Sequence[ParallelCorpus]", several)
-        pairs = [align_words(each, symmetrize=METHODS[method].symmetrize) for each in corpora] if is_linked else ()
+        learnt = [align_words(each, symmetrize=METHODS[method].symmetrize) for each in corpora] if is_linked else ()
     elif not isinstance(pairs, Sequence) or isinstance(pairs, Dictionary):
-        pairs = [pairs]
+        learnt = [pairs]
     loaded = load_encoder(encoder, alike=not METHODS[method].of_each) if isinstance(encoder, str) else encoder
-    return made.align(loaded, several, pairs, folder=folder, checkpoint_every=checkpoint_every, progress=progress)
+    return made.align(loaded, several, learnt, folder=folder, checkpoint_every=checkpoint_every, progress=progress)
 
 
 def make_method(name: str, towards: str, options: Mapping[str, Any], kind: str = "parallel") -> Method:

@@ -16,9 +16,8 @@ from calque.annotated import TaggedText
 from calque.offsets import offsets_of
 from calque.tasks.base import Score
 from calque.tasks.bootstrap import ends_of, sampled
-from calque.tasks.nearest import Retrieved
 from calque.tasks.overlap import first_occurrences, forms_of
-from calque.tasks.retrieval import WordRetrieval
+from calque.tasks.retrieval import Retrieved, WordRetrieval
 from calque.text import Sentences
 from calque.vectors import Embeddings
 
@@ -62,7 +61,7 @@ class Questions:
     """What all encoders are asked, once for all of them.
 
     Args:
-        task: retrieval on the test text, with the training text if there is one; without special subwords.
+        task: retrieval on the test text, with the training text if there is one.
         tags: parts of speech of one side or both: the number of each word's tag (−1: not known), and the tags.
 
     Attributes:

@@ -1,23 +1,22 @@
-"""Measures of a vector space, whatever map lies between its languages: isometry, hubs, anisotropy, language, consistency."""
+"""Measures of a vector space, whatever map lies between its languages: isometry, hubs, anisotropy, language."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit
 
 from calque.algebra.normalize import unit_centre_unit
 from calque.analyses.questions import DEPTH, SIDES, Finding, Questions, View
 from calque.errors import SettingError
 from calque.offsets import offsets_of
 from calque.tasks.bootstrap import accuracy, ratio
-from calque.tasks.consistency import LETTERS, same_form_nearest
-from calque.tasks.consistency import similarities as correlated
-from calque.tasks.nearest import retrieve
+from calque.tasks.retrieval import retrieve
 
 _FORMS = 1000  # isometry: the most frequent forms, whose mean vectors stand for a language
-_WORDS, _STEPS = 5000, 100  # language probe: forms of each language, and steps of Newton's method
+_WORDS, _STEPS = 5000, 5000  # language probe: forms of each language, and steps of the optimiser at most
 
 
 # -- isometry ----------------------------------------------------------------------------------------------------------
@@ -163,7 +162,7 @@ def hubness(questions: Questions, view: View) -> list[Finding]:
     if "cosine" not in by_similarity:
         by_similarity["cosine"] = retrieve(
             view.source, view.target, questions.pairs, candidates=task.candidates, similarity="cosine",
-            uncovered=task.uncovered, depth=DEPTH, source_words=questions.first["source"],
+            depth=DEPTH, source_words=questions.first["source"],
             target_words=questions.first["target"],
         )  # fmt: skip
     findings = []
@@ -248,7 +247,7 @@ def anisotropy(questions: Questions, view: View) -> list[Finding]:
 def logistic_regression(x: np.ndarray, y: np.ndarray, *, penalty: float = 1.0) -> tuple[np.ndarray, float]:
     """Fit a linear probe: minimise Σ log(1 + exp(−s(xw + b))) + penalty/2 · ‖w‖², where s is 1 for `y` and −1 otherwise.
 
-    Newton's method with steps halved until the loss falls. The loss is strictly convex in w, so there is one answer.
+    The loss is strictly convex in w, so there is one answer.
 
     Args:
         x: `[n, dim]`.
@@ -259,28 +258,15 @@ def logistic_regression(x: np.ndarray, y: np.ndarray, *, penalty: float = 1.0) -
         w, float64 `[dim]`, and b.
     """
     x1 = np.concatenate([np.asarray(x, dtype=np.float64), np.ones((len(x), 1))], axis=1)
-    sign, weights = np.where(y, 1.0, -1.0), np.zeros(x1.shape[1])
-    ridge = np.full(x1.shape[1], float(penalty))
-    ridge[-1] = 0.0
+    sign, ridge = np.where(y, 1.0, -1.0), np.append(np.full(x.shape[1], float(penalty)), 0.0)
 
-    def loss(w: np.ndarray) -> float:
-        return float(np.logaddexp(0, -sign * (x1 @ w)).sum() + 0.5 * (ridge * w * w).sum())
+    def loss(w: np.ndarray) -> tuple[float, np.ndarray]:
+        margins = sign * (x1 @ w)
+        value = np.logaddexp(0, -margins).sum() + 0.5 * (ridge * w * w).sum()
+        return float(value), x1.T @ (-sign * expit(-margins)) + ridge * w
 
-    current = loss(weights)
-    for _ in range(_STEPS):
-        p = 0.5 * (1 + np.tanh(0.5 * (x1 @ weights)))
-        gradient = x1.T @ (p - (sign > 0)) + ridge * weights
-        if np.abs(gradient).max() < 1e-8 * len(x1):
-            break
-        # The last place has no penalty: a little keeps the matrix from being singular where p is 0 or 1 everywhere.
-        curvature = (x1 * (p * (1 - p))[:, None]).T @ x1 + np.diag(ridge + 1e-9)
-        step = np.linalg.solve(curvature, gradient)
-        size = 1.0
-        while (new := loss(weights - size * step)) > current and size > 1e-8:
-            size /= 2
-        if new >= current:
-            break
-        weights, current = weights - size * step, new
+    tight = {"maxiter": _STEPS, "maxfun": 2 * _STEPS, "ftol": 1e-15, "gtol": 1e-7}
+    weights = minimize(loss, np.zeros(x1.shape[1]), jac=True, method="L-BFGS-B", options=tight).x
     return weights[:-1], float(weights[-1])
 
 
@@ -321,40 +307,3 @@ def language(questions: Questions, view: View, *, words: int = _WORDS, seed: int
         "chance": 0.5, "train_words": 2 * known, "shared_forms_left_out": len(shared), "probe": "logistic regression",
     }  # fmt: skip
     return [questions.finding("language", view, "probe-accuracy", figures, len(hits), about, task="language")]
-
-
-# -- what is left of each language's own structure ---------------------------------------------------------------------
-def consistency(questions: Questions, view: View) -> list[Finding]:
-    """Return how often the nearest other word of the same language is the same form, over words that come again; for each
-    language, see `calque.tasks.consistency.Consistency`. A language whose words are all shorter or come once is left out."""
-    findings = []
-    for side, lang in zip(SIDES, questions.langs, strict=True):
-        rows, hits = same_form_nearest(*questions.forms[side], view.side(side))
-        if len(rows):
-            sums = questions.summed(questions.sentence_of[side][rows], hits, np.ones(len(rows)))
-            figures, about = questions.resamples.interval(sums, accuracy), {"letters": LETTERS, "similarity": "cosine"}
-            findings.append(questions.finding(
-                "consistency", view, "same-form", figures, len(rows), about, group=lang, task="consistency"
-            ))  # fmt: skip
-    return findings
-
-
-def similarities(questions: Questions, views: Sequence[View], *, seed: int = 0) -> list[Finding]:
-    """Return the correlation of the cosines of pairs of words of one language under the first encoder with those under each
-    other one; for each language, see `calque.tasks.consistency.similarities`.
-
-    Args:
-        views: of the encoders, the one before alignment first.
-        seed: of the pairs that are drawn.
-    """
-    base, findings = views[0], []
-    for view in views[1:]:
-        for side, lang in zip(SIDES, questions.langs, strict=True):
-            samples = questions.task.bootstrap
-            measured, n = correlated(base.side(side), view.side(side), seed=seed, samples=samples)
-            if n:
-                findings.append(questions.finding(
-                    "similarities", view, "similarities", measured.ends, n, {"base": base.name}, group=lang,
-                    task="consistency", percent=False,
-                ))  # fmt: skip
-    return findings

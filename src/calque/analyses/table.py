@@ -97,13 +97,6 @@ ANALYSES = {
     "hubness": Analysis("calque.analyses.space:hubness", "Are some words near to everything?", "measure"),
     "anisotropy": Analysis("calque.analyses.space:anisotropy", "Do all vectors point the same way?", "measure"),
     "language": Analysis("calque.analyses.space:language", "Can a probe tell the language?", "measure", seeded=True),
-    "consistency": Analysis(
-        "calque.analyses.space:consistency", "Is the nearest word of the same language the same word?", "measure",
-    ),
-    "similarities": Analysis(
-        "calque.analyses.space:similarities", "Are words of one language as similar as before?", "comparison",
-        seeded=True, lacks="give two encoders, the base encoder first",
-    ),
     "examples": Analysis(
         "calque.analyses.words:examples", "Word forms before and after, with their nearest words.", "comparison",
         (*_TAGS, "forms"), lacks="give two encoders, the base encoder first",

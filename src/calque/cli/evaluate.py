@@ -66,13 +66,6 @@ class Texts:
             "comparison.",
         ),
     ] = None
-    translated: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE...",
-            help="Test text translated into the language of --train (translate-test); de=FILE is a translation from German.",
-        ),
-    ] = None
     links: Annotated[
         list[str] | None,
         typer.Option(
@@ -95,29 +88,19 @@ class Texts:
     first_senses: Annotated[
         str | None, typer.Option(metavar="FILE", help="WordNet's index.sense, for lemmas missing from --train.")
     ] = None
-    altered: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LANG=FILE",
-            help="xsim++: altered sentences of --test that are candidates, too (LASER's JSON, or original, altered and kind "
-            "between tabs); in English if nothing says otherwise.",
-        ),
-    ] = None
 
 
 #: what the help says of options of the tasks' classes, whose types and ranges are those of the classes
 _HELPS = {
     "candidates": "Search all words (all) or linked words only (linked); default: all.",
-    "similarity": "csls (default) or cosine. sentences: cosine (default), csls, or a margin, ratio or distance.",
+    "similarity": "csls (default) or cosine; sentences: cosine by default.",
     "sentence_pooling": "A sentence's vector: own (what a sentence-transformers folder says; default there), words (mean of "
     "word vectors; default elsewhere), subwords (mean of all subwords) or cls.",
-    "margin": "Margin of xsim and mining: ratio (default), distance or absolute (the cosine as it is).",
     "contextual": "Only the first occurrence of each word form.",
-    "by_origin": "Also show each origin of the pairs, named in the third column of --test.",
     "base": "The encoder before alignment, to compare similarities of words with.",
     "method": "mutual (default) or softmax.",
     "lower": "Ignore case.",
-    "unknown": "What to do with test labels missing from training: raise (default), miss, drop or skip.",
+    "unknown": "What to do with test labels missing from training: raise an error (default), or miss, count them as wrong.",
     "on_error": "Raise an error (raise, default), or skip what cannot be read (skip).",
     "format": "File format, where it cannot be detected. Tags: columns, numbered, conllu, facebook, hub; labels: "
     "header, pairs, label-text, text-label, jsonl, hub.",
@@ -135,7 +118,6 @@ _HELPS = {
     "default there).",
     "hidden": "Hidden size of the head.",
     "dropout": "Dropout of the head.",
-    "mix": "Mix these layers, e.g. 0,4,8 or 0-12; the weight of each is learnt.",
     "epochs": "Maximum number of epochs.",
     "batch": "Texts per update.",
     "learning_rate": "Peak learning rate.",
@@ -339,7 +321,7 @@ def evaluate(
     options = own_options(context, option) | ({"rename": _renaming(rename)} if rename else {})
     layers = by_layer if by_layer == "all" else numbers(by_layer)
     if layers is not None:
-        refuse_unused(context, dict.fromkeys(("layer", "by_origin", "record"), "does not go together with --layers"))
+        refuse_unused(context, dict.fromkeys(("layer", "record"), "does not go together with --layers"))
     if realigning.realign:
         if not options.get("tune"):
             raise SettingError("--realign aligns an encoder in the run that trains it: add --tune")

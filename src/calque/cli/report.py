@@ -21,9 +21,7 @@ def report(
         ),
     ],
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html"),
-    form: Annotated[
-        str | None, typer.Option("--format", help="html, md or json; default: from the ending of --out.")
-    ] = None,
+    form: Annotated[str | None, typer.Option("--format", help="html or md; default: from the ending of --out.")] = None,
     title: Annotated[str | None, typer.Option(help="Title of the report; default: the names of the folders.")] = None,
     base: Annotated[
         str | None,

@@ -19,7 +19,6 @@ from calque.algebra.normalize import unit_rows
 from calque.encoders.sense_files import has_senses
 from calque.errors import CalqueError, InputError, SettingError
 from calque.explore.collection import Collection
-from calque.explore.senses import WordSenses
 from calque.explore.sources import NamedEncoder
 from calque.progress import bar
 from calque.segment import split_words
@@ -29,9 +28,11 @@ from calque.vectors import Embeddings, filling, map_arrays
 
 if TYPE_CHECKING:
     from calque.encoders import Encoder
+    from calque.pretraining.sense_reader import SenseReader
 
 K = 10  # neighbourhood of CSLS, as in the papers
 _FORMAT = 1  # raise it with any change of what a store holds
+_NEAREST = 8  # senses near to the one of a word
 _TYPED = 256  # typed sentences whose vectors are remembered
 
 
@@ -200,6 +201,57 @@ class WordVectors:
 
 def _about(collection: Collection) -> str:
     return json.dumps([_FORMAT, K, collection.fingerprint])
+
+
+# -- senses that an encoder has learnt ---------------------------------------------------------------------------------
+class WordSenses:
+    """Which sense a word of a sentence has, and what lies near to it. The model is read when somebody asks.
+
+    Args:
+        folder: of a language model with senses.
+        collection: the text, which tells the languages of words.
+    """
+
+    def __init__(self, folder: Path, collection: Collection):
+        self._folder, self._collection = folder, collection
+
+    @cached_property
+    def _reader(self) -> SenseReader:
+        from calque.pretraining.sense_reader import open_sense_reader
+
+        return open_sense_reader(self._folder)
+
+    @cached_property
+    def _languages(self) -> np.ndarray | None:
+        from calque.pretraining.sense_reader import languages_of
+
+        text = self._collection
+        return languages_of({
+            lang: self._reader.uses(text.sentences[first:last]) for lang, (first, last) in text.ranges.items()
+        })  # fmt: skip
+
+    def of_word(self, words: Sequence[str], place: int) -> dict[str, Any]:
+        """The sense of one word of a sentence.
+
+        Returns:
+            `senses`, how many the word has, 0 if it is not in the vocabulary; then `number` of the one that is meant, its
+            `share` in training, and `nearest`: `word`, `number`, `cosine`, `lang`.
+        """
+        reader = self._reader
+        number = int(reader.select([words])[place])
+        if not number:
+            return {"senses": 0}
+        word, langs = int(reader.numbers([words[place]])[0]), self._languages
+        return {
+            "senses": int(reader.inventory.n_senses[word]),
+            "number": number,
+            "share": round(float(reader.inventory.shares[word, number - 1]), 4),
+            "nearest": [
+                {"word": reader.words[near.word], "number": near.number, "cosine": round(near.cosine, 4),
+                 "lang": None if langs is None else langs[near.word]}
+                for near in reader.nearest(word, number, _NEAREST)
+            ],
+        }  # fmt: skip
 
 
 # -- all layers of an encoder ------------------------------------------------------------------------------------------

@@ -25,34 +25,6 @@ class SpanRows(NamedTuple):
     lengths: Tensor
 
 
-class ScalarMix(nn.Module):
-    """One vector from those of several layers: `γ Σ_l softmax(s)_l h_l` (Peters et al. 2018, Eq. 1).
-
-    Args:
-        layers: how many; all count the same at first, and γ is 1.
-
-    Shape: `[W, layers · dim]`, the layers of a word side by side, to `[W, dim]`.
-
-    Example:
-        >>> ScalarMix(2)(torch.tensor([[1.0, 2.0, 5.0, 6.0]])).tolist()
-        [[3.0, 4.0]]
-    """
-
-    def __init__(self, layers: int):
-        super().__init__()
-        self.scores = nn.Parameter(torch.zeros(layers))
-        self.scale = nn.Parameter(torch.ones(()))
-
-    @property
-    def weights(self) -> Tensor:
-        """How much each layer counts, `[layers]`; they add up to one."""
-        return self.scores.softmax(0)
-
-    def forward(self, rows: Tensor) -> Tensor:
-        layers = rows.view(len(rows), len(self.scores), -1)
-        return self.scale * torch.einsum("l,wld->wd", self.weights, layers)
-
-
 class SpanPooling(nn.Module):
     """Vectors of spans: projected words, weighted by attention that each word gives itself (Tenney et al. 2019b, §3.1, after
     Lee et al. 2017, "End-to-end neural coreference resolution").
@@ -104,7 +76,6 @@ class Probe(nn.Module):
         dim: of the words.
         n_labels: how many there are.
         spans: 1, or 2 for pairs.
-        layers: how many vectors of `dim` stand side by side in a row, to be mixed (`ScalarMix`); 1 for no mix.
         width: of the projection.
         hidden: of the perceptron.
         dropout: before its last layer.
@@ -118,11 +89,10 @@ class Probe(nn.Module):
     """
 
     def __init__(
-        self, dim: int, n_labels: int, *, spans: int = 1, layers: int = 1, width: int = 256, hidden: int = 256,
+        self, dim: int, n_labels: int, *, spans: int = 1, width: int = 256, hidden: int = 256,
         dropout: float = 0.3,
     ):  # fmt: skip
         super().__init__()
-        self.mix = ScalarMix(layers) if layers > 1 else None
         self.pools = nn.ModuleList(SpanPooling(dim, width) for _ in range(spans))
         self.classify = nn.Sequential(
             nn.Linear(spans * width, hidden), nn.Tanh(), nn.LayerNorm(hidden), nn.Dropout(dropout),
@@ -133,13 +103,10 @@ class Probe(nn.Module):
         """Scores `[T, n_labels]`.
 
         Args:
-            rows: `[W, layers · dim]`, of all words.
+            rows: `[W, dim]`, of all words.
             spans: the first span of every target, and the second.
         """
-        words = rows if self.mix is None else self.mix(rows)
-        return self.classify(
-            torch.cat([pool(words, each) for pool, each in zip(self.pools, spans, strict=True)], dim=1)
-        )
+        return self.classify(torch.cat([pool(rows, each) for pool, each in zip(self.pools, spans, strict=True)], dim=1))
 
     @staticmethod
     def losses(scores: Tensor, gold: Tensor) -> Tensor:

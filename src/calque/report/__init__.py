@@ -9,7 +9,7 @@ from pathlib import Path
 from calque.errors import SettingError
 from calque.storage import locked, write_text
 
-FORMATS = ("html", "md", "json")
+FORMATS = ("html", "md")
 
 
 def report(
@@ -26,7 +26,7 @@ def report(
 
     Args:
         paths: result files (JSON lines) and folders that hold some.
-        form: html (one file that needs nothing else), md or json; default: as the name of `out` ends.
+        form: html (one file that needs nothing else) or md; default: as the name of `out` ends.
         title: over everything; default: the names of the folders.
         base: with what everything is compared; default: the encoder before alignment, see `find_subjects`.
         plots: folder for each plot as a file of its own.
@@ -44,13 +44,15 @@ def report(
     ending = Path(out).suffix.removeprefix(".").lower()
     form = form or {"htm": "html", "markdown": "md"}.get(ending, ending)
     if form not in FORMATS:
-        raise SettingError(f"a report is written as {', '.join(FORMATS)}, not as {form or 'a file without an ending'}")
+        raise SettingError(
+            f"a report is written as {' or '.join(FORMATS)}, not as {form or 'a file without an ending'}"
+        )
     results = read_results(paths)
     if title is None:
         folders = dict.fromkeys(name.rpartition("/")[0].rpartition("/")[2] for name in results.files)
         title = ", ".join(name for name in folders if name) or "Results"
     composed = compose(results, title=title, base=base)
-    write = {"html": formats.html, "md": formats.markdown, "json": formats.as_json}[form]
+    write = {"html": formats.html, "md": formats.markdown}[form]
     path = Path(out)
     with locked(path, wait=True):
         write_text(path, write(composed))

@@ -17,7 +17,7 @@ from calque.report.tables import glance, heat_map, question_table
 from calque.report.verdict import metric_name, sentences, summary, task_name
 
 _TRAINED = (("There are no task scores here, only what a training measured on held-out text.",),)
-_SHAPE = (*(name for name, row in ANALYSES.items() if row.kind == "measure"), "similarities")
+_SHAPE = tuple(name for name, row in ANALYSES.items() if row.kind == "measure")
 
 
 def compose(results: Results, *, title: str, base: str | None = None) -> Report:

@@ -1,19 +1,16 @@
-"""The report as one HTML file that needs nothing else, as Markdown with the tables behind its plots, and as JSON."""
+"""The report as one HTML file that needs nothing else, and as Markdown with the tables behind its plots."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -25,7 +22,7 @@ from calque.report.numbers import Figure, Number
 from calque.report.plots import svg
 from calque.report.plots.axes import shape
 from calque.report.plots.charts import SIGNS
-from calque.report.plots.svg import Drawing, beside, element
+from calque.report.plots.svg import beside, element
 from calque.storage import write_bytes, write_text
 
 PLOT_FORMATS = ("svg", "png")
@@ -114,7 +111,7 @@ def markdown(report: Report) -> str:
     """The whole report."""
     parts = [f"# {escape(report.title)}", "## Verdict", bullets(report.summary)]
     if report.glance:
-        parts += _table(report.glance)
+        parts += table(report.glance)
     for section in report.sections:
         parts.append(f"## {escape(section.title)}")
         if section.intro:
@@ -165,7 +162,7 @@ def bullets(items: Sequence[Text]) -> str:
 
 def _block(block: Block) -> list[str]:
     if isinstance(block, Table):
-        return _table(block)
+        return table(block)
     if isinstance(block, Points):
         return [*([f"### {escape(block.title)}"] if block.title else []), bullets(block.items)]
     if isinstance(block, Examples):
@@ -174,29 +171,32 @@ def _block(block: Block) -> list[str]:
         return [f"### {escape(block.title)}", *(part for inner in block.blocks for part in _block(inner))]
     parts = [f"### {escape(block.title)}", _text(block.note)]
     for panel in block.panels:
-        for table in panel.tables:
-            parts += _table(table)
+        for each in panel.tables:
+            parts += table(each)
         if panel.note:
             parts.append(_text(panel.note))
-    for table in block.tables:
-        parts += _table(table)
+    for each in block.tables:
+        parts += table(each)
     return parts
 
 
-def _table(table: Table) -> list[str]:
-    heads = [table.corner, *(f"{head.label} ({head.detail})" if head.detail else head.label for head in table.heads)]
-    rows = [_line(line) for line in (*table.lines, *table.foot)]
-    align = "l" + "".join("r" if head.numeric else "l" for head in table.heads)
-    parts = [f"**{escape(table.caption)}**", _rows([escape(head) for head in heads], rows, align)]
-    return [*parts, _text(table.note)] if table.note else parts
+def table(given: Table, *, short: bool = False) -> list[str]:
+    """Return the caption, the rows and the note of a table; `short`: where there are means, no other figure has its interval."""
+    kinds = {cell.figure.kind for line in given.lines for cell in line.cells if cell.figure is not None}
+    short = short and "mean" in kinds
+    heads = [given.corner, *(f"{head.label} ({head.detail})" if head.detail else head.label for head in given.heads)]
+    rows = [_line(line, short) for line in (*given.lines, *given.foot)]
+    align = "l" + "".join("r" if head.numeric else "l" for head in given.heads)
+    parts = [f"**{escape(given.caption)}**", _rows([escape(head) for head in heads], rows, align)]
+    return [*parts, _text(given.note)] if given.note else parts
 
 
-def _line(line: Line) -> list[str]:
+def _line(line: Line, short: bool) -> list[str]:
     label = f"{line.label} ({line.detail})" if line.detail else line.label
-    return [escape(label), *map(_cell, line.cells)]
+    return [escape(label), *(_cell(cell, short) for cell in line.cells)]
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: Cell, short: bool) -> str:
     sign = SIGNS.get(cell.outcome, "")
     if cell.figure is not None:
         if cell.figure.value is None:
@@ -206,7 +206,7 @@ def _cell(cell: Cell) -> str:
         text = f"**{value.shown}**" if cell.best else value.shown
         sd = cell.figure.part("sd")
         text += f" ±{sd.shown}" if sd is not None else ""
-        ends = cell.figure.interval
+        ends = None if short and cell.figure.kind != "mean" else cell.figure.interval
         return f"{sign}{text}{f' [{ends[0].shown}, {ends[1].shown}]' if ends else ''}"
     if cell.number is not None:
         more = f" ({tally(cell.marks)})" if len(cell.marks) > 1 else ""
@@ -235,32 +235,6 @@ def _examples(examples: Examples) -> list[str]:
                 lines.append(f"  - {escape(answer.name.label)} {mark} {escape(answer.word)}{where}")
         parts.append("\n".join(lines))
     return [*parts, _text(examples.note)] if examples.note else parts
-
-
-# -- JSON --------------------------------------------------------------------------------------------------------------
-def as_json(report: Report) -> str:
-    """Return the whole report: the objects of `calque.report.document` by the names of their fields, empty ones left out.
-    Blocks have their class as `block`. Numbers and figures have `shown`, `kind` and `sources`, the lines they come from."""
-    return json.dumps({"calque": calque.__version__, **_plain(report)}, ensure_ascii=False, indent=1) + "\n"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Number):
-        sources = [list(group) for group in value.sources]
-        return {"value": value.value, "shown": value.shown, "kind": value.kind, "sources": sources}
-    if isinstance(value, Figure):
-        number = value.part("value")
-        about = {name: getattr(value, name) for name in ("value", "low", "high", "n", "sd", "kind", "sources")}
-        return {**about, "shown": None if number is None else number.shown}
-    if isinstance(value, Drawing):
-        return value.title
-    if is_dataclass(value):
-        known = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-        kind = {"block": type(value).__name__.lower()} if isinstance(value, Block) else {}
-        return {**kind, **{name: each for name, each in known.items() if each not in (None, "", [], {}, False)}}
-    if isinstance(value, Mapping):
-        return {name: _plain(each) for name, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 # -- plots as files of their own, for a paper --------------------------------------------------------------------------

@@ -8,10 +8,10 @@ from pathlib import PurePath
 
 from calque.errors import SettingError
 from calque.report.numbers import Figure, average, figure_of, mean_of
-from calque.report.reading import Record, Results
+from calque.report.reading import FORMER, Record, Results
 
 BASE = "base"
-_ABOUT_SEVERAL = ("correlation", "examples")  # the former of older files
+_ABOUT_SEVERAL = (*FORMER, "examples")
 _HEAD = (
     "protocol", "features", "head", "hidden", "layers", "arc", "label", "upos", "dropout", "unknown", "select", "epochs", "batch",
     "learning_rate", "warmup", "decay", "clip", "patience", "per_epoch", "code_switch", "realign",
@@ -19,16 +19,16 @@ _HEAD = (
 # Settings that decide what is asked, by task; everything else of a record only qualifies the answer. A line takes the place of
 # an earlier one only where all of these are equal.
 DEFINE = {
-    "retrieval": ("contextual", "candidates", "similarity", "k", "special", "uncovered"),
-    "sentences": ("sentence_pooling", "similarity", "k", "margin", "margin_k", "strategy", "altered"),
+    "retrieval": ("contextual", "candidates", "similarity", "k", "special"),
+    "sentences": ("sentence_pooling", "similarity", "k", "margin_k"),
     "word-alignment": ("links_from", "rounds", "discount", "threshold", "temperature", "regularisation", "iterations"),
     "lexicon": ("similarity", "k", "anchors", "lower"),
-    "wsd": ("restrict", "unit_length", "first_senses"),
+    "wsd": ("restrict", "first_senses"),
     "consistency": ("letters", "base"),
     "masked-words": ("share",),
-    **dict.fromkeys(("ner", "slots", "pos", "nli", "sentiment", "parsing", "wic"), _HEAD),
-    "probing": ("probe", "mix", "width", *_HEAD),
-    "qa": ("scoring", "max_answer", "stride", "max_question", *_HEAD),
+    **dict.fromkeys(("ner", "slots", "pos", "nli", "sentiment", "parsing"), _HEAD),
+    "probing": ("probe", "width", *_HEAD),
+    "qa": ("max_answer", "stride", "max_question", *_HEAD),
 }
 # The same, of which each language may have its own: they tell questions apart only where one test set has several.
 DEFINE_HERE = {
@@ -37,21 +37,21 @@ DEFINE_HERE = {
     "lexicon": ("entries", "text"),
     "wsd": ("train",),
     **dict.fromkeys(
-        ("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing", "qa", "wic"),
+        ("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing", "qa"),
         ("train", "dev", "text"),
     ),
 }
 _WORDS = {
     "links": "linked by", "symmetrize": "symmetrised by", "train": "training text", "training_sentence_pairs": "training pairs",
     "links_from": "links", "dev": "development text", "text": "text", "entries": "entries", "texts": "texts",
-    "learning_rate": "learning rate", "per_epoch": "texts an epoch", "first_senses": "first senses", "unit_length": "unit length",
+    "learning_rate": "learning rate", "per_epoch": "texts an epoch", "first_senses": "first senses",
     "max_answer": "longest answer", "max_question": "longest question", "code_switch": "code-switched",
     "realign": "realigned", "sentence_pooling": "pooling", "margin_k": "neighbourhood of margins",
 }  # fmt: skip
 # Figures that a reader wants first. Everything else is behind them.
 _MAIN = {
     "word-alignment": ("aer",), "lexicon": ("p@1",), "parsing": ("las",), "probing": ("f1",), "qa": ("f1",),
-    "sentences": ("accuracy", "xsim++", "f1"),
+    "sentences": ("accuracy", "f1"),
 }  # fmt: skip
 
 _OF_TEXTS = ("unigram-perplexity",)  # what a text is like, whatever reads it

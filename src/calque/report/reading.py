@@ -30,6 +30,8 @@ _ITEMS = {  # what items of an analysis have: numbers, and anything
     "examples": ((), ("form", "sentence", "expected", "got")),
     "senses": (("x", "y", "number", "of", "cosine", "share"), ("word",)),
 }
+#: analyses of older files, which are left out: the report, or the task `consistency`, has their figures
+FORMER = ("correlation", "consistency", "similarities")
 _BESIDE = 3  # folders below a result file's in which runs are looked for
 _NOT_RESULTS = {"training", "steps", "text"}  # what runs keep for themselves
 
@@ -265,7 +267,7 @@ def _unusable(plain: Any) -> str | None:
     if not plain["languages"] or not all(isinstance(lang, str) for lang in plain["languages"]):
         return f"languages is {plain['languages']!r:.100}, expected a list of names"
     analysis = plain.get("analysis")
-    if analysis not in (None, "correlation", *ANALYSES):  # the second of older files: the report computes it itself
+    if analysis not in (None, *FORMER, *ANALYSES):
         return f"unknown analysis {analysis!r}, expected {', '.join(ANALYSES)}"
     reason = next(filter(None, (_unusable_item(item, analysis) for item in plain.get("items") or ())), None)
     return reason and f"an item of {analysis}: {reason}"

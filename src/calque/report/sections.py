@@ -18,7 +18,7 @@ from calque.report.reading import Record
 from calque.report.verdict import metric_name, task_name
 
 ALL = "mean over languages"
-ZERO_SHOT = ("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing", "qa", "wic")
+ZERO_SHOT = ("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing", "qa")
 _SHARED = "Points of one language or one method depend on each other, so the interval is narrower than it should be."
 _MOST_DOTS = 8_000  # in all projections together, so that the page stays small
 _MOST_EXAMPLES = 60
@@ -30,8 +30,6 @@ SHAPES = {  # what each measure of the space's shape is called, and how to read 
     ("anisotropy", "mean-cosine"): ("cosine of random words", "0: all directions"),
     ("anisotropy", "mean-cosine linked"): ("cosine of translations", "1: the same vector"),
     ("language", "probe-accuracy"): ("language identified by a probe, per cent", "50: chance"),
-    ("consistency", "same-form"): ("same word nearest, source language, per cent", "100: always"),
-    ("similarities", "similarities"): ("similarities as before, source language", "1: the same"),
 }
 
 
@@ -223,10 +221,6 @@ def _measure(record: Record) -> tuple[str, str]:
         if group in record.pair:
             return analysis, "cosine of random words of one language"
         return analysis, f"{metric} linked" if group and group.endswith("linked") else metric
-    if analysis in ("consistency", "similarities") and group != record.pair[0]:
-        return analysis, {"same-form": "same word nearest, target language, per cent"}.get(
-            metric, "similarities as before, target language"
-        )
     return analysis, metric
 
 

@@ -17,7 +17,7 @@ METRICS = {
     "same-form": "nearest word of the language is the same", "similarities": "correlation of similarities with those before",
     "form.all": "right form, all linked words", "form.unseen": "right form, pairs unseen in training",
     "aer": "error rate", "f1": "F1", "em": "exact match", "las": "labelled attachment", "uas": "unlabelled attachment",
-    "xsim": "xsim error rate", "xsim++": "xsim++ error rate",
+    "xsim": "xsim error rate",
     "p@1": "precision at 1", "p@5": "precision at 5", "p@10": "precision at 10", "mrr": "mean reciprocal rank",
 }  # fmt: skip
 

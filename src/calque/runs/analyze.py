@@ -142,7 +142,7 @@ def _of_vectors(
             "rank: frequencies come from the test text alone, where most words occur once; --train improves them"
         )
     comparisons = chosen.of("comparison")
-    for analysis in ("similarities", "examples") if len(paths) == 1 else ():
+    for analysis in ("examples",) if len(paths) == 1 else ():
         if analysis in comparisons:
             chosen.lacks(analysis)
             comparisons.remove(analysis)

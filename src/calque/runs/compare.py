@@ -24,7 +24,7 @@ LEVEL = 0.05  # how often a page may call anything different where nothing is
 FEWEST = 3  # training runs of which anything may be claimed: two have one degree of freedom
 _NORMAL = 3.919927969080108  # width of a 95% interval in standard errors
 _LOWER = (
-    "aer", "perplexity", "unigram-perplexity", "distance", "relative distance", "soft distance", "ambiguous", "xsim", "xsim++",
+    "aer", "perplexity", "unigram-perplexity", "distance", "relative distance", "soft distance", "ambiguous", "xsim",
     "eigenvalue-similarity", "skewness", "mean-cosine", "probe-accuracy",  # of analyses
 )  # fmt: skip
 

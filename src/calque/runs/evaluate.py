@@ -92,7 +92,7 @@ def evaluate(
         if shown is not None:
             shown(findings)
         return [finding.score for finding in findings]
-    with _resumable(tasks[0], out):
+    with _resumable(tasks, out):
         for task in tasks:
             of_task = [score.about(**task.notes, aligned=aligned) for score in task.evaluate(loaded, progress=progress)]
             for line in task.news(of_task):
@@ -106,14 +106,16 @@ def evaluate(
 
 
 @contextmanager
-def _resumable(task: Any, out: Path | None) -> Iterator[None]:
+def _resumable(tasks: Sequence[Any], out: Path | None) -> Iterator[None]:
     """Keep checkpoints of trained heads beside `out` until the scores are there, or until nothing is worth keeping."""
-    trained = getattr(task, "task", task)
-    if out is None or not hasattr(trained, "checkpoints") or not is_first():
+    trained = [each for task in tasks if hasattr(each := getattr(task, "task", task), "checkpoints")]
+    if out is None or not trained or not is_first():
         yield
         return
     place = part_of(Path(out), "training")
-    trained.checkpoints = temporary_folder(place, Path(out))
+    folder = temporary_folder(place, Path(out))
+    for each in trained:
+        each.checkpoints = folder
     try:
         yield
     except BaseException:

@@ -93,7 +93,4 @@ def _notes(scores: Sequence[Score]) -> list[str]:
     ]
     if "realign" in about:
         notes.insert(1, f"Realigned {about['realign']}")
-    left_out = sum({(s.data, s.languages[-1]): s.settings.get("left_out", 0) for s in scores}.values())
-    if left_out:
-        notes.append(f"{left_out:,} sentences with labels missing from the training text skipped")
     return notes

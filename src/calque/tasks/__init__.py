@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from calque.tasks.alignment import WordAlignment, score_links
     from calque.tasks.base import Score, Task
-    from calque.tasks.nearest import retrieve
-    from calque.tasks.retrieval import WordRetrieval
+    from calque.tasks.retrieval import WordRetrieval, retrieve
     from calque.tasks.sentences import SentenceRetrieval
 
 __all__ = ["Score", "SentenceRetrieval", "Task", "WordAlignment", "WordRetrieval", "retrieve", "score_links"]
 
 _PLACES = {
-    "Score": "base", "Task": "base", "WordAlignment": "alignment", "WordRetrieval": "retrieval", "retrieve": "nearest",
+    "Score": "base", "Task": "base", "WordAlignment": "alignment", "WordRetrieval": "retrieval", "retrieve": "retrieval",
     "score_links": "alignment", "SentenceRetrieval": "sentences",
 }  # fmt: skip
 

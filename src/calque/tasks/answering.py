@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 import string
-import unicodedata
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -21,7 +20,6 @@ from calque.encoders.pair_windows import PairWindows, pair_windows
 from calque.errors import CalqueWarning, SettingError, check_number
 from calque.nn.answers import LinearEnds, MatchedEnds, best_ends, end_losses
 from calque.offsets import offsets_of, ranges
-from calque.segment import language_parts
 from calque.tasks.bootstrap import accuracy
 from calque.tasks.classification import has_segments
 from calque.tasks.datasets import Answers, Dataset
@@ -42,71 +40,21 @@ if TYPE_CHECKING:
 HEADS = ("match", "linear")
 
 
-# -- exact match and F1 of answers, as the official scripts count them -------------------------------------------------
-Normalize = Callable[[str], str]
-SCORINGS = ("squad", "mlqa")
-
-_ARTICLES = {
-    "en": r"\b(a|an|the)\b",
-    "es": r"\b(un|una|unos|unas|el|la|los|las)\b",
-    "vi": r"\b(của|là|cái|chiếc|những)\b",
-    "de": r"\b(ein|eine|einen|einem|eines|einer|der|die|das|den|dem|des)\b",
-    "ar": "ال",  # wherever it stands
-    "hi": "", "zh": "",
-}  # fmt: skip
-_HAN = re.compile("([\u4e00-\u9fa5])")
-_KEPT = 1 << 17  # answers remembered: the right ones are asked for after every epoch
-
-
-def normalizer(scoring: str, lang: str) -> Normalize:
-    """What makes of an answer the words that are compared: lower case, without punctuation and articles, single spaces.
-
-    - "squad": SQuAD's `evaluate-v1.1.py` (Rajpurkar et al. 2016), which XQuAD and TyDi QA's gold passages take for all
-      languages: ASCII punctuation, English articles.
-    - "mlqa": MLQA's `mlqa_evaluation_v1.py` (Lewis et al. 2020): all punctuation of Unicode, the articles of the
-      language, and every Chinese character as a word.
-
-    Raises:
-        SettingError: there is no such way, or MLQA has none for the language.
-    """
-    if scoring not in SCORINGS:
-        raise SettingError(f"unknown scoring {scoring!r}, expected {' or '.join(SCORINGS)}")
-    if scoring == "squad":
-        return _squad
-    language = language_parts(lang)[0]
-    if language not in _ARTICLES:
-        known = ", ".join(_ARTICLES)
-        raise SettingError(
-            f"scoring=mlqa has no rules for {lang}, only for {known}; take scoring=squad for all languages"
-        )
-    return partial(_mlqa, language)
-
-
-@lru_cache(_KEPT)
-def _squad(text: str) -> str:
-    plain = text.lower().translate(_ASCII)
-    return " ".join(re.sub(_ARTICLES["en"], " ", plain).split())
-
-
-@lru_cache(_KEPT)
-def _mlqa(lang: str, text: str) -> str:
-    plain = "".join(letter for letter in text.lower() if not _is_punctuation(letter))
-    plain = re.sub(_ARTICLES[lang], " ", plain) if _ARTICLES[lang] else plain
-    return " ".join((_HAN.sub(r" \1 ", plain) if lang == "zh" else plain).split())
-
-
+# -- exact match and F1 of answers, as the official script counts them --------------------------------------------------
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
 _ASCII = str.maketrans("", "", string.punctuation)
 
 
-@lru_cache(1 << 16)
-def _is_punctuation(letter: str) -> bool:
-    return letter in string.punctuation or unicodedata.category(letter).startswith("P")
+@lru_cache(1 << 17)  # the right ones are asked for after every epoch
+def normalized(text: str) -> str:
+    """Return the words of an answer that are compared, as SQuAD's `evaluate-v1.1.py` does (Rajpurkar et al. 2016), which XQuAD
+    and TyDi QA's gold passages take for all languages: lower case, no ASCII punctuation or English articles, single spaces."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_ASCII)).split())
 
 
-def answer_scores(said: str, right: Iterable[str], normalize: Normalize) -> tuple[float, float]:
-    """F1 over words and exact match of an answer, each the best over all right ones; fractions."""
-    mine = normalize(said)
-    others = [normalize(answer) for answer in right]
+def answer_scores(said: str, right: Iterable[str]) -> tuple[float, float]:
+    """Return F1 over words and exact match of an answer, each the best over all right ones; fractions."""
+    mine, others = normalized(said), [normalized(answer) for answer in right]
     return max(_f1(mine.split(), other.split()) for other in others), float(mine in others)
 
 
@@ -232,15 +180,10 @@ class ReadingSource(VectorSource):
 
 
 class SpanAnswers(Answers):
-    """The right answers to the questions of some texts.
+    """The right answers to the questions of some texts."""
 
-    Args:
-        parts: each text, and how an answer in its language is normalised.
-    """
-
-    def __init__(self, parts: Sequence[tuple[QuestionText, Normalize]]):
-        texts = [text for text, _ in parts]
-        self.parts = list(parts)
+    def __init__(self, texts: Sequence[QuestionText]):
+        self.parts = list(texts)
         self._ends = offsets_of([len(text) for text in texts])
         self._words = [text.word_offsets() for text in texts]
         spans = np.concatenate([text.spans[text.offsets[:-1]] for text in texts]).astype(np.int64)
@@ -261,18 +204,18 @@ class SpanAnswers(Answers):
         """F1 and exact match of some words as the answer to a question: the text from the first character of the first word to
         the last of the last one."""
         part = int(np.searchsorted(self._ends, number, side="right")) - 1
-        (text, normalize), question = self.parts[part], number - int(self._ends[part])
+        text, question = self.parts[part], number - int(self._ends[part])
         passage = int(text.owner[question])
         start = int(self._words[part][passage])
         said = text.written[passage][text.places[start + first, 0] : text.places[start + last, 1]]
-        return answer_scores(said, text.right(question), normalize)
+        return answer_scores(said, text.right(question))
 
     def reachable(self) -> float:
         """Exact match of whoever always finds the words of a right answer: what words that are not cut cannot say is missed."""
         found = []
         for number in range(len(self.lengths)):
             part = int(np.searchsorted(self._ends, number, side="right")) - 1
-            text, question = self.parts[part][0], number - int(self._ends[part])
+            text, question = self.parts[part], number - int(self._ends[part])
             spans = text.spans[text.offsets[question] : text.offsets[question + 1]].tolist()
             found.append(max((self.judged(number, a, b - 1)[1] for a, b in spans if a >= 0), default=0.0))
         return float(np.mean(found)) if found else 0.0
@@ -280,8 +223,8 @@ class SpanAnswers(Answers):
 
 # -- the task ----------------------------------------------------------------------------------------------------------
 class Answering(ZeroShot[QuestionText]):
-    """Finds the answer to a question in a passage, and is judged by F1 over words and by exact match, as the official scripts
-    count them (`answer_scores`); F1 chooses the epoch. Rows are words, so an answer is a run of whole words, read as the text
+    """Finds the answer to a question in a passage, and is judged by F1 over words and by exact match, as SQuAD's script
+    counts them (`answer_scores`); F1 chooses the epoch. Rows are words, so an answer is a run of whole words, read as the text
     from the first character of its first word to the last of its last; `reachable` among the settings says what exact match
     would be if the right words were always found.
 
@@ -301,7 +244,6 @@ class Answering(ZeroShot[QuestionText]):
         head: one of `HEADS`; None for linear where the encoder learns, else match.
         hidden: of head match.
         dropout: of the head.
-        scoring: "squad" or "mlqa", see `normalizer`.
         max_answer: words of an answer that is given, at most. BERT has 30 subwords.
         stride: subwords between the beginnings of two windows, where the encoder learns.
         max_question: subwords of a question that are read, where the encoder learns.
@@ -318,12 +260,10 @@ class Answering(ZeroShot[QuestionText]):
         head: str | None = None,
         hidden: int = 128,
         dropout: float = 0.1,
-        scoring: Literal["squad", "mlqa"] = "squad",
         max_answer: int = 30,
         stride: int = 128,
         max_question: int = 64,
         tune: bool = False,
-        dev: Sequence[Dataset[QuestionText]] = (),
         **protocol: Any,
     ):
         self.kind_of_head = ("linear" if tune else "match") if head is None else head
@@ -337,11 +277,9 @@ class Answering(ZeroShot[QuestionText]):
             )
         for name, value in (("max_answer", max_answer), ("stride", stride), ("max_question", max_question)):
             check_number(name, value, least=1, whole=True)
-        for each in (*train, *tests, *dev):
-            normalizer(scoring, each.lang)
-        self.hidden, self.dropout, self.scoring, self.max_answer = hidden, dropout, scoring, max_answer
+        self.hidden, self.dropout, self.max_answer = hidden, dropout, max_answer
         self.stride, self.max_question = stride, max_question
-        super().__init__(train, tests, tune=tune, dev=dev, **protocol)
+        super().__init__(train, tests, tune=tune, **protocol)
         if not any((each.data.spans[each.data.offsets[:-1], 0] >= 0).any() for each in train):
             names = ", ".join(each.name for each in train)
             raise SettingError(f"{names}: no answer stands where answer_start says, nothing can be learnt")
@@ -359,8 +297,7 @@ class Answering(ZeroShot[QuestionText]):
     def settings(self) -> dict[str, Any]:
         windows = {"stride": self.stride, "max_question": self.max_question}
         head = {"hidden": self.hidden} if self.kind_of_head == "match" else windows
-        return {"head": self.kind_of_head, **head, "dropout": self.dropout, "scoring": self.scoring,
-                "max_answer": self.max_answer}  # fmt: skip
+        return {"head": self.kind_of_head, **head, "dropout": self.dropout, "max_answer": self.max_answer}
 
     def settings_of(self, test: Dataset[QuestionText]) -> dict[str, Any]:
         return {"reachable": round(self.answers(test).reachable(), 5)}
@@ -372,7 +309,7 @@ class Answering(ZeroShot[QuestionText]):
         return Sentences.joined([data.passages, data.questions])
 
     def answers(self, each: Dataset[QuestionText]) -> SpanAnswers:
-        return SpanAnswers([(each.data, normalizer(self.scoring, each.lang))])
+        return SpanAnswers([each.data])
 
     # -- vectors ---------------------------------------------------------------------------------------------------
     def encoded(self, encoder: Encoder, data: QuestionText, *, progress: bool = False) -> QuestionVectors:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 from torch import nn
+from torch.nn import functional
 
 from calque.annotated import LabelledText, Labels
 from calque.corpora import read_labelled
@@ -21,9 +22,9 @@ from calque.nn.pooling import maxima, means
 from calque.nn.recurrent import StackedLSTM
 from calque.tasks.bootstrap import accuracy, f1
 from calque.tasks.datasets import Answers, Dataset
-from calque.tasks.grouped import GroupedSource, OneAnswer, side_by_side
+from calque.tasks.zeroshot import ZeroShot
 from calque.text import Sentences
-from calque.training.sources import FrozenSource, VectorSource
+from calque.training.sources import FrozenSource, VectorSource, WordRows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,7 +35,7 @@ Kind = Literal["nli", "sentiment"]
 HEADS = ("mean", "bilstm", "esim", "cls")
 
 
-class Classification(OneAnswer[LabelledText]):
+class Classification(ZeroShot[LabelledText]):
     """Labels texts, or pairs of them, and is judged by accuracy; sentiment also by the mean of the labels' F1 (`macro-f1`),
     the figure of the tweets' own benchmark (Barbieri et al. 2022).
 
@@ -130,7 +131,7 @@ class Classification(OneAnswer[LabelledText]):
 
     def frozen(self, embeddings: Embeddings, device: torch.device) -> VectorSource:
         frozen = FrozenSource(embeddings, device)
-        return frozen if self.columns == 1 else GroupedSource(frozen, 2)
+        return frozen if self.columns == 1 else PairSource(frozen)
 
     def split(self, encoder: Any, data: LabelledText) -> SplitSentences:
         return encoder.subwords.with_first(data.texts, segments=has_segments(encoder.model))
@@ -164,12 +165,46 @@ class Classification(OneAnswer[LabelledText]):
             raise SettingError(f"--save-head needs one linear layer, and head {self.kind_of_head} has more: add --tune")
         return head.out[1], self.labels, True  # type: ignore[return-value]
 
-    def judged(self, predicted: np.ndarray, gold: np.ndarray) -> dict[str, np.ndarray]:
-        counts, n = super().judged(predicted, gold), len(self.labels)
+    def losses(self, head: nn.Module, given: WordRows, answers: Answers) -> Tensor:
+        right = answers.of_texts("labels", given.numbers).to(given.rows.device)
+        return functional.cross_entropy(head(given.rows, given.lengths), right, reduction="none")
+
+    def judge(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
+        predicted = head(given.rows, given.lengths).argmax(1).cpu().numpy()
+        gold, n = answers.of_texts("labels", given.numbers).numpy(), len(self.labels)
+        counts = {"accuracy": np.stack([predicted == gold, np.ones(len(gold))], axis=1)}
         if "macro-f1" in self.statistics:
             said, true = predicted[:, None] == np.arange(n), gold[:, None] == np.arange(n)
             counts["macro-f1"] = np.stack([said & true, said, true], axis=2).reshape(len(gold), 3 * n)
         return counts
+
+
+def side_by_side(columns: Sequence[Sentences]) -> Sentences:
+    """Return the texts row by row: that of the first column, that of the second, and on to the next row. So several data sets
+    one after the other are one data set."""
+    if len(columns) == 1:
+        return columns[0]
+    n = len(columns[0])
+    return type(columns[0]).joined(columns).take(np.arange(len(columns) * n).reshape(-1, n).T.ravel())
+
+
+class PairSource(VectorSource):
+    """Frozen vectors of pairs of texts: the first texts of all pairs that are asked for, then the second ones.
+
+    Args:
+        whole: the texts, those of a pair one after the other.
+    """
+
+    def __init__(self, whole: FrozenSource):
+        self._whole, self.dim = whole, whole.dim
+        self.lengths = whole.lengths.reshape(-1, 2).sum(axis=1)
+
+    def take(self, numbers: np.ndarray) -> WordRows:
+        given = self._whole.take(np.concatenate([2 * numbers, 2 * numbers + 1]))
+        return WordRows(given.rows, given.lengths, numbers)
+
+    def backward(self, gradient: Tensor) -> None:
+        pass
 
 
 def text_head(head: str | None, tune: bool, default: str) -> str:

@@ -11,7 +11,6 @@ import torch
 
 from calque.corpora.by_name import name_of
 from calque.corpora.languages import language_and_path
-from calque.errors import SettingError
 from calque.linking import Say
 from calque.offsets import offsets_of, ranges
 from calque.tasks.overlap import shared_texts, warn_of_overlap
@@ -24,12 +23,11 @@ D = TypeVar("D")
 
 @dataclass(frozen=True)
 class Dataset(Generic[D]):
-    """A data set, the language it is in, and what to call it; of a translation also the language that it is `of`."""
+    """A data set, the language it is in, and what to call it."""
 
     name: str
     lang: str
     data: D
-    of: str | None = None
 
 
 def read_datasets(
@@ -38,8 +36,6 @@ def read_datasets(
     most: int | None,
     known: dict[tuple[str, str, int | None], Any],
     say: Say,
-    *,
-    into: str | None = None,
 ) -> list[Dataset[Any]]:
     """Texts of files, with their languages.
 
@@ -47,28 +43,21 @@ def read_datasets(
         files: the language of each is in its name (`panx.dev.de.tsv`) or stands before it (`de=dev.tsv`).
         most: use so many texts of each file, at even distances; None for all.
         known: what has been read, as development text and test set in one, and is not read again.
-        into: the language that the texts are in, where files say the one that they were translated from.
 
     Raises:
-        SettingError: a file does not say its language, or says that it was translated from the language that it is in.
+        SettingError: a file does not say its language.
     """
     datasets = []
     for file in files:
-        said, path = language_and_path(file)
-        lang = said if into is None else into
-        if said == into:
-            raise SettingError(
-                f"{file}: translated from {said} into {said}? Give the language of the original: de={path}"
-            )
+        lang, path = language_and_path(file)
         if (lang, path, most) not in known:
             data: Any = read(path, lang)
             n, repaired = len(data), getattr(data, "repaired", 0)
             chosen = spread_over(n, most)
             used = "" if chosen is None else f", of which {len(chosen):,} are used"
-            translated = "" if into is None else f", translated from {said}"
-            say(f"{path}: {n:,} texts in {lang}{translated}{f', {repaired:,} tags repaired' if repaired else ''}{used}")
+            say(f"{path}: {n:,} texts in {lang}{f', {repaired:,} tags repaired' if repaired else ''}{used}")
             known[lang, path, most] = data if chosen is None else data.take(chosen)
-        datasets.append(Dataset(name_of(path), lang, known[lang, path, most], None if into is None else said))
+        datasets.append(Dataset(name_of(path), lang, known[lang, path, most]))
     return datasets
 
 

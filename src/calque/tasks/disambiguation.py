@@ -43,7 +43,6 @@ class Disambiguation(Task):
             without it such words have no answer.
         restrict: "lemma" as described; "none" compares with all senses, by Euclidean distance, as the script released
             with Multi-sense does.
-        unit_length: bring every vector to length 1 before the mean, so that each occurrence weighs the same.
         bootstrap: samples of the interval.
         seed: for the record.
     """
@@ -55,7 +54,6 @@ class Disambiguation(Task):
         *,
         first_sense: Mapping[str, str] | None = None,
         restrict: Literal["lemma", "none"] = "lemma",
-        unit_length: bool = False,
         bootstrap: int = 1000,
         seed: int = 0,
     ):
@@ -72,9 +70,8 @@ class Disambiguation(Task):
                 )
         if not tests:
             raise SettingError("no text to test on")
-        self.train, self.tests, self.restrict, self.unit_length = train, dict(tests), restrict, unit_length
-        self.first = dict(first_sense or {})
-        self.bootstrap, self.seed = bootstrap, seed
+        self.train, self.tests, self.first = train, dict(tests), dict(first_sense or {})
+        self.restrict, self.bootstrap, self.seed = restrict, bootstrap, seed
 
     @classmethod
     def from_files(  # type: ignore[override]
@@ -144,7 +141,7 @@ class Disambiguation(Task):
             sums = np.zeros((len(text.sentences), 3))
             np.add.at(sums, text.sentence, np.stack([right, answered, np.ones(len(right))], axis=1))
             about = {
-                "restrict": self.restrict, "unit_length": self.unit_length, "first_senses": len(self.first),
+                "restrict": self.restrict, "first_senses": len(self.first),
                 "senses": len(senses.keys), "senses_without_vector": int((~senses.known).sum()),
                 "words_without_vector": int((~covered).sum()),
                 "training_words_without_vector": int((~has_vector).sum()),
@@ -167,7 +164,7 @@ class Disambiguation(Task):
         covered = (
             np.ones(len(rows), dtype=bool) if embeddings.covered is None else np.asarray(embeddings.covered)[places]
         )
-        return unit_rows(rows) if self.unit_length else rows, covered
+        return rows, covered
 
     def _senses(self, vectors: np.ndarray, covered: np.ndarray) -> Senses:
         """The senses of the training text. A word with several keys counts for each."""
@@ -207,17 +204,14 @@ class Disambiguation(Task):
     def _answers(
         self, text: SenseText, vectors: np.ndarray, covered: np.ndarray, senses: Senses, usable: Mapping[str, list[int]]
     ) -> list[str | None]:
-        entries = [_entry(text, i) for i in range(len(text))]
         if self.restrict == "none":
             known = np.flatnonzero(senses.known)
             nearest = known[_nearest(vectors, senses.means[known])]
-            return [
-                senses.keys[k] if has else self.first.get(entry)
-                for k, has, entry in zip(nearest, covered, entries, strict=True)
-            ]
+            return [senses.keys[k] if covered[i] else self.first.get(_entry(text, i)) for i, k in enumerate(nearest)]
         directions = unit_rows(senses.means)  # the nearest by cosine, whatever the length of the test word's vector
         answers: list[str | None] = []
-        for i, entry in enumerate(entries):
+        for i in range(len(text)):
+            entry = _entry(text, i)
             if covered[i] and entry in usable:
                 several = usable[entry]
                 answers.append(senses.keys[several[int(np.argmax(directions[several] @ vectors[i]))]])
@@ -268,8 +262,7 @@ def _entry(text: SenseText, i: int) -> str:
 
 
 def _nearest(vectors: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    """Number of the centre at the smallest Euclidean distance."""
+    """Return the index of the centre at the smallest Euclidean distance, `[n]`."""
     half = 0.5 * (centres.astype(np.float64) ** 2).sum(axis=1)
-    return np.concatenate(
-        [np.argmax(part @ centres.T - half, axis=1) for part in np.array_split(vectors, max(1, len(vectors) // 512))]
-    )
+    parts = np.array_split(vectors, max(1, len(vectors) // 512))
+    return np.concatenate([np.argmax(part @ centres.T - half, axis=1) for part in parts])

@@ -31,15 +31,13 @@ class Inputs:
         test: what to measure on.
         langs: languages of parallel texts and dictionaries, source first: one pair for each.
         train: what to learn from; for retrieval, what the encoder was aligned on.
-        dev, ceiling: annotated text to choose the epoch on, and in the languages of the tests; of sentences, `dev` is the text to
-            choose the threshold of mining on.
-        translated: test text in other languages, translated into the one that is learnt from (translate-test).
+        dev: annotated text to choose the epoch on; of sentences, the text to choose the threshold of mining on.
+        ceiling: annotated text in the languages of the tests, such as a translation of `train` (translate-train).
         links, train_links: word links of parallel texts, Pharaoh format.
         text: plain text, `LANG=FILE`.
         project: parallel texts that tags are projected over; `langs` and `links` are theirs then.
         realign: alignment of the encoder on parallel text in the run that trains it; see `calque.runs.realign`.
         first_senses: WordNet's `index.sense`.
-        altered: altered sentences of the test text, `LANG=FILE`, see `calque.corpora.altered`.
         words: how words are found and linked, and how many texts are read: of parallel and plain text so many, of each
             training file so many at even distances.
         test_limit: the same of each annotated test and development file.
@@ -52,14 +50,12 @@ class Inputs:
     train: Sequence[str] = ()
     dev: Sequence[str] = ()
     ceiling: Sequence[str] = ()
-    translated: Sequence[str] = ()
     links: Sequence[str] = ()
     train_links: Sequence[str] = ()
     text: Sequence[str] = ()
     project: Sequence[str] = ()
     realign: Realignment | None = None
     first_senses: str | None = None
-    altered: str | None = None
     words: Words = field(default_factory=_words)
     test_limit: int | None = None
     say: Say = lambda line: None
@@ -116,8 +112,7 @@ class Inputs:
 
 #: the fields that name files
 FILES = (
-    "test", "train", "dev", "ceiling", "translated", "links", "train_links", "text", "project",
-    "realign", "first_senses", "altered",
+    "test", "train", "dev", "ceiling", "links", "train_links", "text", "project", "realign", "first_senses",
 )  # fmt: skip
 #: what `calque.runs.realign` can be told
 REALIGN = (

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from calque.tasks.inputs import Inputs
 
 _CELLS = 40_000_000  # similarities held at once
+_TYPES = 200_000  # word types of a language that are candidates, the most frequent ones
 
 
 class Lexicon(Task):
@@ -42,7 +43,6 @@ class Lexicon(Task):
             it every word is encoded alone, as a sentence of one word: for static vectors, which do not know context.
         vocabulary: further target words that are candidates, by language, where there is no text.
         similarity: "csls" or "cosine".
-        at_least, most: occurrences that a word type needs, and how many of the most frequent are taken.
         lower: words that differ in case only are one, in the texts and in the dictionary; each occurrence is encoded as it
             stands. For dictionaries in small letters, as most are.
         k: neighbours in CSLS.
@@ -58,8 +58,6 @@ class Lexicon(Task):
         texts: Mapping[str, Sentences] | None = None,
         vocabulary: Sequence[str] = (),
         similarity: Literal["csls", "cosine"] = "csls",
-        at_least: int = 1,
-        most: int | None = 200_000,
         lower: bool = False,
         k: int = 10,
         bootstrap: int = 1000,
@@ -78,7 +76,7 @@ class Lexicon(Task):
             dictionary = replace(dictionary, source=source, target=target)
             vocabulary = [word.lower() for word in vocabulary]
         self.dictionary, self.texts, self.vocabulary = dictionary, texts, list(vocabulary)
-        self.similarity, self.at_least, self.most, self.k = similarity, at_least, most, k
+        self.similarity, self.k = similarity, k
         self.bootstrap, self.seed, self.data = bootstrap, seed, data
 
     @classmethod
@@ -170,7 +168,7 @@ class Lexicon(Task):
             embeddings = encoder.encode(text, progress=progress)
             if self.lower:
                 text = Sentences.of([[word.lower() for word in sentence.words] for sentence in text], lang)
-            anchors.append(anchors_of(text, embeddings, at_least=self.at_least, most=self.most))
+            anchors.append(anchors_of(text, embeddings, most=_TYPES))
         return anchors[0], anchors[1]
 
     def _ranks(self, source: Anchors, target: Anchors) -> tuple[np.ndarray, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -15,7 +15,6 @@ from calque.corpora import read_probe
 from calque.errors import SettingError
 from calque.nn.probe import Probe, SpanRows
 from calque.offsets import offsets_of, ranges
-from calque.tasks.base import Score
 from calque.tasks.bootstrap import f1, ratio
 from calque.tasks.datasets import Answers, Dataset
 from calque.tasks.zeroshot import ZeroShot
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from calque.encoders.base import Encoder
-    from calque.tasks.experiment import Learnt
     from calque.text import Sentences
     from calque.training.sources import WordRows
 
@@ -162,8 +160,6 @@ class Probing(ZeroShot[ProbeText]):
 
     Args:
         train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`. All are of one probe.
-        mix: layers of the encoder instead of its own one; of several the head learns how much each counts, as in ELMo
-            (`ScalarMix`). A word then takes the memory of all of them.
         width: of the projected words.
         hidden: of the perceptron.
         dropout: in the perceptron.
@@ -182,28 +178,21 @@ class Probing(ZeroShot[ProbeText]):
         train: Sequence[Dataset[ProbeText]],
         tests: Sequence[Dataset[ProbeText]],
         *,
-        mix: Sequence[int] | None = None,
         width: int = 256,
         hidden: int = 256,
         dropout: float = 0.3,
-        tune: bool = False,
         dev: Sequence[Dataset[ProbeText]] = (),
         **protocol: Any,
     ):
-        if mix is not None and tune:
-            raise SettingError("mix is for frozen vectors: leave out mix (--mix) or tune=True (--tune)")
-        if mix is not None and (not mix or len(set(mix)) < len(mix)):
-            raise SettingError(f"mix is {list(mix)}, expected one or more different layers")
         for each in (*train, *tests, *dev):
             _check(each, train[0] if train else each)
-        self.mix = None if mix is None else list(mix)
         self.shape = {"width": width, "hidden": hidden, "dropout": dropout}
         self.probe = train[0].data.probe if train else ""
         self.spans = train[0].data.spans.shape[1] if train else 1
         self.labels = tuple(sorted({name for each in train for name in each.data.labels.names}))
         # Two probes of one file are two data sets, to whoever compares scores.
         tests = [replace(each, name=f"{each.name} ({self.probe})") for each in tests]
-        super().__init__(train, tests, tune=tune, dev=dev, **protocol)
+        super().__init__(train, tests, dev=dev, **protocol)
         if not self.labels:
             raise SettingError(
                 f"{', '.join(each.name for each in train)}: no target has a label, nothing can be learnt"
@@ -234,8 +223,7 @@ class Probing(ZeroShot[ProbeText]):
         return {"epochs": 20, "batch": 32, "learning_rate": 1e-3, "patience": 4}
 
     def settings(self) -> dict[str, Any]:
-        mix = {} if self.mix is None else {"mix": self.mix}
-        return {"probe": self.probe, "head": "edge probe", **self.shape, **mix, "labels": len(self.labels)}
+        return {"probe": self.probe, "head": "edge probe", **self.shape, "labels": len(self.labels)}
 
     def settings_of(self, test: Dataset[ProbeText]) -> dict[str, Any]:
         unknown = int((test.data.labels.among(self.labels) < 0).sum())
@@ -246,29 +234,10 @@ class Probing(ZeroShot[ProbeText]):
 
     # -- vectors ---------------------------------------------------------------------------------------------------
     def encoded(self, encoder: Encoder, data: ProbeText, *, progress: bool = False) -> Embeddings:
-        vectors = self._vectors(encoder, data.sentences, progress)
+        vectors = encoder.encode(data.sentences, progress=progress)
         if getattr(encoder, "rows", "words") == "key points":
             return KeyPointVectors.of(encoder, vectors, data.sentences)
         return vectors
-
-    def _vectors(self, encoder: Encoder, sentences: Sentences, progress: bool) -> Embeddings:
-        """Those of the encoder's layer, or of several layers side by side."""
-        if self.mix is None:
-            return encoder.encode(sentences, progress=progress)
-        if not hasattr(encoder, "encode_layers"):
-            raise SettingError(f"mix {self.mix}: {encoder.name} gives no layers but its own; leave it out")
-        layers = encoder.layer_numbers(self.mix)
-        if len(set(layers)) < len(layers):
-            raise SettingError(f"mix {self.mix} names a layer of {encoder.name} twice, expected different layers")
-        by_layer = encoder.encode_layers(sentences, layers, progress=progress)
-        first = by_layer[layers[0]]
-        data = np.empty((first.n_words, sum(each.dim for each in by_layer.values())), dtype=np.float32)
-        start = 0
-        for layer in layers:
-            vectors = by_layer.pop(layer)
-            data[:, start : start + vectors.dim] = vectors.data
-            start += vectors.dim
-        return Embeddings(data, first.offsets, first.covered)
 
     def frozen(self, embeddings: Embeddings, device: torch.device) -> VectorSource:
         words = embeddings.words if isinstance(embeddings, KeyPointVectors) else None
@@ -279,7 +248,7 @@ class Probing(ZeroShot[ProbeText]):
         return ProbeAnswers.of(each.data, self.labels)
 
     def head(self, dim: int) -> nn.Module:
-        return Probe(dim, len(self.labels), spans=self.spans, layers=len(self.mix or [0]), **self.shape)
+        return Probe(dim, len(self.labels), spans=self.spans, **self.shape)
 
     def losses(self, head: nn.Module, given: WordRows, answers: Answers) -> Tensor:
         """Those of the targets of each text, divided by how many a text has on average: the mean over texts is one over
@@ -304,18 +273,6 @@ class Probing(ZeroShot[ProbeText]):
         )
         counts = np.stack([right, told, answers.of_texts("labels", given.numbers).numpy()], axis=1)
         return dict.fromkeys(self.statistics, counts)
-
-    # -- what was learnt -------------------------------------------------------------------------------------------
-    def found(self, runs: Sequence[Learnt]) -> dict[str, Any]:
-        weights = [run.head.mix.weights.tolist() for run in runs if isinstance(run.head, Probe) and run.head.mix]
-        return {"layer_weights": np.mean(weights, axis=0).round(4).tolist()} if weights else {}
-
-    def news(self, scores: Sequence[Score]) -> Iterable[str]:
-        """How much each layer of a mix counts."""
-        about = scores[0].settings
-        if "layer_weights" in about:
-            pairs = zip(about["mix"], about["layer_weights"], strict=True)
-            yield f"mix of layers: {', '.join(f'{layer}: {weight:.2f}' for layer, weight in pairs)}"
 
 
 def _check(each: Dataset[ProbeText], first: Dataset[ProbeText]) -> None:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from calque.corpora.origins import origins_of
+from calque.algebra.normalize import unit_rows
+from calque.algebra.similarity import Neighbours, cosine_neighbours, csls_neighbours
 from calque.encoders.base import require
 from calque.errors import SettingError
-from calque.offsets import offsets_of
 from calque.pairs import WordPairs
+from calque.storage import blocks, filled, taken
 from calque.tasks.base import Score, Task
 from calque.tasks.bootstrap import accuracy, measure_all
-from calque.tasks.nearest import Candidates, Retrieved, Similarity, Uncovered, retrieve
 from calque.tasks.overlap import (
     first_occurrences,
     forms_of,
@@ -26,12 +26,17 @@ from calque.tasks.overlap import (
     shared_sentences,
     warn_of_overlap,
 )
+from calque.text import Sentences
 from calque.vectors import Embeddings
 
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
     from calque.tasks.inputs import Inputs
-    from calque.text import ParallelCorpus, Sentences
+    from calque.text import ParallelCorpus
+
+
+Candidates = Literal["all", "linked"]
+Similarity = Literal["csls", "cosine"]
 
 
 class WordRetrieval(Task):
@@ -56,11 +61,9 @@ class WordRetrieval(Task):
             were found in the training text alone miss some that the joint text shows, so fewer pairs count as seen.
         contextual: False keeps only the first occurrence of each word form on either side, candidates and
             queries.
-        candidates, similarity, k, uncovered: see `retrieve`.
-        special: count the special subwords at both ends of a sentence ([CLS], [SEP]) as linked words, as Cao
-            et al.'s code does, which raises the accuracy. They are never part of the unseen pairs.
-        by_origin: also give the figures for each value of the text's third column, which says where a pair is from. The
-            candidates stay the words of all sentences.
+        candidates, similarity, k: see `retrieve`.
+        special: count the special tokens at both ends of a sentence ([CLS], [SEP]) as linked words, as the code of Cao et al.
+            does, which raises the accuracy. They are never part of the unseen pairs.
         model, symmetrize: of the statistical aligner.
         bootstrap: samples of the interval; sentences are drawn, not words.
         seed: of the aligner.
@@ -83,8 +86,6 @@ class WordRetrieval(Task):
         similarity: Similarity = "csls",
         k: int = 10,
         special: bool = False,
-        uncovered: Uncovered = "drop",
-        by_origin: bool = False,
         model: str = "auto",
         symmetrize: str = "one-to-one",
         bootstrap: int = 1000,
@@ -95,17 +96,13 @@ class WordRetrieval(Task):
             raise SettingError("train_pairs are links of a training text: give train as well")
         if train is not None and train.langs != corpus.langs:
             raise SettingError(f"the test text is in {corpus.langs}, the training text in {train.langs}")
-        if special and not contextual:
-            raise SettingError("special subwords have no first occurrence: special=True needs contextual=True")
         for given, text in ((pairs, corpus), (train_pairs, train)):
             if given is not None and text is not None:
                 given.check(text)
         self.corpus, self.train, self._given = corpus, train, (pairs, train_pairs)
-        self.contextual, self.special = contextual, special
-        self.uncovered: Uncovered = uncovered
+        self.contextual, self.k, self.special = contextual, k, special
         self.candidates: Candidates = candidates
         self.similarity: Similarity = similarity
-        self.k, self.by_origin = k, by_origin
         self.model, self.symmetrize = model, symmetrize
         self.bootstrap, self.seed, self.data = bootstrap, seed, data
 
@@ -117,17 +114,11 @@ class WordRetrieval(Task):
         candidates: Candidates = "all",
         similarity: Similarity = "csls",
         contextual: bool = True,
-        by_origin: bool = False,
     ) -> list[Task]:
         """One for each test text."""
         tasks: list[Task] = []
-        options: Any = {
-            "candidates": candidates, "similarity": similarity, "contextual": contextual,
-        }  # fmt: skip
         for one in inputs.each():
-            task = cls.read(one, by_origin=by_origin, **options)
-            if by_origin:
-                origins_of(task.corpus, task.data)  # before anything is linked or encoded
+            task = cls.read(one, candidates=candidates, similarity=similarity, contextual=contextual)
             if task.train is not None:
                 warn_of_overlap(task.data, shared_sentences(task.corpus, task.train), one.train[0])
                 task.notes = {"train": [Path(one.train[0]).name]}  # it decides which pairs count as unseen
@@ -190,9 +181,16 @@ class WordRetrieval(Task):
         return counts
 
     @cached_property
-    def _forms(self) -> tuple[np.ndarray, np.ndarray]:
-        source, target = (form_numbers(side, special=self.special) for side in (self.corpus.source, self.corpus.target))
-        return source, target
+    def _sides(self) -> list[Sentences]:
+        """Both sides of the test text; with `special` each sentence has two words more."""
+        sides = [self.corpus.source, self.corpus.target]
+        if not self.special:
+            return sides
+        return [Sentences.of((("[CLS]", *each.words, "[SEP]") for each in side), side.lang) for side in sides]
+
+    @cached_property
+    def _forms(self) -> list[np.ndarray]:
+        return [forms_of(side)[0] for side in self._sides]
 
     def news(self, scores: Sequence[Score]) -> Iterable[str]:
         """Say where the links of the test text are from."""
@@ -220,12 +218,8 @@ class WordRetrieval(Task):
                 f"{self._name}: no word links in {len(self.corpus):,} sentence pairs, so there is nothing to measure; is "
                 "there text in it, and are its lines translations of each other?"
             )
-        if self.special:
-            source, target = (with_ends(encoder, side) for side in (self.corpus.source, self.corpus.target))
-        else:
-            source, target = (
-                encoder.encode(side, progress=progress) for side in (self.corpus.source, self.corpus.target)
-            )
+        encode = partial(with_special_tokens, encoder) if self.special else partial(encoder.encode, progress=progress)
+        source, target = (encode(side) for side in (self.corpus.source, self.corpus.target))
         about = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint}
         return self.evaluate_embeddings(source, target, about=about)
 
@@ -235,8 +229,7 @@ class WordRetrieval(Task):
         """The answers themselves.
 
         Args:
-            source, target: vectors of every word of both sides of the test text (with `special`, as
-                `with_ends` gives them).
+            source, target: vectors of every word of both sides of the test text; with `special`, see `with_special_tokens`.
             depth: how many of the nearest words to list for each query.
 
         Returns:
@@ -245,25 +238,18 @@ class WordRetrieval(Task):
         Raises:
             SettingError: they are not vectors of this text.
         """
-        for name, side, words in (
-            ("source", source, self.corpus.source),
-            ("target", target, self.corpus.target),
-        ):
-            expected = words.lengths() + 2 * self.special
-            if not np.array_equal(np.diff(side.offsets), expected):
+        for name, vectors, side in zip(("source", "target"), (source, target), self._sides, strict=True):
+            if not np.array_equal(np.diff(vectors.offsets), side.lengths()):
                 raise SettingError(
-                    f"{side.n_words} {name} vectors in {len(side)} sentences, but the test text has "
-                    f"{int(expected.sum())} words in {len(expected)} sentences"
+                    f"{vectors.n_words} {name} vectors in {len(vectors)} sentences, but the test text has "
+                    f"{int(side.lengths().sum())} words in {len(side)} sentences"
                 )
         pairs, unseen = self.links[0], self.unseen
         if self.special:
-            pairs, unseen = with_end_links(pairs, unseen, source, target)
-        first = [
-            None if self.contextual else first_occurrences(side) for side in (self.corpus.source, self.corpus.target)
-        ]
+            pairs, unseen = _with_special_links(pairs, unseen, *(side.lengths() for side in self._sides))
+        first = [None if self.contextual else first_occurrences(side) for side in self._sides]
         answers = retrieve(
-            source, target, pairs,
-            candidates=self.candidates, similarity=self.similarity, k=self.k, uncovered=self.uncovered,
+            source, target, pairs, candidates=self.candidates, similarity=self.similarity, k=self.k,
             source_words=first[0], target_words=first[1], depth=depth,
         )  # fmt: skip
         return pairs, unseen, answers
@@ -297,7 +283,6 @@ class WordRetrieval(Task):
             "similarity": self.similarity,
             "k": self.k if self.similarity == "csls" else None,
             "special": self.special,
-            "uncovered": self.uncovered,
             **self._counts,
             "source_candidates": answers.source_candidates,
             "target_candidates": answers.target_candidates,
@@ -307,35 +292,35 @@ class WordRetrieval(Task):
             "bootstrap": self.bootstrap,
             **(about or {}),
         }
-        found = list(self._figures(pairs, unseen, answers, source, target))
-        measured = measure_all([(figure.sums, accuracy) for figure in found], samples=self.bootstrap)
-        values = {figure.metric: each.value for figure, each in zip(found, measured, strict=True)}
-        ways = ["-".join(langs) for langs in (self.corpus.langs, self.corpus.langs[::-1])]
+        sums = dict(self._sums(pairs, unseen, answers, source, target))
+        measured = measure_all([(each, accuracy) for each, _ in sums.values()], samples=self.bootstrap)
+        values = {metric: each.value for metric, each in zip(sums, measured, strict=True)}
         scores = []
-        for figure, each in zip(found, measured, strict=True):
-            kind, name, *_ = figure.metric.split(".")
-            about = figure.about or {"directions": {way: values[f"{kind}.{name}.{way}"] for way in ways}}
-            record = {"queries": name, **about, **settings}
+        for (metric, (_, n)), each in zip(sums.items(), measured, strict=True):
+            headline = ".".join(metric.split(".")[:2])
+            directions = {way: values[f"{headline}.{way}"] for way in self._ways}
+            record = {"queries": headline.partition(".")[2], "directions": directions, **settings}
             scores.append(
                 Score(
-                    "retrieval", self.data, self.corpus.langs, figure.metric, *each.ends, figure.n, self.seed, record,
-                    **each.kept,
+                    "retrieval", self.data, self.corpus.langs, metric, *each.ends, n, self.seed, record, **each.kept
                 )
             )  # fmt: skip
         return scores
 
-    def _figures(
+    @property
+    def _ways(self) -> tuple[str, str]:
+        return "-".join(self.corpus.langs), "-".join(self.corpus.langs[::-1])
+
+    def _sums(
         self, pairs: WordPairs, unseen: np.ndarray | None, answers: Retrieved, source: Embeddings, target: Embeddings
-    ) -> Iterator[_Figure]:
-        """Every figure: for each kind of hit and each selection of links the mean of both directions, then each direction;
-        then, for each origin, the mean alone."""
+    ) -> Iterator[tuple[str, tuple[np.ndarray, int]]]:
+        """For each kind of hit and each selection of links the mean of both directions, then each direction: the metric; right
+        answers and questions of each sentence, whole numbers `[n_sentences, 2]`; and the number of links."""
         sentence = pairs.sentence[answers.queries]
         hits = {"accuracy": (answers.source_hits, answers.target_hits)}
         hits["form"] = self._hits_by_form(pairs, answers, source, target)
         selections = {} if unseen is None else {"unseen": unseen[answers.queries]}
         selections["all"] = np.ones(len(answers.queries), dtype=bool)
-        origins = origins_of(self.corpus, self._name) if self.by_origin else {}
-        ways = ["-".join(langs) for langs in (self.corpus.langs, self.corpus.langs[::-1])]
         most = int(np.bincount(sentence, minlength=1).max())  # questions of a sentence
         small = np.min_scalar_type(2 * most)  # a byte, as a rule
         for kind, both_hits in hits.items():
@@ -345,13 +330,9 @@ class WordRetrieval(Task):
                     for asked in (*(chosen & each for each in both_hits), chosen)
                 )
                 metric, n = f"{kind}.{name}", int(chosen.sum())
-                both = np.stack([found[0] + found[1], 2 * questions], axis=1)
-                yield _Figure(metric, both, n)
-                for way, each in zip(ways, found, strict=True):
-                    yield _Figure(f"{metric}.{way}", np.stack([each, questions], axis=1), n)
-                for origin, mine in origins.items():
-                    about = {"origin": origin, "sentence_pairs": int(mine.sum())}
-                    yield _Figure(f"{metric}.from-{origin}", both * mine[:, None], int(questions[mine].sum()), about)
+                yield metric, (np.stack([found[0] + found[1], 2 * questions], axis=1), n)
+                for way, each in zip(self._ways, found, strict=True):
+                    yield f"{metric}.{way}", (np.stack([each, questions], axis=1), n)
 
     def _hits_by_form(
         self, pairs: WordPairs, answers: Retrieved, source: Embeddings, target: Embeddings
@@ -373,41 +354,9 @@ class WordRetrieval(Task):
         return forward, backward
 
 
-@dataclass(frozen=True)
-class _Figure:
-    """A figure before it is measured.
-
-    Attributes:
-        metric: `accuracy.all`, `form.unseen.en-de`, `accuracy.all.from-tatoeba`, …
-        sums: `[n_sentences, 2]`, right answers and questions of each sentence; whole numbers.
-        n: links that it is over.
-        about: what belongs into the settings of this figure alone.
-    """
-
-    metric: str
-    sums: np.ndarray
-    n: int
-    about: dict[str, Any] = field(default_factory=dict)
-
-
-def form_numbers(sentences: Sentences, *, special: bool = False) -> np.ndarray:
-    """int64 `[n_words]`, the number of each word's form in lower case; with `special` each sentence has two words more, as
-    `with_ends` gives them: all beginnings are one form, and all ends are another."""
-    numbers, forms = forms_of(sentences)
-    if not special:
-        return numbers
-    offsets = offsets_of(sentences.lengths() + 2)
-    ends = np.zeros(offsets[-1], dtype=bool)
-    ends[offsets[:-1]] = ends[offsets[1:] - 1] = True
-    found = np.empty(len(ends), dtype=np.int64)
-    found[~ends] = numbers
-    found[offsets[:-1]], found[offsets[1:] - 1] = len(forms), len(forms) + 1
-    return found
-
-
-# -- special subwords at both ends of a sentence ([CLS], [SEP]) as linked words, as Cao et al.'s code counts them ------
-def with_ends(encoder: Encoder, sentences: Sentences) -> Embeddings:
-    """Word vectors, and those of a sentence's first and last subword ([CLS], [SEP]) as words around them.
+# -- special tokens at both ends of a sentence as linked words -------------------------------------------------------------
+def with_special_tokens(encoder: Encoder, sentences: Sentences) -> Embeddings:
+    """Return the word vectors of sentences, each with the vectors of its first and last subword ([CLS], [SEP]) around them.
 
     Raises:
         SettingError: the encoder has no subwords.
@@ -416,23 +365,164 @@ def with_ends(encoder: Encoder, sentences: Sentences) -> Embeddings:
     from calque.training.sources import vectors_of
 
     if not isinstance(encoder, HuggingFaceEncoder):
-        raise SettingError(f"special=True: {encoder.name} has no special subwords")
+        raise SettingError(f"special=True: {encoder.name} has no special tokens; leave special out")
     split = encoder.subwords.split(sentences).with_special()
     vectors = vectors_of(encoder, split, budget=encoder.budget)
     return Embeddings(vectors.data, split.word_offsets, split.covered)
 
 
-def with_end_links(
-    pairs: WordPairs, unseen: np.ndarray | None, source: Embeddings, target: Embeddings
+def _with_special_links(
+    pairs: WordPairs, unseen: np.ndarray | None, *lengths: np.ndarray
 ) -> tuple[WordPairs, np.ndarray | None]:
-    """The links, moved past the first special word, and links between the first and the last ones."""
+    """Return the links, moved past the first special token, with links between the first and between the last tokens of a
+    sentence pair, which are never unseen; `lengths` are those of both sides with special tokens, `[n_sentences]`."""
     n = pairs.n_sentences
     sentence = np.concatenate([pairs.sentence, np.arange(n), np.arange(n)])
     order = np.argsort(sentence, kind="stable")
-    ends = [np.concatenate([np.zeros(n, dtype=np.int64), np.diff(side.offsets) - 1]) for side in (source, target)]
-    left, right = (
-        np.concatenate([words + 1, end]) for words, end in zip((pairs.source, pairs.target), ends, strict=True)
+    source, target = (
+        np.concatenate([words + 1, np.zeros(n, dtype=np.int64), of_side - 1])[order]
+        for words, of_side in zip((pairs.source, pairs.target), lengths, strict=True)
     )
     if unseen is not None:
         unseen = np.concatenate([unseen, np.zeros(2 * n, dtype=bool)])[order]
-    return WordPairs(sentence[order], left[order], right[order], n_sentences=n), unseen
+    return WordPairs(sentence[order], source, target, n_sentences=n), unseen
+
+
+# -- the question: which of all words of the other language is nearest to a word? ----------------------------------------
+@dataclass(frozen=True)
+class Retrieved:
+    """Answers to the queries of both directions.
+
+    Attributes:
+        queries: positions, in the links that were given, of those that were asked; int64 `[n]`.
+        source_hits, target_hits: bool `[n]`: the source word found its target word; the target word its
+            source word.
+        source_candidates, target_candidates: how many words there were to choose from.
+        dropped: links that could not be asked because a word has no vector.
+        target_lists, source_lists: int64 `[n, depth]`, rows of the nearest words, the nearest first; −1 where there
+            are no more.
+    """
+
+    queries: np.ndarray
+    source_hits: np.ndarray
+    target_hits: np.ndarray
+    source_candidates: int
+    target_candidates: int
+    dropped: int
+    target_lists: np.ndarray
+    source_lists: np.ndarray
+
+    @property
+    def nearest_targets(self) -> np.ndarray:
+        """int64 `[n]`, row of the target word that was found."""
+        return self.target_lists[:, 0]
+
+    @property
+    def nearest_sources(self) -> np.ndarray:
+        """The same of the source words."""
+        return self.source_lists[:, 0]
+
+
+def retrieve(
+    source: Embeddings,
+    target: Embeddings,
+    pairs: WordPairs,
+    *,
+    candidates: Candidates = "all",
+    similarity: Similarity = "csls",
+    k: int = 10,
+    source_words: np.ndarray | None = None,
+    target_words: np.ndarray | None = None,
+    depth: int = 1,
+) -> Retrieved:
+    """Ask for the nearest neighbour of every linked word (Cao et al. 2020, §3.2).
+
+    Args:
+        pairs: one-to-one links between their words.
+        candidates: "all" words of the other side (the paper), or only those with a link (its code).
+        similarity: CSLS with neighbourhood `k`, whose hubness terms are taken over the same candidates; or
+            cosine. Equal similarities go to the word that comes first.
+        source_words, target_words: bool `[n_words]`, words that exist for this question (candidates and
+            queries).
+        depth: how many of the nearest words to list for each query.
+
+    Raises:
+        SettingError: a value that is not one of these, links that are not one-to-one, or that point outside.
+    """
+    for name, value, known in (
+        ("candidates", candidates, ("all", "linked")),
+        ("similarity", similarity, ("csls", "cosine")),
+    ):
+        if value not in known:
+            raise SettingError(f"{name}={value!r}, expected one of {', '.join(known)}")
+    if not len(source) == len(target) == pairs.n_sentences:
+        raise SettingError(
+            f"links of {pairs.n_sentences} sentence pairs, but vectors of {len(source)} and {len(target)} sentences"
+        )
+    ends, pools = [], []
+    for side, words, chosen in ((source, pairs.source, source_words), (target, pairs.target, target_words)):
+        ends.append(_rows(side, pairs.sentence, words))
+        pools.append(np.ones(side.n_words, dtype=bool) if chosen is None else np.array(chosen, dtype=bool))
+    asked = np.concatenate(
+        [np.zeros(0, np.int64),
+         *(np.flatnonzero(pools[0][ends[0][some]] & pools[1][ends[1][some]]) + some.start for some in blocks(len(pairs)))]
+    )  # fmt: skip
+    rows = [taken(row, asked) for row in ends]
+    has_vector = np.ones(len(asked), dtype=bool)
+    for side, pool, row in zip((source, target), pools, rows, strict=True):
+        if side.covered is not None:
+            pool &= side.covered
+            has_vector &= side.covered[row]
+    if candidates == "linked":
+        for pool, row in zip(pools, rows, strict=True):
+            linked = np.zeros_like(pool)
+            linked[row[has_vector]] = True
+            pool &= linked
+    neighbours = _search(source, target, pools, [row[has_vector] for row in rows], similarity, k, depth)
+    queries = asked[has_vector]
+    lists = [np.full((len(queries), depth), -1, dtype=np.int64) for _ in rows]
+    for answer, pool, best in zip(lists, reversed(pools), (neighbours.targets, neighbours.sources), strict=True):
+        if best.shape[1]:
+            answer[:, : best.shape[1]] = np.where(best >= 0, np.flatnonzero(pool)[best], -1)
+    return Retrieved(
+        queries=queries,
+        source_hits=lists[0][:, 0] == rows[1][has_vector],
+        target_hits=lists[1][:, 0] == rows[0][has_vector],
+        source_candidates=int(pools[0].sum()),
+        target_candidates=int(pools[1].sum()),
+        dropped=int((~has_vector).sum()),
+        target_lists=lists[0],
+        source_lists=lists[1],
+    )
+
+
+def _rows(side: Embeddings, sentence: np.ndarray, word: np.ndarray) -> np.ndarray:
+    """The row of each linked word, int64 `[n]`.
+
+    Raises:
+        SettingError: there is no such word, or a word comes twice.
+    """
+    lengths, met = np.diff(side.offsets), np.zeros(side.n_words, dtype=bool)
+
+    def rows(some: slice) -> np.ndarray:
+        if (word[some] >= lengths[sentence[some]]).any():
+            raise SettingError("a link points beyond the end of its sentence; was the text tokenised differently?")
+        met[found := side.rows(sentence[some], word[some])] = True
+        return found
+
+    row = filled(len(word), np.int64, rows)
+    if np.count_nonzero(met) != len(row):
+        raise SettingError("links are not one-to-one: call one_to_one() on them first")
+    return row
+
+
+def _search(source, target, pools, rows, similarity: Similarity, k: int, depth: int) -> Neighbours:
+    vectors, queries = [], []
+    for side, pool, row in zip((source, target), pools, rows, strict=True):
+        chosen = np.flatnonzero(pool)
+        vectors.append(unit_rows(side.data, None if len(chosen) == side.n_words else chosen))
+        queries.append(np.searchsorted(chosen, row))
+    asked: Any = {"source_queries": queries[0], "target_queries": queries[1], "n_best": depth}
+    if similarity == "cosine":
+        return cosine_neighbours(*vectors, **asked)
+    return csls_neighbours(*vectors, k=k, **asked)

@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from calque.algebra.margin import Margin, best_by_margin, check_margin, xsim_neighbours
-from calque.algebra.mining import STRATEGIES, Mined, Strategy, best_threshold, mine
+from calque.algebra.margin import Mined, best_by_margin, best_threshold, mine, xsim_neighbours
 from calque.algebra.normalize import unit_rows
 from calque.algebra.similarity import cosine_neighbours, csls_neighbours
-from calque.corpora.altered import Altered, read_altered
 from calque.corpora.comparable import Comparable, gold_file, read_comparable
-from calque.corpora.languages import best_match, language_and_path
 from calque.encoders.base import require
 from calque.encoders.sentence_vectors import POOLINGS, Pooling, SentencePooling, SentenceVectors, sentence_vectors
 from calque.errors import SettingError, check_number
-from calque.segment import split_spaces, splitter
+from calque.segment import splitter
 from calque.tasks.base import Score, Task
 from calque.tasks.bootstrap import Statistic, accuracy, f1, measure_all
 from calque.text import ParallelCorpus, Sentences
@@ -29,9 +26,8 @@ if TYPE_CHECKING:
     from calque.encoders.base import Encoder
     from calque.tasks.inputs import Inputs
 
-Similarity = Literal["cosine", "csls", "ratio", "distance"]
+Similarity = Literal["cosine", "csls"]
 SIMILARITIES: tuple[Similarity, ...] = get_args(Similarity)
-_K = {"csls": 10}  # neighbourhoods of Conneau et al. (2018a); those of margins are of 4
 
 
 @dataclass(frozen=True)
@@ -50,9 +46,8 @@ class SentenceRetrieval(Task):
     """Finds the translation of each sentence among all sentences of the other language, and mines pairs.
 
     In parallel text: `accuracy`, how often the nearest sentence is the translation, the mean of both directions, then each;
-    and `xsim`, the error rate as LASER counts it, by the margin among the k nearest. With altered sentences `xsim++` (Chen et
-    al. 2023): the same towards their language, with them among the candidates; its `errors` say what misled. A sentence that
-    reads like the translation is as good as it.
+    and `xsim`, the error rate as LASER counts it, by the ratio margin among the k nearest. A sentence that reads like the
+    translation is as good as it.
 
     With a development text, and always in texts that are no translations of each other (BUCC): F1, precision and recall of
     mined pairs (Artetxe & Schwenk 2019), with the threshold that is best on the development text.
@@ -61,13 +56,10 @@ class SentenceRetrieval(Task):
         text: parallel text, or texts with gold pairs. Read at spaces alone (`pretokenized=True`), it is the text itself to
             poolings of subwords.
         dev: text to choose the threshold on; None for no mining, or where `threshold` says it.
-        altered: altered sentences with their language, one of the text's.
         sentence_pooling: how a sentence's vector is made, see `SentencePooling.of`; None for the encoder's own, or the mean of
             words.
-        similarity: of `accuracy`: "cosine", "csls", or a margin, "ratio" or "distance".
-        margin: of xsim and mining: "ratio", "distance" or "absolute" (the cosine).
-        k: size of neighbourhoods; None for 10 in CSLS and 4 in margins.
-        strategy: of mining, see `calque.algebra.mining.mine`.
+        similarity: of `accuracy`: "cosine" or "csls".
+        k: size of neighbourhoods; None for 10 in CSLS (Conneau et al. 2018a) and 4 in margins.
         threshold: the margin from which mined pairs count.
         tokenize: divide the text into words where a pooling is one of words: for text that was read at spaces alone.
         bootstrap: samples of the interval; sentences are drawn.
@@ -82,12 +74,9 @@ class SentenceRetrieval(Task):
         text: ParallelCorpus | Comparable,
         *,
         dev: ParallelCorpus | Comparable | None = None,
-        altered: tuple[str, Altered] | None = None,
         sentence_pooling: Pooling | None = None,
         similarity: Similarity = "cosine",
-        margin: Margin = "ratio",
         k: int | None = None,
-        strategy: Strategy = "max",
         threshold: float | None = None,
         tokenize: bool = False,
         bootstrap: int = 1000,
@@ -96,7 +85,6 @@ class SentenceRetrieval(Task):
         for name, value, known in (
             ("sentence_pooling", sentence_pooling, (None, *POOLINGS)),
             ("similarity", similarity, SIMILARITIES),
-            ("strategy", strategy, STRATEGIES),
         ):
             if value not in known:
                 raise SettingError(f"{name}={value!r}, expected one of {', '.join(each for each in known if each)}")
@@ -109,15 +97,10 @@ class SentenceRetrieval(Task):
                 f"{text.path or data}: pairs are mined from a threshold on, which is chosen on a development text: add --dev"
             )
         self.text = _without_empty(text) if isinstance(text, ParallelCorpus) else text
-        self.dev, self.altered = dev, altered
+        self.dev, self.k, self.margin_k = dev, k, k or 4
         self.sentence_pooling: Pooling | None = sentence_pooling
         self.similarity: Similarity = similarity
-        self.k = k
-        self.margin: Margin = check_margin(margin)
-        self.margin_k = k or 4
-        self.strategy: Strategy = strategy
         self.threshold, self.tokenize, self.bootstrap, self.data = threshold, tokenize, bootstrap, data
-        self._side = 0 if altered is None else _altered_side(altered[0], text)
 
     @classmethod
     def from_files(  # type: ignore[override]
@@ -126,26 +109,20 @@ class SentenceRetrieval(Task):
         *,
         sentence_pooling: Pooling | None = None,
         similarity: Similarity = "cosine",
-        margin: Margin = "ratio",
         k: int | None = None,
-        strategy: Strategy = "max",
         threshold: float | None = None,
     ) -> list[Task]:
         """One for each test text."""
         options: Any = {
-            "sentence_pooling": sentence_pooling, "similarity": similarity, "margin": margin, "k": k, "strategy": strategy,
-            "threshold": threshold, "tokenize": not inputs.words.pretokenized,
+            "sentence_pooling": sentence_pooling, "similarity": similarity, "k": k, "threshold": threshold,
+            "tokenize": not inputs.words.pretokenized,
         }  # fmt: skip
         tasks: list[Task] = []
         for one in inputs.each():
             (test,), (langs,) = one.test, one.langs
             dev = _read(one, one.dev[0], langs) if one.dev else None
-            altered = None
-            if one.altered is not None:
-                lang, path = language_and_path(one.altered, "en")
-                altered = lang, read_altered(path)
             text = _read(one, test, langs, one.links[0] if one.links else None)
-            task = cls(text, dev=dev, altered=altered, data=test, **options)
+            task = cls(text, dev=dev, data=test, **options)
             task.notes = {"dev": [Path(one.dev[0]).name]} if one.dev else {}
             tasks.append(task)
         return tasks
@@ -154,8 +131,7 @@ class SentenceRetrieval(Task):
         """Encode both sides and measure.
 
         Returns:
-            in parallel text accuracy and xsim, each the mean of both directions, then each direction, and xsim++; then what
-            mining gives.
+            in parallel text accuracy and xsim, each the mean of both directions, then each direction; then what mining gives.
 
         Raises:
             SettingError: the encoder has no such pooling, or no vector for any sentence of a language.
@@ -166,7 +142,7 @@ class SentenceRetrieval(Task):
             "sentence_pooling": self.sentence_pooling or "default",
             "pooled": f"{pooling.name} ({'+'.join(pooling.modes)})" if pooling.name == "own" else pooling.name,
             "encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint,
-            "margin": self.margin, "margin_k": self.margin_k, "bootstrap": self.bootstrap,
+            "margin_k": self.margin_k, "bootstrap": self.bootstrap,
         }  # fmt: skip
 
         def encoded(sides: Sequence[Sentences]) -> list[SentenceVectors]:
@@ -175,11 +151,7 @@ class SentenceRetrieval(Task):
         found: list[Score] = []
         texts, vectors = [self.text.source, self.text.target], []
         if isinstance(self.text, ParallelCorpus):
-            extra = []
-            if self.altered is not None:
-                words = [split_spaces(text) for text in self.altered[1].texts]
-                extra = [Sentences.of(words, texts[self._side].lang)]
-            vectors = encoded([*texts, *extra])
+            vectors = encoded(texts)
             found += self._scores(self._retrieval(texts, vectors), settings)
         if self.dev is not None or self.threshold is not None:
             found += self._scores(self._mined(encoded, vectors), settings)
@@ -221,60 +193,25 @@ class SentenceRetrieval(Task):
         covered = source.covered & target.covered
         about = {
             "similarity": self.similarity,
-            "k": None if self.similarity == "cosine" else self.k or _K.get(self.similarity, 4),
+            "k": None if self.similarity == "cosine" else self.k or 10,
             "source_texts_repeated": int(len(numbers[0]) - len(np.unique(numbers[0]))),
             "target_texts_repeated": int(len(numbers[1]) - len(np.unique(numbers[1]))),
             "sentences_without_vector": int((~covered).sum()),
         }
         nearest = self._nearest(source.data, target.data)
-        xsim = [
-            xsim_neighbours(x.data, y.data, margin=self.margin, k=self.margin_k)
-            for x, y in ((source, target), (target, source))
-        ]
+        xsim = [xsim_neighbours(x.data, y.data, k=self.margin_k) for x, y in ((source, target), (target, source))]
         figures: list[_Figure] = []
         for name, found, wrong in (("accuracy", nearest, False), ("xsim", xsim, True)):
             hits = [_same_text(each, of_side) & covered for each, of_side in zip(found, numbers[::-1], strict=True)]
             counted = [~each for each in hits] if wrong else hits
             figures += _directions(name, counted, self.text.langs, about if name == "accuracy" else {})
-        if self.altered is not None:
-            figures.append(self._xsim_plus(self.altered[1], texts, vectors, covered))
         return figures
 
     def _nearest(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The nearest of all of the other side, both ways, by the similarity that was asked for."""
-        if self.similarity in ("cosine", "csls"):
-            units = unit_rows(x), unit_rows(y)
-            k = self.k or _K["csls"]
-            found = cosine_neighbours(*units) if self.similarity == "cosine" else csls_neighbours(*units, k=k)
-            return found.targets[:, 0], found.sources[:, 0]
-        best = best_by_margin(x, y, margin="ratio" if self.similarity == "ratio" else "distance", k=self.k or 4)
-        return best.targets, best.sources
-
-    def _xsim_plus(
-        self, altered: Altered, texts: Sequence[Sentences], vectors: Sequence[SentenceVectors], covered: np.ndarray
-    ) -> _Figure:
-        """Errors towards the language of the altered sentences, which are candidates, too; and what each error is."""
-        side = self._side
-        asked, right = vectors[1 - side], vectors[side]
-        candidates = np.concatenate([right.data, vectors[2].data])
-        nearest = xsim_neighbours(asked.data, candidates, margin=self.margin, k=self.margin_k)
-        everything = [sentence.words for sentence in texts[side]] + [
-            tuple(split_spaces(text)) for text in altered.texts
-        ]
-        made_of = dict(
-            zip(everything[len(right.data) :], zip(altered.originals, altered.kinds, strict=True), strict=True)
-        )
-        wrong, kinds = np.zeros(len(covered), dtype=bool), []
-        for i, j in enumerate(nearest):
-            wrong[i] = not covered[i] or everything[j] != everything[i]
-            if wrong[i]:
-                original, kind = made_of.get(everything[j], ("", ""))
-                kinds.append(kind if tuple(split_spaces(original)) == everything[i] else "Misaligned")
-        langs = self.text.langs
-        errors = {kind: kinds.count(kind) for kind in sorted(set(kinds))}
-        about = {"altered": len(altered), "errors": errors}
-        sums = np.stack([wrong, np.ones(len(wrong))], axis=1)
-        return _Figure(f"xsim++.{langs[1 - side]}-{langs[side]}", sums, accuracy, len(wrong), about)
+        units = unit_rows(x), unit_rows(y)
+        found = cosine_neighbours(*units) if self.similarity == "cosine" else csls_neighbours(*units, k=self.k or 10)
+        return found.targets[:, 0], found.sources[:, 0]
 
     # -- mining ------------------------------------------------------------------------------------------------------------
     def _mined(
@@ -288,7 +225,7 @@ class SentenceRetrieval(Task):
         """
         text, threshold = minable(self.text), self.threshold
         if vectors:
-            sides = [each.take(rows) for each, rows in zip(vectors, text.rows, strict=False)]
+            sides = [each.take(rows) for each, rows in zip(vectors, text.rows, strict=True)]
         else:
             sides = encoded([text.source, text.target])
         if threshold is None and self.dev is not None:
@@ -296,9 +233,9 @@ class SentenceRetrieval(Task):
             pairs = self._candidates(*encoded([dev.source, dev.target]))
             threshold = best_threshold(pairs, dev.is_gold(pairs), len(dev.gold))
         threshold = math.inf if threshold is None else threshold
-        found = self._candidates(*sides[:2]).at_least(threshold)
+        found = self._candidates(*sides).at_least(threshold)
         about = {
-            "strategy": self.strategy, "threshold": threshold if math.isfinite(threshold) else None,
+            "threshold": threshold if math.isfinite(threshold) else None,
             "gold_pairs": len(text.gold), "mined_pairs": len(found), "source_sentences": len(text.source),
             "target_sentences": len(text.target),
         }  # fmt: skip
@@ -314,8 +251,8 @@ class SentenceRetrieval(Task):
     def _candidates(self, source: SentenceVectors, target: SentenceVectors) -> Mined:
         """Candidate pairs of sentences that have a vector."""
         rows = [np.flatnonzero(side.covered) for side in (source, target)]
-        best = best_by_margin(source.data[rows[0]], target.data[rows[1]], margin=self.margin, k=self.margin_k)
-        found = mine(best, self.strategy)
+        best = best_by_margin(source.data[rows[0]], target.data[rows[1]], k=self.margin_k)
+        found = mine(best)
         return Mined(rows[0][found.source], rows[1][found.target], found.scores)
 
 
@@ -330,19 +267,6 @@ def _read(one: Inputs, path: str, langs: tuple[str, str], gold: str | None = Non
     if gold is None and gold_file(path) is None:
         return replace(one.words, pretokenized=True).read(path, langs)
     return read_comparable(path, langs=langs, gold=gold, pretokenized=True, limit=one.words.limit)
-
-
-def _altered_side(lang: str, text: ParallelCorpus | Comparable) -> int:
-    """Which side altered sentences are candidates on."""
-    if isinstance(text, Comparable):
-        raise SettingError("altered sentences are for parallel text, where each sentence has one translation")
-    found = best_match(lang, text.langs)
-    if found is None:
-        raise SettingError(
-            f"the altered sentences are in {lang}, the text is in {text.langs[0]} and {text.langs[1]}; say the language before "
-            "the file, as in en=FILE"
-        )
-    return text.langs.index(found)
 
 
 def _same_text(found: np.ndarray, numbers: np.ndarray) -> np.ndarray:

@@ -74,7 +74,7 @@ _TRAINED = (
     "seeds", "tune", "select", "hidden", "dropout", "epochs", "batch", "learning_rate", "patience", "per_epoch", "warmup",
     "decay", "clip", "save_head", "on_error", "test_limit", *REALIGN, *_LINKING,
 )  # fmt: skip
-_ANNOTATED = ("test", "train", "dev", "ceiling", "translated", "realign")
+_ANNOTATED = ("test", "train", "dev", "ceiling", "realign")
 
 
 def _tags(help: str, title: str) -> TaskRow:
@@ -95,15 +95,15 @@ TASKS: Table[TaskRow] = Table(
             "Is the nearest word of the other language, in context, the translation?",
             "word retrieval",
             ("test", "train", "links", "train_links"),
-            (*_LINKING, "candidates", "similarity", "contextual", "by_origin", "by_layer", "pretokenized"),
+            (*_LINKING, "candidates", "similarity", "contextual", "by_layer", "pretokenized"),
             languages="pairs",
         ),
         "sentences": TaskRow(
             "calque.tasks.sentences:SentenceRetrieval",
-            "Is the nearest sentence of the other language the translation? xsim, xsim++ and mining, too.",
+            "Is the nearest sentence of the other language the translation? xsim and mining, too.",
             "sentence retrieval",
-            ("test", "dev", "links", "altered"),
-            ("langs", "sentence_pooling", "similarity", "margin", "k", "strategy", "threshold", "pretokenized"),
+            ("test", "dev", "links"),
+            ("langs", "sentence_pooling", "similarity", "k", "threshold", "pretokenized"),
             languages="pairs",
         ),
         "word-alignment": TaskRow(
@@ -140,14 +140,14 @@ TASKS: Table[TaskRow] = Table(
             "Edge probing: labels of spans and pairs of spans. Micro-averaged F1, precision and recall.",
             "edge probing",
             _ANNOTATED,
-            (*_TRAINED, "probe", "mix", "width", "column", "subtypes"),
+            (*_TRAINED, "probe", "width", "column", "subtypes"),
         ),
         "qa": TaskRow(
             "calque.tasks.answering:Answering",
             "Extractive question answering: F1 and exact match.",
             "question answering",
             _ANNOTATED,
-            (*_TRAINED, "head", "scoring", "max_answer", "stride", "max_question"),
+            (*_TRAINED, "head", "max_answer", "stride", "max_question"),
         ),
         "lexicon": TaskRow(
             "calque.tasks.lexicon:Lexicon",

@@ -19,9 +19,8 @@ from calque.offsets import offsets_of, ranges
 from calque.spans import span_counts
 from calque.tasks.bootstrap import accuracy, f1
 from calque.tasks.datasets import Answers, Dataset
-from calque.tasks.experiment import Experiment
 from calque.tasks.projection import LabelProjection
-from calque.tasks.zeroshot import ZeroShot
+from calque.tasks.zeroshot import Experiment, ZeroShot
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,8 +50,7 @@ class Tagging(ZeroShot[TaggedText]):
         hidden, layers: of the LSTM, hidden states in each direction.
         dropout: of what goes into the head and into its last layer.
         unknown: what is done about a label of a test or development text that no training text has: "raise" an error;
-            "miss", it can never be right and counts as wrong; "drop", a tag becomes O (an intent is missed); "skip" the
-            sentence, and count it.
+            "miss", it can never be right and counts as wrong.
     """
 
     files = (*ZeroShot.files, "project", "links")
@@ -69,13 +67,13 @@ class Tagging(ZeroShot[TaggedText]):
         hidden: int = 128,
         layers: int = 2,
         dropout: float = 0.3,
-        unknown: Literal["raise", "miss", "drop", "skip"] = "raise",
+        unknown: Literal["raise", "miss"] = "raise",
         tune: bool = False,
         dev: Sequence[Dataset[TaggedText]] = (),
         **protocol: Any,
     ):
-        if unknown not in ("raise", "miss", "drop", "skip"):
-            raise SettingError(f"unknown is raise, miss, drop or skip, got {unknown!r}")
+        if unknown not in ("raise", "miss"):
+            raise SettingError(f"unknown is raise or miss, got {unknown!r}; --rename LABEL= drops a label")
         if kind not in self.names:
             raise SettingError(f"unknown kind of tagging {kind!r}, expected ner, slots or pos")
         self.name: str = kind
@@ -90,13 +88,8 @@ class Tagging(ZeroShot[TaggedText]):
         with_intents = kind == "slots" and all(data.data.intents is not None for data in (*train, *tests))
         self.intents = _names(train, lambda data: data.intents) if with_intents else ()
         self.unknown = unknown
-        self.left_out: dict[int, int] = {}  # sentences of test sets, by the identity of what is left
-        if unknown == "skip":
-            tests, dev = ([self._known(each) for each in several] for several in (tests, dev))
-        elif unknown == "drop":
-            tests, dev = ([self._without(each) for each in several] for several in (tests, dev))
         # What only test texts have stands behind what a head can say.
-        more = (*tests, *dev) if unknown in ("miss", "drop") else ()
+        more = (*tests, *dev) if unknown == "miss" else ()
         self.gold_tags = (*self.tags, *sorted({n for e in more for n in e.data.tags.names} - set(self.tags)))
         known = {n for e in more if e.data.intents is not None for n in e.data.intents.names}
         self.gold_intents = (*self.intents, *sorted(known - set(self.intents)))
@@ -140,25 +133,6 @@ class Tagging(ZeroShot[TaggedText]):
         ]
         return LabelProjection(make, train, tests, list(zip(inputs.project, corpora, pairs, strict=True)), inputs.say)
 
-    def _known(self, each: Dataset[TaggedText]) -> Dataset[TaggedText]:
-        """Without the sentences that have a label which the training texts have not."""
-        data, lengths = each.data, each.data.sentences.lengths()
-        owner = np.repeat(np.arange(len(lengths)), lengths)
-        wrong = np.bincount(owner[data.tags.among(self.tags) < 0], minlength=len(lengths)) > 0
-        if self.intents and data.intents is not None:
-            wrong |= data.intents.among(self.intents) < 0
-        if wrong.all():
-            raise SettingError(f"{each.name}: every sentence has a label missing from the training text; rename labels")
-        usable = data.take(np.flatnonzero(~wrong)) if wrong.any() else data
-        self.left_out[id(usable)] = int(wrong.sum())
-        return replace(each, data=usable)
-
-    def _without(self, each: Dataset[TaggedText]) -> Dataset[TaggedText]:
-        """With O for the tags that the training texts have not."""
-        kinds = {name.partition("-")[2] or name for name in each.data.tags.names if name not in self.tags}
-        kinds -= {name.partition("-")[2] or name for name in self.tags}  # an I- that only the test text has stays
-        return replace(each, data=renamed(each.data, dict.fromkeys(kinds, "")))
-
     def defaults(self) -> dict[str, Any]:
         if self.kind_of_head == "bilstm-crf":
             return {"epochs": 20, "batch": 32, "learning_rate": 1e-3, "patience": 4}
@@ -168,9 +142,6 @@ class Tagging(ZeroShot[TaggedText]):
         lstm = {"hidden": self.hidden, "layers": self.layers} if self.kind_of_head == "bilstm-crf" else {}
         return {"head": self.kind_of_head, **lstm, "dropout": self.dropout, "tags": len(self.tags),
                 "unknown": self.unknown}  # fmt: skip
-
-    def settings_of(self, test: Dataset[TaggedText]) -> dict[str, Any]:
-        return {"left_out": self.left_out.get(id(test.data), 0)}
 
     def sentences(self, data: TaggedText) -> Sentences:
         return data.sentences
@@ -276,8 +247,8 @@ def _codes(labels: Labels, names: Sequence[str], each: Dataset[TaggedText], leng
         shown = ", ".join(kinds[:12]) + (", …" if len(kinds) > 12 else "")
         raise InputError(
             f"label {labels[int(wrong[0])]!r} is not in the training text, which has {shown}; rename it "
-            f"(--rename {labels[int(wrong[0])].partition('-')[2] or labels[int(wrong[0])]}=…), or choose what to do with "
-            "such labels (--unknown miss, drop or skip)",
+            f"(--rename {labels[int(wrong[0])].partition('-')[2] or labels[int(wrong[0])]}=…), or count such labels "
+            "as wrong (--unknown miss)",
             path=each.data.path or each.name,
             line=line,
         )

@@ -2,30 +2,69 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import itertools
+import json
+import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
+import torch
 
+from calque.distributed import Processes
+from calque.encoders.base import require
+from calque.encoders.classifiers import check_classifier, save_classifier
+from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError
+from calque.offsets import offsets_of
 from calque.tasks.base import Languages, Score, Task
 from calque.tasks.bootstrap import Statistic, measure_all, over_groups
-from calque.tasks.datasets import Dataset, read_datasets, warn_of_shared
-from calque.tasks.experiment import Experiment, Select, TrainedTask
+from calque.tasks.datasets import Answers, Dataset, read_datasets, warn_of_shared
+from calque.training.sources import (
+    FrozenSource,
+    SubsetSource,
+    TrainedSource,
+    VectorSource,
+    WordRows,
+    float32_copy,
+    vectors_of,
+)
+from calque.training.supervised import Supervised, tuned_rate
 
 if TYPE_CHECKING:
+    from torch import Tensor, nn
+
     from calque.encoders.base import Encoder
     from calque.tasks.inputs import Inputs
+    from calque.text import Sentences
     from calque.training.realignment import Realignment
 
 D = TypeVar("D")
+Select = Literal["source", "target", "last"]
+_AT_ONCE = 128  # texts in a batch where nothing is learnt
 
 
-class ZeroShot(TrainedTask[D], Generic[D]):
+@dataclass
+class Learnt:
+    """A head after training, and the encoder that goes with it.
+
+    Attributes:
+        epoch, score: what was chosen, and how well it did on development text.
+    """
+
+    head: nn.Module
+    encoder: Any
+    epoch: int
+    score: float
+
+
+class ZeroShot(Task, Generic[D]):
     """Trains a head with several seeds on text in the source languages and tests it on each test set.
 
     With frozen features the words are encoded once and every seed learns from the same vectors. With `tune` the encoder
@@ -54,9 +93,22 @@ class ZeroShot(TrainedTask[D], Generic[D]):
             learning rate a head with its encoder learns at one that follows from the encoder's width, `tuned_rate`.
         bootstrap: samples of the intervals.
         seed: for the record.
+
+    Attributes:
+        name: of the task.
+        statistics: its figures, the main one first: sums over texts `[…, k]` → `[…]`.
+        sources: the languages that are learnt from.
+        best: the training run with the best held-out score, kept where `save_head` is set.
+        checkpoints: a folder for the checkpoints of the trainings; None for none.
+        protocol: zero-shot, or "ceiling" where the training text is in the language of the tests; for the record.
     """
 
-    files = ("test", "train", "dev", "ceiling", "translated", "realign")
+    name: str
+    statistics: Mapping[str, Statistic]
+    best: Learnt | None = None
+    checkpoints: Path | None = None
+    protocol = "zero-shot"
+    files = ("test", "train", "dev", "ceiling", "realign")
     languages: ClassVar[Languages] = "files"
     #: tasks that the class serves, if there are several: its first argument then
     names: ClassVar[tuple[str, ...]] = ()
@@ -131,9 +183,8 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         per_epoch: int | None = None,
         **own: Any,
     ) -> list[Task]:
-        """The task, together with what is learnt from text in the languages of its tests where there is such text
-        (`--ceiling`), or is found out of their tests translated into the language learnt from (`--translated`); or its labels
-        projected over parallel text (`--project`).
+        """The task, and for each language of `--ceiling` the same task learnt from that text (translate-train); or the task
+        learnt from labels that are projected over parallel text (`--project`).
 
         Args:
             inputs: files; the language of each is in its name or stands before it.
@@ -145,10 +196,8 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         """
         if not inputs.train:
             raise SettingError(f"{inputs.task} needs training text: --train FILE")
-        given = [name for name in ("ceiling", "translated", "realign") if getattr(inputs, name)]
-        given += [] if save_head is None else ["save-head"]
-        for name in given:
-            if inputs.project:
+        for name, value in (("ceiling", inputs.ceiling), ("realign", inputs.realign), ("save-head", save_head)):
+            if value and inputs.project:
                 raise SettingError(f"--{name} and --project cannot be combined: leave one out")
         options = {"epochs": epochs, "batch": batch, "learning_rate": learning_rate, "patience": patience, "warmup": warmup,
                    "decay": decay, "clip": clip, "per_epoch": per_epoch}  # fmt: skip
@@ -157,10 +206,10 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         read, known, limit = partial(cls.read, **reading), {}, inputs.words.limit
         train, tests, dev, ceiling = (
             read_datasets(files, read, most, known, inputs.say)
-            for files, most in ((inputs.train, limit), (inputs.test, inputs.test_limit),
-                                (inputs.dev, inputs.test_limit), (inputs.ceiling, limit))
+            for files, most in (
+                (inputs.train, limit), (inputs.test, inputs.test_limit), (inputs.dev, inputs.test_limit), (inputs.ceiling, limit),
+            )
         )  # fmt: skip
-        tests += read_datasets(inputs.translated, read, inputs.test_limit, known, inputs.say, into=train[0].lang)
         for each in tests:
             warn_of_shared(each, [*train, *(text for text in ceiling if text.lang == each.lang)])
         make = partial(
@@ -170,9 +219,16 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         )  # fmt: skip
         if inputs.project:
             return [cls.projected(inputs, make, train, tests)]
-        first = {"realign": inputs.realign, "save_head": save_head}
-        return [WithCeilings.of(make, train, tests, ceiling, dev, select, first) if ceiling
-                else make(train, tests, dev=dev, select=select, **first)]  # fmt: skip
+        tasks: list[Task] = [make(train, tests, dev=dev, select=select, realign=inputs.realign, save_head=save_head)]
+        for lang in dict.fromkeys(each.lang for each in ceiling):
+            learnt, tested, watched = ([each for each in some if each.lang == lang] for some in (ceiling, tests, dev))
+            if not tested:
+                langs = ", ".join(dict.fromkeys(each.lang for each in tests))
+                raise SettingError(f"--ceiling has text in {lang}, but the tests are in {langs}")
+            # Development text of a target language is in the ceiling's own language.
+            tasks.append(make(learnt, tested, dev=watched, select="source" if select == "target" else select))
+            tasks[-1].protocol = "ceiling"  # type: ignore[attr-defined]
+        return tasks
 
     @classmethod
     def projected(cls, inputs: Inputs, make: Callable[..., Any], train: Sequence[Dataset[D]], tests: Any) -> Task:
@@ -183,12 +239,98 @@ class ZeroShot(TrainedTask[D], Generic[D]):
         """
         raise SettingError(f"labels can only be projected for tags of words, not for {inputs.task}")
 
+    # -- what a task says of itself: its head, its losses and its figures ----------------------------------------------
+    @abstractmethod
+    def defaults(self) -> dict[str, Any]:
+        """Settings of `Supervised` that suit the task."""
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """What else decides the scores, for the record."""
+
+    def settings_of(self, test: Dataset[D]) -> dict[str, Any]:
+        """The same of one test set."""
+        return {}
+
+    def groups(self, data: D) -> Sequence[Hashable]:
+        """Return what the texts have in common, `[S]`: texts of one group, such as questions on one passage, are resampled
+        together. Empty where each text is on its own."""
+        return ()
+
+    @abstractmethod
+    def sentences(self, data: D) -> Sentences:
+        """Everything that is to be encoded."""
+
+    @abstractmethod
+    def answers(self, each: Dataset[D]) -> Answers:
+        """The right answers, as numbers that mean the same in every data set."""
+
+    @abstractmethod
+    def head(self, dim: int) -> nn.Module:
+        """A new head on vectors of `dim` dimensions."""
+
+    @abstractmethod
+    def losses(self, head: nn.Module, given: WordRows, answers: Answers) -> Tensor:
+        """`[S]`, for the texts that are given."""
+
+    @abstractmethod
+    def judge(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
+        """Sums of which the statistics are made, float `[S, k]` by figure, for the texts that are given."""
+
+    def training(self, encoder: Encoder) -> dict[str, Any]:
+        """Settings of `Supervised` for this encoder."""
+        known = self.options.get("learning_rate") is not None or not self.tune
+        return self.options if known else {**self.options, "learning_rate": tuned_rate(encoder.dim)}
+
+    def split(self, encoder: Any, data: D) -> Any:
+        """The texts as subwords where the encoder learns too: `SplitSentences`, or what `learning` and `reading` read."""
+        return encoder.split(self.sentences(data))
+
+    def encoded(self, encoder: Encoder, data: D, *, progress: bool = False) -> Any:
+        """What an encoder makes of the texts, where it does not learn: `Embeddings`, or what `frozen` reads."""
+        return encoder.encode(self.sentences(data), progress=progress)
+
+    def frozen(self, embeddings: Any, device: torch.device) -> VectorSource:
+        """The source over what `encoded` gave."""
+        return FrozenSource(embeddings, device)
+
+    def learning(self, encoder: Any, split: Any, processes: Processes) -> VectorSource:
+        """The source over texts that an encoder reads while it learns."""
+        return TrainedSource(encoder, split, processes)
+
+    def reading(
+        self, encoder: Any, split: Any, device: torch.device, numbers: np.ndarray | None = None
+    ) -> VectorSource:
+        """The source over texts that an encoder reads as it is now; `numbers` are those for `take` to say."""
+        return FrozenSource(vectors_of(encoder, split), device, numbers)
+
+    def linear(self, head: nn.Module) -> tuple[nn.Linear, Sequence[str], bool]:
+        """Return the linear layer that is all of a head, the names of its labels, and whether it reads whole texts.
+
+        Raises:
+            SettingError: a head that `transformers` has no model for.
+        """
+        raise SettingError(
+            f"--save-head: the head of {self.name} is no model of transformers; ner, pos, nli, … with --tune are"
+        )
+
+    def write(self) -> None:
+        """Write the best trained encoder and its head as a model of `transformers`, see `save_classifier`."""
+        if self.best is not None and self.save_head is not None:
+            head, labels, texts = self.linear(self.best.head)
+            save_classifier(self.best.encoder, self.save_head, labels, head, texts=texts)
+
+    def chosen_on(self) -> list[str] | str:
+        """By which texts the epoch is chosen."""
+        if self.dev:
+            return [each.name for each in self.dev]
+        return "one in ten training texts" if self.select == "source" else "the last one"
+
     # -- the protocol ----------------------------------------------------------------------------------------------
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
         """Scores of every test set, the main figure first: mean over the seeds, with an interval that holds other seeds and
         other texts (`Measured.over_runs`); with one seed it can hold texts only.
 
-        A test set that was translated counts to the language that it is a translation of; its `protocol` is translate-test.
         `settings` has the value of every seed, their standard deviation and the epochs chosen; `gap` is by how much the
         first test set in a source language is better, where there is one.
         """
@@ -198,17 +340,16 @@ class ZeroShot(TrainedTask[D], Generic[D]):
             self.best = max(runs, key=lambda run: run.score)
         tested = [experiment.test(learnt) for learnt in runs]
         about = {
-            "protocol": "zero-shot", "encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint,
+            "protocol": self.protocol, "encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint,
             "train": [e.name for e in self.train],
             "features": "tuned" if self.tune else "frozen", "select": self.select, "seeds": self.seeds,
             "dev": self.chosen_on(), "chosen_epochs": [run.epoch for run in runs],
             "dev_scores": [round(run.score, 5) for run in runs], **self.settings(), **self.training(encoder),
-            **self.found(runs), **({} if self.realign is None else self.realign.settings()),
+            **({} if self.realign is None else self.realign.settings()),
         }  # fmt: skip
         scores = []
         for number, test in enumerate(self.tests):
             figures, values, spreads, groups = [], [], [], self.groups(test.data)
-            protocol = {} if test.of is None else {"protocol": "translate-test"}
             questions = len(next(iter(tested[0][number].values())))
             for metric, statistic in self.statistics.items():
                 sums = np.stack([sums[number][metric] for sums in tested], axis=1)
@@ -219,8 +360,8 @@ class ZeroShot(TrainedTask[D], Generic[D]):
                 figures.append((flat, _mean_of(statistic, sums.shape[1:])))
             measures = zip(self.statistics, measure_all(figures, samples=self.bootstrap), values, spreads, strict=True)
             scores += [
-                Score(self.name, test.name, (*self.sources, test.of or test.lang), metric, *measured.over_runs(of_runs),
-                      questions, self.seed, about | protocol | self.settings_of(test) | spread, runs=of_runs,
+                Score(self.name, test.name, (*self.sources, test.lang), metric, *measured.over_runs(of_runs),
+                      questions, self.seed, about | self.settings_of(test) | spread, runs=of_runs,
                       **measured.kept)
                 for metric, measured, of_runs, spread in measures
             ]  # fmt: skip
@@ -243,65 +384,160 @@ def _with_gaps(scores: list[Score], sources: Sequence[str]) -> list[Score]:
     return with_gaps
 
 
-# -- what transfer could reach at most ---------------------------------------------------------------------------------
-class WithCeilings(Task):
-    """A zero-shot task; and for each language of its tests of which there is training text, translated from the source's
-    (translate-train) or annotated anew, the same task learnt from that.
+class Experiment(Generic[D]):
+    """One encoder's data for a task, ready for every seed.
 
     Args:
-        task: zero-shot; its scores say how far below their ceiling they are.
-        ceilings: one for each language.
+        encoder: whose vectors are read; not changed.
     """
 
-    def __init__(self, task: Task, ceilings: Sequence[Task]):
-        self.task, self.ceilings = task, list(ceilings)
+    def __init__(self, task: ZeroShot[D], encoder: Encoder, *, progress: bool = False):
+        require(encoder, "measured", task.rows)
+        if task.save_head is not None:
+            check_classifier(encoder, task.save_head)
+            task.linear(task.head(encoder.dim))
+        self.task, self.encoder, self.processes, self.progress = task, encoder, Processes(), progress
+        if task.realign is not None:
+            task.realign.prepare(encoder, task.sources)
+        self._known: dict[int, Any] = {}  # vectors or subwords, by the identity of the data that they are of
+        answers_by_text = [task.answers(each) for each in task.train]
+        self.answers = type(answers_by_text[0]).joined(answers_by_text)
+        # Before anything is computed: a label that nobody has learnt should be told now, not after the training.
+        self._gold = [task.answers(each) for each in task.tests]
+        sizes = [len(answers.lengths) for answers in answers_by_text]
+        self.dev = [(self._data(each), task.answers(each)) for each in task.dev]
+        self.held_out = []
+        trained = np.arange(sum(sizes))
+        if not task.dev and task.select == "source":
+            starts = offsets_of(sizes)
+            self.held_out = [numbers for a, b in itertools.pairwise(starts) if len(numbers := _held_out(trained[a:b]))]
+            trained = np.setdiff1d(trained, np.concatenate([np.zeros(0, dtype=np.int64), *self.held_out]))
+        self.kept = trained
+        langs = [task.sources.index(each.lang) for each in task.train]
+        self.groups = np.repeat(langs, sizes)[trained]
+        texts = [self._data(each) for each in task.train]
+        self.text: Any = type(texts[0]).joined(texts)
+        if not task.tune:  # the same tensors for every seed
+            self.text = task.frozen(self.text, self.processes.device)
+            self.dev = [(task.frozen(data, self.processes.device), answers) for data, answers in self.dev]
+        self._tests: list[Any] | None = None
 
-    @classmethod
-    def of(
-        cls,
-        make: Callable[..., Task],
-        train: Sequence[Dataset[Any]],
-        tests: Sequence[Dataset[Any]],
-        ceiling: Sequence[Dataset[Any]],
-        dev: Sequence[Dataset[Any]],
-        select: str,
-        first: Mapping[str, Any] | None = None,
-    ) -> WithCeilings:
-        """From annotated texts.
+    def _data(self, each: Dataset[D]) -> Any:
+        """Vectors, or subwords where they are to be computed anew."""
+        if id(each.data) not in self._known:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                self._known[id(each.data)] = self._read(each)
+            for warning in caught:
+                message = warning.message
+                if isinstance(message, Warning):
+                    message.args = (f"{each.name}: {message}",)
+                warnings.warn(message, stacklevel=2)
+        return self._known[id(each.data)]
 
-        Args:
-            make: makes the task, given training and test texts, `dev` and `select`.
-            ceiling: text in languages of the tests.
-            first: what else the zero-shot task is made with, and the ceilings are not, such as an alignment of the encoder.
+    def _read(self, each: Dataset[D]) -> Any:
+        if not self.task.tune:
+            return self.task.encoded(self.encoder, each.data, progress=self.progress)
+        if not isinstance(self.encoder, TrainableEncoder):
+            raise SettingError(f"{self.encoder.name} cannot be fine-tuned: use frozen features (leave out --tune)")
+        split = self.task.split(self.encoder, each.data)
+        if split.truncated_sentences:
+            limit = self.encoder.max_length
+            message = f"{split.truncated_sentences:,} texts are longer than {limit} subwords and are truncated"
+            warnings.warn(message, stacklevel=2)
+        return split
 
-        Raises:
-            SettingError: there is no test in the language of one of these texts.
-        """
-        task, ceilings = make(train, tests, dev=dev, select=select, **(first or {})), []
-        for lang in dict.fromkeys(each.lang for each in ceiling):
-            datasets = {name: [each for each in several if each.lang == lang]
-                   for name, several in (("train", ceiling), ("tests", tests), ("dev", dev))}  # fmt: skip
-            if not datasets["tests"]:
-                langs = ", ".join(dict.fromkeys(each.lang for each in tests))
-                raise SettingError(f"--ceiling has text in {lang}, but the tests are in {langs}")
-            # Target development text of the zero-shot run is this run's own language.
-            ceilings.append(make(**datasets, select="source" if select == "target" else select))
-        return cls(task, ceilings)
+    def _key(self, seed: int) -> str:
+        """Return a hash over all that a training depends on: settings, encoder, texts and their gold answers."""
+        task, digest = self.task, hashlib.blake2b(digest_size=16)
+        for each in (*task.train, *task.dev):
+            digest.update(repr([sentence.words for sentence in task.sentences(each.data)]).encode("utf-8", "replace"))
+            gold = task.answers(each)
+            for name, values in {**gold.words, **gold.texts}.items():
+                digest.update(repr((name, np.asarray(values).tolist())).encode("utf-8", "replace"))
+        about = [task.name, seed, self.encoder.fingerprint, task.select, task.settings(), task.training(self.encoder)]
+        about += [] if task.realign is None else [task.realign.settings()]
+        digest.update(json.dumps(about, sort_keys=True, default=str).encode())
+        return digest.hexdigest()
 
-    def write(self) -> None:
-        self.task.write()
+    def learn(self, seed: int, *, runs: int = 1) -> Learnt:
+        """Train a new head, and a copy of the encoder if it learns too; `runs` is the number of trainings still to come."""
+        task, device = self.task, self.processes.device
+        torch.manual_seed(seed)
+        head = task.head(self.encoder.dim).to(device)
+        supervised = Supervised(seed=seed, **task.training(self.encoder))
+        encoder, realign, beside = self.encoder, task.realign, None
+        if realign is not None and realign.when == "before":  # with the seed of the run, as beside it and behind it
+            encoder = realign.align(encoder, seed=seed, progress=self.progress)  # type: ignore[arg-type]
+        if task.tune:
+            encoder = float32_copy(encoder, device)  # type: ignore[arg-type]
+        metric, statistic = next(iter(task.statistics.items()))
+        source = task.learning(encoder, self.text, self.processes) if task.tune else self.text
+        if realign is not None and realign.when == "during":
+            beside = realign.beside(encoder, self.encoder, seed=seed, processes=self.processes)  # type: ignore[arg-type]
 
-    def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
-        """The zero-shot scores first."""
-        scores = self.task.evaluate(encoder, progress=progress)
-        tops = [score for each in self.ceilings for score in each.evaluate(encoder, progress=progress)]
-        above = {_place(score): score.value for score in tops}
-        return [
-            *(score.about(below_ceiling=round(above[_place(score)] - score.value, 5)) if _place(score) in above else score
-              for score in scores),
-            *(score.about(protocol="ceiling") for score in tops),
-        ]  # fmt: skip
+        def select() -> float:
+            watched = [(self._source(data, encoder), answers) for data, answers in self.dev]
+            watched += [(self.source_of(numbers, encoder), self.answers) for numbers in self.held_out]
+            values = [statistic(self._judged(head, *each)[metric].sum(axis=0)) for each in watched]
+            return float(np.mean(np.nan_to_num(values)))
+
+        supervised.fit(
+            head, SubsetSource(source, self.kept), lambda given: task.losses(head, given, self.answers), groups=self.groups,
+            processes=self.processes, select=select if self.dev or self.held_out else None, beside=beside,
+            folder=None if task.checkpoints is None else task.checkpoints / self._key(seed), runs=runs,
+            progress=self.progress, title=f"{task.name} {seed}",
+        )  # fmt: skip
+        head.eval()
+        if realign is not None and realign.when == "after":  # the epoch is chosen by then, and the head stays as it is
+            encoder = realign.align(encoder, seed=seed, progress=self.progress)  # type: ignore[arg-type]
+        return Learnt(head, encoder, supervised.best_epoch, supervised.best)
+
+    def test(self, learnt: Learnt) -> list[dict[str, np.ndarray]]:
+        """Sums of every test set, by figure."""
+        if self._tests is None:
+            self._tests = [self._data(each) for each in self.task.tests]
+        tests = zip(self._tests, self._gold, strict=True)
+        return [self._judged(learnt.head, self._source(data, learnt.encoder), answers) for data, answers in tests]
+
+    def batches(self, learnt: Learnt, each: Dataset[D]) -> Iterator[WordRows]:
+        """The texts of a data set in batches, to be read by what was learnt."""
+        yield from _batches(self._source(self._data(each), learnt.encoder))
+
+    def _source(self, data: Any, encoder: Any) -> VectorSource:
+        """Vectors of some texts, as the encoder sees them now."""
+        if isinstance(data, VectorSource):
+            return data
+        if not self.task.tune:
+            return self.task.frozen(data, self.processes.device)
+        return self.task.reading(encoder, data, self.processes.device)
+
+    def source_of(self, numbers: np.ndarray, encoder: Any) -> VectorSource:
+        """Vectors of some of the training texts."""
+        if not self.task.tune:
+            return SubsetSource(self.text, numbers)
+        return self.task.reading(encoder, self.text.take(numbers), self.processes.device, numbers)
+
+    @torch.no_grad()
+    def _judged(self, head: nn.Module, source: VectorSource, answers: Answers) -> dict[str, np.ndarray]:
+        """Sums of all texts, in their order, `[S, k]`."""
+        numbers: list[np.ndarray] = []
+        parts: dict[str, list[np.ndarray]] = {}
+        for given in _batches(source):
+            numbers.append(given.numbers)
+            for metric, sums in self.task.judge(head, given, answers).items():
+                parts.setdefault(metric, []).append(sums)
+        order = np.argsort(np.concatenate(numbers))
+        return {metric: np.concatenate(batches)[order].astype(np.float64) for metric, batches in parts.items()}
 
 
-def _place(score: Score) -> tuple[str, str, str]:
-    return score.data, score.languages[-1], score.metric
+def _held_out(numbers: np.ndarray) -> np.ndarray:
+    """One in ten texts of a training text, by which the epoch is chosen; none of a single one."""
+    return numbers[9::10] if len(numbers) >= 10 else numbers[-1:] if len(numbers) > 1 else numbers[:0]
+
+
+def _batches(source: VectorSource) -> Iterator[WordRows]:
+    """Texts of about the same length together."""
+    order = np.argsort(-source.lengths, kind="stable")
+    for start in range(0, len(order), _AT_ONCE):
+        yield source.take(order[start : start + _AT_ONCE])

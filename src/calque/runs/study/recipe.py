@@ -32,7 +32,7 @@ from calque.tasks.table import TASKS
 
 BASE = "base"
 #: files of tasks, each in a language
-PARTS = ("train", "test", "dev", "ceiling", "translated", "links")
+PARTS = ("train", "test", "dev", "ceiling", "links")
 _KINDS = ("parallel", "dictionary", "text")
 Pooling = Literal["last", "first", "mean"]
 Table = TypeVar("Table")
@@ -477,9 +477,7 @@ def _task(where: str, table: Mapping[str, Any], source: str) -> TaskTable:
         raise SettingError(f"{where}.test = {table.get('test')!r}, expected {what}")
     files = {part: str | tuple[str] if part in row.one and not pairs else shape for part in PARTS if part in row.files}
     files = {part: wanted for part, wanted in files.items() if pairs or part != "links"}
-    files |= {
-        part: str for part in row.files if part not in (*PARTS, "text", "train_links", "project", "realign", "altered")
-    }
+    files |= {part: str for part in row.files if part not in (*PARTS, "text", "train_links", "project", "realign")}
     used = {
         "texts": "text" in row.files, "translations": "key points" in kind.rows, "realign": "realign" in row.files,
         "seeds": "seeds" in row.options, "test_limit": "test_limit" in row.options,
