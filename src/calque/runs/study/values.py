@@ -48,8 +48,7 @@ _COUNTS = frozenset([
     "length", "updates", "vocabulary", "max_characters", "character_dim", "min_count", "negatives", "tables",
     "restarts", "frequent", "k", "words", "most_rounds", "judge_updates", "selected_on", "width",
 ])  # fmt: skip
-_OWN = {"dropout": Share, "layer": Layer, "rename": Mapping[str, Label],
-        "mix": Sequence[Layer]}  # fmt: skip
+_OWN = {"dropout": Share, "layer": Layer, "rename": Mapping[str, Label]}
 
 
 @cache
