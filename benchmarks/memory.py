@@ -31,7 +31,7 @@ UPDATES = 20  # of training, whatever the length of the text
 def write_table(text: ZipfText, folder: Path, dim: int) -> None:
     """Static vectors, nearly the same for a word and its first translation."""
     from calque.encoders.static import StaticEncoder
-    from calque.encoders.tables import PlainTable
+    from calque.encoders.tables import WordTable
 
     rng = np.random.default_rng(0)
     source = rng.standard_normal((text.types, dim)).astype(np.float32)
@@ -40,7 +40,7 @@ def write_table(text: ZipfText, folder: Path, dim: int) -> None:
     for lang, side, order, vectors in (
         ("en", "source", np.arange(text.types), source), ("de", "target", text.translations, target),
     ):  # fmt: skip
-        tables[lang] = PlainTable([text.word(int(k), side) for k in order], vectors)
+        tables[lang] = WordTable([text.word(int(k), side) for k in order], vectors)
     StaticEncoder(tables).save(folder)
 
 

@@ -10,10 +10,9 @@ calque pretrain aa=DIR/train.aa.txt bb=DIR/train.bb.txt --pretokenized --diction
 python -m benchmarks.planted score translations DIR --encoder FOLDER
 
 python -m benchmarks.planted make key-points --out DIR
-python -m calque --trust-code clcr train aa=DIR/aa bb=DIR/bb DIR/train.tsv --pretokenized --langs aa bb --pivot aa --out FOLDER
-python -m calque --trust-code clcr pivots FOLDER DIR/test.tsv --pretokenized --langs aa bb --out PIVOTS
-python -m calque --trust-code clcr keypoints FOLDER DIR/test.bb --pretokenized --lang bb --out POINTS
-python -m benchmarks.planted score key-points DIR --pivots PIVOTS --key-points bb=POINTS
+python -m calque --trust-code align --method clcr --encoder aa=DIR/aa,bb=DIR/bb DIR/train.tsv --pretokenized --langs aa bb \
+    --towards aa --out FOLDER
+python -m benchmarks.planted score key-points DIR FOLDER
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ from benchmarks.planted_key_points import score_world, write_world
 from benchmarks.planted_senses import plant, replace, score_found, supervised
 from benchmarks.planted_translations import RARE, rename, score_retrieval
 from calque.corpora import read_sentences
-from calque.corpora.languages import name_and_path
 from calque.encoders import load_encoder
 from calque.errors import CalqueError, InputError
 from calque.text import Sentences
@@ -138,8 +136,7 @@ def make_key_points(given: argparse.Namespace) -> None:
 
 
 def score_key_points(given: argparse.Namespace) -> None:
-    named = {lang: Path(path) for lang, path in map(name_and_path, given.key_points)}
-    figures = score_world(given.dir, given.pivots, named)
+    figures = score_world(given.dir, load_encoder(given.encoder))
     print(json.dumps({name: _rounded(v) if isinstance(v, dict) else round(v, 4) for name, v in figures.items()}))
 
 
@@ -198,8 +195,7 @@ def parser() -> argparse.ArgumentParser:
     points = score.add_parser("key-points")
     points.set_defaults(action=score_key_points)
     points.add_argument("dir", type=Path, help="what `make key-points` wrote")
-    points.add_argument("--pivots", type=Path, help="links of test.tsv")
-    points.add_argument("--key-points", nargs="*", default=(), help="LANG=FILE, key points of that side of test.tsv")
+    points.add_argument("encoder", help="folder that `calque align --method clcr` made")
     return options
 
 

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from calque.clcr.encoder import KeyPointEncoder
+from calque.corpora import read_parallel
 from calque.encoders.base import Encoder, stored
 from calque.encoders.folder import read_about, saving, write_about
 from calque.offsets import offsets_of
@@ -297,22 +299,20 @@ def write_world(
             _write(folder / "nli.test.tsv", both)
 
 
-def score_world(folder: Path, pivots: Path | None, key_points: Mapping[str, Path]) -> dict[str, Any]:
-    """How far `calque clcr pivots` and `calque clcr keypoints` on the test text find what was planted.
+def score_world(folder: Path, encoder: KeyPointEncoder) -> dict[str, Any]:
+    """How far the pivots and key points of the test text are those that were planted.
 
     Args:
         folder: what `write_world` wrote.
-        pivots: links of both languages.
-        key_points: by language, the words of each sentence that are key points, in their predicted order.
+        encoder: of key points, of both languages.
     """
     links = [_links(line) for line in _lines(folder / "test.align")]
-    figures: dict[str, Any] = {}
-    if pivots is not None:
-        found = [_links(line) for line in _lines(pivots)]
-        figures["alignment"] = f1_of(_told(found), _told(links))
-    for lang, path in key_points.items():
-        said = [list(map(int, line.split())) for line in _lines(path)]
-        side = LANGS.index(lang)
+    text = read_parallel(folder / "test.tsv", langs=LANGS, pretokenized=True)
+    found = [_links(line) for line in encoder.pivots(text).pharaoh_lines()]
+    figures: dict[str, Any] = {"alignment": f1_of(_told(found), _told(links))}
+    for side, lang in enumerate(LANGS):
+        points = encoder.key_points((text.source, text.target)[side])
+        said = [points[k].tolist() for k in range(len(points))]
         gold = [[link[side] for link in sorted(of_pair)] for of_pair in links]
         figures[f"key points, {lang}"] = f1_of(_told(said), _told(gold))
         figures[f"BLEU-4 of the order, {lang}"] = bleu(said, gold)

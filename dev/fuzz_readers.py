@@ -149,15 +149,15 @@ def readers() -> dict[str, Reader]:
     from calque import corpora
     from calque.anchors import Anchors, open_anchors, save_anchors
     from calque.encoders import load_encoder
-    from calque.encoders.elmo import ElmoEncoder
     from calque.encoders.mapped import MappedEncoder
     from calque.encoders.sentence_vectors import SentencePooling, sentence_vectors
     from calque.linking import Words
     from calque.maps import KINDS
     from calque.maps.released import read_released
-    from calque.nn.elmo import ElmoNetwork, elmo_options
     from calque.pairs import WordPairs
     from calque.report import report
+    from calque.senses.elmo import ElmoEncoder
+    from calque.senses.elmo_network import ElmoNetwork, elmo_options
     from calque.text import ParallelCorpus, Sentences
     from calque.training.loop import Schedule
     from calque.vectors import Embeddings

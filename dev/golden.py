@@ -80,7 +80,7 @@ align/static-text: align @in/static.pairs.tsv --langs en de --pretokenized --met
 align/dictionary: <dict> <texts>
 align/anchors: <dict> --method linear --anchors en=@anchors/mean/out de=@anchors/german/out --option refine=0 --option
   held_out=0
-align/dict-layers: <dict> <texts> --method rcsls --layers 2,-1 --combine mean --option refine=2
+align/dict-layers: <dict> <texts> --method linear --layers 2,-1 --combine mean --option refine=2
 align/identical: align --dictionary identical --langs en de --encoder mini --towards en <texts> --out out
 align/static: align --dictionary @in/static.tsv --langs en de <static> --option normalise=unit
 align/static-distributions: align --unsupervised --langs en de <static> --option restarts=2 --option frequent=150
@@ -149,17 +149,15 @@ report/md: report @study/parallel/out @evaluate/lexicon/scores.jsonl --out repor
 report/demo: report @demo/de/out --out report.html --plots plots --plot-format png
 demo/de: demo --languages de --out out --seed 1
 
-clcr/train: clcr train en=mini de=mini @in/train.tsv --langs en de --pivot en --option epochs=[1.0,0.5,0.5] --option
-  head_epochs=2.0 --option compare=true --out out
-clcr/pivots: clcr pivots @clcr/train/out @in/test.tsv --langs en de --out links
-clcr/keypoints: clcr keypoints @clcr/train/out @in/de.txt --lang de --out points ; clcr keypoints @clcr/train/out
-  @in/en.txt --lang en --steps transform,extract --out english
+clcr/train: align --method clcr --encoder en=mini,de=mini @in/train.tsv --langs en de --towards en --option
+  epochs=[1.0,0.5,0.5,2.0,2.0] --option compare=true --out out
+clcr/pivots: words @in/test.tsv --encoder @clcr/train/out --langs en de --out links
+clcr/keypoints: encode @clcr/train/out @in/de.txt --lang de --out points ; encode @clcr/train/out
+  @in/en.txt --lang en --load steps=transform,extract --out english
 python/names: python "import calque; print(calque.__all__)"
 python/use: python "import calque, sys; e = calque.load_encoder('mini'); print(repr(e), e.dim, e.fingerprint)"
 """
-HELP = (
-    "words align anchors neighbours evaluate analyze study encode pretrain perplexity senses clcr demo report explore"
-)
+HELP = "words align anchors neighbours evaluate analyze study encode pretrain perplexity senses demo report explore"
 # Every encoder folder that a step leaves is opened and measured.
 OPENED = (
     "rotation normalized sentences linear finetune contrastive several dictionary anchors dict-layers "

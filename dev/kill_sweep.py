@@ -52,7 +52,7 @@ COLUMNS = ("half results", "tracebacks", "foreign files", "refused", "unequal", 
 LIBRARIES = (
     "torch", "transformers.modeling_utils", "transformers.models.auto.modeling_auto", "transformers.models.bert.modeling_bert",
     "accelerate", "numba", "pyarrow.compute", "calque.cli.verbs", "calque.runs.align", "calque.runs.evaluate",
-    "calque.runs.analyze", "calque.runs.study", "calque.runs.demo", "calque.runs.pretrain", "calque.encoders.huggingface",
+    "calque.runs.analyze", "calque.runs.study", "calque.runs.demo", "calque.senses.pretrain", "calque.encoders.huggingface",
 )  # fmt: skip
 
 # Runs in every process of a command: counts its operations on files of the run, and kills its group before the k-th. The log
@@ -134,9 +134,9 @@ VERBS = {
     "distil": Verb(
         "distil @train.tsv --langs en de --teacher mini --teacher-pooling words --student mini --epochs 1 --out result", once=True
     ),
-    "clcr train": Verb(
-        "clcr train en=mini de=mini @train.tsv --langs en de --pivot en --out result --option epochs=[0.5,0.2,0.2] --option "
-        "refine=0.2 --option head_epochs=0.2 --checkpoint-every 3", once=True,
+    "align clcr": Verb(
+        "align --method clcr --encoder en=mini,de=mini @train.tsv --langs en de --towards en --out result --option "
+        "epochs=[0.5,0.2,0.2,0.2,0.2] --checkpoint-every 3", once=True,
     ),
     "demo": Verb("demo --languages de --out result", once=True),
     "study": Verb("study @study.toml --out result", _STUDY_UNITS, inside="result/thesis.tex"),

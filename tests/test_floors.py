@@ -15,12 +15,11 @@ FLOOR = {
     "corpora": 3, "wordalign": 3, "anchors": 3, "maps": 3,
     "nn": 3, "encoders": 4, "linking": 4,
     "training": 5, "linker": 5,
-    "pretraining": 6,
     "alignment": 7, "tasks": 7,
     "analyses": 8,
     "runs": 9,
     "report": 10, "explore": 10,
-    "integrations": 11, "cli": 12, "__main__": 13, "__init__": 13,
+    "integrations": 11, "clcr": 11, "cli": 12, "senses": 13, "__main__": 14, "__init__": 14,
 }  # fmt: skip
 
 

@@ -9,8 +9,8 @@ import calque
 from calque.errors import SettingError
 from calque.linker import Linker
 from calque.vectors import Embeddings
-from calque.wordalign import Similarities, WordAligner, links_from_embeddings
-from calque.wordalign.matrices import cosines
+from calque.wordalign import WordAligner, links_from_embeddings
+from calque.wordalign.similarity import cosines
 from command import fails, run
 
 TEXT = [
@@ -115,15 +115,6 @@ def test_similarities_as_a_prior(tiny_encoder, corpus, tmp_path, model):
         WordAligner.train(corpus, model="fast-align", prior=prior)
     with pytest.raises(SettingError, match="other words"):
         WordAligner.train(corpus, model=model, prior=lambda text: prior(text[:2]))
-
-
-def test_a_prior_that_knows_the_links_decides():
-    """Two words that always occur together: counts cannot tell which is which."""
-    corpus = calque.ParallelCorpus.of([["one", "two"]] * 5, [["eins", "zwei"]] * 5, ("en", "de"))
-    for best in (np.eye(2), 1 - np.eye(2)):
-        similar = Similarities.of([best] * len(corpus))
-        links = calque.align_words(corpus, model="hmm", prior=lambda _, similar=similar: similar)
-        assert listed(links)[0] == [tuple(map(int, place)) for place in np.argwhere(best)]
 
 
 def test_the_command(capsys, tiny_folder, tiny_encoder, text, corpus, tmp_path):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import suppress
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calque.errors import InputError, SettingError
@@ -136,18 +135,6 @@ def test_lines_that_are_no_links(line, fact, tmp_path):
 def test_zero_is_before_the_first_word_where_words_count_from_one():
     with pytest.raises(InputError, match=r"line 1: link '0-1' is out of range"):
         WordPairs.parse(["0-1"], one_based=True)
-
-
-@given(st.binary(max_size=60))
-@example(b"\xef")
-@example(b"\xef\xbb\xbf0-0")
-@settings(max_examples=150, deadline=None)
-def test_any_bytes_give_links_or_an_error(tmp_path_factory, raw):
-    path = tmp_path_factory.mktemp("fuzz") / "l"
-    path.write_bytes(raw)
-    with suppress(InputError):
-        pairs = WordPairs.open(path)
-        assert pairs.n_sentences == raw.count(b"\n") + (not raw.endswith(b"\n") and raw not in (b"", b"\xef\xbb\xbf"))
 
 
 def test_check_names_the_line():

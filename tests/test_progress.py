@@ -10,11 +10,6 @@ def test_a_bar_counts_up_to_a_total_from_where_it_was(capsys):
     assert "10/10" in said
 
 
-def test_a_bar_over_things_gives_them_one_by_one(capsys):
-    assert list(bar(("de", "es"), unit="language", title="link words", show=True)) == ["de", "es"]
-    assert "2/2" in capsys.readouterr().err
-
-
 def test_a_bar_that_is_not_shown_writes_nothing(capsys):
     with bar(None, unit="pass", show=False) as shown:
         shown.update()

@@ -14,8 +14,6 @@ import pytest
 import torch
 
 from calque import storage
-from calque.encoders.static import StaticEncoder
-from calque.encoders.tables import PlainTable
 from calque.errors import CalqueError, OutputError, SettingError
 from calque.storage import (
     Gathered,
@@ -29,7 +27,6 @@ from calque.storage import (
     whole,
     write_text,
 )  # fmt: skip
-from calque.text import Sentence
 from calque.vectors import create_arrays, map_arrays, write_arrays
 from command import fails, run, works
 from fitted_line import FittedLine, line_loop
@@ -138,27 +135,6 @@ def test_a_full_disk_leaves_the_old_arrays(tmp_path, monkeypatch):
         write_arrays(tmp_path / "x", {"a": np.zeros(1_000_000)})
     assert names(tmp_path) == ["x"]
     np.testing.assert_array_equal(map_arrays(tmp_path / "x")[0]["a"], np.arange(3.0))
-
-
-def test_a_static_encoding_is_complete_or_not_there(tmp_path, monkeypatch):
-    encoder = StaticEncoder({"en": PlainTable(["a", "b"], np.eye(2, dtype=np.float32))}, normalise=False)
-    sentences = [Sentence(("a", "b"), lang="en")] * 4
-    out = tmp_path / "vectors"
-    fill = StaticEncoder._fill
-
-    def half(self, arrays, text, places, shown):
-        fill(self, arrays, text[:2], places[:2], shown)
-        assert not out.exists()
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(StaticEncoder, "_fill", half)
-        with pytest.raises(KeyboardInterrupt):
-            encoder.encode(sentences, out=out)
-    assert not names(tmp_path)
-    found = encoder.encode(sentences, out=out)
-    np.testing.assert_array_equal(found.data, np.tile(np.eye(2), (4, 1)))
-    assert names(tmp_path) == ["vectors"]
 
 
 # -- what libraries raise --------------------------------------------------------------------------------------------------

@@ -55,17 +55,6 @@ def test_a_string_is_no_sentence(made):
         made()
 
 
-def test_words_may_come_as_any_sequence():
-    sentence = Sentence(["the", "cat"], "en")
-    assert sentence == Sentence(("the", "cat"), "en")
-    assert hash(sentence) == hash(Sentence(("the", "cat"), "en"))
-
-
-def test_iteration_over_many_chunks():
-    chunks = pa.chunked_array([pa.array([[str(k)]] * 10_000, WORDS) for k in range(3)])
-    assert [sentence.words[0] for sentence in Sentences(chunks)] == ["0"] * 10_000 + ["1"] * 10_000 + ["2"] * 10_000
-
-
 @given(pairs=PAIRS)
 @settings(max_examples=40, deadline=None)
 def test_save_and_open_are_exact(pairs, tmp_path_factory):

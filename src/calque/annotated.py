@@ -214,44 +214,6 @@ class ProbeText:
 
 
 @dataclass(frozen=True)
-class SenseText:
-    """Sentences some of whose words are annotated with what they mean there.
-
-    Attributes:
-        sentences: the words; what the file joins to one word (`New_York`) is one.
-        sentence, word: int64 `[n_instances]`, where each annotated word stands.
-        lemmas, pos, ids: strings of each annotated word, `[n_instances]`; pos is NOUN, VERB, ADJ or ADV.
-        keys: the right senses of each, WordNet sense keys; empty where no key file was given.
-        path: the file.
-    """
-
-    sentences: Sentences
-    sentence: np.ndarray
-    word: np.ndarray
-    lemmas: tuple[str, ...]
-    pos: tuple[str, ...]
-    ids: tuple[str, ...]
-    keys: tuple[tuple[str, ...], ...]
-    path: str | None = None
-
-    def __len__(self) -> int:
-        """Number of annotated words."""
-        return len(self.ids)
-
-    def take(self, rows: np.ndarray) -> SenseText:
-        """Some of the sentences, by their numbers, each once."""
-        number = np.full(len(self.sentences), -1, dtype=np.int64)
-        number[rows] = np.arange(len(rows))
-        sentence = number[self.sentence]
-        order = np.argsort(sentence, kind="stable")[int((sentence < 0).sum()) :]
-        names = ("lemmas", "pos", "ids", *(("keys",) if self.keys else ()))
-        strings = {name: tuple(getattr(self, name)[k] for k in order) for name in names}
-        return replace(
-            self, sentences=self.sentences.take(rows), sentence=sentence[order], word=self.word[order], **strings
-        )
-
-
-@dataclass(frozen=True)
 class Dictionary:
     """Pairs of words that translate each other, in the order of the file; a word may stand in several.
 

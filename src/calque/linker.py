@@ -13,8 +13,7 @@ from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.storage import room
 from calque.text import ParallelCorpus
-from calque.wordalign.matrices import MEMORY, STORED, Similarities, cosines
-from calque.wordalign.similarity import check_extraction, links_from_matrices
+from calque.wordalign.similarity import MEMORY, STORED, Similarities, check_extraction, cosines, links_from_matrices
 from calque.wordalign.statistical import WordAligner, is_aligner
 from calque.wordalign.symmetrization import check_method
 
@@ -45,7 +44,8 @@ class Linker:
         model: an encoder or its name (see `calque.load_encoder`), or a `WordAligner` or the file that `calque words --tables`
             wrote.
         langs: languages of the two sides, for an encoder that has one part for each. Those of tables are known.
-        method: with an encoder, how links are made of its cosines: "mutual" (the default) or "softmax".
+        method: with an encoder, how links are made of its cosines: "mutual" or "softmax"; None for the encoder's own `pivots`, if
+            it has these, else "mutual".
         symmetrize: with tables, how their two directions are joined; "one-to-one" by default.
         options: with an encoder, further arguments of the method, such as `{"threshold": 0.01}`.
         load: further arguments of `load_encoder`, such as `layer`.
@@ -69,7 +69,8 @@ class Linker:
         options: dict[str, Any] | None = None,
         **load: Any,
     ):
-        self.aligner, self.encoder = _opened(model, load)
+        self.aligner, self.encoder = _opened(model, load, method)
+        self._pivots = getattr(self.encoder, "pivots", None) if method is None else None
         self.method, self.symmetrize, self.options = method or "mutual", symmetrize or "one-to-one", dict(options or {})
         if self.encoder is None and (method is not None or options or load):
             raise SettingError(
@@ -123,6 +124,8 @@ class Linker:
         """The links of a text that is small enough for its vectors to be held at once."""
         if self.aligner is not None:
             return self.aligner.align(corpus, symmetrize=self.symmetrize)
+        if self._pivots is not None:
+            return self._pivots(corpus)
         return links_from_matrices(self._matrices(corpus), len(corpus), method=self.method, **self.options)
 
     def aligned(self, corpus: ParallelCorpus, *, block: int = BLOCK) -> Iterator[WordPairs]:
@@ -169,7 +172,7 @@ class Linker:
         return cosines(self.encoder.encode(corpus.source), self.encoder.encode(corpus.target))
 
 
-def _opened(model: Any, load: dict[str, Any]) -> tuple[WordAligner | None, Encoder | None]:
+def _opened(model: Any, load: dict[str, Any], method: str | None) -> tuple[WordAligner | None, Encoder | None]:
     """What links: tables, or else an encoder of words."""
     if isinstance(model, WordAligner):
         return model, None
@@ -182,5 +185,6 @@ def _opened(model: Any, load: dict[str, Any]) -> tuple[WordAligner | None, Encod
         model = load_encoder(model, **load)
     elif load:
         raise SettingError(f"{', '.join(load)}: for an encoder that is named, and this one is loaded: leave it out")
-    require(model, "measured")
+    if method is not None or not hasattr(model, "pivots"):
+        require(model, "measured")
     return None, model

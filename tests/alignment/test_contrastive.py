@@ -13,12 +13,12 @@ from torch.nn import functional
 from calque.alignment.aligned import AlignedText
 from calque.alignment.contrastive import Contrastive, equal_pairs
 from calque.alignment.losses import info_nce, neighbours_lost
-from calque.alignment.update import Alignment, Reference
+from calque.alignment.update import Alignment
 from calque.distributed import Processes
-from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
 from linked_text import make_text
+from tuner_cases import Linked
 
 N = 40  # sentences
 CHOSEN = [np.array([3, 0, 7, 8])]
@@ -126,23 +126,6 @@ def test_kinds_reach_the_loss_in_the_order_of_the_pairs(tiny_encoder, corpus, pa
     assert len(found) == number
 
 
-def test_an_update_learns_from_them(tiny_encoder, corpus, pairs):
-    def first_loss(share: float) -> float:
-        how = Contrastive(towards="de", same_share=share, batch=8, epochs=0.2, learning_rate=1e-9)
-        how.tune(tiny_encoder, corpus, pairs)
-        return how.history[0]["loss"]
-
-    negative, each = first_loss(0.0), first_loss(1.0)
-    assert negative != pytest.approx(each, rel=0.01)
-    assert first_loss(0.25) == pytest.approx(0.75 * negative + 0.25 * each, rel=1e-4)
-
-
-def test_what_cannot_be_is_refused():
-    for name, value in (("same_share", 1.5), ("keep", -1.0)):
-        with pytest.raises(SettingError, match=name):
-            Contrastive(towards="de", **{name: value})
-
-
 # -- the other terms --------------------------------------------------------------------------------------------------
 def moved(encoder):
     """A copy whose weights are not those of the frozen encoder any more."""
@@ -169,22 +152,10 @@ def last_subwords(encoder, words):
     return [rows[max(k for k, word in enumerate(owner) if word == i)] for i in range(len(words))]
 
 
-@pytest.mark.parametrize("largest", [Reference.largest, 0])
-def test_the_vectors_of_one_language_are_held(tiny_encoder, text, monkeypatch, largest):
-    monkeypatch.setattr(Reference, "largest", largest)
-    tuner = Contrastive(towards="xx", weight=0.7, keep=0)
-    distances = []
-    for number in CHOSEN[0]:
-        words = text[0][int(number)][1].words
-        now, before = (last_subwords(encoder, words) for encoder in (moved(tiny_encoder), tiny_encoder))
-        distances += [((a - b) ** 2).mean() for a, b in zip(now, before, strict=True)]
-    terms, _ = update(tuner, tiny_encoder, text)
-    assert terms["stay"] == pytest.approx(0.7 * torch.stack(distances).mean().item(), rel=1e-4)
-
-
 @pytest.mark.parametrize("special", [False, True])
 def test_sentences_rank_their_translations(tiny_encoder, text, special):
-    tuner = Contrastive(towards="en", keep=0, sentences=0.4, temperature=0.3, special=special)
+    make = Linked if special else Contrastive
+    tuner = make(towards="en", keep=0, sentences=0.4, temperature=0.3)
     terms, found = update(tuner, tiny_encoder, text)
     slow, sides = moved(tiny_encoder), []
     for side in (0, 1):
@@ -197,18 +168,15 @@ def test_sentences_rank_their_translations(tiny_encoder, text, special):
             total = total - torch.log(torch.exp(a[k] @ b[k] / 0.3) / over) / 8
     assert terms["sentences"] == pytest.approx(0.4 * total.item(), rel=1e-4)
     (0.4 * total).backward()
-    _, without = update(Contrastive(towards="en", keep=0, temperature=0.3, special=special), tiny_encoder, text)
+    _, without = update(make(towards="en", keep=0, temperature=0.3), tiny_encoder, text)
     for name, p in slow.model.named_parameters():
         if p.grad is not None and name in without:
             torch.testing.assert_close(found[name] - without[name], p.grad, atol=2e-4, rtol=1e-3, msg=name)
 
 
-@pytest.mark.parametrize("largest", [Reference.largest, 0])
-def test_a_batch_in_parts_with_sentences_equals_the_whole_batch(tiny_encoder, text, monkeypatch, largest):
-    monkeypatch.setattr(Reference, "largest", largest)
+def test_a_batch_in_parts_with_sentences_equals_the_whole_batch(tiny_encoder, text):
     found = [
-        update(Contrastive(towards="en", accumulate=n, sentences=0.5, weight=0.4, special=True),
-               tiny_encoder, text)
+        update(Linked(towards="en", accumulate=n, sentences=0.5), tiny_encoder, text)
         for n in (1, 3)
     ]  # fmt: skip
     assert found[0][0] == pytest.approx(found[1][0], rel=1e-4)

@@ -8,14 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from calque.alignment.distilled import Distillation
-from calque.alignment.distilled_words import LinkedWords, TaughtWords, WordLoss
-from calque.alignment.distilling import DistilledText, Distilling
-from calque.alignment.static_student import static_student
+from calque.alignment.distilled import Distillation, static_student
+from calque.alignment.distilling import Lesson, LinkedWords
 from calque.distributed import Processes
 from calque.encoders import HuggingFaceEncoder, load_encoder
 from calque.encoders.extraction import UncoveredWordsWarning
-from calque.encoders.sentence_store import SentenceStore, WordStore
+from calque.encoders.sentence_store import TeacherVectors
 from calque.encoders.sentence_vectors import SentencePooling, UnitLength, sentence_vectors
 from calque.errors import InputError, SettingError
 from calque.pairs import WordPairs
@@ -58,14 +56,14 @@ def subwords():
     return SentencePooling("subwords", "subwords")
 
 
-def literal(method, student, pooling, teacher, pairs, lines, drawn=()) -> torch.Tensor:
+def literal(method, model, ending, student, teacher, pairs, lines, drawn=()) -> torch.Tensor:
     """The loss of one update, text by text, with what tokenizer and model give for each; the teacher's vectors of `drawn` are
-    told apart from, too."""
+    further candidates."""
 
     def vector(text):
         tokens = student.tokenizer(text, return_tensors="pt")
-        mean = student.model(**tokens, output_hidden_states=True).hidden_states[2][0].mean(0)
-        y = pooling.after[0](mean)
+        mean = model(**tokens, output_hidden_states=True).hidden_states[2][0].mean(0)
+        y = ending.after[0](mean)
         return y / y.norm()
 
     def taught(text):
@@ -74,85 +72,88 @@ def literal(method, student, pooling, teacher, pairs, lines, drawn=()) -> torch.
 
     learnt = [(vector(text), en) for en, de in pairs for text in (en, de)] + [(vector(en), en) for en in lines]
     others = {en: taught(en) for en in {*drawn, *(en for _, en in learnt)}}
-    terms: Any = {"mse": 0.0, "ranking": 0.0}
+    total = torch.zeros(())
     for x, en in learnt:
-        t = others[en]
-        distance = ((x - t) ** 2).sum() if method.loss == "mse" else 1 - x @ t / (x.norm() * t.norm())
-        terms["mse"] += distance / len(learnt)
         near = {other: torch.exp(x @ v / method.temperature) for other, v in others.items()}
-        terms["ranking"] -= method.ranking * torch.log(near[en] / sum(near.values())) / len(learnt)
-    return terms["mse"] + terms["ranking"]
+        ranking = -torch.log(near[en] / sum(near.values()))
+        total = total + (((x - others[en]) ** 2).sum() + method.ranking * ranking) / len(learnt)
+    return total
 
 
-@pytest.mark.parametrize(("loss", "accumulate", "negatives"), [("mse", 1, 0), ("cosine", 3, 0), ("mse", 2, 3)])
-def test_the_loss_and_its_gradients_are_the_formula(student, teacher, tmp_path, loss, accumulate, negatives):
-    method = Distillation(
-        towards="en", loss=loss, ranking=0.3, temperature=0.2, accumulate=accumulate, negatives=negatives
-    )
-    store = SentenceStore(tmp_path, *teacher)
-    text, lines = corpus(), mono()
-    store.fill(Sentences.joined([text.source, lines]))
-    pooling = method._pooling(student, subwords(), store)
-    laid = DistilledText(student, subwords(), store, [text], [lines])
-    student.model.zero_grad()
-    objective = Distilling(student, pooling, laid, store, Processes.alone(), terms=method.terms, budget=64,
-                           accumulate=accumulate, negatives=negatives)  # fmt: skip
-    where = store.places(Sentences.joined([text.source, lines]))
-    drawn = {([en for en, _ in PAIRS] + MONO)[list(where).index(place)] for place in objective._drawn()}
-    assert bool(drawn - {"the cat sees a house", "water", "the wind blows"}) == bool(negatives)
-    found = objective.backward([np.array([3, 0, 1]), np.array([0, 1])])
-    weights = [*pooling.parameters(), *student.model.parameters()]
-    gradients = [None if w.grad is None else w.grad.clone() for w in weights]
-    for weight in weights:
-        weight.grad = None
-    expected = literal(method, student, pooling, teacher, [PAIRS[3], PAIRS[0], PAIRS[1]], MONO, drawn)
+def check_gradients(objective, before, expected):
+    """The gradients of an objective's parts are those of a literal loss in the same weights."""
     expected.backward()
-    assert found["loss"] == pytest.approx(float(expected.detach()), rel=1e-5)
-    for fast, weight in zip(gradients, weights, strict=True):
+    for fast, weight in zip(before, objective.module.parameters(), strict=True):
         slow = torch.zeros_like(weight) if weight.grad is None else weight.grad
         assert torch.allclose(torch.zeros_like(slow) if fast is None else fast, slow, atol=1e-5)
-        weight.grad = None
+
+
+def taken_gradients(objective):
+    """The gradients that are there, which are removed."""
+    found = [None if weight.grad is None else weight.grad.clone() for weight in objective.module.parameters()]
+    objective.module.zero_grad(set_to_none=True)
+    return found
+
+
+@pytest.mark.parametrize(("accumulate", "negatives"), [(1, 0), (3, 0), (2, 3)])
+def test_the_loss_and_its_gradients_are_the_formula(student, teacher, tmp_path, accumulate, negatives):
+    method = Distillation(towards="en", ranking=0.3, temperature=0.2, accumulate=accumulate, negatives=negatives)
+    store, text, lines = TeacherVectors(tmp_path, *teacher), corpus(), mono()
+    objective = method.objective(student, subwords(), store, [text], [lines], processes=Processes.alone())
+    where = store.places(Sentences.joined([text.source, lines]))
+    drawn = {([en for en, _ in PAIRS] + MONO)[list(where).index(place)] for place in objective.drawn()}
+    assert bool(drawn - {"the cat sees a house", "water", "the wind blows"}) == bool(negatives)
+    found = objective.backward([np.array([3, 0, 1]), np.array([0, 1])])
+    gradients = taken_gradients(objective)
+    ending, model = objective.sentences.head, objective.student.model
+    expected = literal(method, model, ending, student, teacher, [PAIRS[3], PAIRS[0], PAIRS[1]], MONO, drawn)
+    assert found["loss"] == pytest.approx(float(expected.detach()), rel=1e-5)
+    check_gradients(objective, gradients, expected)
 
 
 def test_a_share_of_the_sources_is_read(student, teacher, tmp_path):
-    store = SentenceStore(tmp_path, *teacher)
-    text = corpus(PAIRS * 20)
-    store.fill(text.source)
-    laid = DistilledText(student, subwords(), store, [text], [])
-    targets = set(laid.parts[0][:, 1])
-    objective = Distilling(student, subwords(), laid, store, Processes.alone(), terms=None, budget=64,
-                           source_share=0.25)  # fmt: skip
-    first, again = (objective._texts([np.arange(120)]) for _ in range(2))
+    method, store = Distillation(towards="en", source_share=0.25), TeacherVectors(tmp_path, *teacher)
+    objective = method.objective(student, subwords(), store, [corpus(PAIRS * 20)], processes=Processes.alone())
+    targets = set(objective.sentences.lesson.parts[0][:, 1])
+    first, again = (objective.texts([np.arange(120)]) for _ in range(2))
     objective.load_state({"updates": 1})
-    other = objective._texts([np.arange(120)])
+    other = objective.texts([np.arange(120)])
     assert targets <= set(first)
     assert 15 < len(first) - 120 < 45
     assert list(first) == list(again) != list(other), "it is the update's number that counts"
 
 
-def test_the_teacher_reads_each_text_once(teacher, tmp_path, monkeypatch):
-    store = SentenceStore(tmp_path, *teacher)
-    assert store.fill(corpus().source) == 5, "water stands there twice"
-    assert store.fill(corpus().source) == 0
-    again = SentenceStore(tmp_path, *teacher)
-    assert again.fill(Sentences.joined([mono(), corpus().source])) == 1, "another run has new text alone to read"
-    assert len(list(again.folder.glob("*.safetensors"))) == 2
-    lines = Sentences.joined([mono(), corpus().source])
-    plain = sentence_vectors(teacher[0], lines, teacher[1]).data
-    np.testing.assert_allclose(again.take(again.places(lines)), plain, atol=1e-6)
-    other = SentencePooling("own", "subwords", ("cls",), after=teacher[1].after[:1])
-    assert SentenceStore(tmp_path, teacher[0], other).key != again.key
-    shares = [SentenceStore(tmp_path / "shared", *teacher) for _ in range(2)]
+@pytest.mark.parametrize("of_words", [False, True])
+def test_the_teacher_reads_each_text_once(teacher, tmp_path, monkeypatch, of_words):
+    """In shares of two processes; vectors of sentences and of words may be in one folder."""
     monkeypatch.setattr("calque.encoders.sentence_store._BLOCK", 2)
+    encoder = copy.copy(teacher[0])
+    encoder.model = copy.deepcopy(encoder.model).double()  # batches differ in shape, and float32 sums with them
+    pooling = None if of_words else teacher[1]
+    lines = Sentences.joined([corpus().source, Sentences.of([["the", "cat"], ["the cat"]], "en")])
+    shares = [TeacherVectors(tmp_path, encoder, pooling) for _ in range(2)]
     for rank, share in enumerate(shares):
-        share.fill(lines, rank=rank, world=2)
-    whole = SentenceStore(tmp_path / "shared", *teacher)
-    np.testing.assert_allclose(whole.take(whole.places(lines)), plain, atol=1e-6)
+        assert share.fill(lines, rank=rank, world=2) == 6 + of_words
+    store = TeacherVectors(tmp_path, encoder, pooling)
+    assert len(store) == 6 + of_words, (
+        "water is there twice, and the same words divided otherwise are another text of words"
+    )
+    assert store.fill(lines) == 0
+    assert store.fill(Sentences.joined([mono(), lines])) == 1, "another run has new text alone to read"
+    plain = encoder.encode(lines).data if of_words else sentence_vectors(encoder, lines, pooling).data
+    places = store.places(lines)
+    np.testing.assert_allclose(store.take(places), plain, atol=1e-6)
+    assert store.covered[places].all()
+    TeacherVectors(tmp_path, encoder, None if pooling else teacher[1]).fill(lines)
+    assert len(TeacherVectors(tmp_path, encoder, pooling)) == 7 + of_words
+    (next(iter(store.folder.glob("*.safetensors")))).write_bytes(b"")
+    with pytest.raises(InputError):
+        TeacherVectors(tmp_path, encoder, pooling)
 
 
 def test_a_teacher_of_words_reads_words(tiny_folder, tmp_path):
     encoder = load_encoder(tiny_folder)
-    store = SentenceStore(tmp_path, encoder, SentencePooling.of(encoder, "words"))
+    store = TeacherVectors(tmp_path, encoder, SentencePooling.of(encoder, "words"))
     store.fill(Sentences.of([["the", "cat,", "water!"]], "en"))
     divided = Sentences.of([["the", "cat", ",", "water", "!"]], "en")
     expected = sentence_vectors(encoder, divided, store.pooling).data
@@ -161,7 +162,7 @@ def test_a_teacher_of_words_reads_words(tiny_folder, tmp_path):
 
 def distil(student, teacher, place, folder, **options):
     method = Distillation(towards="en", batch=3, learning_rate=3e-3, source_share=0.5, **options)
-    store = SentenceStore(place, *teacher)
+    store = TeacherVectors(place, *teacher)
     found = method.distil(student, subwords(), store, [corpus(), corpus([pair[::-1] for pair in PAIRS[:2]], ("de", "en"))],
                           [mono()], folder=folder, checkpoint_every=2)  # fmt: skip
     return method, found
@@ -210,37 +211,32 @@ def test_the_folder_holds_the_pooling(student, teacher, tmp_path):
     assert sentence_vectors(read, text, pooling).data.shape == (6, 24)
 
 
-@pytest.mark.parametrize(
-    ("modes", "width", "layers"), [(("mean",), 32, 0), (("mean",), 64, 1), (("cls", "mean"), 64, 1)]
-)
-def test_a_linear_layer_stands_where_vectors_are_made_otherwise(student, tmp_path, modes, width, layers):
+@pytest.mark.parametrize(("width", "layers"), [(32, 0), (64, 1)])
+def test_a_linear_layer_stands_where_the_teacher_has_other_dimensions(student, tmp_path, width, layers):
     after = [nn.Linear(32, width)] if width != 32 else []
-    store = SentenceStore(tmp_path, student, SentencePooling("own", "subwords", ("mean",), after=after))
-    store.fill(corpus().source)
-    pooling = SentencePooling("own", "subwords", modes)
-    method = Distillation(towards="en")
-    once = method._pooling(student, pooling, store)
-    again = method._pooling(student, once, store)
-    for found in (once, again):
-        assert sum(isinstance(part, nn.Linear) for part in found.after) == layers, (
-            "and a student taught before gets no other"
+    store = TeacherVectors(tmp_path, student, SentencePooling("own", "subwords", ("mean",), after=after))
+    pooling = subwords()
+    for _ in range(2):
+        objective = Distillation(towards="en").objective(
+            student, pooling, store, [corpus()], processes=Processes.alone()
         )
+        pooling = objective.sentences.head
+        found = sum(isinstance(part, nn.Linear) for part in pooling.after)
+        assert found == layers, "and a student taught before gets no other"
 
 
-def test_what_cannot_be_is_said(student, teacher, tmp_path):
-    cases: Any = ({"loss": "l1"}, {"ranking": -1}, {"temperature": 0}, {"batch": 0}, {"freeze": -1})
+def test_what_cannot_be_is_said():
+    cases: Any = ({"ranking": -1}, {"temperature": 0}, {"batch": 0}, {"freeze": -1})
     for wrong in cases:
         with pytest.raises(SettingError):
             Distillation(towards="en", **wrong)
     with pytest.raises(SettingError, match="for ranking"):
         Distillation(towards="en", negatives=8)
-    with pytest.raises(SettingError, match="32 dimensions, the teacher's 24"):
-        distil(student, teacher, tmp_path, None, dense=False)
 
 
 def test_a_static_student_is_its_recipe_and_learns(tiny_folder, teacher, tmp_path):
     tokenizer: Any = load_encoder(tiny_folder).tokenizer  # type: ignore[attr-defined]
-    store = SentenceStore(tmp_path / "store", *teacher)
+    store = TeacherVectors(tmp_path / "store", *teacher)
     text = corpus()
     start = static_student(tokenizer, store, [text.source, text.target])
     ids = tokenizer(" ".join(side for pair in PAIRS for side in pair), add_special_tokens=False)["input_ids"]
@@ -276,65 +272,54 @@ def linked(encoder, place, text, links, lines=()):
     """Links as triples of sentence, source and target word."""
     sentence, source, target = (np.array(column) for column in zip(*links, strict=True))
     pairs = WordPairs(sentence, source, target, n_sentences=len(text))
-    return LinkedWords(WordStore(place, encoder), [text], [pairs], lines)
+    return LinkedWords(TeacherVectors(place, encoder, None), [text], [pairs], lines)
 
 
 LINKS = [(0, 0, 0), (0, 1, 1), (0, 4, 4), (1, 0, 0), (3, 0, 0), (3, 0, 1), (2, 2, 2)]
 
 
-def word_of(encoder, words, number, layer=-1):
+def word_of(encoder, model, words, number, layer):
     """The mean of a word's subwords, each word cut by itself."""
     cut = [encoder.tokenizer(word, add_special_tokens=False).input_ids for word in words]
     ids = [encoder.tokenizer.cls_token_id, *(i for part in cut for i in part), encoder.tokenizer.sep_token_id]
-    states = encoder.model(torch.tensor([ids]), output_hidden_states=True).hidden_states[layer][0]
+    states = model(torch.tensor([ids]), output_hidden_states=True).hidden_states[layer][0]
     first = 1 + sum(map(len, cut[:number]))
     return states[first : first + len(cut[number])].mean(0)
 
 
-@pytest.mark.parametrize(("loss", "accumulate"), [("mse", 1), ("cosine", 3)])
-def test_the_loss_over_words_is_the_formula(student, teacher, tmp_path, loss, accumulate):
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_the_loss_over_words_is_the_formula(student, teacher, tmp_path, accumulate):
+    """Of an update of two sentence pairs and two lines, whose sentences have a literal loss above."""
     student = HuggingFaceEncoder(student.model, student.tokenizer, layer=2, pooling="mean")
     known = HuggingFaceEncoder(teacher[0].model, teacher[0].tokenizer, pooling="mean")
-    method = Distillation(towards="en", loss=loss, ranking=0.3, temperature=0.2, words=0.7, dense=True)
-    text, lines = corpus(), mono()
+    method = Distillation(towards="en", ranking=0.3, temperature=0.2, words=0.7, accumulate=accumulate)
+    text, lines, store = corpus(), mono(), TeacherVectors(tmp_path, *teacher)
     given = linked(known, tmp_path, text, LINKS, [lines])
-    assert given.teacher.fill(given.read) == 6
-    taught = TaughtWords(student, given, [6, 2])
-    update = np.array([0, 3, 6, 7, 9, 12, 13])  # sources 0 and 3, targets 0, 1 and 3, and both lines
-    head: Any = method._head(student.dim, known.dim)
-    student.model.zero_grad()
-    objective = WordLoss(student, head, taught, given.teacher, Processes.alone(), terms=method.terms,
-                         weight=0.7, budget=64, accumulate=accumulate)  # fmt: skip
-    found = sum(objective.backward(update).values())
-    weights = [*head.parameters(), *student.model.parameters()]
-    gradients = [None if w.grad is None else w.grad.clone() for w in weights]
-    for weight in weights:
-        weight.grad = None
+    objective = method.objective(student, subwords(), store, [text], [lines], given, processes=Processes.alone())
+    assert method.words_computed == 6
+    found = objective.backward([np.array([0, 3]), np.array([0, 1])])
+    gradients = taken_gradients(objective)
+    model = objective.student.model
 
     def said(sentence, number):
         with torch.no_grad():
-            vector = word_of(known, sentence, number, known.layer)
+            vector = word_of(known, known.model, sentence, number, known.layer)
         return tuple((vector / vector.norm()).tolist())
 
     en, de = ([list(sentence.words) for sentence in side] for side in (text.source, text.target))
     learnt = [(en[s], i, said(en[s], i)) for s, i, j in LINKS if s in (0, 3)]
-    learnt += [(de[s], j, said(en[s], i)) for s, i, j in LINKS if s in (0, 1, 3)]
+    learnt += [(de[s], j, said(en[s], i)) for s, i, j in LINKS if s in (0, 3)]
     learnt += [(list(line.words), k, said(list(line.words), k)) for line in lines for k in range(len(line))]
     others, expected = [torch.tensor(each) for each in dict.fromkeys(each for *_, each in learnt)], torch.tensor(0.0)
     for sentence, number, wanted in learnt:
-        y = head[0](word_of(student, sentence, number, 2))
+        y = word_of(student, model, sentence, number, 2)
         y, t = y / y.norm(), torch.tensor(wanted)
-        expected = expected + ((y - t).square().sum() if loss == "mse" else 1 - y @ t)
-        expected = expected - 0.3 * torch.log(
-            torch.exp(y @ t / 0.2) / sum(torch.exp(y @ other / 0.2) for other in others)
-        )
-    expected = 0.7 * expected / len(learnt)
-    expected.backward()
-    assert float(found) == pytest.approx(float(expected.detach()), rel=1e-5)
-    for fast, weight in zip(gradients, weights, strict=True):
-        slow = torch.zeros_like(weight) if weight.grad is None else weight.grad
-        assert torch.allclose(torch.zeros_like(slow) if fast is None else fast, slow, atol=1e-5)
-        weight.grad = None
+        near = torch.exp(y @ t / 0.2) / sum(torch.exp(y @ other / 0.2) for other in others)
+        expected = expected + 0.7 * ((y - t).square().sum() - 0.3 * torch.log(near)) / len(learnt)
+    assert found["words_mse"] + found["words_ranking"] == pytest.approx(float(expected.detach()), rel=1e-5)
+    ending = objective.sentences.head
+    of_texts = literal(method, model, ending, student, teacher, [PAIRS[0], PAIRS[3]], MONO)
+    check_gradients(objective, gradients, expected + of_texts)
 
 
 def test_words_without_a_vector_are_left_out_and_counted(student, teacher, tmp_path):
@@ -342,35 +327,12 @@ def test_words_without_a_vector_are_left_out_and_counted(student, teacher, tmp_p
     given = linked(teacher[0], tmp_path, text, [(0, 0, 0), (0, 1, 3), (0, 2, 2), (0, 3, 2), (1, 0, 0)])
     with pytest.warns(UncoveredWordsWarning):
         given.teacher.fill(given.read)
-    taught = TaughtWords(student, given, [2])
-    assert taught.without_vector == 2
+    taught = Lesson.of_words(student, given, [2])
+    assert taught.counts["links_without_vector"] == 2
     assert taught.words.tolist() == [0, 3, 0, 0, 2, 0]
     assert taught.offsets.tolist() == [0, 2, 3, 5, 6]
     with pytest.raises(SettingError, match="have \\[2\\] sentences, the texts \\[3\\]"):
-        TaughtWords(student, given, [3])
-
-
-def test_the_teacher_reads_the_words_of_each_text_once(teacher, tmp_path, monkeypatch):
-    monkeypatch.setattr("calque.encoders.sentence_store._BLOCK", 2)
-    encoder = copy.copy(teacher[0])
-    encoder.model = copy.deepcopy(encoder.model).double()  # batches differ in shape, and float32 sums with them
-    lines = Sentences.joined([corpus().source, Sentences.of([[], ["the", "cat"], ["the cat"]], "en")])
-    shares = [WordStore(tmp_path, encoder) for _ in range(2)]
-    for rank, share in enumerate(shares):
-        share.fill(lines, rank=rank, world=2)
-    store = WordStore(tmp_path, encoder)
-    assert len(store) == 7, "the same words divided otherwise are another text"
-    assert store.fill(lines) == 0
-    places, covered = store.places(lines)
-    plain = encoder.encode(lines)
-    np.testing.assert_allclose(store.take(places), plain.data, atol=1e-6)
-    assert covered.all()
-    assert (places[lines.flat()[1][1]] == places[0]) == (lines[0] == lines[1])
-    SentenceStore(tmp_path, encoder, *teacher[1:]).fill(lines)
-    assert len(WordStore(tmp_path, encoder)) == 7, "sentences stand beside them"
-    (next(iter(store.folder.glob("*.safetensors")))).write_bytes(b"")
-    with pytest.raises(InputError):
-        WordStore(tmp_path, encoder)
+        Lesson.of_words(student, given, [3])
 
 
 def distil_words(student, teacher, place, folder, **options):
@@ -379,22 +341,14 @@ def distil_words(student, teacher, place, folder, **options):
     given = linked(teacher[0], place, corpus(), LINKS, [mono()])
     back = WordPairs(np.array([0, 1]), np.array([1, 0]), np.array([1, 0]), n_sentences=2)
     given = LinkedWords(given.teacher, [*given.corpora, turned], [*given.pairs, back], given.texts)
-    found = method.distil(student, subwords(), SentenceStore(place, *teacher), [corpus(), turned], [mono()], words=given,
+    found = method.distil(student, subwords(), TeacherVectors(place, *teacher), [corpus(), turned], [mono()], words=given,
                           folder=folder, checkpoint_every=2)  # fmt: skip
     return method, found
 
 
-def test_words_are_learnt_and_a_stopped_run_goes_on_bit_by_bit(student, teacher, tmp_path, monkeypatch):
-    whole, one = distil_words(student, teacher, tmp_path / "store", tmp_path / "whole", epochs=6)
+def test_words_are_learnt(student, teacher, tmp_path):
+    whole, _ = distil_words(student, teacher, tmp_path / "store", None, epochs=6)
     first, last = whole.history[0], whole.history[-1]
     assert last["words_mse"] < 0.8 * first["words_mse"]
     assert last["mse"] < first["mse"]
     assert whole.counts["words"] == 2 * (len(LINKS) + 2) + sum(map(len, mono()))
-    calls = stopped_at_the_sixth(monkeypatch, WordLoss, "backward")
-    with pytest.raises(KeyboardInterrupt):
-        distil_words(student, teacher, tmp_path / "store", tmp_path / "again", epochs=6)
-    again, other = distil_words(student, teacher, tmp_path / "store", tmp_path / "again", epochs=6)
-    assert len(calls) < 6 + len(whole.history), "it went on from a checkpoint"
-    assert again.history == whole.history
-    for name, weight in one.encoder.model.state_dict().items():
-        assert torch.equal(weight, other.encoder.model.state_dict()[name]), name

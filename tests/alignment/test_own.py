@@ -90,8 +90,8 @@ def test_its_own_options(capsys, own, tiny_folder):
     record = json.loads((own / "out" / "calque-run.json").read_text())
     assert record["settings"] == {"towards": "en", "seed": 3, "strength": 0.5}
     # and those of calque's own methods that have no name on the command line
-    works(capsys, *align(own, tiny_folder, "--method", "finetune", "--option", "warmup=0.5", "--overwrite"))
-    assert json.loads((own / "out" / "calque-run.json").read_text())["schedule"]["warmup"] == 0.5
+    works(capsys, *align(own, tiny_folder, "--method", "finetune", "--option", "weight=0.5", "--overwrite"))
+    assert json.loads((own / "out" / "calque-run.json").read_text())["settings"]["weight"] == 0.5
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_a_row_is_found_in_help_study_report_and_documentation(capsys, own, tiny
     plan = f'encoders = ["{tiny_folder}"]\nmethods = ["base", "shift"]\n[supervision.text]\nde = "train.tsv"\n'
     (own / "study.toml").write_text(plan + '[tasks.retrieval]\ntest = { de = "test.tsv" }\n', encoding="utf-8")
     works(capsys, "study", own / "study.toml", "-q")
-    works(capsys, "report", own / "study", "--out", own / "report.md", "-q")
-    assert "shift" in (own / "report.md").read_text()
+    works(capsys, "report", own / "study", "--out", own / "report.html", "-q")
+    assert "shift" in (own / "report.html").read_text()
     assert "| `shift` | moves each language by a mean difference |" in hooks().table("calque.alignment:METHODS")
     assert ", shift" in fails(capsys, *align(own, tiny_folder, "--method", "shove"))
     program = (

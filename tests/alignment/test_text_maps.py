@@ -7,7 +7,7 @@ from calque.alignment.text_maps import LanguageMeans, moments_of
 from calque.encoders import load_encoder
 from calque.encoders.mapped import MappedEncoder
 from calque.encoders.static import SentencePart, StaticEncoder
-from calque.encoders.tables import PlainTable
+from calque.encoders.tables import WordTable
 from calque.errors import SettingError
 from calque.text import ParallelCorpus, Sentence, Sentences
 from linked_text import make_text
@@ -88,7 +88,7 @@ def test_static_vectors_take_the_maps_in(tmp_path):
     rng = np.random.default_rng(0)
     words = [f"w{k}" for k in range(30)]
     vectors = {lang: rng.normal(size=(30, 6)).astype(np.float32) + shift for lang, shift in (("en", 0), ("xx", 3))}
-    tables = {lang: PlainTable(words, x) for lang, x in vectors.items()}
+    tables = {lang: WordTable(words, x) for lang, x in vectors.items()}
     base = StaticEncoder(tables, normalise=False, sentence=SentencePart())
     corpus = ParallelCorpus.of([words], [words], ("en", "xx"))
     made = LanguageMeans(towards="en").align(base, corpus)

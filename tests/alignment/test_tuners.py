@@ -14,9 +14,8 @@ from calque.alignment.contrastive import Contrastive
 from calque.alignment.finetune import FineTune
 from calque.alignment.losses import info_nce
 from calque.alignment.tuner import Tuner
-from calque.alignment.update import Alignment, Reference
+from calque.alignment.update import Alignment
 from calque.distributed import Processes
-from calque.encoders.per_language import PerLanguage
 from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
@@ -36,7 +35,7 @@ def gradients(model) -> dict[str, torch.Tensor]:
 
 def fast(tuner, encoder, corpora, pairs, chosen):
     """Loss terms and gradients of one update, by the library."""
-    text = AlignedText(corpora, pairs, encoder, towards=tuner.towards, special=tuner.special)
+    text = tuner.text(encoder, corpora, pairs)
     layers, processes = encoder.layer_numbers(tuner.layers), Processes()
     tuned = copy.copy(encoder)
     tuned.model = copy.deepcopy(encoder.model)
@@ -44,12 +43,8 @@ def fast(tuner, encoder, corpora, pairs, chosen):
         for p in tuned.model.parameters():
             p.add_(0.01 * torch.randn(p.shape, generator=torch.Generator().manual_seed(p.numel())))
     freeze_below(tuned.model, tuner.freeze)
-    reference = None
-    if tuner.needs_reference:
-        reference = Reference(encoder, text, layers, tuner.budget, processes)
-        reference.keep(tuner.precision)
     terms = Alignment(
-        tuned, text, layers, processes, reference,
+        tuned, text, layers, processes, encoder if tuner.needs_reference else None,
         loss=tuner.loss, budget=tuner.budget, accumulate=tuner.accumulate,
     ).backward(chosen)  # fmt: skip
     return terms, gradients(tuned.model), tuned
@@ -65,9 +60,7 @@ def vectors(model, tokenizer, sentence, layer, special):
     return words, ([states[0], states[-1]] if special else [])
 
 
-def literal_cao(
-    model, frozen, tokenizer, corpora, pairs, chosen, layers, *, towards, weight, reduction, target, special
-):
+def literal_cao(model, frozen, tokenizer, corpora, pairs, chosen, layers, *, towards, weight, code, special):
     """Cao 2020, §3.3 and Kulshreshtha 2020, Eqs. 7-10, with Python loops."""
     align_total = stay_total = 0.0
     for corpus, links, numbers in zip(corpora, pairs, chosen, strict=True):
@@ -84,37 +77,41 @@ def literal_cao(
                 for k, i, j in zip(links.sentence, links.source, links.target, strict=True):
                     if k == number:
                         i, j = (j, i) if corpus.langs[0] == towards else (i, j)
-                        align = align + ((fs[i] - (ft[j] if target == "live" else f0[j])) ** 2).sum()
+                        align = align + ((fs[i] - (f0[j] if code else ft[j])) ** 2).sum()
                         n_pairs += 1
                 for a, b, c in zip(fs_ends, ft_ends, f0_ends, strict=True):
-                    align = align + ((a - (b if target == "live" else c)) ** 2).sum()
+                    align = align + ((a - (c if code else b)) ** 2).sum()
                     n_pairs += 1
                 for now, before in zip(ft + ft_ends, f0 + f0_ends, strict=True):
                     stay = stay + ((now - before) ** 2).sum()
                     n_words += 1
             dim = f0[0].numel()
-            if reduction == "mean":
+            if code:
                 align, stay = align / (n_pairs * dim), stay / (n_words * dim)
             align_total, stay_total = align_total + align, stay_total + weight * stay
     return align_total, stay_total
 
 
-@pytest.mark.parametrize("reduction", ["sum", "mean"])
-@pytest.mark.parametrize("target", ["live", "frozen"])
+class WordsAlone(FineTune):
+    """Links no special subwords, and reads few sentences at a time."""
+
+    special = False
+    budget = 60
+
+
+@pytest.mark.parametrize("variant", ["paper", "code"])
+@pytest.mark.parametrize("make", [FineTune, WordsAlone])
 @pytest.mark.parametrize("towards", ["en", "xx"])
-def test_finetune_loss_and_gradients_are_caos(tiny_encoder, text, reduction, target, towards):
+def test_finetune_loss_and_gradients_are_caos(tiny_encoder, text, variant, make, towards):
     corpus, pairs = text
-    special = target == "live"  # both ways of treating [CLS] and [SEP], without doubling the cases
-    tuner = FineTune(
-        towards=towards, reduction=reduction, target=target, weight=0.7, layers=(1, -1), special=special, budget=60
-    )
+    tuner = make(towards=towards, variant=variant, weight=0.7, layers=(1, -1))
     chosen = [np.array([3, 0, 7, 8])]
     terms, fast_gradients, tuned = fast(tuner, tiny_encoder, [corpus], [pairs], chosen)
     slow = copy.deepcopy(tuned.model)
     slow.zero_grad()
     align, stay = literal_cao(
         slow, tiny_encoder.model, tiny_encoder.tokenizer, [corpus], [pairs], chosen, (1, tiny_encoder.n_layers),
-        towards=towards, weight=0.7, reduction=reduction, target=target, special=special,
+        towards=towards, weight=0.7, code=variant == "code", special=make.special,
     )  # fmt: skip
     (align + stay).backward()
     assert terms["align"] == pytest.approx(align.item(), rel=1e-4)
@@ -133,7 +130,7 @@ def assert_same(found, expected, tolerance=1e-4):
 
 def test_several_languages_are_summed(tiny_encoder, text):
     other = make_text("yy", 9, 5)
-    tuner = FineTune(towards="en", reduction="mean")
+    tuner = FineTune(towards="en", variant="code")
     chosen = [np.array([1, 2]), np.array([4, 0])]
     both, both_gradients, _ = fast(tuner, tiny_encoder, [text[0], other[0]], [text[1], other[1]], chosen)
     one, one_gradients, _ = fast(tuner, tiny_encoder, [text[0]], [text[1]], chosen[:1])
@@ -143,10 +140,9 @@ def test_several_languages_are_summed(tiny_encoder, text):
 
 
 @pytest.mark.parametrize("make", [FineTune, Contrastive])
-@pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_a_batch_in_parts_equals_the_whole_batch(tiny_encoder, text, make, dropout):
+def test_a_batch_in_parts_equals_the_whole_batch(tiny_encoder, text, make):
     corpus, pairs = text
-    options = {"weight": 0.5, "keep": 0.5} if make is Contrastive else {"reduction": "mean"}
+    options = {"keep": 0.5} if make is Contrastive else {"variant": "code"}
     chosen = [np.arange(9)]
     found = []
     for accumulate in (1, 3):
@@ -154,20 +150,6 @@ def test_a_batch_in_parts_equals_the_whole_batch(tiny_encoder, text, make, dropo
         found.append(fast(tuner, tiny_encoder, [corpus], [pairs], chosen))
     assert found[0][0] == pytest.approx(found[1][0], rel=1e-4)
     assert_same(found[1][1], found[0][1])
-    if dropout:  # the two passes over a part must draw the same dropout, or the gradient is of another function
-        noisy = copy.copy(tiny_encoder)
-        noisy.model = copy.deepcopy(tiny_encoder.model)
-        for module in noisy.model.modules():
-            if isinstance(module, torch.nn.Dropout):
-                module.p = dropout
-        text = AlignedText([corpus], [pairs], noisy, towards="en", special=False)
-        noisy.model.train()
-        loss = make(towards="en", **options).loss
-        alignment = Alignment(noisy, text, (2,), Processes(), None, loss=loss, accumulate=3)
-        part = text.update(chosen, budget=100, accumulate=3)[1]
-        first, again, other = (alignment._pass(part, seed).vectors[2] for seed in (5, 5, 6))
-        torch.testing.assert_close(first, again)
-        assert not torch.equal(first, other)
 
 
 def test_training_brings_translations_together_and_leaves_the_encoder_alone(tiny_encoder, text):
@@ -244,16 +226,6 @@ def test_batches_are_full_whatever_the_sizes(sizes, window):
             assert seen.max() <= rounds, "a pair comes again before the others came"
 
 
-def test_grouping_by_length_saves_padding():
-    lengths = np.random.default_rng(0).integers(5, 100, 1000)
-
-    def padding(window):
-        steps = BatchPlan([lengths], batch=10, seed=0, window=window).epoch(0)
-        return sum(lengths[s[0]].max() * len(s[0]) - lengths[s[0]].sum() for s in steps)
-
-    assert padding(50) < 0.2 * padding(1)
-
-
 # -- what is left out is counted -------------------------------------------------------------------------------------
 def test_what_cannot_be_trained_on_is_counted(tiny_encoder):
     source = [["the", "cat"], ["water"] * 70, ["a", "\x00"], ["house"]]
@@ -272,8 +244,8 @@ def test_settings_that_cannot_work_say_so(tiny_encoder, text):
         FineTune(towards="de").tune(tiny_encoder, corpus, pairs)
     with pytest.raises(SettingError, match="layer 9: .* has layers 0 .embeddings. to 3"):
         FineTune(towards="en", layers=(9,)).tune(tiny_encoder, corpus, pairs)
-    with pytest.raises(SettingError, match="reduction is sum or mean"):
-        FineTune(towards="en", reduction="max")
+    with pytest.raises(SettingError, match="variant is paper or code"):
+        FineTune(towards="en", variant="max")
     with pytest.raises(SettingError, match="temperature must be above 0"):
         Contrastive(towards="en", temperature=0)
     with pytest.raises(SettingError, match="learning rate must be above 0"):
@@ -284,17 +256,15 @@ def test_settings_that_cannot_work_say_so(tiny_encoder, text):
 
 
 @pytest.mark.parametrize("make", [FineTune, Contrastive])
-@pytest.mark.parametrize("largest", [Reference.largest, 0])
 @pytest.mark.parametrize("accumulate", [2, 5])
-def test_empty_parts_of_an_update_contribute_nothing(tiny_encoder, monkeypatch, make, largest, accumulate):
+def test_empty_parts_of_an_update_contribute_nothing(tiny_encoder, monkeypatch, make, accumulate):
     """Three pairs in batches of two: the second update has one pair for several parts."""
-    monkeypatch.setattr(Reference, "largest", largest)
     monkeypatch.setattr(Tuner, "epsilon", 1e-4)
     corpus, pairs = make_text("xx", 3, 0)
     losses, weights = [], []
     encoder = without_dropout(tiny_encoder)
     for parts in (1, accumulate):
-        tuner = make(towards="en", batch=2, epochs=1, learning_rate=1e-3, weight=0.5, accumulate=parts)
+        tuner = make(towards="en", batch=2, epochs=1, learning_rate=1e-3, accumulate=parts)
         tuned = tuner.tune(encoder, corpus, pairs)
         losses.append([line["loss"] for line in tuner.history])
         weights.append(tuned.model.state_dict())
@@ -325,14 +295,12 @@ def without_dropout(encoder):
     return plain
 
 
-@pytest.mark.parametrize("largest", [Reference.largest, 0])
 @pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16])
-def test_nothing_has_moved_before_the_first_update(tiny_encoder, text, monkeypatch, largest, stored):
+def test_nothing_has_moved_before_the_first_update(tiny_encoder, text, stored):
     """f and f0 are computed in the same arithmetic, whatever the type that the encoder was loaded in."""
-    monkeypatch.setattr(Reference, "largest", largest)
     encoder = without_dropout(tiny_encoder)
     encoder.model.to(stored)
-    tuner = Contrastive(towards="en", batch=6, weight=1.0)
+    tuner = FineTune(towards="en", batch=6)
     tuner.tune(encoder, text[0], text[1])
     assert tuner.history[0]["stay"] < 1e-10
     assert tuner.history[1]["stay"] > 1e-6
@@ -342,11 +310,7 @@ def test_nothing_has_moved_before_the_first_update(tiny_encoder, text, monkeypat
 @pytest.mark.parametrize(
     ("precision", "inside"), [("float32", "highest"), ("medium", "medium"), ("bfloat16", "highest")]
 )
-@pytest.mark.parametrize("largest", [Reference.largest, 0])
-def test_both_encoders_are_computed_in_the_precision_asked_for(
-    tiny_encoder, text, monkeypatch, precision, inside, largest
-):
-    monkeypatch.setattr(Reference, "largest", largest)
+def test_both_encoders_are_computed_in_the_precision_asked_for(tiny_encoder, text, monkeypatch, precision, inside):
     seen = set()
 
     def watched(real):
@@ -357,17 +321,17 @@ def test_both_encoders_are_computed_in_the_precision_asked_for(
         return called
 
     monkeypatch.setattr(type(tiny_encoder), "forward", watched(type(tiny_encoder).forward))
-    tuner = Contrastive(towards="en", batch=6, weight=1.0, precision=precision, standardize=False)
+    tuner = Contrastive(towards="en", batch=6, precision=precision, standardize=False)
     encoder = without_dropout(tiny_encoder)
     tuner.tune(encoder, text[0], text[1])
     assert seen == {(learns, inside, precision == "bfloat16") for learns in (True, False)}
     assert tuner.settings()["precision"] == precision
-    assert tuner.history[0]["stay"] < 1e-4  # rounding to bfloat16 may fall differently in batches of other shapes
+    assert tuner.history[0]["keep"] < 1e-4  # rounding to bfloat16 may fall differently in batches of other shapes
     assert torch.get_float32_matmul_precision() == "highest"
 
 
 def test_what_is_not_finite_is_not_kept(tiny_encoder, text, tmp_path):
-    tuner = Contrastive(towards="en", batch=12, epochs=1, learning_rate=3e38, warmup=0)
+    tuner = Contrastive(towards="en", batch=12, epochs=1, learning_rate=3e38)
     with pytest.raises(SettingError, match="trained tensors .* are not finite after update 1: lower the learning rate"):
         tuner.tune(tiny_encoder, *text, folder=tmp_path)
     with pytest.raises(SettingError, match="not finite after update 1"):
@@ -376,15 +340,12 @@ def test_what_is_not_finite_is_not_kept(tiny_encoder, text, tmp_path):
 
 
 @pytest.mark.parametrize("value", [math.nan, -1, "a", True])
-@pytest.mark.parametrize("name", ["epochs", "batch", "freeze", "temperature"])
+@pytest.mark.parametrize("name", ["epochs", "batch", "freeze", "temperature", "same_share", "keep"])
 def test_numbers_that_cannot_be_are_refused_when_a_method_is_made(name, value):
     with pytest.raises(SettingError, match="must be .*, got"):
         Contrastive(**{"towards": "en", name: value})
 
 
-def test_what_has_no_weights_to_train_is_refused_in_one_line(tiny_encoder, text):
-    several = PerLanguage({"en": tiny_encoder, "xx": tiny_encoder})
-    with pytest.raises(SettingError, match=r"cannot be trained: PerLanguage has no model \(.*split"):
-        Contrastive(towards="en").tune(several, *text)
+def test_layers_of_which_nothing_would_learn_are_refused(tiny_encoder, text):
     with pytest.raises(SettingError, match="freeze=1: the loss reads layer 1 and below, which would all stay"):
         Contrastive(towards="en", layers=(1,), freeze=1).tune(tiny_encoder, *text)

@@ -12,13 +12,10 @@ from calque.analyses.groups import (
     binned,
     by_length,
     by_pos,
-    by_position,
     by_rank,
-    by_subwords,
     compare_layers,
-    layer_curve,
 )
-from calque.analyses.questions import Questions, Resamples, frequency_ranks, tags_for
+from calque.analyses.questions import Questions, frequency_ranks, tags_for
 from calque.analyses.space import (
     anisotropy,
     eigenvalue_similarity,
@@ -38,7 +35,7 @@ from calque.encoders.mapped import MappedEncoder
 from calque.errors import MissingExtraError, SettingError
 from calque.maps import Rotation
 from calque.pairs import WordPairs
-from calque.tasks.bootstrap import measure, ratio
+from calque.tasks.bootstrap import intervals, measure, ratio
 from calque.tasks.retrieval import WordRetrieval
 from calque.text import ParallelCorpus, Sentences
 from calque.vectors import Embeddings
@@ -83,13 +80,11 @@ def test_many_intervals_are_those_of_one():
     def statistic(drawn):
         return ratio(drawn[..., 0], drawn[..., 1])
 
-    resamples = Resamples(30, samples=200)
-    values, low, high = resamples.intervals(sums, statistic)
+    values, low, high = intervals(sums, statistic, samples=200)
     for group in range(4):
         expected = measure(sums[:, group], statistic, samples=200).ends
         assert (values[group], low[group], high[group]) == pytest.approx(expected, nan_ok=True)
-    assert resamples.interval(sums[:, 0], statistic) == measure(sums[:, 0], statistic, samples=200).ends
-    values, low, high = Resamples(30, samples=0).intervals(sums, statistic)
+    values, low, high = intervals(sums, statistic, samples=0)
     assert low[0] == values[0] == high[0]
 
 
@@ -149,29 +144,14 @@ def test_accuracy_by_group_equals_a_walk_over_the_links():
         n = len(words[side][questions.rows[side][link]])
         return next(name for name, top in (("1", 2), ("2–3", 4), ("4–5", 6), ("6–7", 8)) if n < top)
 
-    def place(side, link):
-        n = getattr(questions.pairs, side)[link] + 1
-        return next(name for name, top in (("1", 2), ("2–3", 4), ("4–7", 8), ("8–15", 16)) if n < top)
-
-    for analysis, groups, group_of in (
-        ("length", by_length(questions), length),
-        ("position", by_position(questions), place),
-        (
-            "subwords",
-            by_subwords(
-                questions, {"source": np.full(len(words["source"]), 2), "target": np.full(len(words["target"]), 7)}
-            ),
-            lambda side, link: "2" if side == "source" else "5+",
-        ),
-    ):
-        found = accuracies(analysis, questions, view, groups)
-        for name, selection in questions.selections.items():
-            expected = literal_accuracy(questions, view, group_of, selection)
-            mine = {f.group: f.score for f in found if f.score.metric == f"accuracy.{name}"}
-            assert set(mine) == set(expected)
-            for group, (right, asked) in expected.items():
-                assert (mine[group].value, mine[group].n) == (pytest.approx(right / asked), asked)
-                assert mine[group].low <= mine[group].value <= mine[group].high
+    found = accuracies("length", questions, view, by_length(questions))
+    for name, selection in questions.selections.items():
+        expected = literal_accuracy(questions, view, length, selection)
+        mine = {f.group: f.score for f in found if f.score.metric == f"accuracy.{name}"}
+        assert set(mine) == set(expected)
+        for group, (right, asked) in expected.items():
+            assert (mine[group].value, mine[group].n) == (pytest.approx(right / asked), asked)
+            assert mine[group].low <= mine[group].value <= mine[group].high
     assert len(questions.selections) == 2
 
 
@@ -310,8 +290,8 @@ def test_anisotropy_of_a_text():
     assert found["mean-cosine", "de"].value == pytest.approx(expected, abs=1e-5)
     assert found["mean-cosine", "de"].n == len(y)
     # The shift makes a cone of one language.
-    assert found["mean-cosine", "de"].low > 0.3 > found["mean-cosine", "en"].high
-    assert found["mean-cosine", "en-de linked"].value > found["mean-cosine", "en-de"].high
+    assert found["mean-cosine", "de"].value > 0.3 > found["mean-cosine", "en"].value
+    assert found["mean-cosine", "en-de linked"].value > found["mean-cosine", "en-de"].value + 0.1
 
 
 # -- language ----------------------------------------------------------------------------------------------------------
@@ -344,21 +324,6 @@ def test_the_probe_sees_a_shift_and_nothing_where_there_is_none():
 
 
 # -- curves ------------------------------------------------------------------------------------------------------------
-def test_layers():
-    questions, source, target = toy(8, noise=0.2, n_sentences=60)
-    rng, sides = np.random.default_rng(0), []
-    for side in (source, target):
-        noise = rng.standard_normal(side.data.shape).astype(np.float32)
-        sides.append({layer: Embeddings(side.data + layer * noise, side.offsets, side.covered) for layer in range(3)})
-    views = {layer: questions.ask("e", sides[0][layer], sides[1][layer], depth=1) for layer in range(3)}
-    curve = [f for f in layer_curve(questions, views) if f.score.metric == "accuracy.all"]
-    assert [f.x for f in curve] == [0.0, 1.0, 2.0]
-    expected = [questions.task.evaluate_embeddings(sides[0][k], sides[1][k]) for k in range(3)]
-    for finding, scores in zip(curve, expected, strict=True):
-        whole = next(score for score in scores if score.metric == "accuracy.all")
-        assert (finding.score.value, finding.score.low, finding.score.high) == (whole.value, whole.low, whole.high)
-
-
 def test_a_layer_is_chosen_on_every_other_pair_and_scored_on_the_others():
     """Layer 0 is right in pairs 1, 3, 5, … and layer 1 in all others and most of these: it is better, and not chosen."""
     questions, source, target = toy(8, noise=0.02, n_sentences=60)
@@ -555,15 +520,3 @@ def test_points_are_the_same_pairs_under_every_encoder():
         assert (pair["en"]["upos"], pair["de"]["upos"]) == ("NOUN", None)
     assert first.to_dict()["value"] is None
     json.loads(first.to_json())
-
-
-def test_tsne_keeps_neighbours_together():
-    pytest.importorskip("sklearn")
-    rng = np.random.default_rng(0)
-    x = np.concatenate([rng.standard_normal((12, 4)) + 20 * k for k in range(2)])
-    places, how = project(x, "auto")
-    assert how == "tsne"
-    again, _ = project(x, "tsne")
-    assert places == pytest.approx(again)
-    distances = np.linalg.norm(places[:, None] - places[None], axis=2) + 1e9 * np.eye(24)
-    assert ((distances.argmin(axis=1) < 12) == (np.arange(24) < 12)).all()

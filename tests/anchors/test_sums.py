@@ -5,12 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from calque.anchors import (
-    AnchorSums,
-)
+from calque.anchors import AnchorSums, anchors_of
 from calque.errors import InputError
 from calque.text import Sentences
 from calque.vectors import Embeddings
+from planted import words
 
 DIM = 7
 
@@ -164,3 +163,24 @@ def test_a_saved_pass_goes_on(tmp_path):
     (tmp_path / "sums").write_bytes(b"\x00" * 50)
     with pytest.raises(InputError, match="safetensors"):
         AnchorSums.open(tmp_path / "sums")
+
+
+def test_anchors_are_means_over_occurrences():
+    rng = np.random.default_rng(0)
+    text = words(rng, 30, "en")
+    data = rng.standard_normal((sum(map(len, text)), 5)).astype(np.float32)
+    covered = rng.random(len(data)) > 0.1
+    embeddings = Embeddings(data, np.cumsum([0, *map(len, text)]), covered)
+    found = anchors_of(Sentences.of(text, "en"), embeddings, at_least=3)
+    flat = [word for sentence in text for word in sentence]
+    slow = {}
+    for word, row, has in zip(flat, data.astype(np.float64), covered, strict=True):
+        if has:
+            slow.setdefault(word, []).append(row)
+    slow = {word: rows for word, rows in slow.items() if len(rows) >= 3}
+    assert set(found.words) == set(slow)
+    for word, vector, count in zip(found.words, found.vectors, found.counts, strict=True):
+        assert count == len(slow[word])
+        np.testing.assert_allclose(vector, np.mean(slow[word], axis=0), atol=1e-6)
+    assert list(found.counts) == sorted(found.counts, reverse=True)
+    assert len(anchors_of(Sentences.of(text, "en"), embeddings, most=2)) == 2

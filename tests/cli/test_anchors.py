@@ -120,7 +120,7 @@ def agreement(encoder, data, lang):
     return np.diag(cosines).mean() - cosines.mean()
 
 
-@pytest.mark.parametrize("method", ["rotation", "linear", "rcsls"])
+@pytest.mark.parametrize("method", ["rotation", "linear"])
 def test_a_dictionary_brings_languages_together(capsys, data, tiny_folder, tiny_encoder, tmp_path, method):
     _, err = works(
         capsys, "align", "--encoder", tiny_folder, "--towards", "en", "--out", tmp_path / "m",
@@ -146,7 +146,7 @@ def test_a_dictionary_brings_languages_together(capsys, data, tiny_folder, tiny_
 def test_the_same_command_gives_the_same_maps_in_every_process(capsys, data, tiny_folder, tmp_path):
     """Python's hashes of words differ from process to process; the order of the words must not come from them."""
     job = ["align", "--encoder", tiny_folder, "--towards", "en", "--dictionary", data / "en-de.txt", "--langs", "en", "de",
-           "--text", data / "en.txt", data / "de.txt", "--method", "whitened", "--option", "most=2", "--option",
+           "--text", data / "en.txt", data / "de.txt", "--method", "rotation", "--option", "most=2", "--option",
            "most_occurrences=3", "-q", "--out"]  # fmt: skip
     works(capsys, *job, tmp_path / "here")
     assert forked.run("-c", "print(hash('calque'))").stdout != f"{hash('calque')}\n"

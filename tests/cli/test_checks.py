@@ -157,7 +157,6 @@ RETRIEVAL = ("evaluate", "mini", "retrieval", "--test", "x", *EN_XX)
         (("neighbours", "--encoder", "mini", "--lang1", "en", "--sentence1", "a", "--word1", "a", "--lang2", "de",
           "--sentence2", "b", "--limit", "5"), "--limit", "--text2"),
         (("analyze", "mini", "--test", "x", *EN_XX, "--only", "rank", "--forms", "3"), "--forms", "examples"),
-        (("report", "x", "--plot-format", "png"), "--plot-format", "--plots"),
     ],
 )  # fmt: skip
 def test_an_option_without_effect_is_refused(capsys, tmp_path, job, option, users):

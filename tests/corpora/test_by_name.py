@@ -44,10 +44,6 @@ COPIES = {
     ("massive", "de", "test"): plain(
         {"id": "1", "label": "alarm_set", "label_text": "alarm_set", "text": "weck mich", "lang": "de"}
     ),
-    ("massive-slots", "de-DE", "test"): plain(
-        {"id": "1", "locale": "de-DE", "partition": "test", "intent": "alarm_set", "utt": "weck mich um neun",
-         "annot_utt": "weck mich um [time : neun]"}
-    ),
     ("sib-200", "deu_Latn", "test"): plain({"index_id": 1, "category": "travel", "text": "Die Reise"}),
     ("flores", "deu_Latn", "devtest"): plain({"id": 1, "text": "ein Haus"}),
     ("flores", "eng_Latn", "devtest"): plain({"id": 1, "text": "a house"}),
@@ -76,10 +72,6 @@ def test_each_is_read_by_its_reader(copies):
         found = read_tagged(place, lang=lang)
         assert (lang, list(found.sentences[0].words)) == ("de", ["Bonn", "liegt"])
         assert [found.tags.names[k] for k in found.tags.codes] == tags
-    slots = read_tagged("hub:massive-slots:de", lang="de")
-    assert slots.tags.to_list() == ["O", "O", "O", "B-time"]
-    assert slots.intents is not None
-    assert slots.intents.to_list() == ["alarm_set"]
     questions = read_questions("hub:xquad:de", lang="de")
     assert (questions.answers, len(questions)) == (("am Rhein",), 1)
     assert questions.spans.tolist() == [[2, 4]]
@@ -112,22 +104,6 @@ def test_what_is_not_there_is_said_in_one_line(monkeypatch, tmp_path, path, said
         read_tagged(path, lang="de")
     assert said in str(told.value)
     assert "\n" not in str(told.value)
-
-
-def test_a_data_set_that_is_but_a_program_is_read_from_the_copy_that_the_hub_keeps(monkeypatch):
-    """`datasets` 4 and later do not run programs of data sets; what they gave stands in a branch of its own."""
-    asked, rows = [], COPIES["massive-slots", "de-DE", "test"]
-
-    def load(name, config=None, *, data_files=None, **_):
-        asked.append((name, config, data_files))
-        if name != "parquet":
-            raise RuntimeError("Dataset scripts are no longer supported, but found massive.py")
-        return rows
-
-    monkeypatch.setattr(datasets, "load_dataset", load)
-    assert read_tagged("hub:massive-slots:de", lang="de").tags.to_list() == ["O", "O", "O", "B-time"]
-    files = "hf://datasets/AmazonScience/massive@refs/convert/parquet/de-DE/test/*.parquet"
-    assert asked == [("AmazonScience/massive", "de-DE", None), ("parquet", None, files)]
 
 
 def test_languages_of_parallel_text(monkeypatch):

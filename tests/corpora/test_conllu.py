@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from calque.corpora import SkippedWarning, read_tagged, read_treebank
+from calque.corpora import SkippedWarning, read_treebank
 from calque.errors import InputError, SettingError
 
 
@@ -105,38 +105,3 @@ def test_trees_are_told_from_others_as_by_walking(tmp_path, heads):
 def test_nothing_to_read(tmp_path):
     with pytest.raises(InputError, match=r"f\.conllu: no sentences could be read: the file is empty"):
         read(tmp_path, "# text = x\n\n")
-
-
-def test_trees_of_a_data_set(tmp_path):
-    """As of universal_dependencies: what is written as one word stands before its parts, without a head."""
-    datasets = pytest.importorskip("datasets")
-    rows = {
-        "tokens": [["du", "de", "le", "ciel"], ["oui"]], "upos": [["_", "ADP", "DET", "NOUN"], ["INTJ"]],
-        "head": [["None", "3", "3", "0"], ["0"]], "deprel": [["_", "case", "det", "root:x"], ["root"]],
-    }  # fmt: skip
-    names = ["NOUN", "ADP", "_", "DET", "INTJ"]
-    kinds = {name: datasets.Sequence(datasets.Value("string")) for name in rows}
-    kinds["upos"] = datasets.Sequence(datasets.ClassLabel(names=names))
-    coded = {**rows, "upos": [[names.index(tag) for tag in tags] for tags in rows["upos"]]}
-    data = datasets.Dataset.from_dict(coded, features=datasets.Features(kinds))
-    data.save_to_disk(tmp_path / "saved")
-    data.to_parquet(tmp_path / "f.parquet")
-    (tmp_path / "f.jsonl").write_text(
-        '{"words": ["a", "b"], "upos": ["X", "Y"], "head": [2, 0], "deprel": ["det", "root"]}\n'
-        '{"words": ["a"], "upos": ["X", "Y"], "head": [0], "deprel": ["root"]}\n'
-        '{"words": ["a", "b"], "upos": ["X", "Y"], "head": [2, 1], "deprel": ["det", "root"]}\n'
-    )
-    for path in (tmp_path / "saved", tmp_path / "f.parquet", f"hub:{tmp_path / 'saved'}"):
-        bank = read_treebank(path, lang="fr")
-        assert [sentence.words for sentence in bank.sentences] == [("de", "le", "ciel"), ("oui",)]
-        assert (bank.heads.tolist(), bank.upos.to_list()) == ([3, 3, 0, 0], ["ADP", "DET", "NOUN", "INTJ"])
-        assert bank.relations.to_list() == ["case", "det", "root", "root"]
-        tagged = read_tagged(path, lang="fr")
-        assert (tagged.tags.to_list(), len(tagged)) == (bank.upos.to_list(), 2)
-    with pytest.warns(SkippedWarning, match=r"1 × lists that differ \(first: .* line 2\), 1 × not one root"):
-        assert read_treebank(tmp_path / "f.jsonl", lang="en", on_error="skip").heads.tolist() == [2, 0]
-    with pytest.raises(InputError, match=r"f.jsonl line 2: lists of 1, 2, 1, 1 values in words, upos, head, deprel"):
-        read_treebank(tmp_path / "f.jsonl", lang="en")
-    (tmp_path / "g.jsonl").write_text('{"words": ["a"], "tags": ["X"]}\n')
-    with pytest.raises(InputError, match="has the columns words, tags; expected tokens or words, upos"):
-        read_treebank(tmp_path / "g.jsonl", lang="en")

@@ -103,30 +103,11 @@ def test_missing_values_and_nan(tmp_path):
     }
 
 
-def test_csv_with_quotes_and_a_csv_that_is_tabbed(tmp_path):
-    path = tmp_path / "f.csv"
-    path.write_text('en,de\n"a, b","x ""y"""\n')
-    assert words(read_parallel(path, langs=LANGS)) == [("a , b", 'x " y "')]
-    path.write_text("a\tx\n")
-    assert words(read_parallel(path, langs=LANGS)) == [("a", "x")]
-
-
 def test_columns_that_do_not_tell(tmp_path):
     path = tmp_path / "f.jsonl"
     path.write_text(lines([{"premise": "a", "hypothesis": "b"}]))
     with pytest.raises(InputError, match=r"has the columns premise, hypothesis; expected .* en and de"):
         read_parallel(path, langs=LANGS)
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"\x00\xff", b"PAR1", b"[1, 2]", b'{"en": 1, "de": 2}\n', b"\x80,\n"])
-@pytest.mark.parametrize("suffix", ["parquet", "jsonl", "csv", "json"])
-def test_files_that_are_no_table(tmp_path, content, suffix):
-    path = tmp_path / f"f.{suffix}"
-    path.write_bytes(content)
-    with pytest.raises(InputError) as caught:
-        read_parallel(path, langs=LANGS, format="hub")
-    assert str(path) in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_empty_folder_and_a_name_without_network(tmp_path):

@@ -7,7 +7,6 @@ import gzip
 import lzma
 from contextlib import suppress
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -125,13 +124,6 @@ def test_damaged_archives(tmp_path, suffix, on_error):
         read(path)
 
 
-def test_archives_of_several_members_and_without_a_telling_name(tmp_path):
-    for pack in (PACK[".gz"], PACK[".zst"], PACK[".bz2"], PACK[".xz"]):
-        path = tmp_path / "f.tsv"
-        path.write_bytes(pack(b"a\tb\nc") + pack(b"\td\n"))
-        assert words(read(path)) == [(["a"], ["b"]), (["c"], ["d"])]
-
-
 def test_metadata_columns(tmp_path):
     path = tmp_path / "f.tsv"
     path.write_text("a\tb\tx\nc\td\ne\tf\ty\t0-0\n")
@@ -139,14 +131,6 @@ def test_metadata_columns(tmp_path):
     assert corpus.metadata_names == ["column_3", "column_4"]
     assert corpus.metadata("column_3") == ["x", None, "y"]
     assert corpus.metadata("column_4") == [None, None, "0-0"]
-
-
-def test_carriage_returns_end_lines_and_nothing_else(tmp_path):
-    path = tmp_path / "f.tsv"
-    path.write_bytes("a\tü\tx\r\nb\tä\ty\rz\r\n".encode())
-    corpus = read(path, pretokenized=True)
-    assert words(corpus) == [(["a"], ["ü"]), (["b"], ["ä"])]
-    assert corpus.metadata("column_3") == ["x", "y\rz"]
 
 
 @pytest.mark.parametrize(("text", "encoding"), [
@@ -215,12 +199,6 @@ def test_moses_pair_and_prefix(tmp_path, limit):
     assert words(read((f"{prefix}.en", f"{prefix}.de"), limit=limit)) == expected
     assert words(read(prefix, format="moses", limit=limit)) == expected
     assert words(read_parallel(prefix, langs=("de", "en-GB"), limit=limit)) == [(t, s) for s, t in expected]
-
-
-def test_moses_files_may_be_packed_apart(tmp_path):
-    (tmp_path / "c.en.gz").write_bytes(gzip.compress(b"a\n"))
-    (tmp_path / "c.de.zst").write_bytes(PACK[".zst"](b"b\n"))
-    assert words(read(tmp_path / "c")) == [(["a"], ["b"])]
 
 
 def test_moses_flaws(tmp_path):
@@ -331,25 +309,8 @@ def test_limit_reads_no_further(tmp_path):
     assert len(read(path, limit=2, on_error="blank")) == 2
 
 
-def test_lines_of_a_megabyte(tmp_path):
-    path = tmp_path / "f.tsv"
-    path.write_bytes(b"w " * 500_000 + b"\t" + b"v" * 1_000_000 + b"\na\tb\n")
-    corpus = read(path)
-    assert corpus.source.lengths().tolist() == [500_000, 1]
-    assert len(corpus[0][1].words[0]) == 1_000_000
-
-
 def test_a_line_that_no_memory_holds(tmp_path):
     path = tmp_path / "f.tsv.zst"
     path.write_bytes(PACK[".zst"](b"a\tb\n" + b"0" * (LONGEST_LINE + 2**21)))
     with pytest.raises(InputError, match="line 2: a line of more than 64 MiB"):
         read(path)
-
-
-def test_lines_keep_their_numbers_through_parts(tmp_path):
-    (tmp_path / "f.tsv").write_text("a\tb\n\nc\td\ne\tf\n")
-    corpus = read(tmp_path / "f.tsv", on_error="skip")
-    assert corpus.metadata_names == []
-    assert corpus[1:].lines.tolist() == [3, 4]
-    assert corpus.take(np.array([2, 0])).lines.tolist() == [4, 1]
-    assert read(tmp_path / "f.tsv", on_error="blank").lines is None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import warnings
 
 import numpy as np
 import pytest
@@ -117,10 +116,3 @@ def test_every_flaw_is_placed_and_counted(tmp_path, bad, reason, fact):
 def test_files_that_are_something_else(tmp_path, whole, said):
     with pytest.raises(InputError, match=re.escape(said)):
         read_questions(write(tmp_path, whole), lang="en")
-
-
-def test_a_byte_order_mark_is_no_error(tmp_path):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        path = write(tmp_path, b"\xef\xbb\xbf" + json.dumps(squad((PASSAGE, [GOOD]))).encode())
-        assert len(read_questions(path, lang="en")) == 1

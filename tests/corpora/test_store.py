@@ -47,14 +47,6 @@ def test_a_large_reading_is_mapped_and_leaves_nothing_behind(tsv, small, monkeyp
     assert mapped.metadata("column_3")[-1] == "note1999"
 
 
-def test_an_error_leaves_no_file(tsv, small):
-    with tsv.open("a") as file:
-        file.write("broken\n")
-    with pytest.raises(InputError):
-        read_parallel(tsv, langs=LANGS)
-    assert list(small.iterdir()) == []
-
-
 def test_saved_corpora(tsv, tmp_path):
     corpus = read_parallel(tsv, langs=LANGS, on_error="skip")
     path = tmp_path / "c.arrow"
@@ -67,10 +59,3 @@ def test_saved_corpora(tsv, tmp_path):
     assert len(read_parallel(tmp_path / "other", langs=LANGS)) == len(corpus)
     with pytest.raises(InputError, match="a saved corpus in en-de, expected en-fr"):
         read_parallel(path, langs=("en", "fr"))
-
-
-def test_batches_are_bounded_in_characters_too(tmp_path, monkeypatch):
-    monkeypatch.setattr("calque.corpora.store._CHARACTERS", 1000)
-    path = tmp_path / "f.tsv"
-    path.write_text(f"{'a' * 600}\tb\n" * 6)
-    assert [len(chunk) for chunk in read_parallel(path, langs=LANGS).table["source"].chunks] == [2, 2, 2]

@@ -5,11 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from contextlib import suppress
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from calque.corpora import SkippedWarning, read_tagged
 from calque.errors import InputError, SettingError
@@ -193,61 +190,6 @@ def test_data_sets_name_their_tags(tmp_path):
         assert (text.lines.tolist(), text.intents.to_list()) == ([1, 2], ["stay", "go"])
 
 
-MASSIVE = [
-    {"id": "1", "locale": "en-US", "partition": "test", "scenario": "alarm", "intent": "alarm_set", "worker_id": "2",
-     "utt": "wake me up at nine am on friday", "annot_utt": "wake me up at [time : nine am] on [date : friday]"},
-    {"id": "2", "locale": "en-US", "partition": "test", "scenario": "play", "intent": "play_music", "worker_id": "2",
-     "utt": "stop", "annot_utt": "stop"},
-    {"id": "3", "locale": "en-US", "partition": "test", "scenario": "play", "intent": "play_music", "worker_id": "3",
-     "utt": "play l'artist's 5:30 song", "annot_utt": "play [artist:l'artist]'s [song_name : 5:30 song]"},
-]  # fmt: skip
-
-
-def test_requests_of_massive(tmp_path):
-    datasets = pytest.importorskip("datasets")
-    datasets.Dataset.from_list(MASSIVE).to_parquet(str(tmp_path / "f.parquet"))
-    write(tmp_path, "".join(json.dumps(row) + "\n" for row in MASSIVE), "f.jsonl")
-    for name in ("f.parquet", "f.jsonl"):
-        text = read_tagged(tmp_path / name, lang="en")
-        first, second, third = pairs(text)
-        assert first == "wake/O me/O up/O at/O nine/B-time am/I-time on/O friday/B-date"
-        assert second == "stop/O"
-        assert third.endswith(" song/I-song_name")  # a colon is part of the words, brackets never are
-        assert ":/I-song_name" in third or "5:30/B-song_name" in third
-        assert text.intents is not None
-        assert text.intents.to_list() == ["alarm_set", "play_music", "play_music"]
-        assert not any(set(word) & set("[]") for sentence in text.sentences for word in sentence.words)
-    assert pairs(read_tagged(tmp_path / "f.jsonl", lang="en", column="annot_utt"))[1] == "stop/O"
-
-
-def test_slots_between_characters_of_text_without_spaces(tmp_path):
-    pytest.importorskip("datasets")
-    row = {"intent": "alarm_set", "annot_utt": "[date : \u660e\u5929] \u53eb\u9192\u6211"}
-    path = write(tmp_path, json.dumps(row) + "\n", "f.jsonl")
-    (shown,) = pairs(read_tagged(path, lang="zh"))
-    words = [pair.split("/") for pair in shown.split()]
-    assert "".join(word for word, tag in words if tag != "O") == "\u660e\u5929"
-    assert "".join(word for word, _ in words) == "\u660e\u5929\u53eb\u9192\u6211"
-
-
-@pytest.mark.parametrize(
-    ("request_", "said"),
-    [
-        ("wake me at [time : nine", "a bracket without its other one in 'wake me at"),
-        ("wake me at [time : ]", "the slot '[time : ]', expected [name : words]"),
-        ("", "the value '', expected a request and its intent"),
-    ],
-)
-def test_requests_that_are_damaged_are_told_by_their_row(tmp_path, request_, said):
-    pytest.importorskip("datasets")
-    rows = [*MASSIVE[:1], {**MASSIVE[1], "annot_utt": request_}]
-    path = write(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "f.jsonl")
-    with pytest.raises(InputError, match=r"f\.jsonl line 2: " + re.escape(said)):
-        read_tagged(path, lang="en")
-    with pytest.warns(SkippedWarning):
-        assert len(read_tagged(path, lang="en", on_error="skip")) == 1
-
-
 def test_rows_of_data_sets_that_cannot_be_used(tmp_path):
     pytest.importorskip("datasets")
 
@@ -269,14 +211,3 @@ def test_rows_of_data_sets_that_cannot_be_used(tmp_path):
 
 
 # -- anything ----------------------------------------------------------------------------------------------------------
-
-
-@given(
-    st.lists(st.lists(st.sampled_from([b"a", b" ", b"\n", b"O", b"\xff", b"B-x"]), max_size=9), min_size=3, max_size=3)
-)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_folder_gives_a_text_or_a_clear_error(tmp_path, files):
-    for name, pieces in zip(("seq.in", "seq.out", "label"), files, strict=True):
-        write(tmp_path, b"".join(pieces), name)
-    with suppress(InputError):
-        assert len(read_tagged(tmp_path, lang="en")) > 0

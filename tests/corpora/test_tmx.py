@@ -70,12 +70,6 @@ def test_languages_and_what_lacks_one(tmp_path):
         read(path, langs=("en", "bg"))
 
 
-def test_the_first_of_several_variants_counts(tmp_path):
-    body = '<tu><tuv xml:lang="en"><seg>a</seg></tuv><tuv xml:lang="en"><seg>b</seg></tuv>'
-    path = write(tmp_path / "f.tmx", body + '<tuv xml:lang="de"><seg>x</seg></tuv></tu>')
-    assert words(read(path)) == [("a", "x")]
-
-
 def test_inline_tags(tmp_path):
     segment = 'Press <bpt i="1">&lt;b&gt;</bpt>the <hi>red</hi>'
     segment += '<ept i="1"><sub>x</sub>&lt;/b&gt;</ept> key<ph x="1"/> now'
@@ -120,15 +114,6 @@ def test_broken_xml(tmp_path, text, line, fact, on_error):
     with pytest.raises(InputError, match=fact) as caught:
         read(path, on_error=on_error)
     assert caught.value.line == line
-
-
-def test_bytes_that_are_not_in_the_encoding(tmp_path):
-    path = tmp_path / "f.tmx"
-    path.write_bytes((HEAD + unit(en="caf\xe9", de="x") + TAIL).encode("latin-1"))
-    with pytest.raises(InputError, match=r"line 4: not well-formed XML"):
-        read(path)
-    path.write_bytes((HEAD + unit(en="café", de="x") + TAIL).encode("utf-16"))
-    assert words(read(path)) == [("café", "x")]
 
 
 def test_it_streams(tmp_path):

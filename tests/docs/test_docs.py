@@ -132,7 +132,6 @@ def test_every_command_is_in_the_reference_with_its_options():
     page = hooks().commands()
     for command in COMMANDS:
         assert f"## calque {command.__name__}" in page
-    assert "## calque clcr pivots" in page
     assert "<code>--symmetrize" in page
     assert "&#124;" in page  # text in a table means itself
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 import tempfile
@@ -24,11 +25,10 @@ import sys, time
 import torch
 torch.set_num_threads(int(sys.argv[3]))
 sys.path.append(sys.argv[4])
-from calque.encoders import extraction, load_encoder
-from calque.text import Sentences
-from test_extraction import make_sentences
+from calque.encoders import load_encoder, trainable
+from test_extraction import PLAN, make_sentences
 
-extraction.FLUSH_SECONDS = 0.0
+trainable.Plan = PLAN
 encoder = load_encoder(sys.argv[1], precision="highest", device="cpu")
 encoder.budget = 64
 forward = encoder.model.embeddings.forward
@@ -41,6 +41,11 @@ encoder.encode(make_sentences(), out=sys.argv[2])
 """
 
 
+def PLAN(budget: int) -> extraction.Plan:
+    """Windows of few sentences, after each of which a stopped run can go on."""
+    return extraction.Plan(budget, window=20)
+
+
 def make_sentences(seed: int = 0, n: int = 160) -> Sentences:
     rng = np.random.default_rng(seed)
     words = ["the", "cat", "harbour", "und", "wind", "château", "time", "\u200b", "ferry"]
@@ -48,7 +53,8 @@ def make_sentences(seed: int = 0, n: int = 160) -> Sentences:
 
 
 @pytest.fixture
-def encoder(tiny_folder):
+def encoder(tiny_folder, monkeypatch):
+    monkeypatch.setattr("calque.encoders.trainable.Plan", PLAN)
     encoder = load_encoder(tiny_folder, precision="highest", device="cpu")
     encoder.budget = 64
     return encoder
@@ -64,33 +70,6 @@ def same(a: Embeddings, b: Embeddings) -> bool:
 
 def leftovers(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
-
-
-MEMORY = """
-import os, sys
-from calque.encoders import load_encoder
-
-def held():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-encoder = load_encoder("mini", precision="medium", device="cpu")
-text = [["water", "the", "house"] * (1 + (7 * k) % 23) + ["a"] * (k % 5) for k in range(500)]
-for start in range(0, 200, 50):  # the allocator's own growth comes first
-    encoder.encode(text[start : start + 50])
-before = held()
-for start in range(200, 500, 50):
-    encoder.encode(text[start : start + 50])
-print(held() - before)
-"""
-
-
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is not told here")
-def test_memory_does_not_grow_with_the_text_where_factors_are_rounded():
-    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
-        pytest.skip("this processor does not multiply bfloat16")
-    told = forked.run("-c", MEMORY)
-    assert int(told.stdout) < 30_000_000, told.stderr  # without a bound it was 268 MB
 
 
 def test_a_file_holds_what_memory_would(encoder, tmp_path):
@@ -160,8 +139,8 @@ def test_a_finished_extraction_is_opened_not_repeated(encoder, tmp_path, monkeyp
         encoder.encode(sentences, out=path)
 
 
-def run_and_kill(folder, out, threads: int, after: int) -> int:
-    """Encode in a process of its own, and kill it when it has begun so many batches; returns how many it began."""
+def run_and_kill(folder, out, threads: int, after: int) -> None:
+    """Encode in a process of its own, and kill it when it has begun so many batches."""
     with tempfile.TemporaryDirectory() as printed:
         program = forked.start("-c", JOB, folder, out, threads, Path(__file__).parent, folder=Path(printed))
         while program.runs and program.printed.count("\n") < after:
@@ -169,25 +148,22 @@ def run_and_kill(folder, out, threads: int, after: int) -> int:
         program.kill()
         ended = program.wait()
     assert ended.returncode == -signal.SIGKILL, ended.stderr
-    return ended.stdout.count("\n")
 
 
 def test_killed_and_continued(encoder, tiny_folder, tmp_path, monkeypatch):
-    expected = encoder.encode(make_sentences())
-    out = tmp_path / "vectors"
-    begun = run_and_kill(tiny_folder, out, threads=2, after=25)
-    assert leftovers(tmp_path) == [".vectors.calque-journal", ".vectors.calque-part"]
-    done = sum(len(line.split()) - 1 for line in (tmp_path / ".vectors.calque-journal").read_text().splitlines()[1:])
-    assert 10 <= done <= begun
-    partial = map_arrays(tmp_path / ".vectors.calque-part")[0]["data"]
-    assert not partial.any(axis=1)[: len(expected.covered)][expected.covered].all()
-    with open(tmp_path / ".vectors.calque-journal", "a") as file:
-        file.write("0 7")  # a line that the kill cut short
     real, calls = encoder.model.embeddings.forward, []
     monkeypatch.setattr(encoder.model.embeddings, "forward", lambda *a, **k: calls.append(1) or real(*a, **k))
+    expected, batches = encoder.encode(make_sentences()), len(calls)
+    out = tmp_path / "vectors"
+    run_and_kill(tiny_folder, out, threads=2, after=25)
+    assert leftovers(tmp_path) == [".vectors.calque-journal", ".vectors.calque-part"]
+    done = json.loads((tmp_path / ".vectors.calque-journal").read_text())["windows"]
+    assert 1 <= done < 8
+    partial = map_arrays(tmp_path / ".vectors.calque-part")[0]["data"]
+    assert not partial.any(axis=1)[: len(expected.covered)][expected.covered].all()
+    calls.clear()
     assert same(encoder.encode(make_sentences(), out=out), expected)
-    batches = len(extraction._batches(encoder.subwords.split(make_sentences()), 64))
-    assert len(calls) == batches - done
+    assert 0 < len(calls) < batches
     assert leftovers(tmp_path) == ["vectors"]
 
 
@@ -202,34 +178,24 @@ def stopped(encoder, sentences, out, monkeypatch, after: int = 5):
         return real(*args, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(extraction, "FLUSH_SECONDS", 0.0)
         patch.setattr(encoder.model.embeddings, "forward", forward)
         with pytest.raises(KeyboardInterrupt):
             encoder.encode(sentences, out=out)
 
 
-def test_leftovers_of_another_job_are_not_continued(encoder, tmp_path, monkeypatch):
-    out = tmp_path / "vectors"
+@pytest.mark.parametrize("damage", ["another job", "journal", "partial", "empty journal", "no partial"])
+def test_leftovers_of_another_job_and_damaged_ones_mean_a_new_start(encoder, tmp_path, monkeypatch, damage):
+    out, journal, partial = (tmp_path / name for name in ("vectors", ".vectors.calque-journal", ".vectors.calque-part"))
     stopped(encoder, make_sentences(), out, monkeypatch)
-    assert leftovers(tmp_path) == [".vectors.calque-journal", ".vectors.calque-part"]
-    other = make_sentences(1)
-    assert same(encoder.encode(other, out=out), encoder.encode(other))
-    assert leftovers(tmp_path) == ["vectors"]
-
-
-@pytest.mark.parametrize("damage", ["journal", "partial", "empty journal", "no partial"])
-def test_damaged_leftovers_mean_a_new_start(encoder, tmp_path, monkeypatch, damage):
-    out = tmp_path / "vectors"
-    stopped(encoder, make_sentences(), out, monkeypatch)
-    if damage == "journal":
-        (tmp_path / ".vectors.calque-journal").write_text("nonsense\n")
-    elif damage == "empty journal":
-        (tmp_path / ".vectors.calque-journal").write_text("")
+    assert leftovers(tmp_path) == [journal.name, partial.name]
+    if damage == "no partial":
+        partial.unlink()
     elif damage == "partial":
-        (tmp_path / ".vectors.calque-part").write_bytes(b"\x00" * 50)
-    else:
-        (tmp_path / ".vectors.calque-part").unlink()
-    assert same(encoder.encode(make_sentences(), out=out), encoder.encode(make_sentences()))
+        partial.write_bytes(b"\x00" * 50)
+    elif damage != "another job":
+        journal.write_text("nonsense\n" if damage == "journal" else "")
+    text = make_sentences(damage == "another job")
+    assert same(encoder.encode(text, out=out), encoder.encode(text))
     assert leftovers(tmp_path) == ["vectors"]
 
 

@@ -11,6 +11,7 @@ from calque import MappedEncoder, Rotation
 from calque.encoders import load_encoder, loading
 from calque.encoders.base import Encoder
 from calque.encoders.folder import ABOUT_FILE, ENCODERS, FORMAT, encoder_kind, read_about, write_about
+from calque.encoders.per_language import PerLanguage
 from calque.encoders.random_vectors import RandomVectors
 from calque.errors import InputError, SettingError
 from calque.maps import LinearMap
@@ -236,3 +237,13 @@ def test_a_class_that_cannot_open_what_it_saved(text, tmp_path):
     mapped.save(tmp_path / "half")
     with pytest.raises(InputError, match="is of a kind of its own"):
         load_encoder(tmp_path / "half")
+
+
+def test_encoders_of_different_sizes_are_kept_and_opened_for_those_who_take_them(tmp_path):
+    both = PerLanguage({"aa": RandomVectors(4), "bb": RandomVectors(6)}, alike=False)
+    both.save(tmp_path / "both")
+    with pytest.raises(SettingError, match="of the encoders must be the same"):
+        load_encoder(tmp_path / "both")
+    opened = load_encoder(tmp_path / "both", alike=False)
+    assert opened.fingerprint == both.fingerprint
+    assert [encoder.dim for encoder in opened.encoders.values()] == [4, 6]

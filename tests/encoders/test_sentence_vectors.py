@@ -154,7 +154,7 @@ def test_a_name_of_the_hub_has_its_own_pooling(tiny_folder, tmp_path, monkeypatc
     [
         ({"pooling_mode": "median"}, [], {}, "pooling mode 'median', expected one of cls, max"),
         ({}, [], {"sentence_bert_config": {"max_seq_length": "long"}}, "max_seq_length 'long', expected a number"),
-        ({}, [], {"config_sentence_transformers": {"prompts": ["q: "]}}, "its prompts are no texts by name"),
+        ({}, [], {"config_sentence_transformers": {"prompts": ["q: "]}}, "prompts must map names to strings"),
         ({}, [("2_LSTM", "LSTM")], {}, "its module LSTM is none that calque knows"),
         ({}, [("2_Dense", "Dense")], {}, "not a dense layer of sentence-transformers"),
         (
@@ -204,4 +204,4 @@ def test_poolings_that_an_encoder_does_not_have_are_refused(tiny_encoder, family
 
 
 def test_a_recipe_without_flags_is_a_mean(tmp_path, tiny_folder):
-    assert read_recipe(sentence_folder(tiny_folder, tmp_path / "st", {})).modes == ("mean",)
+    assert read_recipe(sentence_folder(tiny_folder, tmp_path / "st", {}))["modes"] == ("mean",)

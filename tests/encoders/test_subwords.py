@@ -148,18 +148,9 @@ def test_truncation_drops_whole_words_and_counts_them(any_family_folder, multili
         assert cut.covered.sum() + cut.truncated_words + cut.empty_words == cut.n_words
 
 
-def test_the_table_starts_anew_when_it_is_full(tiny_folder, multilingual_words):
+def test_threads_share_a_tokenizer(tiny_folder, multilingual_words):
     tokenizer = load(tiny_folder)
-    small, large = Subwords(tokenizer, cache_size=3), Subwords(tokenizer)
-    for words in multilingual_words:
-        assert np.array_equal(small.split([words]).ids, large.split([words]).ids)
-        assert small._types <= 3 + len(set(words))
-    assert large._types > 100
-
-
-def test_threads_share_a_table_and_a_tokenizer(tiny_folder, multilingual_words):
-    tokenizer = load(tiny_folder)
-    shared, alone = Subwords(tokenizer, cache_size=3), Subwords(load(tiny_folder))
+    shared, alone = Subwords(tokenizer), Subwords(load(tiny_folder))
     texts = [" ".join(words) for words in multilingual_words]
     expected = [(alone.split([w]).ids, alone.bare([w])[0], alone.split_texts([t]).ids) for w, t in
                 zip(multilingual_words, texts, strict=True)]  # fmt: skip

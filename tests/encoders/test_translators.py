@@ -1,7 +1,6 @@
 """Encoders of translation models, with a token of the language around each sentence or without, against `transformers`."""
 
 import json
-import os
 import re
 from io import BytesIO
 from pathlib import Path
@@ -16,8 +15,6 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from calque import Sentence, Sentences, load_encoder
-from calque.encoders.checkpoint import read_checkpoint
-from calque.encoders.pair_windows import pair_windows
 from calque.encoders.sentence_vectors import SentencePooling, sentence_vectors
 from calque.errors import InputError, SettingError
 from calque.runs.align import make_method
@@ -157,7 +154,6 @@ def test_each_sentence_has_the_token_of_its_language(tmp_path):
     assert languages(subwords.split([["a"]])) == "deu_Latn"  # src_lang
     assert languages(subwords.split_texts(["a b"], lang="fr")) == "fra_Latn"
     assert languages(SentencePooling.of(encoder, "subwords").split(encoder, one)) == "fra_Latn fra_Latn"
-    assert languages(pair_windows(subwords, one[:1], one, np.array([0])).split) == "fra_Latn"
     for split, token in ((first.with_first([one]), "fr_XX"), (first.split([Sentence(("a",), "pt-BR")]), "pt_XX")):
         assert first.tokenizer.convert_ids_to_tokens(int(split.ids[0])) == token
     for lang, some in (("sr-Latn", ""), ("tlh", r", expected one of ace_Arab, .* \(202 in all\), or two letters")):
@@ -204,16 +200,3 @@ def test_models_and_files_from_which_no_encoder_of_text_can_be_had(tmp_path):
         file.write_bytes(damaged)
         with pytest.raises(InputError, match=message):
             load_encoder(tmp_path / "marian")
-
-
-@pytest.mark.parametrize("lang", ["en", "fr"])
-def test_a_published_marian_is_split_as_transformers_splits_it(lang):
-    folder = Path(os.environ.get("CALQUE_MODELS", "none")) / f"marian-{lang}"
-    if not folder.is_dir():
-        pytest.skip("CALQUE_MODELS must name a folder with marian-en and marian-fr: opus-mt-en-fr, opus-mt-fr-en")
-    slow, (model, fast) = (
-        transformers.MarianTokenizer.from_pretrained(folder),
-        read_checkpoint(str(folder), torch.float32, None),
-    )
-    assert [fast(line).input_ids for line in TEXT[:9]] == [slow(line).input_ids for line in TEXT[:9]]
-    assert sum(p.numel() for p in model.parameters()) < 50_000_000  # 75 million with the decoder

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calque.encoders.mapped import MappedEncoder
-from calque.explore.collection import Collection, Gatherer
+from calque.explore.collection import Collection
 from calque.explore.explorer import Explorer
 from calque.explore.sources import NamedEncoder
 from calque.maps import Rotation
@@ -16,10 +16,8 @@ from explored_text import ENGLISH, GERMAN, HEBREW, pairs_of
 
 @pytest.fixture(scope="module")
 def collection() -> Collection:
-    gatherer = Gatherer()
-    gatherer.add_pairs(pairs_of(ENGLISH, GERMAN, ("en", "de")))
-    gatherer.add_pairs(pairs_of(ENGLISH[:2], HEBREW, ("en", "he")), trained=True)
-    return gatherer.collection()
+    german, hebrew = pairs_of(ENGLISH, GERMAN, ("en", "de")), pairs_of(ENGLISH[:2], HEBREW, ("en", "he"))
+    return Collection([((german.source, german.target), False), ((hebrew.source, hebrew.target), True)])
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,6 @@ import asyncio
 import copy
 import json
 import threading
-import time
-from contextlib import ExitStack
 from urllib.parse import urlencode
 
 import numpy as np
@@ -20,15 +18,12 @@ from calque.algebra.normalize import unit_rows
 from calque.algebra.similarity import csls_neighbours
 from calque.cli import main, spread
 from calque.encoders import load_encoder
-from calque.errors import InputError, MissingExtraError, SettingError
-from calque.explore import server
-from calque.explore.app import make_app
-from calque.explore.collection import Collection, Gatherer
-from calque.explore.explorer import Explorer
-from calque.explore.server import listen, require, serve, url_of
+from calque.errors import InputError, SettingError
+from calque.explore import app as module
+from calque.explore.app import listen, make_app, serve, url_of
+from calque.explore.collection import Collection
 from calque.explore.sources import NamedEncoder, find_encoders, find_text, is_collection, place_for
-from calque.explore.vectors import CollectionView, K, Neighbourhoods, Stopped, WordVectors
-from calque.storage import locked
+from calque.explore.vectors import CollectionView, K, WordVectors
 from calque.text import Sentence
 from calque.vectors import Embeddings
 from calque.wordalign.similarity import links_from_embeddings
@@ -47,10 +42,9 @@ def test_a_sentence_is_there_once_and_knows_its_translations_through_a_third_lan
 
 
 def test_what_is_empty_or_repeated_is_counted():
-    gatherer = Gatherer()
-    gatherer.add_pairs(pairs_of(["a b", "", "a b"], ["c", "d", "e"], ("en", "de")))
-    collection = gatherer.collection()
-    assert (gatherer.empty, len(collection)) == (1, 4)
+    corpus = pairs_of(["a b", "", "a b"], ["c", "d", "e"], ("en", "de"))
+    collection = Collection([((corpus.source, corpus.target), False)])
+    assert (collection.empty, len(collection)) == (1, 4)
     assert collection.related(0) == [1, 3]
     assert collection.translations(0) == {"de": 1}
 
@@ -66,14 +60,13 @@ def test_search_wants_every_word_and_prefers_whole_ones(collection):
 
 
 def test_search_needs_no_spaces_in_chinese():
-    gatherer = Gatherer()
-    gatherer.add([Sentence(("我们", "坐", "在", "河岸", "上"), "zh")])
-    assert gatherer.collection().search("坐在河岸") == (1, [0])
+    text = [Sentence(("我们", "坐", "在", "河岸", "上"), "zh")]
+    assert Collection([([text], False)]).search("坐在河岸") == (1, [0])
 
 
 @pytest.mark.parametrize(
     ("text", "lang"),
-    [("the house of the cat", "en"), ("das Haus der Katze", "de"), ("הבית", "he"), ("!!", "en"), ("Fünf Vögel!", "de")],
+    [("the house of the cat", "en"), ("das Haus der Katze", "de"), ("הבית", "he"), ("!!", "en")],
 )
 def test_the_language_of_a_typed_sentence_is_guessed(collection, text, lang):
     assert collection.guess_language(text) == lang
@@ -87,7 +80,7 @@ def planted(collection: Collection, dim: int = 24, seed: int = 0) -> Embeddings:
 
 def test_neighbours_are_those_of_a_whole_csls_search(collection, tmp_path):
     found = planted(collection)
-    store = WordVectors.build(tmp_path / "x.safetensors", collection, found, Neighbourhoods())
+    store = WordVectors.build(tmp_path / "x.safetensors", collection, found)
     unit = unit_rows(found.data)
     for lang in collection.languages:
         own = collection.rows(lang)
@@ -97,27 +90,26 @@ def test_neighbours_are_those_of_a_whole_csls_search(collection, tmp_path):
                 continue
             expected = csls_neighbours(unit[own], unit[rows], k=K, n_best=4)
             for place, row in enumerate(range(own.start, own.stop)):
-                got = store.neighbours(store.embeddings.data[row], lang, 4, but=row)[other]
-                assert got.rows.tolist() == (expected.targets[place] + rows.start).tolist()
-                np.testing.assert_allclose(got.csls, expected.target_scores[place], atol=2e-6)
+                got, csls, _ = zip(*store.neighbours(store.embeddings.data[row], lang, 4, but=row)[other], strict=True)
+                assert list(got) == (expected.targets[place] + rows.start).tolist()
+                np.testing.assert_allclose(csls, expected.target_scores[place], atol=2e-6)
 
 
 def test_neighbours_in_the_same_language_leave_the_word_itself_out(collection, tmp_path):
     """Against the formula, word by word."""
-    found = planted(collection, seed=1)
-    store = WordVectors.build(tmp_path / "x.safetensors", collection, found, Neighbourhoods())
+    vectors = planted(collection, seed=1)
+    store = WordVectors.build(tmp_path / "x.safetensors", collection, vectors)
     rows = collection.rows("en")
-    unit = unit_rows(found.data)[rows].astype(np.float64)
+    unit = unit_rows(vectors.data)[rows].astype(np.float64)
     cosines = unit @ unit.T
     np.fill_diagonal(cosines, -np.inf)
     hubness = np.array([np.sort(row)[-K:].mean() for row in cosines])
     for place in (0, 7, len(unit) - 1):
         csls = 2 * cosines[place] - hubness[place] - hubness
         best = np.argsort(-csls, kind="stable")[:5]
-        got = store.neighbours(store.embeddings.data[place], "en", 5, but=place)["en"]
-        assert got.rows.tolist() == best.tolist()
-        np.testing.assert_allclose(got.csls, csls[best], atol=2e-6)
-        np.testing.assert_allclose(got.cosines, cosines[place][best], atol=2e-6)
+        got = zip(*store.neighbours(store.embeddings.data[place], "en", 5, but=place)["en"], strict=True)
+        for found, expected in zip(got, (best, csls[best], cosines[place][best]), strict=True):
+            np.testing.assert_allclose(found, expected, atol=2e-6)
 
 
 def test_words_without_a_vector_are_nobodys_neighbours(collection, tmp_path):
@@ -127,108 +119,59 @@ def test_words_without_a_vector_are_nobodys_neighbours(collection, tmp_path):
     covered[[1, 5, collection.rows("de").start]] = False
     covered[collection.rows("de").start + 9 : collection.rows("de").stop - 9] = False
     data = np.where(covered[:, None], found.data, 0)
-    store = WordVectors.build(
-        tmp_path / "x.safetensors", collection, Embeddings(data, collection.offsets, covered), Neighbourhoods()
-    )
+    store = WordVectors.build(tmp_path / "x", collection, Embeddings(data, collection.offsets, covered))
     everyone = store.neighbours(store.embeddings.data[0], "en", 100, but=0)
-    assert len(everyone["he"].rows) == 0
-    assert set(everyone["de"].rows) == set(np.flatnonzero(covered[collection.rows("de")]) + collection.rows("de").start)
-    assert set(everyone["en"].rows) == set(np.flatnonzero(covered[collection.rows("en")])) - {0}
-    left, right = (np.flatnonzero(covered[collection.rows(lang)]) for lang in ("en", "de"))
+    rows = {
+        lang: np.flatnonzero(covered[of]) + of.start for lang, of in ((n, collection.rows(n)) for n in ("en", "de"))
+    }
+    found = {lang: [row for row, *_ in near] for lang, near in everyone.items()}
+    assert found["he"] == []
+    assert (set(found["de"]), set(found["en"])) == (set(rows["de"]), set(rows["en"]) - {0})
     unit = unit_rows(data)
-    expected = csls_neighbours(unit[collection.rows("en")][left], unit[collection.rows("de")][right], k=K, n_best=3)
-    got = store.neighbours(store.embeddings.data[0], "en", 3, but=0)["de"]
-    assert got.rows.tolist() == (right[expected.targets[0]] + collection.rows("de").start).tolist()
+    expected = csls_neighbours(unit[rows["en"]], unit[rows["de"]], k=K, n_best=3)
+    assert found["de"][:3] == rows["de"][expected.targets[0]].tolist()
 
 
 def test_a_store_is_an_embeddings_file_of_unit_vectors(collection, tmp_path):
     found = planted(collection)
-    WordVectors.build(tmp_path / "x.safetensors", collection, found, Neighbourhoods())
+    WordVectors.build(tmp_path / "x.safetensors", collection, found)
     opened = Embeddings.open(tmp_path / "x.safetensors")
     np.testing.assert_array_equal(opened.data, unit_rows(found.data))
     assert isinstance(opened.data, np.memmap)
     with pytest.raises(InputError, match="another text"):
-        WordVectors.open(tmp_path / "x.safetensors", Gatherer().collection())
-
-
-def test_neighbourhoods_can_be_called_off(collection):
-    sums = Neighbourhoods()
-    sums.stopped.set()
-    with pytest.raises(Stopped):
-        sums(planted(collection).data, None, collection)
-
-
-def test_vectors_that_are_not_finite_are_told(collection, tmp_path):
-    found = planted(collection)
-    found.data[3, 2] = np.inf
-    with pytest.raises(SettingError, match="vector 3 has a component"):
-        WordVectors.build(tmp_path / "x.safetensors", collection, found, Neighbourhoods())
+        WordVectors.open(tmp_path / "x.safetensors", Collection([]))
 
 
 def view_of(encoder, collection, folder, layers):
-    return CollectionView(NamedEncoder("tiny", encoder, True), collection, folder, Neighbourhoods(), layers)
+    return CollectionView(NamedEncoder("tiny", encoder, True), collection, folder, threading.RLock(), layers)
 
 
-def test_vectors_are_made_once(collection, tiny_encoder, tmp_path, monkeypatch):
-    first = view_of(tiny_encoder, collection, tmp_path / "a", [1, -1])
-    assert (first.numbers, first.own) == ({"1": 1, "3": 3}, "3")
-    assert not (tmp_path / "a" / "3.safetensors").exists()  # neighbourhoods only when asked for
-    once = {name: np.array(first.layer(name).hubness) for name in first.numbers}
-    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["1.safetensors", "3.safetensors"]
-    encoded = tiny_encoder.encode_layers(collection.sentences, [1, 3])
-    np.testing.assert_allclose(first.layer("1").embeddings.data, unit_rows(encoded[1].data), atol=1e-6)
-    monkeypatch.setattr(type(tiny_encoder), "encode_layers", lambda *_, **__: pytest.fail("encoded again"))
-    again = view_of(tiny_encoder, collection, tmp_path / "a", [1, -1])
-    for name in first.numbers:
-        np.testing.assert_array_equal(again.layer(name).hubness, once[name])
-
-
-def test_a_torn_store_is_made_anew(collection, tiny_encoder, tmp_path):
+def test_vectors_are_made_once_and_a_torn_store_anew(collection, tiny_encoder, tmp_path, monkeypatch):
     (tmp_path / "3.safetensors").write_bytes(b"torn")
-    assert view_of(tiny_encoder, collection, tmp_path, [3]).layer("3").embeddings.n_words == collection.n_words
-
-
-def test_two_explorers_of_one_text_take_turns(collection, tiny_encoder, tmp_path):
-    """The second waits for what the first is encoding; each may compute the neighbourhoods, which are equal."""
-    place = tmp_path / "a"
-    with ExitStack() as first:
-        first.enter_context(locked(place / "encoding"))
-        threading.Timer(0.3, first.close).start()
-        started = time.monotonic()
-        views = [view_of(tiny_encoder, collection, place, [3])]
-        assert time.monotonic() - started > 0.25
-    views.append(view_of(tiny_encoder, collection, place, [3]))
-    hubness = [np.array(view.layer("3").hubness) for view in views]
-    np.testing.assert_array_equal(*hubness)
-    assert sorted(path.name for path in place.iterdir()) == ["3.safetensors"]
+    first = view_of(tiny_encoder, collection, tmp_path, [1, -1])
+    assert (first.numbers, first.own) == ({"1": 1, "3": 3}, "3")
+    once = {name: np.array(first.store(name)[0].hubness) for name in first.numbers}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1.safetensors", "3.safetensors"]
+    encoded = tiny_encoder.encode_layers(collection.sentences, [1, 3])
+    np.testing.assert_allclose(first.store("1")[0].embeddings.data, unit_rows(encoded[1].data), atol=1e-6)
+    monkeypatch.setattr(type(tiny_encoder), "encode_layers", lambda *_, **__: pytest.fail("encoded again"))
+    again = view_of(tiny_encoder, collection, tmp_path, [1, -1])
+    for name in first.numbers:
+        np.testing.assert_array_equal(again.store(name)[0].hubness, once[name])
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------
 def test_about_says_what_there_is(explorer):
     about = explorer.about()
-    assert [(each["lang"], each["dir"]) for each in about["languages"]] == [("en", "ltr"), ("de", "ltr"), ("he", "rtl")]
+    assert [(each["lang"], each["sentences"]) for each in about["languages"]] == [("en", 6), ("de", 6), ("he", 2)]
     assert [(each["name"], each["layers"], each["own"]) for each in about["encoders"]] == [
         ("tiny", ["0", "1", "3"], "3"),
         ("turned", ["3"], "3"),
     ]
     assert (about["before"], about["after"]) == ("tiny", "turned")
-
-
-def test_it_opens_on_a_word_with_several_translations(collection, tmp_path):
-    """*bank* is linked to *Ufer* and *Bank*, *house* twice to *Haus*; without translations the longest word is taken."""
-    forms = sorted({form for _, form in collection.forms} - {"ferry"})
-    vectors = dict(zip(forms, np.eye(len(forms)), strict=True))
-    vectors |= {"bank": vectors["ufer"], "haus": vectors["house"]}
-    words = {word for sentence in collection.sentences for word in sentence.words} - {"ferry"}
-    lines = [f"{word} {' '.join(map(str, vectors[word.casefold()]))}" for word in sorted(words)]
-    (tmp_path / "v.vec").write_text("\n".join([f"{len(lines)} {len(forms)}", *lines]), encoding="utf-8")
-    encoders = [NamedEncoder("static", load_encoder(tmp_path / "v.vec"), False)]
-    explorer = Explorer(collection, encoders, tmp_path / "a")
-    assert explorer.about()["start"] in ({"id": 2, "word": 4}, {"id": 3, "word": 1})
-    assert explorer.neighbours("static", None, 0, 2)["covered"] is False
-    gatherer = Gatherer()
-    gatherer.add([Sentence(tuple(ENGLISH[0].split()), "en")])
-    assert Explorer(gatherer.collection(), encoders, tmp_path / "b").start == {"id": 0, "word": 5}
+    start = explorer.sentence(about["start"]["id"])
+    assert len(start["translations"]) == 2
+    assert len(start["words"][about["start"]["word"]]) == max(map(len, start["words"]))
 
 
 def test_neighbours_of_a_word(explorer):
@@ -262,58 +205,12 @@ def test_a_typed_sentence_has_the_vectors_of_the_same_sentence_of_the_text(explo
     assert german["languages"][1]["words"][0]["id"] == 8
 
 
-def test_occurrences_of_a_word_are_ranked_by_the_words_it_is_to_stand_near(explorer):
-    """Against a loop: each context word by the cosine of the nearest other word of the sentence, and their mean."""
-    for near in ("river", "town", "town closed at five", "the river she sat"):
-        answer = explorer.occurrences("tiny", "1", "Bank", near)
-        phrase = [*near.split(), "Bank"]
-        assert (answer["lang"], answer["near"], answer["total"]) == ("en", phrase[:-1], 2)
-        asked = unit_rows(explorer.views["tiny"].encoder.encode_layers([Sentence(phrase, "en")], [1])[1].data)
-        expected = []
-        for sentence, place in ((2, 4), (3, 1)):
-            words = ENGLISH[sentence].split()
-            vectors = unit_rows(explorer.views["tiny"].encoder.encode_layers([Sentence(words, "en")], [1])[1].data)
-            others = [vectors[k] for k in range(len(words)) if k != place]
-            score = np.mean([max(float(asked[k] @ other) for other in others) for k in range(len(phrase) - 1)])
-            expected.append((sentence, place, score))
-        expected.sort(key=lambda each: -each[2])
-        got = [(hit["id"], hit["word"], hit["near"]) for hit in answer["occurrences"]]
-        assert [each[:2] for each in got] == [each[:2] for each in expected]
-        np.testing.assert_allclose([each[2] for each in got], [each[2] for each in expected], atol=2e-3)
-    german = explorer.occurrences("turned", None, "Bank", "Stadt")
-    assert (german["lang"], german["layer"], german["occurrences"][0]["id"]) == ("de", "3", 9)
-    assert explorer.occurrences("tiny", None, "bank", "river", "de")["lang"] == "de"
-    assert len(explorer.occurrences("tiny", None, "the", "bank river", limit=3)["occurrences"]) == 3
-    assert explorer.occurrences("tiny", None, "yacht", "river") | {"near": 0} == {
-        "encoder": "tiny", "layer": "3", "word": "yacht", "near": 0, "lang": "en", "total": 0, "occurrences": [],
-    }  # fmt: skip
-    for nothing in ("bank", "bank Bank", ", .", "x" * 2000):
-        with pytest.raises(SettingError, match="nothing to look for near 'bank'|a sentence may have"):
-            explorer.occurrences("tiny", None, "bank", nothing)
-
-
-def test_a_word_that_stands_alone_or_without_others_vectors_comes_last(collection, tmp_path):
-    gatherer = Gatherer()
-    gatherer.add(
-        [Sentence(("bank",), "en"), Sentence(("bank", "of", "river"), "en"), Sentence(("river", "bank"), "en")]
-    )
-    words = ["of 1 0", "river 0 1", "bank 1 1"]
-    (tmp_path / "v.vec").write_text("\n".join(["3 2", *words]) + "\n")
-    static = load_encoder(tmp_path / "v.vec").replace(normalise=False)
-    explorer = Explorer(gatherer.collection(), [NamedEncoder("static", static, False)], tmp_path / "explore")
-    found = explorer.occurrences("static", None, "bank", "river unknown")
-    assert found["near"] == ["river"]
-    assert [(hit["id"], hit["near"]) for hit in found["occurrences"]] == [(1, 1.0), (2, 1.0), (0, -1.0)]
-
-
 def test_links_are_those_of_the_aligner(explorer):
     answer = explorer.links("tiny", "1", 2, 8)
-    store = explorer.views["tiny"].layer("1").embeddings
+    store = explorer.views["tiny"].store("1")[0].embeddings
     parts = [Embeddings(np.array(store[k]), np.array([0, len(store[k])])) for k in (2, 8)]
     expected = links_from_embeddings(*parts)
-    assert [tuple(link[:2]) for link in answer["links"]] == list(
-        zip(expected.source.tolist(), expected.target.tolist(), strict=True)
-    )
+    assert answer["links"] == np.stack([expected.source, expected.target], axis=1).tolist()
     assert 1 <= len(explorer.links("tiny", "1", explorer.typed("the cat", "en"), 7)["links"]) <= 2
 
 
@@ -360,8 +257,6 @@ def test_every_answer_over_http(app, explorer):
     typed = got("sentence", text="Das  Haus der\nKatze.")
     assert (typed["lang"], typed["guessed"], typed["text"]) == ("de", True, "Das Haus der Katze.")
     assert got("neighbours", encoder="tiny", id=2, word=4) == explorer.neighbours("tiny", None, 2, 4)
-    asked = {"encoder": "tiny", "word": "bank", "near": "river", "lang": "en", "limit": 1}
-    assert got("occurrences", **asked) == explorer.occurrences("tiny", None, "bank", "river", "en", limit=1)
     assert got("links", encoder="tiny", id=2, to=8) == explorer.links("tiny", None, 2, 8)
 
 
@@ -375,7 +270,6 @@ def test_every_answer_over_http(app, explorer):
         ("neighbours", {"encoder": "y", "id": 0, "word": 0}, "no encoder 'y', only tiny, turned"),
         ("neighbours", {"encoder": "tiny", "layer": "7", "id": 0, "word": 0}, "no layer '7' of tiny"),
         ("neighbours", {"encoder": "tiny", "id": 0, "word": 0, "n": 0}, "n=0"),
-        ("occurrences", {"encoder": "tiny", "word": "bank"}, "near= is missing"),
         ("links", {"encoder": "tiny", "id": 0}, "to= is missing"),
     ],
 )
@@ -403,35 +297,16 @@ def test_the_page_and_what_it_may_load(app):
     assert call(app, "/api/about", verb="POST")[0] == 405
 
 
-@pytest.mark.parametrize(
-    "host", ["127.0.0.1", "127.0.0.1:8000", "localhost:1", "LOCALHOST", "localhost.", "[::1]:8000"]
-)
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:8000", "localhost:1"])
 def test_its_own_names_are_answered(app, host):
     assert call(app, "/", host=host)[0] == 200
 
 
-@pytest.mark.parametrize(
-    "host", ["", "evil.example", "127.0.0.1.evil.example:8000", "10.0.0.1", "localhost:1@evil", "[::2]"]
-)
+@pytest.mark.parametrize("host", ["", "evil.example", "127.0.0.1.evil.example:8000", "10.0.0.1"])
 def test_another_name_is_refused(app, host):
     for path in ("/", "/api/about", "/static/app.js"):
         status, _, body = call(app, path, host=host)
-        assert status == 400
-        assert "does not answer to that name" in json.loads(body)["error"]
-
-
-def test_two_names_and_a_page_of_another_site_get_no_answers(app):
-    assert call(app, "/", headers=[(b"host", b"evil.example")])[0] == 400
-    assert call(app, "/api/about", headers=[(b"sec-fetch-site", b"cross-site")])[0] == 400
-    assert call(app, "/api/about", headers=[(b"sec-fetch-site", b"same-origin")])[0] == 200
-    assert call(app, "/", headers=[(b"sec-fetch-site", b"cross-site")])[0] == 200  # a link that somebody sent
-
-
-def test_addresses_are_answered_where_other_machines_may_ask(explorer):
-    app = make_app(explorer, hosts=["box"], any_address=True)
-    assert call(app, "/", host="10.0.0.7:80")[0] == 200
-    assert call(app, "/", host="box")[0] == 200
-    assert call(app, "/", host="evil.example")[0] == 400
+        assert (status, body) == (400, b"Invalid host header")
 
 
 # -- the server --------------------------------------------------------------------------------------------------------
@@ -441,7 +316,7 @@ def test_a_free_port_is_found_and_a_taken_one_told(monkeypatch):
         assert url_of(taken) == f"http://127.0.0.1:{port}/"
         with pytest.raises(SettingError, match=f"cannot listen on .* port {port}"):
             listen("127.0.0.1", port)
-        monkeypatch.setattr(server, "PORT", port)
+        monkeypatch.setattr(module, "PORT", port)
         with listen("127.0.0.1", None) as other:
             assert other.getsockname()[1] != port
     with pytest.raises(SettingError, match="choose another --port or --host"):
@@ -452,7 +327,7 @@ def test_it_serves_until_it_is_interrupted(explorer, monkeypatch):
     import uvicorn
 
     asked = []
-    monkeypatch.setattr(server.webbrowser, "open", lambda url: pytest.fail("no browser was wanted"))
+    monkeypatch.setattr(module.webbrowser, "open", lambda url: pytest.fail("no browser was wanted"))
 
     def run(self, sockets):
         app = self.config.app
@@ -463,12 +338,6 @@ def test_it_serves_until_it_is_interrupted(explorer, monkeypatch):
     with listen("127.0.0.1", 0) as listening:
         serve(explorer, listening, host="127.0.0.1", browser=False)
     assert asked == [200]
-
-
-def test_a_missing_package_is_told(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'calque-align\[explore\]'"):
-        require()
 
 
 # -- what the command line names ---------------------------------------------------------------------------------------
@@ -485,15 +354,13 @@ def demo_folder(tmp_path_factory, tiny_encoder, sources):
     with torch.no_grad():
         next(changed.model.parameters()).mul_(1.5)
     changed.save(folder / "contrastive")
-    rows = [{"method": name, "settings": {"encoder": "tiny"}} for name in ("base", "rotation", "contrastive")]
-    (folder / "results.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
     return folder
 
 
 def test_a_demo_is_understood(demo_folder, tiny_encoder):
     assert is_collection(demo_folder)
     found = find_encoders([str(demo_folder)], None, print)
-    assert [each.name for each in found] == [tiny_encoder.name, "rotation", "contrastive"]
+    assert [each.name for each in found] == [tiny_encoder.name, "contrastive", "rotation"]
     assert [each.before for each in found] == [True, False, False]
     assert found[0].encoder.fingerprint == tiny_encoder.fingerprint
     collection = find_text([str(demo_folder)])
@@ -550,7 +417,7 @@ def test_the_command_line(demo_folder, tmp_path, capsys, monkeypatch):
     assert spread(["explore", "--text", "en=a", "b", "DIR"]) == ["explore", "--text", "en=a", "--text", "b", "DIR"]
     served = []
     monkeypatch.setattr(
-        "calque.explore.server.serve", lambda explorer, listening, **given: served.append((explorer, given))
+        "calque.explore.app.serve", lambda explorer, listening, **given: served.append((explorer, given))
     )
     with pytest.raises(SystemExit) as end:
         main(["explore", str(demo_folder), "--cache", str(tmp_path), "--layers", "1,-1", "--no-browser", "--port", "0"])
@@ -558,12 +425,16 @@ def test_the_command_line(demo_folder, tmp_path, capsys, monkeypatch):
     assert end.value.code == 0, captured.err
     assert captured.out.startswith("http://127.0.0.1:")
     explorer, given = served[0]
-    assert list(explorer.views) == [explorer.before, "rotation", "contrastive"]
+    assert list(explorer.views) == [explorer.before, "contrastive", "rotation"]
     assert given["browser"] is False
     assert explorer.after == "contrastive"
     assert list(explorer.views[explorer.before].numbers) == ["1", "3"]
-    explorer.prepare()
-    assert len(list(tmp_path.rglob("*.safetensors"))) == 5
+    assert len(list(tmp_path.rglob("*.safetensors"))) == 2
     with pytest.raises(SystemExit) as end:
         main(["explore", str(tmp_path / "none" / "x")])
     assert end.value.code == 2
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(SystemExit) as end:
+        main(["explore", str(demo_folder)])
+    assert end.value.code == 2
+    assert "pip install 'calque-align[explore]'" in capsys.readouterr().err

@@ -8,15 +8,15 @@ from typing import Any
 
 import torch
 
-from calque.alignment.clcr import method
-from calque.alignment.clcr.method import KeyPointAlignment
-from calque.alignment.clcr.step import Transformed
+from calque.clcr import method
+from calque.clcr.learning import Transformed
+from calque.clcr.method import KeyPointAlignment
 from calque.encoders import load_encoder
 from linked_text import make_text
 
 SETTINGS: dict[str, Any] = {
-    "towards": "en", "batch": 3, "epochs": (2.0, 1.0, 1.0), "learning_rate": (5e-3, 1e-3, 1e-3), "held_out": 0.1,
-    "max_words": None,
+    "towards": "en", "batch": 3, "epochs": (2.0, 1.0, 1.0, 2.0, 1.0), "steps": "transform",
+    "learning_rate": (5e-3, 1e-3, 1e-3), "held_out": 0.1, "max_words": None,
 }  # fmt: skip
 
 
@@ -36,11 +36,12 @@ def run(
 ) -> tuple[Transformed, dict[str, torch.Tensor]]:
     """What comes of it, and all weights."""
     texts = [make_text(lang, n, number) for number, (lang, n) in enumerate(zip(("xx", "yy"), sizes, strict=False))]
-    found = KeyPointAlignment(**(SETTINGS | settings)).transform(
+    job = KeyPointAlignment(**(SETTINGS | settings))
+    job.align(
         two_languages(folder, dropout), [text[0] for text in texts], [text[1] for text in texts], folder=out,
         checkpoint_every=2,
     )  # fmt: skip
-    weights = {}
+    found, weights = job.transformed, {}
     for lang, encoder in found.encoders.items():
         weights |= {f"{lang}.{name}": value for name, value in encoder.model.state_dict().items()}  # type: ignore[attr-defined]
     for name, maps in (("to", found.to_pivot), ("from", found.from_pivot)):

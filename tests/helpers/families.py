@@ -38,7 +38,7 @@ from transformers import (
 )
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_MAPPING
 
-from calque.pretraining.masked import train_wordpiece
+from calque.senses.masked import train_wordpiece
 
 # Written for these tests.
 TEXT = """\

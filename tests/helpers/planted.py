@@ -189,5 +189,5 @@ def jobs(n=120, seeds=(0,), **settings):
                               **small),
         "parsing": Parsing([trees(2 * n, "en")], [trees(60, "de", 1)], hidden=16, layers=1, arc=24, label=12, upos=4, **small),
         "probing": Probing([spans(2 * n, "en")], [spans(60, "de", 1)], width=24, hidden=24, **small),
-        "qa": Answering([questions(4 * n, "en")], [questions(60, "de", 1)], hidden=24, dropout=0.0, **small),
+        "qa": Answering([questions(4 * n, "en")], [questions(60, "de", 1)], hidden=24, dropout=0.0, **{**small, "tune": False}),
     }  # fmt: skip

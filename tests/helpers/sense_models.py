@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from calque.encoders.sense_files import save_senses
-from calque.nn.senses import SenseTable, nearest
+from calque.senses.sense_table import SenseTable, nearest, save_senses
 from calque.text import Sentences
 
 WORDS = ("bank", "river", "boat", "money", "loan", "may", "Ufer", "Fluss", "Geld", "the", "a", "of")
@@ -43,21 +42,20 @@ def select(table: SenseTable, states: torch.Tensor, words: torch.Tensor) -> torc
 
 def an_elmo(folder: Path, seed: int = 0) -> Path:
     """An ELMo that predicts `WORDS` forwards and backwards."""
-    from calque.nn.elmo import ElmoNetwork, elmo_options
-    from calque.pretraining.bidirectional import WordModel
-    from calque.pretraining.softmax import WordSoftmax
-    from calque.pretraining.words import FIRST_WORD, Vocabulary
+    from calque.senses.elmo import ElmoEncoder
+    from calque.senses.elmo_network import ElmoNetwork, elmo_options
+    from calque.senses.text import FIRST_WORD, Vocabulary
 
     torch.manual_seed(seed)
     options = elmo_options(
         dim=8, hidden=16, layers=2, filters=((1, 4), (2, 8)), character_dim=4, highway=1, max_characters=12
     )
     vocabulary = Vocabulary(WORDS, np.arange(len(WORDS) + FIRST_WORD)[::-1].copy())
-    model = WordModel(ElmoNetwork(options), WordSoftmax(len(vocabulary), 8), vocabulary)
+    network = ElmoNetwork(options)
     with torch.no_grad():  # an untrained network's states are all alike
-        for weights in model.network.parameters():
+        for weights in network.parameters():
             weights.copy_(torch.randn_like(weights) * 0.7)
-    model.encoder().save(folder)
+    ElmoEncoder(network).save(folder)
     vocabulary.save(folder)
     save_senses([a_table(len(vocabulary), 8, seed + 1) for _ in range(2)], folder, {"joint": True})
     return folder
@@ -69,7 +67,7 @@ def a_bert(folder: Path, seed: int = 0, texts: Sequence[Sentences] = ()) -> Path
 
     from calque.encoders.checkpoint import save_model
     from calque.encoders.huggingface import HuggingFaceEncoder
-    from calque.pretraining.masked import train_tokenizer
+    from calque.senses.masked import train_tokenizer
 
     torch.manual_seed(seed)
     tokenizer = train_tokenizer({"en": Sentences.of([WORDS] * 20, "en"), **{t.lang: t for t in texts}}, size=200)

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from calque.annotated import Dictionary
-from calque.nn.senses import SenseTable
-from calque.pretraining.bidirectional import BiLanguageModel
-from calque.pretraining.masked import MaskedLanguageModel, train_tokenizer
-from calque.pretraining.senses import Senses
+from calque.senses.bidirectional import BiLanguageModel
+from calque.senses.masked import MaskedLanguageModel, train_tokenizer
+from calque.senses.sense_table import SenseTable
+from calque.senses.training import Senses
 from calque.text import Sentences
 
 KINDS = ("elmo", "bert")
@@ -60,8 +60,7 @@ def train(method, dictionaries=(DICTIONARY,), **options):
 
 
 def tables_of(method) -> list[SenseTable]:
-    softmax = method.model.head if isinstance(method, BiLanguageModel) else method.sense_softmax
-    return softmax.senses
+    return method.softmax.senses
 
 
 def outcome(method) -> dict[str, Any]:

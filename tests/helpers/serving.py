@@ -8,9 +8,8 @@ from contextlib import contextmanager
 
 import uvicorn
 
-from calque.explore.app import make_app
+from calque.explore.app import listen, make_app, url_of
 from calque.explore.explorer import Explorer
-from calque.explore.server import listen, url_of
 
 
 @contextmanager

@@ -12,14 +12,14 @@ from typing import Any
 import torch
 
 import clcr_job
-from calque.alignment.clcr import method as clcr
-from calque.alignment.clcr.method import KeyPointAlignment
 from calque.alignment.contrastive import Contrastive
 from calque.alignment.distilled import Distillation
-from calque.alignment.distilled_words import LinkedWords
+from calque.alignment.distilling import LinkedWords
 from calque.alignment.finetune import FineTune
+from calque.clcr import method as clcr
+from calque.clcr.method import KeyPointAlignment
 from calque.encoders import load_encoder
-from calque.encoders.sentence_store import SentenceStore, WordStore
+from calque.encoders.sentence_store import TeacherVectors
 from calque.encoders.sentence_vectors import SentencePooling
 from linked_text import make_text
 
@@ -31,6 +31,12 @@ SETTINGS: dict[str, Any] = {"towards": "en", "learning_rate": 1e-3, "batch": 3, 
 def steady(make: type) -> Any:
     """Return the method with that epsilon."""
     return type(make.__name__, (make,), {"epsilon": 1e-2})
+
+
+class Linked(Contrastive):
+    """Tuner that links special tokens with each other."""
+
+    special = True
 
 
 LETTERS = {"en": "a e t s", "de": "d r u n"}
@@ -97,13 +103,12 @@ def key_points(folder: str, place: Path, stop: int | None) -> Outcome:
     """All phases of CLCR's first step, and the classifiers of the second."""
     clcr.PHASES = clcr_job.EQUAL
     settings: dict[str, Any] = {
-        "towards": "en", "batch": 3, "epochs": (1.0, 1.0, 1.0), "refine": 1.0, "learning_rate": (5e-3, 1e-3, 1e-3),
-        "head_epochs": 1.0, "threshold": 1e9, "steps": "transform,extract", "confident": False, "max_words": None,
+        "towards": "en", "batch": 3, "epochs": (1.0,) * 5, "learning_rate": (5e-3, 1e-3, 1e-3), "steps": "transform,extract",
+        "max_words": None,
     }  # fmt: skip
     method = KeyPointAlignment(**settings)
-    texts = [make_text("xx", 8, 0), make_text("yy", 4, 1)]
-    encoders = {lang: encoder(folder) for lang in ("en", "xx", "yy")}
-    method.align(encoders, [text for text, _ in texts], [links for _, links in texts], folder=place)
+    texts = [make_text("xx", 8, 0)[0], make_text("yy", 4, 1)[0]]
+    method.align({lang: encoder(folder) for lang in ("en", "xx", "yy")}, texts, folder=place)
     weights = {f"{lang}.{name}": value for lang, each in method.transformed.encoders.items()
                for name, value in each.model.state_dict().items()}  # type: ignore[attr-defined]  # fmt: skip
     for lang, part in method.learnt.parts.items():
@@ -117,21 +122,21 @@ def key_points(folder: str, place: Path, stop: int | None) -> Outcome:
 def distilled(folder: str, place: Path, stop: int | None) -> Outcome:
     """A teacher of sentences and words that reads in shares, and updates of which some processes have no text."""
     student = encoder(folder)
-    store = SentenceStore(place / "store", student, SentencePooling.of(student, "cls"))
-    method = steady(Distillation)(**SETTINGS, ranking=0.5, negatives=3, source_share=0.5, dense=True, words=0.5)
+    store = TeacherVectors(place / "store", student, SentencePooling.of(student, "cls"))
+    method = steady(Distillation)(**SETTINGS, ranking=0.5, negatives=3, source_share=0.5, words=0.5)
     pooling = SentencePooling.of(student, "subwords")
     text, pairs = make_text("xx", 13, 0)
-    given = LinkedWords(WordStore(place / "store", student), [text], [pairs])
+    given = LinkedWords(TeacherVectors(place / "store", student, None), [text], [pairs])
     found = method.distil(student, pooling, store, [text], words=given, folder=place, checkpoint_every=2)
     return method.history, found.encoder.model.state_dict() | found.pooling.state_dict()
 
 
 CASES: dict[str, Callable[[str, Path, int | None], Outcome]] = {
     "finetune": tuned(FineTune, layers=(1, -1), accumulate=2),
-    "finetune-mean": tuned(FineTune, reduction="mean", target="frozen", freeze=1),
-    "contrastive-published": tuned(Contrastive, same_share=0.0, keep=0.0, special=True),
-    "contrastive-parts": tuned(Contrastive, weight=0.3, accumulate=3, layers=(0, 2)),
-    "contrastive-sentences": tuned(Contrastive, same_share=1.0, keep=0.3, sentences=0.5, weight=0.3),
+    "finetune-mean": tuned(FineTune, variant="code", freeze=1),
+    "contrastive-published": tuned(Linked, same_share=0.0, keep=0.0),
+    "contrastive-parts": tuned(Contrastive, accumulate=3, layers=(0, 2)),
+    "contrastive-sentences": tuned(Contrastive, same_share=1.0, keep=0.3, sentences=0.5),
     **({"contrastive-lora": tuned(Contrastive, lora=2, learning_rate=0.1, accumulate=2)} if find_spec("peft") else {}),
     "distilled": distilled,
     "clcr": key_points,

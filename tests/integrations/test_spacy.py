@@ -12,6 +12,7 @@ import pytest
 spacy = pytest.importorskip("spacy", reason="spaCy is not installed: pip install 'calque-align[spacy]'")
 
 import calque.integrations.spacy as ours  # noqa: E402
+from calque.encoders import load_encoder  # noqa: E402
 from calque.encoders.sentence_vectors import SentencePooling  # noqa: E402
 from calque.errors import SettingError  # noqa: E402
 from calque.linker import Linker  # noqa: E402
@@ -89,7 +90,7 @@ def test_links_of_two_docs_are_a_linkers(make, tiny_encoder, options):
 
 def test_a_saved_pipeline_needs_no_other_folder(make, tiny_folder, tmp_path):
     shutil.copytree(tiny_folder, tmp_path / "base")
-    SentencePooling("own", "subwords", ("cls",)).write_modules(tmp_path / "base", 32)
+    SentencePooling("own", "subwords", ("cls",)).save(load_encoder(tmp_path / "base"), tmp_path / "base")
     nlp = make(encoder=str(tmp_path / "base"), layer=2)
     vectors = nlp(TEXT)._.calque_vectors
     assert not np.allclose(vectors, make()(TEXT)._.calque_vectors)

@@ -65,13 +65,6 @@ def test_linear_map_recovers_a_linear_map(planted, centred):
     np.testing.assert_allclose(LinearMap(centred=centred).fit(x, y).transform(x), y, atol=1e-8)
 
 
-def test_half_precision_stays_half_precision(planted):
-    _, x, turn = planted
-    mapped = Rotation().fit(x, x @ turn).transform(x.astype(np.float16))
-    assert mapped.dtype == np.float16
-    np.testing.assert_allclose(mapped, x @ turn, atol=0.05)
-
-
 def test_what_cannot_be_fitted_says_so(planted):
     _, x, _ = planted
     with pytest.raises(SettingError, match="400 source vectors are paired with 399"):

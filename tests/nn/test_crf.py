@@ -119,21 +119,6 @@ def test_a_tag_may_be_ruled_out():
     assert all(part.isfinite().all() for part in gradients(crf, ruled_out, found))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_batch_is_its_sentences_one_at_a_time(dtype):
-    lengths = [5, 1, 0, 30, 5, 12]
-    crf, scores, tags, sizes = make(9, lengths, 3, dtype=torch.float32)
-    scores = scores.detach().to(dtype)
-    together, decoded = crf.log_likelihood(scores, tags, sizes), crf.decode(scores, sizes)
-    assert together.dtype == torch.float32
-    begin = 0
-    for k, n in enumerate(lengths):
-        part, one = slice(begin, begin + n), sizes[k : k + 1]
-        begin += n
-        torch.testing.assert_close(crf.log_likelihood(scores[part], tags[part], one)[0], together[k])
-        assert crf.decode(scores[part], one).equal(decoded[part])
-
-
 def test_nothing_at_all():
     crf = ChainCRF(3)
     for sizes in (torch.zeros(0, dtype=torch.int64), torch.tensor([0, 0])):

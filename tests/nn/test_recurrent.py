@@ -60,25 +60,6 @@ def test_no_words():
     assert lstm(x[:0], torch.tensor([0, 0])).shape == (0, 12)
 
 
-def one_layer(lstm, number):
-    layer = lstm.layers[number]
-    part = StackedLSTM(layer.input_size, layer.hidden_size, 1)
-    part.layers[0] = layer
-    return part
-
-
-def test_dropout_between_layers_only():
-    lstm, x, sizes = draw(4, 200, 1, [5, 2], 0, dropout=0.5)
-    assert lstm(x, sizes).equal(lstm.eval()(x, sizes))  # one layer has no between
-    lstm, x, sizes = draw(4, 20, 2, [5, 2], 0, dropout=0.5)
-    below, above = one_layer(lstm, 0), one_layer(lstm, 1)
-    torch.manual_seed(3)
-    trained = lstm(x, sizes)
-    torch.manual_seed(3)
-    torch.testing.assert_close(trained, above(lstm.dropout(below(x, sizes), sizes), sizes))
-    assert not trained.equal(lstm.eval()(x, sizes))
-
-
 def test_words_of_a_sentence_lose_the_same_components():
     dropout, lengths = SentenceDropout(0.25), torch.tensor([40, 0, 60])
     torch.manual_seed(0)

@@ -24,7 +24,7 @@ def place(tmp_path_factory, tiny_folder):
     (folder / "more.txt").write_text("the wind blows\nwater\n")
     teacher = load_encoder(tiny_folder)
     teacher.save(folder / "teacher")
-    SentencePooling("own", "subwords", ("cls", "mean")).write_modules(folder / "teacher", teacher.dim)
+    SentencePooling("own", "subwords", ("cls", "mean")).save(teacher, folder / "teacher")
     return folder
 
 
@@ -35,12 +35,12 @@ def command(place, tiny_folder, out, *more):
 
 def test_from_files_to_a_folder_that_is_measured(place, tiny_folder, capsys):
     kept = ("--vectors", place / "kept", "--text", place / "more.txt")
-    works(capsys, *command(place, tiny_folder, "student", "--ranking", 0.5, *kept, "--sentence-pooling", "mean,cls"))
+    works(capsys, *command(place, tiny_folder, "student", "--ranking", 0.5, *kept, "--sentence-pooling", "cls"))
     record = json.loads((place / "student" / "calque-run.json").read_text())
     assert record["teacher_vectors"] == {"computed": 4, "kept": 4}
     assert record["counts"] == {"sentence_pairs": 3, "sentences": 2, "texts_cut": 0}
     pooling = SentencePooling.of(load_encoder(place / "student"))
-    assert (pooling.name, pooling.modes) == ("own", ("cls", "mean"))
+    assert (pooling.name, pooling.modes) == ("own", ("cls",))
     card = (place / "student" / "README.md").read_text()
     assert "sentence vectors of *teacher*" in card
     assert "SentenceTransformer" in card

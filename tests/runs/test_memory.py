@@ -17,7 +17,7 @@ from calque.alignment.contrastive import equal_pairs
 from calque.corpora import lines, plain, read_parallel, read_sentences, store
 from calque.encoders import static
 from calque.encoders.static import StaticEncoder
-from calque.encoders.tables import PlainTable
+from calque.encoders.tables import WordTable
 from calque.pairs import WordPairs
 from calque.tasks.retrieval import WordRetrieval
 
@@ -61,13 +61,13 @@ def table():
     vectors = rng.standard_normal((len(WORDS), 16)).astype(np.float32)
     others = vectors + rng.standard_normal(vectors.shape).astype(np.float32)
     return StaticEncoder(
-        {"en": PlainTable(WORDS, vectors), "de": PlainTable([word.upper() for word in WORDS[:45]], others[:45])}
+        {"en": WordTable(WORDS, vectors), "de": WordTable([word.upper() for word in WORDS[:45]], others[:45])}
     )
 
 
 def retrieved(table, files, bootstrap=0):
     corpus = read_parallel(files[0], langs=LANGS, pretokenized=True)
-    task = WordRetrieval(corpus, WordPairs.open(files[1]), contextual=False, uncovered="wrong", bootstrap=bootstrap)
+    task = WordRetrieval(corpus, WordPairs.open(files[1]), contextual=False, bootstrap=bootstrap)
     return task.evaluate(table)
 
 

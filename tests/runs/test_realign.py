@@ -123,8 +123,10 @@ def test_during_both_are_learnt_and_the_lower_layers_may_be_kept_from_the_alignm
 def test_a_score_says_how_its_encoder_was_realigned(linked, tags, tiny_encoder):
     realign = realignment(linked, "during", options={"freeze": 1})
     about = job(tags, realign, seeds=(0,)).evaluate(tiny_encoder)[0].settings
-    assert about["realign"].startswith("during, contrastive towards en, 16 sentence pairs, batch 4, seed 3, freeze 1 (")
-    known = {"when": "during", "passes": 1.0, "method": "contrastive", "towards": "en"}
+    assert about["realign"].startswith(
+        "during (alternating), contrastive towards en, 16 sentence pairs, batch 4, seed 3, freeze 1 ("
+    )
+    known = {"when": "during", "how": "alternating", "passes": 1.0, "method": "contrastive", "towards": "en"}
     assert known == {name: about["realignment"][name] for name in known}
 
 
@@ -225,7 +227,7 @@ def test_a_study_realigns_in_a_tasks_own_run(plan, tmp_path, capsys):
     assert "realign" not in plain
     assert ceiling["protocol"] == "ceiling"
     assert "realign" not in ceiling
-    assert together["realign"].startswith("during, contrastive towards en, 16 sentence pairs, batch 4 (")
+    assert together["realign"].startswith("during (alternating), contrastive towards en, 16 sentence pairs, batch 4 (")
     assert together["realignment"]["texts"] == ["text.tsv"]
 
 

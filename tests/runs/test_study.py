@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,14 +19,13 @@ from calque.encoders import load_encoder
 from calque.encoders.mapped import MappedEncoder
 from calque.errors import InputError, SettingError
 from calque.report.content import compose
-from calque.report.formats import bullets
 from calque.report.reading import read_results
-from calque.report.study_tables import tables
+from calque.report.study_tables import bullets, tables
 from calque.runs.compare import mean_of
-from calque.runs.steps import File, Made, Step, Steps, digest
+from calque.runs.steps import Step, Steps, digest
 from calque.runs.study import read_study, study, working
 from calque.runs.study.grid import Grid
-from calque.runs.study.work import WORK
+from calque.runs.study.work import WORK, encoder_of
 from command import run
 from planted import tagged, trees, words, write_tags, write_trees
 
@@ -110,26 +108,6 @@ def test_a_study_does_every_step_once(plan):
     assert "evaluating: 2 of 6 steps to do" in said
 
 
-def test_a_study_knows_the_encoder_before_alignment(plan):
-    """Similarities are compared for what was aligned, with what it was made of, or with what the task says."""
-    text = plan.read_text()
-    (plan.parent / "own.txt").write_text("the in a\nthe a in\nin the e\n")
-    task = '[tasks.consistency]\ntest = "en=own.txt"\nletters = 2\n'
-    plan.write_text(text[: text.index("[tasks.ner]")].replace("[methods.quick]", "[methods.left]") + task)
-    found = {(r["method"], r["metric"]): r for r in study(plan)}
-    assert set(found) == {("base", "same-form")} | {
-        (method, metric) for method in ("rotation", "left") for metric in ("same-form", "similarities")
-    }
-    assert found["base", "same-form"]["n"] == 6
-    assert found["rotation", "similarities"]["value"] == pytest.approx(1)  # English stays where it is
-    assert found["left", "similarities"]["value"] < 1
-    base = found["base", "same-form"]["settings"]["encoder_fingerprint"]
-    assert found["left", "similarities"]["settings"]["base_fingerprint"] == base
-    shown = tables(list(found.values()))
-    assert "**Same-language consistency: nearest word of the language is the same" in shown
-    assert "**Same-language consistency: correlation of similarities" in shown
-
-
 def test_the_command_and_two_workers(plan, capsys, monkeypatch):
     def clean(kind):
         assert kind == "spawn"  # a process that begins with nothing of calque, as a fork of that server does
@@ -178,11 +156,18 @@ def test_what_is_trained_is_trained_several_times(plan):
 def test_starts_at_random_are_runs_too_and_keep_apart(own):
     own.write_text(own.read_text().replace("runs = 1", "runs = 2").replace("restarts = 1", "restarts = 4"))
     plan = read_study(own)
-    assert plan.methods["distributions"].seeds(range(plan.runs)) == [0, 4]
-    assert plan.methods["rotation"].seeds(range(plan.runs)) == [None]
+    assert plan.training_seeds(plan.methods["distributions"]) == [0, 4]
+    assert plan.training_seeds(plan.methods["rotation"]) == [None]
     own.write_text(own.read_text().replace("runs = 2\n", "").replace("seeds = 1\n", ""))
-    assert read_study(own).runs == 3  # by default
-    assert "seeds" not in Grid(read_study(own), Steps(own.parent, WORK)).scoring[0].settings["options"]
+    assert read_study(own).training_seeds(plan.methods["distributions"]) == [0, 4, 8]  # what nobody says is three
+    assert "seeds" not in next(step for step in Grid(read_study(own), Steps(own.parent, WORK)).scoring).settings
+
+
+def test_one_model_for_each_language(plan):
+    plan.write_text(plan.read_text().replace("seeds = 1", "seeds = 1\ntogether = false"))
+    records = study(plan)
+    rotated = [r for r in records if r["method"] == "rotation" and r["task"] == "ner"]
+    assert {r["languages"][-1] for r in rotated} == {"de"}  # its text is in German only
 
 
 def test_a_study_takes_given_links_of_a_test_text(plan):
@@ -235,11 +220,13 @@ def test_methods_without_translations_take_text_or_the_sides_of_parallel_text(pl
         '[methods.shifted]\nmethod = "means"\noffset = false\n[methods.means]\nsupervision = "alone"\nlayers = [1]\n'
     )
     plan.write_text(text + '[tasks.retrieval]\ntest = { de = "train.tsv" }\n')
-    steps = Steps(plan.parent / "steps", WORK)
-    grid = Grid(read_study(plan), steps)
+    grid = Grid(read_study(plan), Steps(plan.parent / "steps", WORK))
     assert grid.preparing == []  # no word links
     assert [step.kind for step in grid.aligning] == ["align", "plain", "plain"]
-    made = [load_encoder(steps.do(step)) for step in grid.aligning]
+    made = []
+    for number, step in enumerate(grid.aligning):
+        WORK[step.kind](step, plan.parent / f"made-{number}")
+        made.append(load_encoder(plan.parent / f"made-{number}"))
     assert [encoder.settings["method"] for encoder in made] == ["means", "means", "means"]
     assert made[0].fingerprint == made[1].fingerprint
     assert made[2].layers == (1,)
@@ -360,10 +347,7 @@ def test_elmos_of_the_study_and_maps_from_dictionaries(own):
     place = next((own.parent / "study" / "steps").glob("join-*"))
     made = [json.loads(p.read_text())["settings"] for p in place.parent.glob("fit-*/calque-run.json")]
     assert {"patience": 1, "growth": 9.0} in [each["start_options"] for each in made]
-    fits = {
-        json.loads((p / "done.json").read_text())["settings"]["options"].get("start"): p
-        for p in place.parent.glob("fit-*")
-    }
+    fits = {json.loads((p / "done.json").read_text())["settings"].get("start"): p for p in place.parent.glob("fit-*")}
     for lang, moved in (("en", False), ("de", True)):
         from calque.text import Sentences
 
@@ -385,9 +369,8 @@ def test_elmos_of_the_study_and_maps_from_dictionaries(own):
 def test_a_stopped_step_begins_again(tmp_path):
     tries = []
 
-    def work(settings, folder):
+    def work(step, folder):
         tries.append(folder.name)
-        assert settings == {"a": 1, "text": f"de={tmp_path}/text"}
         assert {file.name for file in folder.iterdir()} <= {"part1"}
         (folder / f"part{len(tries)}").write_text("x")
         if len(tries) == 1:  # stopped while it wrote scores
@@ -395,9 +378,8 @@ def test_a_stopped_step_begins_again(tmp_path):
                 (folder / name).write_text("x")
             raise SettingError("stopped")
 
-    (tmp_path / "text").write_text("x")
     steps = Steps(tmp_path / "steps", {"work": work})
-    step = Step("work", {"a": 1, "text": File(str(tmp_path / "text"), "de")})
+    step = Step("work", {"a": 1})
     with pytest.raises(SettingError):
         steps.do(step)
     assert not steps.is_done(step)
@@ -408,19 +390,18 @@ def test_a_stopped_step_begins_again(tmp_path):
 
 
 def test_what_a_step_reads_is_part_of_its_name(tmp_path):
-    for name in "abc":
-        (tmp_path / name).write_text("1" if name == "c" else name)
-    a, b = (File(str(tmp_path / name)) for name in "ab")
-    keys = {Step("work", settings).key for settings in (
-        {}, {"x": 1}, {"x": a}, {"x": b}, {"y": a}, {"x": [a, b]}, {"x": File(a.path, "de")}, {"x": File(a.path, "", [b.path])},
-        {"x": Made(Step("fit", {"n": 1}))}, {"x": Made(Step("fit", {"n": 2}))}, {"x": Made(Step("fit", {"n": 1}), "maps")},
+    (tmp_path / "a").write_text("1")
+    (tmp_path / "b").write_text("2")
+    a, b = ([str(tmp_path / name)] for name in "ab")
+    keys = {Step("work", settings, files, after).key for settings, files, after in (
+        ({}, {}, {}), ({"x": 1}, {}, {}), ({}, {"x": a}, {}), ({}, {"x": b}, {}), ({}, {"y": a}, {}), ({}, {"x": a + b}, {}),
+        ({}, {}, {"x": ["steps/fit-1"]}), ({}, {}, {"x": ["steps/fit-2"]}),
     )}  # fmt: skip
-    assert len(keys) == 11
+    assert len(keys) == 8
+    assert Step("work", after={"x": ["here/fit-1"]}).key == Step("work", after={"x": ["there/fit-1"]}).key
     (tmp_path / "folder").mkdir()
-    shutil.copy(a.path, tmp_path / "elsewhere")
-    assert Step("work", {"x": a}).key == Step("work", {"x": File(str(tmp_path / "elsewhere"))}).key
-    (tmp_path / "folder" / "c").write_text("1")
-    assert digest(str(tmp_path / "folder")) != digest(str(tmp_path / "c"))
+    (tmp_path / "folder" / "x").write_text("1")
+    assert digest(str(tmp_path / "folder")) != digest(str(tmp_path / "a"))
 
 
 def test_a_file_that_was_edited_is_read_again(tmp_path):
@@ -439,8 +420,8 @@ def test_a_file_that_was_edited_is_read_again(tmp_path):
 
 def test_a_file_edited_during_a_step_stops_it(tmp_path):
     (tmp_path / "a").write_text("1")
-    steps = Steps(tmp_path / "steps", {"work": lambda settings, folder: (tmp_path / "a").write_text("2")})
-    step = Step("work", {"text": File(str(tmp_path / "a"))})
+    steps = Steps(tmp_path / "steps", {"work": lambda step, folder: (tmp_path / "a").write_text("2")})
+    step = Step("work", {}, {"text": [str(tmp_path / "a")]})
     with pytest.raises(InputError, match="a file was changed while the study was running, one of .*/a: start"):
         steps.do(step)
     assert not steps.is_done(step)
@@ -451,8 +432,8 @@ def test_the_version_and_the_code_of_own_classes_are_part_of_a_steps_name(tmp_pa
     steps = Steps(tmp_path / "steps", WORK)
 
     def keys():
-        named = ({"method": "own:Mine"}, {"task": "own:Mine"}, {"encoder": ["en=own:Mine"]})
-        return [steps.step("align", settings).key for settings in named]
+        named = ({"method": "own:Mine"}, {"task": "own:Mine"}, {"encoder": [["", "own:Mine"]]})
+        return [steps.step("align", settings, {}, {}, "").key for settings in named]
 
     (tmp_path / "own.py").write_text("class Mine: pass\n")
     first = keys()
@@ -464,8 +445,8 @@ def test_the_version_and_the_code_of_own_classes_are_part_of_a_steps_name(tmp_pa
     monkeypatch.setattr("calque.__version__", "0.0")
     assert not set(keys()) & set(again)
     with pytest.raises(SettingError, match="there is no module nobodys; is it installed"):
-        steps.step("align", {"method": "nobodys:Method"})
-    steps.step("score", {"task": "pos", "rename": {"nsubj": "nsubj:pass"}})  # a label is no name of a class
+        steps.step("align", {"method": "nobodys:Method"}, {}, {}, "")
+    steps.step("score", {"task": "pos", "rename": {"nsubj": "nsubj:pass"}}, {}, {}, "")  # a label is no name of a class
 
 
 def grid(path):
@@ -492,8 +473,8 @@ def test_the_content_of_an_encoder_counts_wherever_it_lies(plan, monkeypatch, tm
         assert before == [step.key for step in grid(plan).scoring]
         touched.write_text(touched.read_text() + "1")
         assert not {step.key for step in grid(plan).scoring} & set(before)
-    named = Steps(tmp_path, WORK).named(grid(plan).scoring[0].settings["encoder"])
-    assert named == [f"en={tmp_path}/./a.vec", f"de={tmp_path}/./x_weights.hdf5"]
+    step = grid(plan).scoring[0]
+    assert encoder_of(step) == f"en={tmp_path}/./a.vec,de={tmp_path}/./x_weights.hdf5"
 
 
 # -- processes -------------------------------------------------------------------------------------------------------

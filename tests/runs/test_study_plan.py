@@ -14,7 +14,7 @@ import pytest
 from calque.errors import CalqueError, InputError
 from calque.runs import steps
 from calque.runs.steps import Steps
-from calque.runs.study import read_study, recipe
+from calque.runs.study import read_study, reading
 from calque.runs.study.grid import Grid
 from calque.runs.study.work import WORK
 from toml_text import toml_file
@@ -23,6 +23,7 @@ from toml_text import toml_file
 PLAN = """
 source = "en"
 towards = "en"
+together = true
 seeds = 2
 runs = 1
 data = "."
@@ -62,7 +63,7 @@ senses = { senses = 3, start = "fresh", below = 0.2 }
 base = {}
 rotation = { layers = [1, 2], combine = "mean", supervision = "parallel" }
 finetune = { bidirectional = false, epochs = 2, learning_rate = 1e-4, layers = [3], supervision = ["parallel"] }
-rcsls = { refine = 2, held_out = 0.2, encoders = ["own", "sense-aware"] }
+linear = { supervision = "dictionary", refine = 2, held_out = 0.2, encoders = ["own", "sense-aware"] }
 adversarial = { restarts = 2, start_options = { epochs = 1, hidden = 4 } }
 
 [supervision.parallel]
@@ -106,7 +107,7 @@ upos = 0
 seeds = 3
 train = ["a.en.tsv"]
 test = ["b.de.tsv"]
-
+ceiling = ["de=c.tsv"]
 head = "esim"
 [tasks.senses]
 task = "wsd"
@@ -164,38 +165,34 @@ def unread(monkeypatch):
 @pytest.fixture
 def once(monkeypatch):
     """The pretraining of an encoder, whose settings are tried on a network without numbers, is checked once for each table."""
-    read, known = recipe.read_pretraining, {}
+    check, said = reading.check_pretraining, {}
 
     def remembered(*given):
-        if (key := repr(given)) not in known:
+        if (key := repr(given)) not in said:
             try:
-                known[key] = read(*given)
+                said[key] = check(*given)
             except CalqueError as error:
-                known[key] = error
-        if isinstance(known[key], CalqueError):
-            raise known[key]
-        return known[key]
+                said[key] = error
+        if said[key] is not None:
+            raise said[key]
 
-    monkeypatch.setattr(recipe, "read_pretraining", remembered)
+    monkeypatch.setattr(reading, "check_pretraining", remembered)
 
 
-def test_whatever_stands_in_a_plan_is_laid_out_or_refused_in_one_line(tmp_path, unread, once):
-    plan, path = tomllib.loads(PLAN), tmp_path / "study.toml"
+@pytest.mark.parametrize("recipe", [None, *RECIPES], ids=lambda recipe: recipe.stem if recipe else "everything")
+def test_whatever_stands_in_a_plan_is_laid_out_or_refused_in_one_line(recipe, tmp_path, unread, once):
+    plan = tomllib.loads(PLAN if recipe is None else recipe.read_text(encoding="utf-8"))
+    path = tmp_path / "study.toml"
     assert laid_out(plan, path)
     refused = tried = 0
     for number, place in enumerate(places(plan)):
-        for value in WRONG[number % 4 :: 4]:
+        for value in WRONG[number % 2 :: 2] if recipe is None else WRONG[number % 8 :: 8]:
             tried += 1
             said = what_is_said(changed(plan, place, value), path)
             refused += said is not None
             assert said is None or "\n" not in said, (place, value)
             assert said is None or str(path) in said or "no such file" in said, (place, value, said)
     assert refused > tried / 2
-
-
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.stem)
-def test_every_recipe_is_laid_out(recipe, tmp_path, unread):
-    assert laid_out(tomllib.loads(recipe.read_text(encoding="utf-8")), tmp_path / "study.toml")
 
 
 @pytest.mark.parametrize(("place", "value", "fact"), [
@@ -205,13 +202,12 @@ def test_every_recipe_is_laid_out(recipe, tmp_path, unread):
     (("encoders", "layered", "layers"), [], r"layers = \[\], expected a list of whole numbers from -1000 to 1000"),
     (("encoders", "bert", "pretrain", "senses"), {"warmup": 10**6}, "encoders.bert.pretrain: the warm-up of 1,000,000 updates"),
     (("encoders", "bert", "pretrain", "dictionaries"), {"en-de": "d.tsv"}, "dictionaries translate the senses of languages that"),
-    (("methods", "rcsls", "encoders"), "x", "methods.rcsls.encoders: unknown 'x', expected plain, vectors"),
-    (("methods", "finetune", "epoch"), 1, "unknown setting 'epoch' of methods.finetune .* did you mean epochs?"),
+    (("methods", "linear", "encoders"), "x", "methods.linear.encoders: unknown 'x', expected plain, vectors"),
     (("methods", "finetune", "epochs"), 0, "methods.finetune: epochs.* must be above 0"),
     (("supervision", "parallel", "en"), "x.tsv", "supervision.parallel.en: that is the source language"),
     (("supervision", "dictionary", "entries"), [5, 2], r"entries = \[5, 2\], expected \[first\] or \[first, end\]"),
     (("tasks", "retrieval", "train"), {"fr": "x"}, "tasks.retrieval.train names fr, in which there is no test"),
-    (("tasks", "senses", "train"), ["a.xml", "b.xml"], "tasks.senses.train = .*, expected text .* or a list of 1"),
+    (("tasks", "senses", "train"), ["a.xml", "b.xml"], "tasks.senses.train: wsd takes one file, got 2"),
 ])  # fmt: skip
 def test_what_is_wrong_is_said_with_file_key_expected_and_got(place, value, fact, tmp_path, unread):
     path = tmp_path / "study.toml"
@@ -227,5 +223,24 @@ def test_what_is_no_toml_is_refused_in_one_line(text, tmp_path):
 
 
 def test_a_file_that_is_not_there_is_named_before_anything_is_done(tmp_path):
-    with pytest.raises(InputError, match=r"a\.txt: no such file or folder"):
+    with pytest.raises(InputError, match=r"a\.tsv: no such file or folder"):
         laid_out(tomllib.loads(PLAN), tmp_path / "study.toml")
+
+
+def test_a_method_can_be_trained_fewer_times_than_the_others(tmp_path, unread):
+    plan = {
+        "runs": 3,
+        "encoders": {"plain": "some/encoder"},
+        "methods": {"contrastive": {}, "once": {"method": "contrastive", "seed": 4, "runs": 1}},
+        "supervision": {"parallel": {"de": "a.tsv"}},
+        "tasks": {"consistency": {"test": ["a.en.txt"]}},
+    }
+    path = tmp_path / "study.toml"
+    path.write_text(toml_file(plan), encoding="utf-8")
+    study = read_study(path)
+    assert {name: study.training_seeds(given) for name, given in study.methods.items()} == {
+        "contrastive": [0, 1, 2],
+        "once": [4],
+    }
+    grid = Grid(study, Steps(tmp_path / "steps", WORK))
+    assert len(grid.aligning) == 4

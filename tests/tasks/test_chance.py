@@ -7,10 +7,10 @@ test asks the same of vectors that do say something, so that it is known to be a
 import numpy as np
 import pytest
 
-from calque.annotated import Dictionary, LabelledText, Labels, SenseText, TaggedText, Treebank
+from calque.annotated import Dictionary, LabelledText, Labels, TaggedText, Treebank
+from calque.senses.disambiguation import Disambiguation, SenseText
 from calque.tasks.classification import Classification
 from calque.tasks.datasets import Dataset
-from calque.tasks.disambiguation import Disambiguation
 from calque.tasks.lexicon import Lexicon
 from calque.tasks.parsing import Parsing
 from calque.tasks.probing import Probing

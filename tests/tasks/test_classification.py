@@ -16,7 +16,6 @@ from calque.tasks.classification import (
 from calque.tasks.datasets import Answers, Dataset
 from calque.tasks.zeroshot import Experiment
 from calque.text import Sentences
-from calque.training.plan import LanguagePlan
 from calque.training.sources import WordRows
 from planted import Planted, labelled
 
@@ -126,21 +125,6 @@ def test_other_names_for_labels():
     assert relabelled(data, {"good": "bad"}).labels.names == ("bad",)
     with pytest.raises(InputError, match="every label is dropped"):
         relabelled(data, {"good": "", "bad": ""})
-
-
-def test_batches_of_one_language_each():
-    groups = np.array([0] * 50 + [1] * 5)
-    plan = LanguagePlan(groups, batch=4, per_epoch=400, seed=0)
-    epoch = plan.epoch(0)
-    assert len(epoch) == plan.steps_per_epoch == 100
-    langs = [set(groups[batch].tolist()) for (batch,) in epoch]
-    assert all(len(lang) == 1 for lang in langs)
-    assert all(len(batch) == 4 for (batch,) in epoch)
-    assert 30 < sum(lang == {1} for lang in langs) < 70  # as often as the language with ten times the text
-    small = np.concatenate([batch for (batch,) in epoch if groups[batch[0]] == 1])
-    assert sorted(small[:5].tolist()) == [50, 51, 52, 53, 54]  # all of it before any comes again
-    assert [b.tolist() for (b,) in plan.epoch(3)] == [b.tolist() for (b,) in plan.epoch(3)]
-    assert [b.tolist() for (b,) in plan.epoch(3)] != [b.tolist() for (b,) in plan.epoch(4)]
 
 
 def test_macro_f1_is_that_of_scikit_learn():

@@ -7,8 +7,8 @@ import pytest
 
 from calque.encoders.base import Encoder
 from calque.errors import SettingError
-from calque.tasks.bootstrap import correlation, measure, measure_pairs
-from calque.tasks.consistency import Consistency, similarities
+from calque.tasks.bootstrap import measure
+from calque.tasks.consistency import Consistency
 from calque.text import Sentences
 from calque.vectors import Embeddings
 from command import fails, works
@@ -91,70 +91,16 @@ def test_numbers_and_short_words_and_words_that_come_once_are_not_asked():
         task.evaluate_embeddings(Embeddings(np.eye(3, dtype=np.float32), np.array([0, 3])))
 
 
-def test_similarities_are_correlated_over_pairs_of_different_sentences():
-    text, before = toy(0)
-    rng = np.random.default_rng(1)
-    after = Embeddings(
-        before.data + rng.standard_normal(before.data.shape), before.offsets, rng.random(len(before.data)) > 0.2
-    )
-    base, encoder = Fixed(before, "base"), Fixed(after, "aligned")
-    task = Consistency(text, base=base, pairs=300, seed=5, bootstrap=40)
-    _, score = task.evaluate(encoder)
-    drawn = np.random.default_rng(5)
-    known = np.flatnonzero(before.covered & after.covered)
-    first, second = drawn.choice(known, 300), drawn.choice(known, 300)
-    owner = np.repeat(np.arange(len(text)), text.lengths())
-    pairs = [(j, k) for j, k in zip(first, second, strict=True) if owner[j] != owner[k]]
-
-    def cosine(vectors, j, k):
-        x, y = vectors.data[j].astype(float), vectors.data[k].astype(float)
-        return x @ y / (np.linalg.norm(x) * np.linalg.norm(y))
-
-    x, y = ([cosine(vectors, j, k) for j, k in pairs] for vectors in (before, after))
-    assert score.value == pytest.approx(np.corrcoef(x, y)[0, 1], abs=1e-6)
-    assert (score.metric, score.n, score.percent) == ("similarities", len(pairs), False)
-    assert score.low < score.value < score.high < 1
-    assert (score.settings["base"], score.settings["base_fingerprint"]) == ("base", "base")
-    assert len(task.evaluate(base)) == 1  # with itself there is nothing to compare
-    same, _ = similarities(before, Embeddings(3 * before.data, before.offsets, before.covered), samples=0)
-    assert same.value == pytest.approx(1, abs=1e-6)
-
-
-def test_resamples_of_pairs_are_those_of_a_loop_that_repeats_sentences():
-    rng = np.random.default_rng(0)
-    texts, n = 8, 60
-    a = rng.integers(0, texts, n)
-    b = (a + rng.integers(1, texts, n)) % texts
-    x = rng.standard_normal(n)
-    y = x + rng.standard_normal(n)
-    sums = np.stack([np.ones(n), x, y, x * x, y * y, x * y], axis=1)
-    measured = measure_pairs(sums, a, b, correlation, texts=texts, samples=30)
-    one_by_one = np.eye(texts)  # what `measure` draws: how often each sentence comes
-    counts = np.array([
-        measure(one_by_one, lambda s, k=k: s[..., k], samples=30).resamples for k in range(texts)
-    ]).T.astype(int)  # fmt: skip
-    expected = []
-    for drawn in counts:
-        repeated = [k for k in range(n) for _ in range(drawn[a[k]] * drawn[b[k]])]
-        expected.append(np.corrcoef(x[repeated], y[repeated])[0, 1])
-    np.testing.assert_allclose(measured.resamples, expected, atol=1e-4)
-    assert measured.value == pytest.approx(np.corrcoef(x, y)[0, 1])
-    assert np.isnan(correlation(np.array([3.0, 3, 3, 3, 3, 3])))  # what does not vary
-
-
 def test_from_files_of_one_language_or_of_two(capsys, tiny_folder, tmp_path):
     lines = ["the house of time\tDAS HAUS", "a house of water\tEIN HAUS", "time and water\tZEIT", "house\tHAUS"]
     (tmp_path / "both.tsv").write_text("\n".join(lines) + "\n")
     (tmp_path / "plain.en.txt").write_text("".join(line.partition("\t")[0] + "\n" for line in lines))
-    plain = ("evaluate", tiny_folder, "consistency", "--json", "-q", "--layer", 1, "--base", tiny_folder, "--test")
+    plain = ("evaluate", tiny_folder, "consistency", "--json", "-q", "--test")
     both = json.loads(works(capsys, *plain, tmp_path / "both.tsv", "--langs", "en", "de")[0])["scores"]
     one = json.loads(works(capsys, *plain, tmp_path / "plain.en.txt")[0])["scores"]
-    assert [(s["languages"], s["metric"]) for s in both] == [
-        ([lang], metric) for lang in ("en", "de") for metric in ("same-form", "similarities")
-    ]
-    assert [s["value"] for s in one] == [s["value"] for s in both[:2]]
+    assert [(s["languages"], s["metric"]) for s in both] == [([lang], "same-form") for lang in ("en", "de")]
+    assert one[0]["value"] == both[0]["value"]
     assert one[0]["n"] == 7
-    assert one[1]["value"] == pytest.approx(1)  # of the same layer
-    few = works(capsys, *plain[:3], "--json", "-q", "--test", tmp_path / "plain.en.txt", "--limit", 2, "--letters", 2)
+    few = works(capsys, *plain, tmp_path / "plain.en.txt", "--limit", 2, "--letters", 2)
     assert json.loads(few[0])["n"] == 4
     assert "which language is it in" in fails(capsys, *plain, tmp_path / "both.tsv")

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from calque.errors import InputError, SettingError
+from calque.errors import SettingError
 from calque.training.checkpoint import learnt
 from calque.training.loop import Loop, Schedule
 from fitted_line import FittedLine, Steps, line_loop
@@ -120,23 +120,6 @@ def test_weights_that_are_tied_are_kept_once(tmp_path):
     assert model[1].weight is model[0].weight
     for name, value in expected.items():
         assert torch.equal(model.state_dict()[name], value)
-
-
-def aged(folder):
-    """Make a checkpoint what it was before buffers and an objective's own state were kept."""
-    state = torch.load(folder / "checkpoint.pt", weights_only=True)
-    del state["objective"]
-    buffers = ("running_mean", "running_var", "num_batches_tracked")
-    state["module"] = {name: value for name, value in state["module"].items() if not name.endswith(buffers)}
-    torch.save(state, folder / "checkpoint.pt")
-
-
-@pytest.mark.parametrize("make", [with_buffers, Average])
-def test_an_old_checkpoint_from_which_something_is_missing_is_refused(make, tmp_path):
-    line_loop(make(), tmp_path).run(Steps())
-    aged(tmp_path)
-    with pytest.raises(InputError, match="not a readable checkpoint"):
-        line_loop(make(), tmp_path).resume()
 
 
 def test_the_precision_is_part_of_what_a_checkpoint_belongs_to(tmp_path):

@@ -1,4 +1,4 @@
-"""Two objectives over one model, against two loops that take turns by hand."""
+"""Two objectives over one model: against the gradient of the sum, and against two loops that take turns by hand."""
 
 from __future__ import annotations
 

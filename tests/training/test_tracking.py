@@ -12,7 +12,7 @@ from accelerate.tracking import GeneralTracker
 from torch import nn
 
 from calque.distributed import Processes
-from calque.errors import CalqueError, CalqueWarning, SettingError
+from calque.errors import CalqueError, SettingError
 from calque.training import Loop, Schedule
 from calque.training.objective import Objective
 from calque.training.plan import BatchPlan
@@ -102,14 +102,6 @@ def test_trainings_of_one_run_are_counted_on(runs):
     assert {name for _, values in run.lines for name in values if name.endswith("loss")} == {
         "align/loss", "align 2/loss", "head/loss"
     }  # fmt: skip
-
-
-def test_nothing_is_tracked_unless_asked_for(runs):
-    assert train(1)
-    assert not runs
-    warned = pytest.warns(CalqueWarning, match="nothing was trained, so remembering:Remembered has nothing to show")
-    with warned, tracked(["remembering:Remembered"], run="mine"):
-        pass
 
 
 def test_a_tracker_that_cannot_be_is_one_line(monkeypatch):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from calque.text import Sentences
 from calque.wordalign.bitext import Bitext, Pairs, Side, number_pairs
 from calque.wordalign.spelling import code_points, ratios, shared
-from calque.wordalign.vocabulary import AS_IS, Classes, Vocabulary
+from calque.wordalign.vocabulary import Classes, Vocabulary
 
 TYPES = 7
 SENTENCE = st.lists(st.integers(0, TYPES - 1), max_size=6)
@@ -88,27 +88,6 @@ def test_frequent_words_stand_for_themselves_and_rare_ones_for_their_stem():
     more, _, unknown = vocabulary.encode(Sentences.of([["HOUSE", "housed", "cats", "Cats", "o"]]))
     assert [names[k] if k < len(names) else k - len(names) for k in more] == ["house", "hous…", 0, 0, 1]
     assert unknown.to_pylist() == ["cats", "o"]
-
-
-def test_the_chunks_of_a_text_share_their_types():
-    rng = np.random.default_rng(0)
-    rows = [[f"w{k}" for k in rng.integers(0, 40, n)] for n in rng.integers(0, 6, 50)]
-    parts = Sentences.joined([Sentences.of(rows[k : k + 7]) for k in range(0, 50, 7)])
-    (whole, *known), (names, *numbers) = (
-        Vocabulary.build(each, Classes(frequent=3)) for each in (Sentences.of(rows), parts)
-    )
-    assert names.names.equals(whole.names)
-    assert names.forms.equals(whole.forms)
-    assert [each.tolist() for each in numbers] == [each.tolist() for each in known]
-
-
-def test_words_as_they_are():
-    vocabulary, words, _ = Vocabulary.build(Sentences.of([["A", "a", "A", "longish"]]), AS_IS)
-    assert [vocabulary.names.to_pylist()[k] for k in words] == ["A", "a", "A", "longish"]
-    for classes in (AS_IS, Classes()):
-        empty, words, offsets = Vocabulary.build(Sentences.of([[], []]), classes)
-        assert (len(empty), len(words), offsets.tolist()) == (0, 0, [0, 0, 0])
-        assert empty.encode(Sentences.of([["new"]]))[2].to_pylist() == ["new"]
 
 
 def literal_ratio(a: str, b: str) -> float:

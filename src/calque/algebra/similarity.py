@@ -46,8 +46,6 @@ def error_bound(x: Tensor, y: Tensor) -> float:
 
     dim·u·‖x‖·‖y‖ with u = 2⁻²⁴ (Higham 2002, §3.1).
     """
-    if not len(x) or not len(y):
-        return 0.0
     longest = [float(torch.linalg.vector_norm(side, dim=1).nan_to_num(torch.inf, torch.inf).max()) for side in (x, y)]
     return 1.01 * x.shape[1] * 2.0**-24 * longest[0] * longest[1] + 1e-30
 
@@ -63,7 +61,6 @@ class Neighbours:
         sources, source_scores: the same for the target queries.
         source_hubness, target_hubness: float64 `[n]` and `[m]`, mean cosine of each vector with its k
             nearest on the other side: r in CSLS. None for plain cosine.
-        searched: fraction of the similarity matrix that was computed a second time.
     """
 
     targets: np.ndarray
@@ -72,7 +69,6 @@ class Neighbours:
     source_scores: np.ndarray
     source_hubness: np.ndarray | None
     target_hubness: np.ndarray | None
-    searched: float
 
 
 def csls_neighbours(
@@ -205,9 +201,6 @@ def _neighbours(source, target, k, n_best, source_queries, target_queries) -> Ne
         raise SettingError(
             f"source vectors of {x.shape[1]} dimensions on {x.device}, target vectors of {y.shape[1]} on {y.device}"
         )
-    error = error_bound(x, y)
-    if not math.isfinite(error):
-        raise SettingError("a vector has a component that is not a finite number")
     queries = [
         np.arange(len(side)) if rows is None else np.asarray(rows, dtype=np.int64)
         for side, rows in ((x, source_queries), (y, target_queries))
@@ -215,7 +208,10 @@ def _neighbours(source, target, k, n_best, source_queries, target_queries) -> Ne
     if not len(x) or not len(y):
         empty = [np.zeros((len(rows), 0), dtype=kind) for rows in queries for kind in (np.int64, np.float64)]
         hubness = (np.zeros(len(x)), np.zeros(len(y))) if k else (None, None)
-        return Neighbours(empty[0], empty[1], empty[2], empty[3], *hubness, 0.0)
+        return Neighbours(empty[0], empty[1], empty[2], empty[3], *hubness)
+    error = error_bound(x, y)
+    if not math.isfinite(error):
+        raise SettingError("a vector has a component that is not a finite number")
     left = _Side(x, len(y), _predicted(x, y, k))
     right = _Side(y, len(x), _predicted(y, x, k))
     with full_precision():
@@ -229,12 +225,11 @@ def _neighbours(source, target, k, n_best, source_queries, target_queries) -> Ne
             ]
         targets, target_scores = forward.best(queries[0], n_best, 2.0, hubness[1])
         sources, source_scores = backward.best(queries[1], n_best, 2.0, hubness[0])
-    searched = (forward.searched + backward.searched) / (len(x) * len(y))
     if not k:
-        return Neighbours(targets, target_scores / 2, sources, source_scores / 2, None, None, searched)
+        return Neighbours(targets, target_scores / 2, sources, source_scores / 2, None, None)
     target_scores -= hubness[0][queries[0]][:, None]
     source_scores -= hubness[1][queries[1]][:, None]
-    return Neighbours(targets, target_scores, sources, source_scores, hubness[0], hubness[1], searched)
+    return Neighbours(targets, target_scores, sources, source_scores, hubness[0], hubness[1])
 
 
 def _matrix(vectors: np.ndarray | Tensor, name: str) -> Tensor:
@@ -290,16 +285,12 @@ class _Search:
     Args:
         maxima: `[n_groups, n]`, largest product of each place of `side` with each group of `others`.
         error: bound of the rounding error of a product in float32.
-
-    Attributes:
-        searched: number of products computed again.
     """
 
     def __init__(self, side: _Side, others: _Side, maxima: Tensor, error: float):
         self.side, self.others, self.maxima, self.error = side, others, maxima, error
         self.places = np.empty(len(side.order), dtype=np.int64)
         self.places[side.order] = np.arange(len(side.order))
-        self.searched = 0
 
     def best(
         self, queries: np.ndarray, n: int, factor: float, hubness: np.ndarray | None
@@ -360,7 +351,6 @@ class _Search:
             begin, end = int(starts[group]), int(starts[group + 1])
             rows = self.side.rows.index_select(0, place_of[own])
             columns = self.others.rows.index_select(0, sorted_rows[begin:end])
-            self.searched += count * (end - begin)
             scores = factor * (rows @ columns.T) - offsets[begin:end]
             where = torch.nonzero(scores >= floor[own, None] - error)
             owners.append(own[where[:, 0]])

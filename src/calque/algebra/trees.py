@@ -7,8 +7,8 @@ import numpy as np
 from calque.errors import SettingError
 
 
-def maximum_spanning_tree(scores: np.ndarray, *, single_root: bool = True) -> np.ndarray:
-    """The tree over the words of a sentence whose arcs have the largest sum:
+def maximum_spanning_trees(scores: np.ndarray, lengths: np.ndarray, *, single_root: bool = True) -> np.ndarray:
+    """Return for each sentence of a batch the tree over its words whose arcs have the largest sum:
 
         argmax over trees h of  sum over i of scores[i, h(i)]
 
@@ -18,43 +18,25 @@ def maximum_spanning_tree(scores: np.ndarray, *, single_root: bool = True) -> np
     ("Please mind the root", Zmigrod, Vieira & Cotterell 2020, §3): all trees with one root lose the same.
 
     Args:
-        scores: `[n, n + 1]`, of word `i + 1` as dependent (row) with each head (column): 0 the artificial root, `j` the
-            j-th word. The diagonal `scores[i, i + 1]` is ignored. −inf forbids an arc; it is taken only where no tree
-            without a forbidden arc exists, and then as few as possible.
+        scores: `[n_sentences, words, words + 1]`, of word `i + 1` as dependent (row) with each head (column): 0 the artificial
+            root, `j` the j-th word. The diagonal `scores[:, i, i + 1]` is ignored, and so is everything behind a sentence's
+            length. −inf forbids an arc; it is taken only where no tree without a forbidden arc exists, and then as few as
+            possible.
+        lengths: int64 `[n_sentences]`.
         single_root: exactly one word hangs on the root; otherwise one or more.
 
     Returns:
-        heads, int32 `[n]`: 0 for the root, else the number of the head, counted from 1. Sums in float64. Of several best
-        trees it is always the same one, but no particular one.
+        heads of all words of all sentences in a row, int32 `[sum of the lengths]`: 0 for the root, else the number of the
+        head, counted from 1. Sums in float64. Of several best trees it is always the same one, but no particular one.
 
     Raises:
-        SettingError: not of that shape, or a score that is NaN or +inf.
+        SettingError: not of that shape, a sentence longer than the table, or a score that is NaN or +inf.
 
     Example:
-        >>> maximum_spanning_tree(np.array([[9.0, 0.0, 5.0], [8.0, 6.0, 0.0]]))
+        >>> maximum_spanning_trees(np.array([[[9.0, 0.0, 5.0], [8.0, 6.0, 0.0]]]), np.array([2]))
         array([0, 1], dtype=int32)
     """
-    scores = np.asarray(scores)
-    if scores.ndim != 2 or scores.shape[1] != scores.shape[0] + 1:
-        raise SettingError(f"arc scores of shape {scores.shape}, expected [words, words + 1]")
-    return maximum_spanning_trees(scores[None], np.array([len(scores)]), single_root=single_root)
-
-
-def maximum_spanning_trees(scores: np.ndarray, lengths: np.ndarray, *, single_root: bool = True) -> np.ndarray:
-    """`maximum_spanning_tree` of each sentence of a batch.
-
-    Args:
-        scores: `[n_sentences, words, words + 1]`, as there; what lies behind a sentence's length is not looked at.
-        lengths: int64 `[n_sentences]`.
-
-    Returns:
-        heads of all words of all sentences in a row, int32 `[sum of the lengths]`.
-
-    Raises:
-        SettingError: as there, or a sentence longer than the table.
-    """
     scores = np.ascontiguousarray(scores, dtype=np.float64)
-    lengths = np.ascontiguousarray(lengths, dtype=np.int64)
     if scores.ndim != 3 or scores.shape[2] != scores.shape[1] + 1 or len(scores) != len(lengths):
         raise SettingError(
             f"arc scores of shape {scores.shape} for {len(lengths)} sentences, expected [sentences, words, words + 1]"

@@ -21,6 +21,7 @@ class MethodRow:
         trains: whether it changes the encoder's weights, and so has a seed, a schedule and checkpoints.
         of_each: whether it takes an encoder of each language, which may differ in size.
         symmetrize: how the links that it learns from are joined where nobody says.
+        report: what makes a section of a report of its runs, `package.module:function`; "" for no section.
     """
 
     target: str
@@ -30,6 +31,7 @@ class MethodRow:
     trains: bool = False
     of_each: bool = False
     symmetrize: str = "one-to-one"
+    report: str = ""
 
     @property
     def needs_links(self) -> bool:
@@ -75,14 +77,13 @@ METHODS: Table[MethodRow] = Table(
             "calque.alignment.contrastive:Contrastive", "the same, and apart from all other words", trains=True
         ),
         "clcr": MethodRow(
-            "calque.alignment.clcr.method:KeyPointAlignment",
+            "calque.clcr.method:KeyPointAlignment",
             "makes rows that are key points, of equal number and order in all languages, from an encoder of each",
             trains=True,
             of_each=True,
             symmetrize="grow-diag-final-and",  # a word and all pieces that translate it
+            report="calque.clcr.report:key_points",
         ),
-        "rcsls": _maps("rcsls", "map that is best for retrieval by CSLS", "dictionary"),
-        "whitened": _maps("whitened", "rotation of whitened vectors", "dictionary"),
     },
     base="calque.alignment.base:Method",
     row_of=_row_of,

@@ -48,14 +48,14 @@ class SentenceRows:
 class GroupRows:
     """Where one corpus's words are among the word vectors of an update.
 
-    Rows index the update's word vectors; `reference` indexes the words of all target sentences of all corpora.
+    Rows index the update's word vectors; `reference` and `reference_linked` index those of its target sentences alone.
     """
 
     source: np.ndarray  # [n_pairs] rows of linked source words
     target: np.ndarray  # [n_pairs] rows of the words they are linked to
     regularised: np.ndarray  # [n_target_words] rows of all words of the target sentences
-    reference: np.ndarray  # [n_target_words] the same words, as numbers among all target words
-    reference_linked: np.ndarray  # [n_pairs] the linked target words, as numbers among all target words
+    reference: np.ndarray  # [n_target_words] rows of the same words among those of the target sentences
+    reference_linked: np.ndarray  # [n_pairs] rows of the linked target words among these
     pairs_of_part: tuple[int, ...]  # number of pairs in each part of each process's share, in order
     words_of_part: tuple[int, ...]  # number of target words in each part of each process's share, in order
     kinds: np.ndarray | None = None  # [n_pairs] equal for pairs that are positives of each other
@@ -69,15 +69,13 @@ class Update:
 
     Args:
         batches: numbers of sentences; the words in this order are the rows.
-        targets: numbers of the sentences in the language that the others move towards.
+        target_batches: numbers of the sentences in the language that the others move towards, likewise.
         groups: one for each corpus.
-        reference: vectors of the target words by the frozen encoder, by layer, where they are computed for each update.
     """
 
     batches: list[np.ndarray]
-    targets: np.ndarray
+    target_batches: list[np.ndarray]
     groups: list[GroupRows]
-    reference: dict | None = None
 
 
 # -- the text ----------------------------------------------------------------------------------------------------------
@@ -167,12 +165,6 @@ class AlignedText:
             )
             base += 2 * len(corpus)
         self.word_counts = np.diff(self.table.word_offsets)
-        # All words in `towards` of all corpora, numbered in a row, for vectors of the frozen encoder.
-        self.target_sentences = np.concatenate([corpus.target for corpus in self._corpora])
-        self.reference_start = np.full(len(self.word_counts), -1, dtype=np.int64)
-        sizes = self.word_counts[self.target_sentences]
-        self.reference_start[self.target_sentences] = offsets_of(sizes)[:-1]
-        self.n_reference = int(sizes.sum())
 
     @cached_property
     def fingerprint(self) -> str:
@@ -275,41 +267,38 @@ class AlignedText:
         sources = [corpus.source[numbers] for corpus, numbers in zip(self._corpora, chosen, strict=True)]
         targets = [corpus.target[numbers] for corpus, numbers in zip(self._corpora, chosen, strict=True)]
         batches = self.batches(np.concatenate(sources + targets), budget)
-        ordered = np.concatenate(batches) if batches else np.zeros(0, dtype=np.int64)
-        row = np.full(len(self.word_counts), -1, dtype=np.int64)
-        row[ordered] = offsets_of(self.word_counts[ordered])[:-1]
+        target_batches = self.batches(np.concatenate(targets), budget)
+        row, target_row = self._rows(batches), self._rows(target_batches)
         groups = []
         for k, (corpus, numbers, s, t) in enumerate(zip(self._corpora, chosen, sources, targets, strict=True)):
             n_pairs = corpus.links_of(numbers)
             which, local = ranges(corpus.offsets[numbers], n_pairs), np.repeat(np.arange(len(numbers)), n_pairs)
             left, right = corpus.pairs.source[which] + self._special, corpus.pairs.target[which] + self._special
             source, target = row[s][local] + left, row[t][local] + right
-            linked = self.reference_start[t][local] + right
+            linked = target_row[t][local] + right
             kinds = None if corpus.kinds is None else corpus.kinds[which]
             if self._special:
                 kinds = None if kinds is None else np.concatenate([kinds, np.full(2 * len(numbers), -1)])
                 last = self.word_counts[s] - 1, self.word_counts[t] - 1
                 source = np.concatenate([source, row[s], row[s] + last[0]])
                 target = np.concatenate([target, row[t], row[t] + last[1]])
-                linked = np.concatenate([linked, self.reference_start[t], self.reference_start[t] + last[1]])
+                linked = np.concatenate([linked, target_row[t], target_row[t] + last[1]])
             both = (self._of_sentences(s, row[s]), self._of_sentences(t, row[t])) if self._sentences else None
             words = self.word_counts[t]
-            regularised, reference = ranges(row[t], words), ranges(self.reference_start[t], words)
+            regularised, reference = ranges(row[t], words), ranges(target_row[t], words)
             groups.append(
                 GroupRows(
-                    source,
-                    target,
-                    regularised,
-                    reference,
-                    linked,
-                    pairs_of[k],
-                    words_of[k],
-                    kinds,
-                    both,
-                    sentences_of[k],
+                    source, target, regularised, reference, linked, pairs_of[k], words_of[k], kinds, both, sentences_of[k]
                 )
-            )
-        return Update(batches, np.concatenate(targets), groups)
+            )  # fmt: skip
+        return Update(batches, target_batches, groups)
+
+    def _rows(self, batches: list[np.ndarray]) -> np.ndarray:
+        """Return the row of each sentence's first word, int64 `[n_sentences]`; -1 for sentences in none of the batches."""
+        ordered = np.concatenate([np.zeros(0, dtype=np.int64), *batches])
+        row = np.full(len(self.word_counts), -1, dtype=np.int64)
+        row[ordered] = offsets_of(self.word_counts[ordered])[:-1]
+        return row
 
     def _of_sentences(self, sentences: np.ndarray, rows: np.ndarray) -> SentenceRows:
         """The words of some sentences whose first rows are known, without special subwords and words without a vector."""

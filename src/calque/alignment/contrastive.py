@@ -36,38 +36,35 @@ class Contrastive(Tuner):
     language `towards` had to say before.
 
     Args:
-        towards: the language that the regularisers keep in place.
+        towards: the language that `keep` holds in place.
         temperature: τ.
         same_share: weight, between 0 and 1, of the loss in which all pairs of the same two words (in lower case) are
             positives, by the mean over them of −log (Khosla et al. 2020, "Supervised contrastive learning", Eq. 2); the rest
             is the loss in which they are negatives. 0 is the loss as published.
-        weight: of the mean squared distance ‖f − f0‖² of the words in language `towards` to the frozen encoder's; the mean is
-            over words and dimensions.
         keep: weight of the mean divergence of a word's neighbours in language `towards` from those in the frozen encoder,
             see `neighbours_lost`.
         sentences: weight of the same loss over the sentence pairs of each corpus, a sentence being the mean of its words: each
             is to be nearer to its translation than to all others of the batch (translation ranking, Feng et al. 2022,
             "Language-agnostic BERT sentence embedding", Eqs. 1–2, without their margin).
         layers: layers that the loss reads; None: the encoder's own layer.
-        epochs, learning_rate, warmup, seed: see `Schedule`.
-        batch, special, max_words, freeze, accumulate, budget, precision: see `Tuner`.
+        epochs, learning_rate, seed: see `Schedule`.
+        batch, standardize, freeze, centre, lora, accumulate, precision: see `Tuner`.
     """
 
     decay = "linear"
     clip = 1.0
+    special = False
 
     temperature: float = 0.05
     same_share: float = 0.5
-    weight: float = 0.0
     keep: float = 0.2
     sentences: float = 0.0
     epochs: float = 2.0
     batch: int = 32
-    special: bool = False
 
     def __post_init__(self):
         check_number("temperature", self.temperature, above=0)
-        for name in ("weight", "keep", "sentences"):
+        for name in ("keep", "sentences"):
             check_number(name, getattr(self, name), least=0)
         check_number("same_share", self.same_share, least=0, most=1)
         super().__post_init__()
@@ -78,7 +75,7 @@ class Contrastive(Tuner):
 
     @property
     def needs_reference(self) -> bool:
-        return self.weight > 0 or self.keep > 0
+        return self.keep > 0
 
     @property
     def reads_sentences(self) -> bool:
@@ -90,8 +87,6 @@ class Contrastive(Tuner):
     def loss(self, batch: LinkedBatch) -> dict[str, Tensor]:
         x, y = (functional.normalize(rows, dim=1) for rows in (batch.source, batch.target))
         terms = {"contrast": info_nce(x, y, temperature=self.temperature, kinds=batch.kinds, share=self.same_share)}
-        if batch.reference is not None and self.weight:
-            terms["stay"] = self.weight * functional.mse_loss(batch.regularised, batch.reference)
         if batch.reference is not None and self.keep:
             lost = neighbours_lost(batch.regularised, batch.reference, temperature=self.temperature)
             terms["keep"] = self.keep * lost

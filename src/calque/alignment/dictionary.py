@@ -14,7 +14,7 @@ from calque.annotated import Dictionary
 from calque.encoders.base import made_of
 from calque.encoders.mapped import Combine
 from calque.errors import SettingError
-from calque.maps.dictionary import DictionaryFit, Whitened, fit_dictionary, with_identical_words
+from calque.maps.dictionary import DictionaryFit, fit_dictionary, with_identical_words
 from calque.maps.unsupervised import fit_unsupervised
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ _FITS: dict[str, dict[str, Any]] = {
     "rotation": {"method": "rotation"},
     "normalized-rotation": {"method": "rotation", "normalise": "centre"},
     "linear": {"method": "linear"},
-    "rcsls": {"method": "rcsls"},
-    "whitened": {"method": "rotation", "normalise": "unit-centre-unit", "whitened": Whitened()},
 }
 
 
@@ -40,7 +38,7 @@ class DictionaryMaps(Method):
     """One map for each layer and language, fitted on anchors (Schuster et al. 2019, §4).
 
     Args:
-        method: rotation, normalized-rotation, linear, rcsls or whitened.
+        method: rotation, normalized-rotation, linear.
         towards: the language that the others are mapped into.
         start: for a fit without dictionaries, what to begin from (`fit_unsupervised`).
         identical: add every word that both languages have to their dictionary, see `with_identical_words`.
@@ -86,8 +84,7 @@ class DictionaryMaps(Method):
             folder, checkpoint_every, progress: of methods that train.
 
         Raises:
-            SettingError: a language without anchors or a dictionary, or what the fit cannot do. With `whitened` both
-                languages move, so that there can be one other language only.
+            SettingError: a language without anchors or a dictionary, or what the fit cannot do.
 
         Warns:
             FailedMapWarning: a map without a dictionary is not to be trusted.
@@ -100,8 +97,6 @@ class DictionaryMaps(Method):
                 fit = self._fit(lang, layer, corpus, dictionary)
                 self.fits[lang][layer] = fit
                 maps.setdefault(lang, {})[layer] = fit.source
-                if fit.target is not None:
-                    maps.setdefault(self.towards, {})[layer] = fit.target
         settings = {"method": f"{self.start or 'dictionary'}-{self._options['method']}", **self.record()["settings"]}
         aligned = with_maps(encoder, maps, towards=self.towards, combine=self.combine, settings=settings)
         aligned.made = made_of(encoder, settings["method"], self.towards, [], [], self.record()) | {
@@ -123,10 +118,6 @@ class DictionaryMaps(Method):
         if not by_lang or others:
             raise SettingError(
                 f"expected anchors of two languages or more, of the same layers, got {[layers, *others]}"
-            )
-        if self._options.get("whitened") is not None and len(by_lang) > 1:
-            raise SettingError(
-                f"with whitening {self.towards} moves too, towards one other language, not {len(by_lang)}"
             )
         for lang in by_lang:
             if lang not in anchors:

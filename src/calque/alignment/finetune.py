@@ -28,22 +28,19 @@ class FineTune(Tuner):
     Args:
         towards: the language that stays; the others move to it.
         weight: λ.
-        reduction: `sum` is the paper's; `mean` divides each term by its number of elements, as its code does.
-        target: `live` lets the target word move in the first term (paper); `frozen` pulls towards f0(j, t) (code).
+        variant: of the loss: `paper`; or `code`, Cao's, which divides each term by its number of elements, and pulls towards
+            f0(j, t) instead of f(j, t) in the first term.
         layers: layers that the loss reads, e.g. the last four `(-4, -3, -2, -1)`; None: the encoder's own layer.
-        epochs, learning_rate, warmup, seed: see `Schedule`.
-        batch, special, max_words, freeze, accumulate, budget, precision: see `Tuner`.
+        epochs, learning_rate, seed: see `Schedule`.
+        batch, standardize, freeze, centre, lora, accumulate, precision: see `Tuner`.
     """
 
     weight: float = 1.0
-    reduction: Literal["sum", "mean"] = "sum"
-    target: Literal["live", "frozen"] = "live"
+    variant: Literal["paper", "code"] = "paper"
 
     def __post_init__(self):
-        if self.reduction not in ("sum", "mean") or self.target not in ("live", "frozen"):
-            raise SettingError(
-                f"reduction is sum or mean, target is live or frozen; got {self.reduction!r} and {self.target!r}"
-            )
+        if self.variant not in ("paper", "code"):
+            raise SettingError(f"variant is paper or code, got {self.variant!r}")
         check_number("weight", self.weight, least=0)
         super().__post_init__()
 
@@ -53,14 +50,12 @@ class FineTune(Tuner):
 
     @property
     def needs_reference(self) -> bool:
-        return self.weight > 0 or self.target == "frozen"
+        return self.weight > 0 or self.variant == "code"
 
     def loss(self, batch: LinkedBatch) -> dict[str, Tensor]:
-        frozen = batch.reference_linked
-        goal = batch.target if self.target == "live" or frozen is None else frozen
-        terms = {"align": (batch.source - goal).square()}
+        frozen = batch.reference_linked if self.variant == "code" else None
+        terms = {"align": (batch.source - (batch.target if frozen is None else frozen)).square()}
         if batch.reference is not None and self.weight:
             terms["stay"] = self.weight * (batch.regularised - batch.reference).square()
-        if self.reduction == "mean":
-            return {name: squares.sum() / max(1, squares.numel()) for name, squares in terms.items()}
-        return {name: squares.sum() for name, squares in terms.items()}
+        sizes = {name: max(1, squares.numel()) if self.variant == "code" else 1 for name, squares in terms.items()}
+        return {name: squares.sum() / sizes[name] for name, squares in terms.items()}

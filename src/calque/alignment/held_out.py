@@ -12,7 +12,7 @@ from calque.alignment.contrastive import Contrastive
 from calque.errors import SettingError, check_number
 from calque.linker import Linker
 from calque.training.loop import rate_by_width
-from calque.wordalign.matrices import Similarities
+from calque.wordalign.similarity import Similarities
 
 if TYPE_CHECKING:
     from calque.alignment.tuner import Tuner

@@ -14,10 +14,9 @@ from torch import Tensor
 
 from calque.alignment.aligned import AlignedText
 from calque.alignment.base import Method
-from calque.alignment.update import Alignment, LinkedBatch, Reference
+from calque.alignment.update import Alignment, LinkedBatch
 from calque.distributed import Processes
 from calque.encoders.base import made_of, require
-from calque.encoders.lora import LowRank, library
 from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError, check_number
@@ -41,42 +40,42 @@ class Tuner(Method):
     Args:
         towards: the language the others move towards.
         layers: hidden layers that the loss reads; None: the encoder's own layer.
-        epochs, learning_rate, warmup, seed: see `Schedule`; so are `decay`, `clip` and `epsilon`, which a class sets.
+        epochs, learning_rate, seed: see `Schedule`; so are `warmup`, `decay`, `clip` and `epsilon`, which a class sets.
         batch: sentence pairs of each language in an update.
-        special: take the special subwords at both ends for linked words.
         standardize: standardise the word vectors first, and so those of the result, see `standardized`; None where one dimension
             dominates them.
-        max_words: leave out pairs with a longer side.
         freeze: leave the embeddings and this many layers above them as they are; None trains everything.
         centre: `align` takes off what is left between the means of the languages, see `centred`, and gives
             the trained encoder with a shift of each language; `tune` does not.
         lora: train adapters of this rank alone (LoRA, Hu et al. 2022; needs PEFT), by default at `LORA_RATE` times the rate, and
             give an `AdaptedEncoder`, whose folder has them alone; of all matrices of a layer. None trains the weights themselves.
         accumulate: cut each process's share of an update in so many parts, one after the other in memory.
-        budget: subwords, padding included, in one forward pass.
         precision: of the arithmetic, for the encoder that learns and the frozen one alike: "float32", "medium" or
             "bfloat16", see `calque.encoders.numerics.check_training_precision`.
     """
 
     decay: ClassVar[Literal["constant", "linear", "cosine"]] = "constant"
+    warmup: ClassVar[float] = 0.1
     clip: ClassVar[float | None] = None
     epsilon: ClassVar[float] = 1e-9
+    #: whether the special subwords at both ends of a sentence are linked words
+    special: ClassVar[bool] = True
+    #: words of a side beyond which a sentence pair is left out; None for no limit
+    max_words: ClassVar[int | None] = 64
+    #: subwords, padding included, in one forward pass
+    budget: ClassVar[int] = 1024
 
     towards: str
     layers: Sequence[int] | None = None
     epochs: float = 1.0
     learning_rate: float | None = None
-    warmup: float = 0.1
     seed: int = 0
     batch: int = 16
-    special: bool = True
     standardize: bool | None = None
-    max_words: int | None = 64
     freeze: int | None = None
     centre: bool = False
     lora: int | None = None
     accumulate: int = 1
-    budget: int = 1024
     precision: TrainingPrecision = "float32"
 
     def __post_init__(self):
@@ -84,14 +83,14 @@ class Tuner(Method):
             epochs=self.epochs, learning_rate=self.learning_rate, warmup=self.warmup, decay=self.decay,
             epsilon=self.epsilon, clip=self.clip, seed=self.seed,
         )  # fmt: skip
-        for name in ("batch", "accumulate", "budget"):
+        for name in ("batch", "accumulate"):
             check_number(name, getattr(self, name), least=1, whole=True)
-        if self.max_words is not None:
-            check_number("max_words", self.max_words, least=1, whole=True)
         if self.freeze is not None:
             check_number("freeze", self.freeze, least=0, whole=True)
         if self.lora is not None:
-            LowRank(self.lora)
+            from calque.encoders.adapted import library
+
+            check_number("lora", self.lora, least=1, whole=True)
             library()  # that it is missing is told before anything is read
         check_training_precision(self.precision)
 
@@ -119,7 +118,7 @@ class Tuner(Method):
 
     def settings(self) -> dict[str, Any]:
         """What the result depends on, for the record and the identity of checkpoints: the settings that all tuners have,
-        less those of the schedule and those that cannot change the result (budget), and all that the method adds."""
+        less those of the schedule, and all that the method adds."""
         names = ["towards", "layers", "batch", "special", "max_words", "freeze", "precision"]
         names += [] if self.standardize is None else ["standardize"]
         names += ["centre"] if self.centre else []
@@ -203,7 +202,7 @@ class Tuner(Method):
         from calque.encoders.adapted import with_adapters
 
         layers = range(self.freeze or 0, max(encoder.layer_numbers(self.layers)))
-        return with_adapters(encoder, LowRank(self.lora), layers=layers, device=device, seed=self.seed, kept=kept)
+        return with_adapters(encoder, self.lora, layers=layers, device=device, seed=self.seed, kept=kept)
 
     def align(
         self,
@@ -244,12 +243,9 @@ class Tuner(Method):
         self, tuned: TrainableEncoder, encoder: TrainableEncoder, text: AlignedText, processes: Processes
     ) -> Alignment:
         """Return the loss of an update of `tuned`, whose model is trained; `encoder` is the same before training."""
-        layers, frozen = encoder.layer_numbers(self.layers), None
-        if self.needs_reference:
-            frozen = Reference(encoder, text, layers, self.budget, processes)
-            frozen.keep(self.precision)
         return Alignment(
-            tuned, text, layers, processes, frozen, loss=self.loss, budget=self.budget, accumulate=self.accumulate,
+            tuned, text, encoder.layer_numbers(self.layers), processes, encoder if self.needs_reference else None,
+            loss=self.loss, budget=self.budget, accumulate=self.accumulate,
         )  # fmt: skip
 
     def record(self) -> dict[str, Any]:

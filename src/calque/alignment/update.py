@@ -18,11 +18,8 @@ from torch import Tensor
 
 from calque.alignment.aligned import AlignedText, Update
 from calque.distributed import Processes, same_device
-from calque.encoders.batches import collate, token_batches
-from calque.encoders.numerics import TRAINING_PRECISIONS, matmul_precision
+from calque.encoders.batches import collate
 from calque.encoders.trainable import TrainableEncoder
-from calque.offsets import offsets_of, ranges
-from calque.storage import vectors_room
 from calque.training.objective import Objective
 from calque.training.passes import Pass
 from calque.training.sources import float32_copy
@@ -50,82 +47,13 @@ class LinkedBatch:
     sentences: tuple[Tensor, Tensor] | None = None
 
 
-class Reference:
-    """Word vectors of the encoder as it was before training (f0), always in evaluation mode and without gradient.
-
-    Kept from one pass over the target sentences, or computed anew for every update where they would need too much
-    memory; in the arithmetic of the training, so that they differ from f by what was learnt alone.
-    """
-
-    #: bytes above which the vectors are recomputed
-    largest = 2_000_000_000
-
-    def __init__(
-        self,
-        encoder: TrainableEncoder,
-        text: AlignedText,
-        layers: Sequence[int],
-        budget: int,
-        processes: Processes,
-    ):
-        weights = next(encoder.model.parameters())
-        if weights.dtype != torch.float32 or not same_device(weights.device, processes.device):
-            encoder = float32_copy(encoder, processes.device)
-        self._encoder, self._text, self._layers, self._budget = encoder, text, layers, budget
-        self._processes = processes
-        self._cached: dict[int, Tensor] | None = None
-
-    def keep(self, precision: str) -> None:
-        """Compute all vectors now, if they are at most `largest` bytes, in the arithmetic of the training."""
-        if self._text.n_reference * self._encoder.dim * len(self._layers) * 4 <= self.largest:
-            with matmul_precision(TRAINING_PRECISIONS[precision]):
-                self._cached = self._compute(self._text.target_sentences)
-
-    def vectors(self, update: Update, layer: int, numbers: np.ndarray) -> Tensor:
-        """Rows of target words given by their numbers, `[n, dim]`."""
-        if self._cached is not None:
-            return self._cached[layer][torch.from_numpy(numbers).to(self._cached[layer].device)]
-        if update.reference is None:
-            update.reference = self._compute(update.targets)
-        # The update's sentences are few: their words' numbers, in the order of the rows just computed.
-        starts = self._text.reference_start[update.targets]
-        sizes = self._text.word_counts[update.targets]
-        order = np.argsort(starts)
-        which = order[np.searchsorted(starts[order], numbers, side="right") - 1]
-        rows = offsets_of(sizes)[which] + numbers - starts[which]
-        return update.reference[layer][torch.from_numpy(rows).to(update.reference[layer].device)]
-
-    def _compute(self, sentences: np.ndarray) -> dict[int, Tensor]:
-        """All words of `sentences` in their order, `{layer: [n_words, dim]}`."""
-        text, encoder = self._text, self._encoder
-        sizes = text.word_counts[sentences]
-        start = offsets_of(sizes)[:-1]
-        place = np.empty(len(text.word_counts), dtype=np.int64)
-        place[sentences] = start
-        device = next(encoder.model.parameters()).device
-        shape = int(sizes.sum()), encoder.dim
-        if device.type == "cpu":  # for a whole text a mapped file
-            by_layer = {layer: torch.from_numpy(vectors_room(*shape, np.float32)) for layer in self._layers}
-        else:
-            by_layer = {layer: torch.zeros(shape, device=device) for layer in self._layers}
-        encoder.model.eval()
-
-        pieces = [sentences[piece] for piece in token_batches(text.table.lengths[sentences], self._budget)]
-        with torch.no_grad(), self._processes.autocast():
-            for piece in pieces:
-                vectors = encoder.forward(collate(text.table, piece).to(device), self._layers)
-                rows = torch.from_numpy(ranges(place[piece], text.word_counts[piece])).to(device)
-                for layer, states in vectors.items():
-                    by_layer[layer][rows] = states.float()
-        return by_layer
-
-
 class Alignment(Objective[Sequence[np.ndarray]]):
     """A loss of the linked words of an update.
 
     Args:
         text: the updates name its sentence pairs.
-        reference: the encoder as it was, if the loss needs it.
+        reference: the encoder as it was before training (f0), if the loss needs it. Its vectors of the target sentences are
+            computed in every update, in the arithmetic of the training, so that they differ from f by what was learnt alone.
         loss: the terms, for one text and layer; see `Tuner.loss`.
         budget, accumulate: see `Tuner`.
     """
@@ -136,7 +64,7 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         text: AlignedText,
         layers: Sequence[int],
         processes: Processes,
-        reference: Reference | None,
+        reference: TrainableEncoder | None = None,
         *,
         loss: Callable[[LinkedBatch], dict[str, Tensor]],
         budget: int = 1024,
@@ -144,6 +72,11 @@ class Alignment(Objective[Sequence[np.ndarray]]):
     ):
         self.module = encoder.model
         self.encoder, self.text, self.layers = encoder, text, tuple(layers)
+        if reference is not None:
+            weights = next(reference.model.parameters())
+            if weights.dtype != torch.float32 or not same_device(weights.device, processes.device):
+                reference = float32_copy(reference, processes.device)
+            reference.model.eval()
         self.processes, self.reference = processes, reference
         self._loss, self._budget, self._accumulate = loss, budget, accumulate
 
@@ -156,11 +89,12 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         undivided = len(parts) == 1
         seed = torch.initial_seed()
         passes = [self._pass(part, seed + 7919 * i, gradient=undivided) for i, part in enumerate(parts)]
+        frozen = [self._frozen(part) for part in parts]
         leaves = [{layer: rows.requires_grad_() for layer, rows in done.vectors.items()} for done in passes]
         terms: dict[str, Tensor] = {}
         for layer in self.layers:
             for number in range(len(parts[0].groups)):
-                for name, value in self._loss(self._batch(parts, leaves, layer, number)).items():
+                for name, value in self._loss(self._batch(parts, leaves, frozen, layer, number)).items():
                     terms[name] = terms[name] + value if name in terms else value
         torch.stack(list(terms.values())).sum().backward()
         for i, part in enumerate(parts):
@@ -173,10 +107,26 @@ class Alignment(Objective[Sequence[np.ndarray]]):
     def _pass(self, part: Update, seed: int, *, gradient: bool = True) -> Pass:
         """Return all word vectors of a part."""
         torch.manual_seed(seed)  # the same dropout both times that a part is gone through
-        collated = [collate(self.text.table, batch).to(self.processes.device) for batch in part.batches]
-        return Pass(self.encoder, collated, self.layers, context=self.processes.autocast, gradient=gradient)
+        return self._pass_of(self.encoder, part.batches, gradient)
 
-    def _batch(self, parts: list[Update], leaves: list[dict[int, Tensor]], layer: int, number: int) -> LinkedBatch:
+    def _frozen(self, part: Update) -> dict[int, Tensor]:
+        """Return the word vectors of a part's target sentences by the encoder as it was."""
+        if self.reference is None:
+            return {}
+        return self._pass_of(self.reference, part.target_batches, False).vectors
+
+    def _pass_of(self, encoder: TrainableEncoder, batches: Sequence[np.ndarray], gradient: bool) -> Pass:
+        collated = [collate(self.text.table, batch).to(self.processes.device) for batch in batches]
+        return Pass(encoder, collated, self.layers, context=self.processes.autocast, gradient=gradient)
+
+    def _batch(
+        self,
+        parts: list[Update],
+        leaves: list[dict[int, Tensor]],
+        frozen: list[dict[int, Tensor]],
+        layer: int,
+        number: int,
+    ) -> LinkedBatch:
         """Return the vectors of a text in a layer: of all processes in rank order, of a process part by part."""
         rows, vectors = [part.groups[number] for part in parts], [leaf[layer] for leaf in leaves]
 
@@ -184,15 +134,12 @@ class Alignment(Objective[Sequence[np.ndarray]]):
             by_process = np.array(counts, dtype=np.int64).reshape(self.processes.world, -1).sum(axis=1).tolist()
             return self.processes.gather_rows(torch.cat(list(found)), by_process)
 
-        def gather(name: str, counts: tuple[int, ...]) -> Tensor:
+        def gather(name: str, counts: tuple[int, ...], of: Sequence[Tensor] = vectors) -> Tensor:
             places = [self._index(getattr(group, name)) for group in rows]
-            return of_all([each.index_select(0, at) for each, at in zip(vectors, places, strict=True)], counts)
+            return of_all([each.index_select(0, at) for each, at in zip(of, places, strict=True)], counts)
 
-        def frozen(name: str, counts: tuple[int, ...]) -> Tensor | None:
-            if (reference := self.reference) is None:
-                return None
-            numbers = [getattr(group, name) for group in rows]
-            return of_all([reference.vectors(part, layer, n) for part, n in zip(parts, numbers, strict=True)], counts)
+        def before(name: str, counts: tuple[int, ...]) -> Tensor | None:
+            return None if self.reference is None else gather(name, counts, [each[layer] for each in frozen])
 
         def means(side: int) -> Tensor:
             found = []
@@ -208,7 +155,7 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         kinds = [self._index(group.kinds)[:, None] for group in rows if group.kinds is not None]
         return LinkedBatch(
             gather("source", pairs), gather("target", pairs), gather("regularised", words),
-            frozen("reference", words), frozen("reference_linked", pairs),
+            before("reference", words), before("reference_linked", pairs),
             kinds=of_all(kinds, pairs).squeeze(1) if kinds else None,
             sentences=None if rows[0].sentences is None else (means(0), means(1)),
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Accuracy of retrieval by kind of word (part of speech, frequency, length, position), and layer by layer."""
+"""Accuracy of retrieval by kind of word (part of speech, frequency, length), and layer by layer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from calque.analyses.questions import SIDES, Finding, Questions, View, frequency_ranks
 from calque.encoders.base import Encoder, require
 from calque.errors import SettingError
-from calque.tasks.bootstrap import ratio
+from calque.tasks.bootstrap import intervals, ratio
 from calque.tasks.retrieval import WordRetrieval
 
 #: classes of Cao et al. (2020, Table 4); PART, SYM, INTJ and X are in none, as there
@@ -24,9 +24,7 @@ CLASSES = {
 _CONJUNCTIONS = ("CCONJ", "SCONJ", "CONJ")  # one tag in the tagset of the paper
 
 RANKS = (0, 1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
-SUBWORDS = (1, 2, 3, 4, 5)
 LENGTHS = (1, 2, 4, 6, 8, 10, 13)
-POSITIONS = (1, 2, 4, 8, 16, 32)
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ def accuracies(analysis: str, questions: Questions, view: View, groups: Groups) 
             means = [_mean(rates[..., members]) for members in classes.values()]
             return np.concatenate([rates, np.stack(means, axis=-1)], axis=-1) if means else rates
 
-        values, low, high = questions.resamples.intervals(sums, figures)
+        values, low, high = intervals(sums, figures, samples=questions.task.bootstrap)
         by_group = {k: title for title, members in classes.items() for k in members}
         about = {"links": name, **groups.settings, "counted": "links" if groups.of_links else "questions"}
         metric, share = f"accuracy.{name}", 2 if groups.of_links else 1
@@ -205,22 +203,6 @@ def _of_links(questions: Questions, side: str, values: Sequence[float]) -> np.nd
     """Values of the forms of a side by link, `[n_pairs]`."""
     numbers = questions.forms[side][0][questions.rows[side]]
     return np.array(values)[numbers] if len(values) else np.zeros(0)
-
-
-def by_position(questions: Questions) -> Groups:
-    """By the place in its sentence, from 1, of the word that asks."""
-    unit = "words from the beginning, the first is 1"
-    return binned(questions.pairs.source + 1, questions.pairs.target + 1, POSITIONS, unit=unit)
-
-
-def by_subwords(questions: Questions, counts: Mapping[str, np.ndarray]) -> Groups:
-    """By the number of subwords of the word that asks.
-
-    Args:
-        counts: of every word of both sides, `[n_words]`.
-    """
-    source, target = (counts[side][questions.rows[side]] for side in SIDES)
-    return binned(source, target, SUBWORDS, unit="subwords")
 
 
 # -- curves ------------------------------------------------------------------------------------------------------------

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.stats import rankdata
 
 from calque.algebra.normalize import unit_rows
 from calque.annotated import TaggedText
 from calque.offsets import offsets_of
 from calque.tasks.base import Score
-from calque.tasks.bootstrap import ends_of, sampled
 from calque.tasks.overlap import first_occurrences, forms_of
 from calque.tasks.retrieval import Retrieved, WordRetrieval
 from calque.text import Sentences
@@ -24,7 +24,6 @@ from calque.vectors import Embeddings
 SIDES = ("source", "target")
 DEPTH = 10  # nearest words that are listed for each question: the k of the k-occurrence
 NOTHING = (math.nan, math.nan, math.nan)
-_KEPT = 16_000_000  # counts kept for the next figures
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,6 @@ class Questions:
         self.langs = task.corpus.langs
         self.pairs, _ = task.links
         self.unseen = task.unseen
-        self.resamples = Resamples(len(self.corpus), samples=task.bootstrap)
 
     def sentences(self, side: str) -> Sentences:
         return self.corpus.source if side == "source" else self.corpus.target
@@ -204,49 +202,6 @@ class View:
         return np.ones(vectors.n_words, dtype=bool) if vectors.covered is None else vectors.covered
 
 
-class Resamples:
-    """How often each sentence comes when n of n are drawn with replacement, `samples` times.
-
-    Every figure is computed on the same samples, those of `calque.tasks.bootstrap`, and a hundred figures cost hardly more
-    than one.
-
-    Args:
-        samples: how many times to draw; 0 for no intervals (both ends are the value).
-    """
-
-    def __init__(self, n: int, *, samples: int = 1000):
-        self.n, self.samples = n, samples
-        self._kept = list(sampled(n, samples)) if n * samples <= _KEPT else None
-
-    def intervals(
-        self, sums: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray]
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return figures over all sentences and the ends of their 95% percentile intervals.
-
-        Args:
-            sums: `[n, …]`, whatever is summed over sentences.
-            statistic: `[samples, …]` summed → `[samples, n_figures]`.
-
-        Returns:
-            values, lower and upper ends, each `[n_figures]`. Samples in which a figure is undefined are left out of its
-            interval; an interval that no sample defines is the value.
-        """
-        sums = np.asarray(sums, dtype=np.float64)
-        shape, flat = sums.shape[1:], sums.reshape(self.n, -1)
-        values = np.asarray(statistic(flat.sum(axis=0).reshape(1, *shape)), dtype=np.float64)[0]
-        drawn = sampled(self.n, self.samples) if self._kept is None else self._kept
-        figures = [statistic((block @ flat).reshape(len(block), *shape)) for block in drawn]
-        all_drawn = np.concatenate([np.zeros((0, len(values))), *figures])
-        ends = [ends_of(column, value) for column, value in zip(all_drawn.T, values, strict=True)]
-        low, high = np.array(ends).reshape(-1, 2).T
-        return values, low, high
-
-    def interval(self, sums: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray]) -> tuple[float, float, float]:
-        """Return one figure and its interval; `statistic` is `[samples, …]` → `[samples]`."""
-        value, low, high = self.intervals(sums, lambda drawn: statistic(drawn)[..., None])
-        return float(value[0]), float(low[0]), float(high[0])
-
-
 def count_forms(sentences: Sentences) -> dict[str, int]:
     """How often each lower-cased form comes in a text."""
     numbers, forms = forms_of(sentences)
@@ -256,11 +211,7 @@ def count_forms(sentences: Sentences) -> dict[str, int]:
 def frequency_ranks(counts: Mapping[str, int]) -> dict[str, float]:
     """Rank of each form by its frequency: 1 for the most frequent. Forms that are equally frequent share the mean of
     their ranks, without which the order of the many words that come once would be an accident."""
-    values = np.array(list(counts.values()), dtype=np.int64)
-    distinct, inverse, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    more = len(values) - np.cumsum(sizes)  # forms that are more frequent
-    ranks = (more + (sizes + 1) / 2)[inverse] if len(distinct) else np.zeros(0)
-    return dict(zip(counts, ranks.tolist(), strict=True))
+    return dict(zip(counts, rankdata([-count for count in counts.values()]).tolist(), strict=True))
 
 
 def tags_for(sentences: Sentences, tagged: TaggedText) -> np.ndarray:

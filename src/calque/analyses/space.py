@@ -12,7 +12,7 @@ from calque.algebra.normalize import unit_centre_unit
 from calque.analyses.questions import DEPTH, SIDES, Finding, Questions, View
 from calque.errors import SettingError
 from calque.offsets import offsets_of
-from calque.tasks.bootstrap import accuracy, ratio
+from calque.tasks.bootstrap import accuracy, measure, ratio
 from calque.tasks.retrieval import retrieve
 
 _FORMS = 1000  # isometry: the most frequent forms, whose mean vectors stand for a language
@@ -182,7 +182,7 @@ def hubness(questions: Questions, view: View) -> list[Finding]:
                 "k": DEPTH, "similarity": similarity, "largest": int(counts.max(initial=0)),
                 "mean": float(counts.mean()) if len(counts) else None, "never": int((counts == 0).sum()),
             }  # fmt: skip
-            figures = questions.resamples.interval(sums, skewness)
+            figures = measure(sums, skewness, samples=task.bootstrap).ends
             findings.append(questions.finding(
                 "hubness", view, f"skewness.{similarity}", figures, len(counts), about, group="-".join(langs),
                 task="hubness", percent=False,
@@ -202,45 +202,21 @@ def mean_cosine(total: np.ndarray, n: np.ndarray) -> np.ndarray:
 
 
 def anisotropy(questions: Questions, view: View) -> list[Finding]:
-    """Return the mean cosine of random words (Ethayarajh 2019, §3.2).
-
-    Groups: words of either language; words of both, one of each; and linked words, which should stand out. All words that
-    have a vector count once each time that they come.
-    """
-    sums = {}  # of each sentence: the sum of its unit vectors, and how many there are; rows without a vector are zero
-    for side in SIDES:
-        units, starts = view.units[side], questions.offsets[side][:-1]
-        sums[side] = np.zeros((len(questions.corpus), units.shape[1] + 1))
-        filled = np.diff(questions.offsets[side]) > 0
-        if filled.any():
-            sums[side][filled, :-1] = np.add.reduceat(units, starts[filled], axis=0, dtype=np.float64)
-            sums[side][filled, -1] = np.add.reduceat(view.covered(side).astype(np.int64), starts[filled])
-    both = np.concatenate([sums["source"], sums["target"]], axis=1)
-    dim = both.shape[1] // 2
-    asked = view.answers.queries
-    units = [view.units[side][questions.rows[side][asked]].astype(np.float64) for side in SIDES]
-    linked = questions.summed(questions.pairs.sentence[asked], np.einsum("ij,ij->i", *units), np.ones(len(asked)))
-
-    def within(drawn: np.ndarray) -> np.ndarray:
-        return mean_cosine(drawn[..., :-1], drawn[..., -1])
-
-    def between(drawn: np.ndarray) -> np.ndarray:
-        products = (drawn[..., : dim - 1] * drawn[..., dim:-1]).sum(axis=-1)
-        return ratio(products, drawn[..., dim - 1] * drawn[..., -1])
-
-    pair, words = "-".join(questions.langs), [sums[side][:, -1].sum() for side in SIDES]
-    findings = []
-    for group, parts, statistic, n in (
-        (questions.langs[0], sums["source"], within, words[0]),
-        (questions.langs[1], sums["target"], within, words[1]),
-        (pair, both, between, sum(words)),
-        (f"{pair} linked", linked, accuracy, len(asked)),
-    ):
-        figures = questions.resamples.interval(parts, statistic)
-        findings.append(questions.finding(
-            "anisotropy", view, "mean-cosine", figures, n, group=group, task="anisotropy", percent=False
-        ))  # fmt: skip
-    return findings
+    """Return the mean cosine of random words (Ethayarajh 2019, §3.2): of words of either language; of words of both, one of
+    each; and of linked words, which should stand out. All words that have a vector count once each time that they come."""
+    units = {side: view.units[side][view.covered(side)].astype(np.float64) for side in SIDES}
+    totals, counts = [each.sum(axis=0) for each in units.values()], [len(each) for each in units.values()]
+    linked = [view.units[side][questions.rows[side][view.answers.queries]].astype(np.float64) for side in SIDES]
+    pair = "-".join(questions.langs)
+    figures = [
+        *((lang, mean_cosine(total, np.array(n)), n) for lang, total, n in zip(questions.langs, totals, counts, strict=True)),
+        (pair, ratio(totals[0] @ totals[1], np.array(counts[0] * counts[1])), sum(counts)),
+        (f"{pair} linked", ratio((linked[0] * linked[1]).sum(), np.array(len(linked[0]))), len(linked[0])),
+    ]  # fmt: skip
+    return [
+        questions.finding("anisotropy", view, "mean-cosine", float(value), n, group=group, task="anisotropy", percent=False)
+        for group, value, n in figures
+    ]  # fmt: skip
 
 
 # -- language ----------------------------------------------------------------------------------------------------------
@@ -302,7 +278,8 @@ def language(questions: Questions, view: View, *, words: int = _WORDS, seed: int
     weights, bias = logistic_regression((train - mean) / scale, np.arange(len(train)) >= known)
     hits = (((test - mean) / scale) @ weights + bias > 0) == (np.arange(len(test)) >= used - known)
     sentence = np.concatenate([questions.sentence_of[side][asked] for side, _, asked in parts])
-    figures = questions.resamples.interval(questions.summed(sentence, hits, np.ones(len(hits))), accuracy)
+    sums = questions.summed(sentence, hits, np.ones(len(hits)))
+    figures = measure(sums, accuracy, samples=questions.task.bootstrap).ends
     about = {
         "chance": 0.5, "train_words": 2 * known, "shared_forms_left_out": len(shared), "probe": "logistic regression",
     }  # fmt: skip

@@ -42,6 +42,7 @@ class Analysis:
         lacks: what is said where it gives nothing; `{data}` is the test text, `{encoder}` the encoder.
         axis: how reports show it; see `axis_of`.
         made_by: the command that makes it, where that is not `calque analyze`.
+        section: the function of its section in a report, `package.module:function`; "" for one that all share.
     """
 
     target: str
@@ -52,6 +53,7 @@ class Analysis:
     lacks: str = "{data} has too few words"
     axis: Axis | None = None
     made_by: str = ""
+    section: str = ""
 
 
 _TAGS = ("upos",)
@@ -72,17 +74,9 @@ ANALYSES = {
             "Left: a word and its translation are equally frequent. Right: their frequency ranks differ widely.", log=True,
         ),
     ),
-    "subwords": Analysis(
-        "calque.analyses.groups:by_subwords", "Accuracy by number of subwords.", lacks="{encoder} has no subwords",
-        axis=Axis("By number of subwords", "subwords of the word", "Number of subwords of the query word."),
-    ),
     "length": Analysis(
         "calque.analyses.groups:by_length", "Accuracy by word length.", "division",
         axis=Axis("By word length", "characters of the word", "Length of the query word."),
-    ),
-    "position": Analysis(
-        "calque.analyses.groups:by_position", "Accuracy by position in the sentence.", "division",
-        axis=Axis("By position in the sentence", "position in the sentence", "Position of the query word.", log=True),
     ),
     "layers": Analysis(
         "calque.analyses.groups:layer_curve", "Accuracy layer by layer.", lacks="{encoder} has only one layer",
@@ -106,8 +100,8 @@ ANALYSES = {
         seeded=True, lacks="no linked words that are spelt differently",
     ),
     "senses": Analysis(
-        "calque.analyses.senses:neighbourhoods", "The senses of a word in the plane, with those nearest to them.",
-        made_by="calque senses FOLDER WORD --out FILE",
+        "calque.senses.found:neighbourhoods", "The senses of a word in the plane, with those nearest to them.",
+        made_by="calque senses FOLDER WORD --out FILE", section="calque.senses.report:senses",
     ),
 }  # fmt: skip
 

@@ -9,6 +9,7 @@ from difflib import SequenceMatcher
 from typing import Any
 
 import numpy as np
+from scipy.stats import entropy
 
 from calque.analyses.questions import NOTHING, SIDES, Finding, Questions, View
 from calque.errors import MissingExtraError, SettingError
@@ -88,7 +89,7 @@ def examples(questions: Questions, views: Sequence[View], *, forms: int = 8, at_
             continue
         chosen = _chosen([[link for t in group for link in translations.get(t, [])] for group, _ in groups], right)
         if chosen is not None:
-            bits = round(entropy([n for _, n in groups]), 3)
+            bits = round(float(entropy([n for _, n in groups], base=2)), 3)
             shown = {"entropy": bits, "translations": {group[0]: n for group, n in groups}}
             ranked.append(((-bits, *chosen[0], form), shown, chosen[1]))
     ranked.sort(key=lambda entry: entry[0])
@@ -134,12 +135,6 @@ def translations_of(questions: Questions, wanted: set[str]) -> dict[str, dict[st
             form, translation = names[code // len(others)], others[code % len(others)]
             counted[form][translation] = counted[form].get(translation, 0) + n
     return counted
-
-
-def entropy(counts: Sequence[int]) -> float:
-    """Return the entropy of relative frequencies, in bits: 0 for one translation, log2 k for k equally frequent ones."""
-    shares = np.asarray(counts, dtype=np.float64) / sum(counts)
-    return float(-(shares * np.log2(shares)).sum())
 
 
 def _chosen(links: Sequence[Sequence[int]], right: np.ndarray) -> tuple[tuple[int, int], list[int]] | None:

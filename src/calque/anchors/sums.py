@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from os import PathLike
-from typing import Any
 
 import numpy as np
 
@@ -290,7 +289,6 @@ class AnchorSums:
         arrays, metadata = map_arrays(path)
         try:
             about = json.loads(metadata["about"])
-            _check(about)
             sums = cls(
                 about["dim"], layers=about["layers"], most_occurrences=about["most_occurrences"],
                 lang=about["lang"], seed=about["seed"],
@@ -325,22 +323,6 @@ def anchors_of(sentences: Sentences, embeddings: Embeddings, *, at_least: int = 
     sums = AnchorSums(embeddings.dim, lang=sentences.lang)
     sums.add(sentences, embeddings)
     return sums.finish(at_least=at_least, most=most)[sums.layers[0]]
-
-
-def _check(about: Any) -> None:
-    """Raise unless these are the numbers and names that `save` writes."""
-    for name in ("dim", "n_sentences", "uncovered", "seed"):
-        if type(about[name]) is not int or not 0 <= about[name] < 1 << 62:
-            raise ValueError(f"{name} is {about[name]!r:.40}")
-    most = about["most_occurrences"]
-    if most is not None and (type(most) is not int or not 0 <= most < 1 << 31):
-        raise ValueError(f"most_occurrences is {most!r:.40}")
-    if not all(type(layer) is int for layer in about["layers"]) or not about["layers"]:
-        raise ValueError(f"layers are {about['layers']!r:.40}")
-    if not isinstance(about["lang"], str) or not all(isinstance(word, str) for word in about["words"]):
-        raise ValueError("words or language are no text")
-    if len(set(about["words"])) != len(about["words"]) or not isinstance(about["is_open"], bool):
-        raise ValueError("a word stands there twice")
 
 
 def _longer(array: np.ndarray, room: int) -> np.ndarray:

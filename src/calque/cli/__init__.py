@@ -24,8 +24,8 @@ from calque.errors import CalqueError, CalqueWarning, SettingError, Stopped
 # Options that take every value up to the next option, and how many there are at least after the command's name.
 _SEVERAL = {
     "align": (("--dictionary", "--text", "--anchors", "--released"), 0),
-    "evaluate": (("--test", "--train", "--dev", "--text", "--ceiling", "--project", "--rename", "--links",
-                  "--train-links", "--translations", "--realign"), 2),
+    "evaluate": (("--test", "--train", "--dev", "--text", "--ceiling", "--project", "--rename", "--links", "--train-links",
+                  "--realign"), 2),
     "distil": (("--text",), 0),
     "analyze": (("--upos",), 1),
     "explore": (("--text", "--test"), 1),
@@ -46,20 +46,6 @@ def of_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
             taken if not is_ours or (verb == "evaluate" and len(taken) == 2) else []
         )  # it has readers of other files
     return ours, rest
-
-
-def as_align(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments of `calque align` for those of `calque clcr train`, which works for one release more."""
-    _say(
-        "calque: calque clcr train … --pivot LANG is now calque align --method clcr --encoder en=…,de=… --towards LANG …"
-    )
-    encoders = [
-        word for before, word in zip(["", *arguments], arguments, strict=False)
-        if re.match(r"\w[\w-]*=", word) and not before.startswith("--")
-    ]  # fmt: skip
-    rest = [word for word in arguments if word not in (*encoders, "--parallel")]
-    rest = [word.replace("--pivot", "--towards") if word.startswith("--pivot") else word for word in rest]
-    return ["align", "--method", "clcr", *(["--encoder", ",".join(encoders)] if encoders else []), *rest]
 
 
 def spread(arguments: Sequence[str]) -> list[str]:
@@ -145,10 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     code: Any = 0
     try:
         given = list(sys.argv[1:] if arguments is None else arguments)
-        if given in ([], ["clcr"]):
-            given = [*given, "--help"]
-        if given[:2] == ["clcr", "train"]:
-            given = as_align(given[2:])
+        given = given or ["--help"]
         program, given = of_program(given)
         code = _parser(given[0] if given else "")(args=[*program, *spread(given)], standalone_mode=False)
     except CalqueError as error:

@@ -79,7 +79,7 @@ def distil(
         str | None,
         typer.Option(
             help="The student's sentence vector: own (what its folder says; default there), subwords (mean of all subwords; "
-            "default elsewhere), cls, or several, as in cls,max,mean."
+            "default elsewhere), or cls."
         ),
     ] = None,
     teacher_pooling: Annotated[

@@ -12,8 +12,8 @@ import typer
 
 from calque.cli.checks import given, language, output_file, refuse_unused
 from calque.cli.options import (
-    KeyPointLoading,
     Linking,
+    Loading,
     Quiet,
     SubjectCommand,
     Tracking,
@@ -37,52 +37,46 @@ if TYPE_CHECKING:
 _OF_PARALLEL = ("langs", "model", "symmetrize", "seed")
 
 
+Files = list[str] | None
+
+
+def _files(help: str) -> Any:
+    return typer.Option(metavar="FILE...", help=help)
+
+
 @dataclass(frozen=True)
 class Texts:
     """Files."""
 
-    test: Annotated[list[str], typer.Option(metavar="FILE...", help="Test files, one or more.")]
+    test: Annotated[list[str], _files("Test files, one or more.")]
     train: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE...",
-            help="Zero-shot tasks: training text, in one or more languages; de=FILE if the file name does not give the "
-            "language. wsd: text with senses. retrieval: the text used for alignment, to tell seen from unseen pairs.",
+        Files,
+        _files(
+            "Zero-shot tasks: training text, in one or more languages; de=FILE if the file name does not give the language. "
+            "wsd: text with senses. retrieval: the text used for alignment, to tell seen from unseen pairs."
         ),
     ] = None
     dev: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE...",
-            help="Text to choose the epoch on (see --select); default: every tenth training text. sentences: text to choose the "
-            "threshold of mining on.",
+        Files,
+        _files(
+            "Text to choose the epoch on (see --select); default: every tenth training text. sentences: text to choose the "
+            "threshold of mining on."
         ),
     ] = None
     ceiling: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE...",
-            help="Training text in the test languages, translated (translate-train) or annotated; its scores are shown for "
-            "comparison.",
-        ),
+        Files,
+        _files("Training text in the test languages, translated (translate-train) or annotated, for comparison."),
     ] = None
     links: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Word links of --test; for word-alignment the gold links (default: third column). sentences: gold pairs, lines "
-            "of two ids (default: PREFIX.gold)."
-        ),
+        Files,
+        _files("Word links of --test; for word-alignment the gold links (default: third column)."),
     ] = None
-    train_links: Annotated[list[str] | None, typer.Option(help="Word links of --train.")] = None
-    text: Annotated[
-        list[str] | None, typer.Option(metavar="FILE...", help="Text to average word vectors over, in both languages.")
-    ] = None
+    train_links: Annotated[Files, _files("Word links of --train.")] = None
+    text: Annotated[Files, _files("Text to average word vectors over, in both languages.")] = None
     project: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE...",
-            help="Label projection: project tags over the word links of this parallel text (with --langs) and train on the "
-            "result.",
+        Files,
+        _files(
+            "Label projection: project tags over the word links of this parallel text (with --langs) and train on the result."
         ),
     ] = None
     first_senses: Annotated[
@@ -90,23 +84,16 @@ class Texts:
     ] = None
 
 
-#: what the help says of options of the tasks' classes, whose types and ranges are those of the classes
+#: what the help says of options of the tasks' classes where their docstrings say less
 _HELPS = {
     "candidates": "Search all words (all) or linked words only (linked); default: all.",
     "similarity": "csls (default) or cosine; sentences: cosine by default.",
     "sentence_pooling": "A sentence's vector: own (what a sentence-transformers folder says; default there), words (mean of "
     "word vectors; default elsewhere), subwords (mean of all subwords) or cls.",
     "contextual": "Only the first occurrence of each word form.",
-    "base": "The encoder before alignment, to compare similarities of words with.",
-    "method": "mutual (default) or softmax.",
-    "lower": "Ignore case.",
-    "unknown": "What to do with test labels missing from training: raise an error (default), or miss, count them as wrong.",
     "on_error": "Raise an error (raise, default), or skip what cannot be read (skip).",
     "format": "File format, where it cannot be detected. Tags: columns, numbered, conllu, facebook, hub; labels: "
     "header, pairs, label-text, text-label, jsonl, hub.",
-    "column": "Number or name of the column with the tags; default: the last.",
-    "probe": "What to make spans of: pos, dependencies (CoNLL-U), entities (tags of spans); or the "
-    "name of the labels in JSON lines.",
     "seeds": "Number of training runs, each with its own seed; default: 5, with --tune 3.",
     "tune": "Fine-tune the encoder too, not only a head on frozen vectors.",
     "select": "Take the epoch that is best on source text (source, default), best on average over all of --dev, other "
@@ -114,13 +101,12 @@ _HELPS = {
     "head": "ner, slots, pos: bilstm-crf (default), linear (default with --tune), linear-crf. nli, sentiment: mean "
     "(two dense layers on the mean vector; default for sentiment), bilstm (max-pooled LSTM; default for nli), "
     "esim (words of both texts aligned, then LSTMs; nli only), cls (one layer on [CLS]; only with --tune, and the "
-    "default there). qa: match (words of passage and question aligned, then LSTMs), linear (only with --tune, and the "
     "default there).",
-    "hidden": "Hidden size of the head.",
-    "dropout": "Dropout of the head.",
-    "epochs": "Maximum number of epochs.",
-    "batch": "Texts per update.",
-    "learning_rate": "Peak learning rate.",
+    "epochs": "Maximum number of epochs; the default is the task's.",
+    "learning_rate": "Peak learning rate; the default is the task's, with --tune one that follows from the encoder's width.",
+    "warmup": "Fraction of the updates over which the rate rises linearly from 0; default: 0, with --tune mostly 0.1.",
+    "decay": "Learning rate afterwards: constant, linear or cosine; default: constant, with --tune linear.",
+    "clip": "Largest norm of the gradient; default: 5, with --tune mostly 1.",
     "save_head": "Write the best trained head, with its encoder, as a transformers model to this new folder; with --tune. "
     "ner, slots without intents, pos, nli, sentiment.",
 }
@@ -131,11 +117,8 @@ class Realigning:
     """Realignment, with --tune."""
 
     realign: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE...",
-            help="Also align the encoder on this parallel text (with --langs) in the run that trains it for the task.",
-        ),
+        Files,
+        _files("Also align the encoder on this parallel text (with --langs) in the run that trains it for the task."),
     ] = None
     realign_when: Annotated[str, typer.Option(help="Align before, during or after the training for the task.")] = (
         "before"
@@ -174,7 +157,7 @@ class Output:
 class TaskCommand(SubjectCommand):
     """A command whose subject is a task."""
 
-    hides = tuple(name for name in (*FIELDS, "rename", "translations") if users(name) or name in REALIGN)
+    hides = tuple(name for name in (*FIELDS, "rename") if users(name) or name in REALIGN)
     asks_for = "calque evaluate ENCODER TASK --help lists the options of a task"
     spelled: ClassVar[Mapping[str, str]] = {"--non-contextual": "contextual", "--extract": "method"}
     helps: ClassVar[Mapping[str, str]] = _HELPS
@@ -243,7 +226,7 @@ def evaluate(
     task: Annotated[str, typer.Argument(metavar="TASK", help="One of those below, or package.module:Class.")],
     texts: Texts,
     realigning: Realigning,
-    loading: KeyPointLoading,
+    loading: Loading,
     linking: Linking,
     output: Output,
     tracking: Tracking,
@@ -281,13 +264,6 @@ def evaluate(
     ] = None,
     test_limit: Annotated[
         int | None, typer.Option(min=1, help="Use only N texts of each --test and --dev file.")
-    ] = None,
-    translations: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="LANG=FILE,FILE...",
-            help="Key points by pivots (--steps pivots): the test file in the pivot language and the one in LANG.",
-        ),
     ] = None,
 ) -> None:
     """Measure an encoder on a task.
@@ -344,8 +320,8 @@ def evaluate(
             append_lines(output.out, (score.to_json() + "\n" for score in scores))
 
     scores = run(
-        encoder, inputs, options=options, load=loading.arguments(), translations=translations or [],
-        layers=layers, out=output.out, shown=show, progress=not output.quiet,
+        encoder, inputs, options=options, load=loading.arguments(), layers=layers, out=output.out, shown=show,
+        progress=not output.quiet,
     )  # fmt: skip
     if output.record:
         from calque.runs.card import add_scores

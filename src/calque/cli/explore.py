@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from calque.cli.checks import output_folder, refuse_unused
 from calque.cli.options import Limit, Quiet, news, numbers, pairs_of
+from calque.errors import MissingExtraError
 
 
 def explore(
@@ -51,7 +53,11 @@ def explore(
 
     Opens a local page: click a word to see its neighbours before and after alignment.
     """
-    from calque.explore.server import listen, require, serve, url_of
+    for package in ("starlette", "uvicorn"):
+        if importlib.util.find_spec(package) is None:
+            raise MissingExtraError(package, "explore", "the explorer")
+    from calque.explore.app import listen, serve, url_of
+    from calque.explore.explorer import Explorer
     from calque.explore.sources import find_encoders, find_text, place_for
 
     if not test:
@@ -59,9 +65,6 @@ def explore(
     if not test and not text:
         refuse_unused(context, {"pretokenized": "is for --text and --test"})
     output_folder("--cache", cache, [*(text or []), *(test or [])])
-    require()
-    from calque.explore.explorer import Explorer
-
     say = news(quiet)
     pairs = pairs_of(langs, len(test or [])) if langs else []
     collection = find_text(

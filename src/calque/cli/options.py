@@ -48,17 +48,6 @@ Layer = Annotated[
     int | None, typer.Option(help="Hidden layer, -1: the last; default: as saved, else the last (in decoders 2/3 up).")
 ]
 Pooling = Annotated[str | None, typer.Option(help="Which subwords make a word's vector: last, first or mean.")]
-Steps = Annotated[
-    str | None,
-    typer.Option(
-        help="Key points: transform, or transform,extract, or transform,extract,reorder; default: as saved. evaluate: also "
-        "pivots, with --translations."
-    ),
-]
-Delta = Annotated[
-    float | None,
-    typer.Option(min=0, help="Key points: how probable a word must be to be one; default: as saved, or 0.2."),
-]
 Bidirectional = Annotated[
     bool | None,
     typer.Option(
@@ -148,17 +137,26 @@ class Loading:
     pooling: Pooling = None
     max_length: MaxLength = None
     bidirectional: Bidirectional = None
+    load: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE", hidden=True, help="An option that one kind of encoder alone has; repeatable."
+        ),
+    ] = None
 
     def arguments(self) -> dict[str, Any]:
         """Keyword arguments of `load_encoder`: those that were given."""
-        return {name: value for name, value in vars(self).items() if value is not None}
+        found = {name: value for name, value in vars(self).items() if value is not None and name != "load"}
+        return found | (by_name(self.load, _of_one_kind(), "--load") if self.load else {})
 
 
-@dataclass(frozen=True)
-class KeyPointLoading(Loading):
-    """Vectors of an encoder that may be one of key points."""
+def _of_one_kind() -> dict[str, Any]:
+    """Return the types of the options that one kind of encoder alone has."""
+    from calque.encoders.folder import ENCODERS
+    from calque.runs.study.values import of
 
-    steps: Steps = None
+    kinds = [(ENCODERS.load(name).open, row.options) for name, row in ENCODERS.items() if row.options]
+    return {option: of(kind)[option] for kind, options in kinds for option in options}
 
 
 @dataclass(frozen=True)
@@ -324,7 +322,7 @@ class SubjectCommand(TyperCommand):
         super().__init__(*args, **options)
         params: Any = self.params
         for param in params:
-            param.hidden = param.name in self.hides
+            param.hidden = param.hidden or param.name in self.hides
 
     def find_subject(self, words: Sequence[str]) -> Any:
         """Return what the command line is about; None for nothing in particular."""

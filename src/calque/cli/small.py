@@ -11,7 +11,6 @@ import typer
 
 from calque.cli.checks import language, output_file, output_folder, refuse_unused
 from calque.cli.options import (
-    KeyPointLoading,
     Limit,
     Loading,
     Pretokenized,
@@ -105,7 +104,7 @@ def encode(
     out: Annotated[
         Path, typer.Option(metavar="PATH", help="Safetensors file: data [words, dim] and offsets [sentences + 1].")
     ],
-    loading: KeyPointLoading,
+    loading: Loading,
     pretokenized: Pretokenized = False,
     precision: VectorPrecision = None,
     limit: Limit = None,

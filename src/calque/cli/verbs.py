@@ -15,34 +15,37 @@ from calque import __version__
 from calque.errors import SettingError, Stopped
 from calque.named import TRUST_CODE
 
-#: verbs by the groups of the help: functions of the modules of the same name, or of the one behind the colon
+#: functions of the module of `calque.cli` of the same name, or of the one behind the colon
+VERBS = (
+    "demo:small", "align", "evaluate", "report",
+    "analyze", "explore", "neighbours:small", "senses:calque.senses.cli", "perplexity:calque.senses.cli",
+    "words", "anchors", "encode:small", "distil", "pretrain:calque.senses.cli", "merge:small", "study:small",
+    "data:small", "push:small",
+)  # fmt: skip
+#: groups of the help
 GROUPS = {
-    "Start here": ("demo:small", "align", "evaluate", "report"),
-    "Look": ("analyze", "explore", "neighbours:small", "senses", "perplexity:pretrain"),
-    "Build": ("words", "anchors", "encode:small", "distil", "pretrain", "merge:small", "study:small"),
-    "Share": ("data:small", "push:small"),
+    "Start here": "demo align evaluate report",
+    "Look": "analyze explore neighbours senses perplexity",
+    "Build": "words anchors encode distil pretrain merge study",
+    "Share": "data push",
 }
-VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 
 
 class Groups(TyperGroup):
     """The program, whose help lists verbs by group."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        titles = {verb.partition(":")[0]: title for title, verbs in GROUPS.items() for verb in verbs}
-        rows: dict[str, list[tuple[str, str]]] = {title: [] for title in GROUPS}
-        for name, command in self.commands.items():
-            rows[titles.get(name, "Look")].append((name, command.get_short_help_str(formatter.width - 20)))
-        for title, several in rows.items():
-            if several:
+        for title, names in GROUPS.items():
+            found = [(name, self.commands[name]) for name in names.split() if name in self.commands]
+            if found:
                 with formatter.section(title):
-                    formatter.write_dl(several)
+                    formatter.write_dl([(name, verb.get_short_help_str(formatter.width - 20)) for name, verb in found])
 
 
 def command_of(verb: str) -> Callable[..., Any]:
     """Return the function of a verb; its module is imported."""
     name, _, module = verb.partition(":")
-    return getattr(import_module(f"calque.cli.{module or name}"), name)
+    return getattr(import_module(module if "." in module else f"calque.cli.{module or name}"), name)
 
 
 def parser(verb: str = "") -> typer.Typer:
@@ -59,13 +62,6 @@ def parser(verb: str = "") -> typer.Typer:
     named = [each for each in VERBS if each.partition(":")[0] == verb]
     for command in map(command_of, named or VERBS):
         app.command(cls=getattr(command, "command_class", None))(_passing(command))
-    if not named:
-        from calque.cli import clcr
-
-        clcr.app.registered_commands.clear()
-        for command in clcr.COMMANDS:
-            clcr.app.command()(_passing(command))
-        app.add_typer(clcr.app)
     return app
 
 

@@ -119,7 +119,7 @@ def words(
     how = {"langs": pair, "out": out, "words": linking.words(pretokenized, limit), "load": loading.arguments(),
            "posteriors": posteriors, "progress": not quiet}  # fmt: skip
     if encoder is not None and not prior:
-        done = link_by_encoder(train, encoder=encoder, method=extract or "mutual", **how)
+        done = link_by_encoder(train, encoder=encoder, method=extract, **how)
     else:
         done = link_words(
             train, extra=extra or [], tables=tables, use=use, sample=sample, prior=encoder, weight=prior_weight,

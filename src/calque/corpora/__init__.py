@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from calque.corpora.plain import read_dictionary as read_dictionary
     from calque.corpora.plain import read_sentences as read_sentences
     from calque.corpora.probes import read_probe as read_probe
-    from calque.corpora.senses import read_senses as read_senses
     from calque.corpora.squad import read_questions as read_questions
     from calque.corpora.tagged import read_tagged as read_tagged
 
@@ -29,7 +28,6 @@ __getattr__ = exported(
         "parallel": "gold_links read_parallel",
         "plain": "read_dictionary read_sentences",
         "probes": "read_probe",
-        "senses": "read_senses",
         "squad": "read_questions",
         "tagged": "read_tagged",
     },

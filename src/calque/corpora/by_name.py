@@ -87,13 +87,10 @@ _SIB = _by_code(
     "vie_Latn xho_Latn yor_Latn zho_Hans zul_Latn"
 )
 _FLORES = {**_SIB, "zh": "cmn_Hans"}
-_REGIONS = _same(
-    "af-ZA am-ET ar-SA az-AZ bn-BD ca-ES cy-GB da-DK de-DE el-GR en-US es-ES fa-IR fi-FI fr-FR he-IL hi-IN hu-HU hy-AM "
-    "id-ID is-IS it-IT ja-JP jv-ID ka-GE km-KH kn-IN ko-KR lv-LV ml-IN mn-MN ms-MY my-MM nb-NO nl-NL pl-PL pt-PT "
-    "ro-RO ru-RU sl-SL sq-AL sv-SE sw-KE ta-IN te-IN th-TH tl-PH tr-TR ur-PK vi-VN zh-CN zh-TW"
-)
-_LOCALES = {tag if tag == "zh-TW" else tag[:2]: tag for tag in _REGIONS}
-_MASSIVE = {lang: {"zh": "zh-CN", "zh-TW": "zh-TW"}.get(lang, lang) for lang in _LOCALES if lang != "ca"}
+_MASSIVE = _same(
+    "af am ar az bn cy da de el en es fa fi fr he hi hu hy id is it ja jv ka km kn ko lv ml mn ms my nb nl pl pt ro ru sl sq sv "
+    "sw ta te th tl tr ur vi"
+) | {"zh": "zh-CN", "zh-TW": "zh-TW"}
 
 #: by the name that stands behind `hub:`
 NAMED: dict[str, NamedData] = {
@@ -117,9 +114,6 @@ NAMED: dict[str, NamedData] = {
     "massive": NamedData(
         "sentiment", "mteb/amazon_massive_intent", "{}", _MASSIVE, _ALL, ("text", "label"), "CC BY 4.0"
     ),
-    "massive-slots": NamedData(
-        "slots", "AmazonScience/massive", "{}", _LOCALES, _ALL, ("annot_utt", "intent"), "CC BY 4.0"
-    ),
     "sib-200": NamedData("sentiment", "Davlan/sib200", "{}", _SIB, _ALL, ("text", "category"), "CC BY-SA 4.0"),
     "flores": NamedData(
         "parallel", "openlanguagedata/flores_plus", "{}", _FLORES, ("devtest", "dev"), ("text",), "CC BY-SA 4.0"
@@ -141,10 +135,9 @@ def place(path: str | PathLike[str]) -> tuple[str, str | None, str | None]:
     Raises:
         InputError: no language, or one that the data set is not in.
     """
+    text = fspath(path)
     if (asked := _asked(path)) is None:
-        name, *rest = (
-            fspath(path).removeprefix(PREFIX).split(":") if fspath(path).startswith(PREFIX) else [fspath(path)]
-        )
+        name, *rest = text.removeprefix(PREFIX).split(":") if text.startswith(PREFIX) else [text]
         return name, rest[0] if len(rest) > 1 else None, rest[-1] if rest else None
     name, rest = asked
     row = NAMED[name]

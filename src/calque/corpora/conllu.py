@@ -11,7 +11,6 @@ import numpy as np
 
 from calque.annotated import Labels, Treebank
 from calque.corpora.lines import Flaw, Losses, OnError, read_lines
-from calque.corpora.rows import is_dataset, open_rows, uneven, unwritten
 from calque.text import Sentences
 
 # A comment where words may begin with # (`#⇥O`, `# NN I-NP O`): it names something. MultiCoNER has `# id …⇥domain=en`.
@@ -45,8 +44,7 @@ def read_treebank(
     the numbers of words, and so the heads, have it.
 
     Args:
-        path: CoNLL-U, packed (gzip, zstd, xz, bzip2) or not; or a data set, `hub:NAME` or what `rows.open_rows` reads
-            else, with lists of words (`tokens`), `upos`, `head` and `deprel` in each row, as universal_dependencies has.
+        path: CoNLL-U, packed (gzip, zstd, xz, bzip2) or not.
         lang: its language.
         on_error: what becomes of a sentence that is no tree: an error (`raise`), or it is left out, and a
             `SkippedWarning` counts it (`skip`).
@@ -57,23 +55,16 @@ def read_treebank(
             words are not counted 1, 2, 3 …, a head is no word of the sentence, not exactly one word is the root,
             or heads go round in a circle.
         SettingError: `on_error` has no such value.
-        MissingExtraError: `datasets` is not installed, and the path needs it.
     """
     losses = Losses(path, on_error, "sentences")
     words, upos, relations, heads, lines = [], [], [], [], []
-    for item in _dataset(path) if is_dataset(path) else _read_words(path):
-        if isinstance(item, Flaw):
-            losses.take(item)
-            continue
-        tree = _heads(item, path)
-        if isinstance(tree, Flaw):
-            losses.take(tree)
-            continue
-        words.append([row[_FORM] for row in item.rows])
-        upos += [row[_UPOS] for row in item.rows]
-        relations += [row[_RELATION] if subtypes else row[_RELATION].partition(":")[0] for row in item.rows]
-        heads += tree
-        lines.append(item.line)
+    for item in losses.kept(_read_words(path)):
+        for tree in losses.kept([_heads(item, path)]):
+            words.append([row[_FORM] for row in item.rows])
+            upos += [row[_UPOS] for row in item.rows]
+            relations += [row[_RELATION] if subtypes else row[_RELATION].partition(":")[0] for row in item.rows]
+            heads += tree
+            lines.append(item.line)
     losses.settle(len(lines))
     return Treebank(
         Sentences.of(words, lang), Labels.of(upos), np.array(heads, np.int32), Labels.of(relations), fspath(path),
@@ -105,35 +96,6 @@ def _read_words(path: str | PathLike[str]) -> Iterator[_Sentence | Flaw]:
             continue
         counted = counted_rows(rows, stanza.line, path)
         yield counted if isinstance(counted, Flaw) else _Sentence(stanza.line, *counted)
-
-
-# Names that published data sets use.
-_LISTS = (
-    ("tokens", "words", "form"), ("upos", "upos_tags", "pos", "pos_tags"), ("head", "heads"), ("deprel", "deprels"),
-)  # fmt: skip
-
-
-def _dataset(path: str | PathLike[str]) -> Iterator[_Sentence | Flaw]:
-    """The same from the rows of a data set."""
-    data = open_rows(path)
-    if not data.columns:
-        return
-    names = data.choose(_LISTS, path)
-    for number, row in data.rows:
-        columns = [row[name] for name in names]
-        if fact := uneven(columns, names):
-            yield Flaw(number, "lists that differ", fact, path)
-            continue
-        rows = []
-        for *cells, left in zip(*columns, unwritten(columns[2]), strict=True):
-            if not left:
-                named = (data.name_of(name, value) for name, value in zip(names, cells, strict=True))
-                word, tag, head, relation = ("" if value is None else str(value) for value in named)
-                rows.append([str(len(rows) + 1), word, "_", tag, "_", "_", head, relation, "_", "_"])
-        if not rows:
-            yield Flaw(number, "no words", "a row without words that have a head, expected a sentence", path)
-        else:
-            yield _Sentence(number, rows, [number] * len(rows))
 
 
 def _heads(sentence: _Sentence, path: str | PathLike[str]) -> list[int] | Flaw:

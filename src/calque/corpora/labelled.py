@@ -32,6 +32,11 @@ _LABELS = (
     "gold_label", "entailment_label", "entailment_judgment", "label", "labels", "sentiment", "category", "intent",
 )  # fmt: skip
 _LANGUAGES = ("language", "lang")
+_HEADERS = {
+    "pairs": ("premise", "hypothesis", "label"),
+    "label-text": ("label", "text"),
+    "text-label": ("text", "label"),
+}
 _MOST_LABELS = 50  # different values that a column may have to be taken for one of labels
 _SPELLINGS = {"contradictory": "contradiction"}  # XNLI's translated training data
 _NONE = "-"  # the annotators of SNLI, MultiNLI and XNLI did not agree
@@ -165,12 +170,17 @@ def _open(path: AnyPath, lang: str, format: Format) -> _Items:
             format = "pairs"
     if format == "header":
         flaws = [line for _, line in before if isinstance(line, Flaw)]
-        return chain(flaws, _named_columns(lines, first.split("\t"), lang, path)) if first else flaws
+        return (
+            chain(flaws, _named_columns(lines, first.split("\t"), lang, path, " as in the first line"))
+            if first
+            else flaws
+        )
     if format == "jsonl":
         return _json(every, lang, path)
-    if format == "pairs":
-        return _columns(every, 3, "premise, hypothesis and label", path)
-    return _two_columns(list(_columns(every, 2, "a text and its label", path)), format, path)
+    rows = every if format == "pairs" else list(every)
+    format = _which_first(rows, path) if format == "auto" else format
+    expected = ": premise, hypothesis and label" if format == "pairs" else ": a text and its label"
+    return _named_columns(rows, _HEADERS[format], lang, path, expected)
 
 
 def _choose(columns: Sequence[str], lang: str, path: AnyPath) -> _Names:
@@ -186,51 +196,33 @@ def _choose(columns: Sequence[str], lang: str, path: AnyPath) -> _Names:
     return _Names(tuple(names[name] for name in texts), names[label], language)
 
 
-def _columns(
-    lines: Iterable[tuple[int, str | Flaw]], width: int, what: str, path: AnyPath
+def _named_columns(
+    lines: Iterable[tuple[int, str | Flaw]], header: Sequence[str], lang: str, path: AnyPath, expected: str
 ) -> Iterator[_Example | Flaw]:
-    for item in _cells(lines, width, f"{width}: {what}", path):
-        yield item if isinstance(item, Flaw) else _Example(item[0], tuple(item[1][:-1]), item[1][-1])
-
-
-def _cells(
-    lines: Iterable[tuple[int, str | Flaw]], width: int, expected: str, path: AnyPath
-) -> Iterator[tuple[int, list[str]] | Flaw]:
-    """Yield the columns of each line that is not blank, with its number."""
+    """Yield the lines that are not blank, whose columns the header names; of columns of the same name, the first counts."""
+    names = _choose(header, lang, path)
     for number, line in lines:
         if isinstance(line, Flaw):
             yield line
         elif line.strip():
             row = line.split("\t")
+            if len(row) == len(header):
+                yield _example(number, dict(zip(reversed(header), reversed(row), strict=True)), names, path)
+                continue
             count = "one column" if len(row) == 1 else f"{len(row)} columns"
-            fact = f"{count}, expected {expected}; is a tab missing, or one in the text?"
-            yield (number, row) if len(row) == width else Flaw(number, "other columns", fact, path)
+            fact = f"{count}, expected {len(header)}{expected}; is a tab missing, or one in the text?"
+            yield Flaw(number, "other columns", fact, path)
 
 
-def _named_columns(
-    lines: Iterable[tuple[int, str | Flaw]], header: list[str], lang: str, path: AnyPath
-) -> Iterator[_Example | Flaw]:
-    names = _choose(header, lang, path)
-    for item in _cells(lines, len(header), f"{len(header)} as in the first line", path):
-        if isinstance(item, Flaw):
-            yield item
-        else:  # of columns of the same name, the first
-            yield _example(item[0], dict(zip(reversed(header), reversed(item[1]), strict=True)), names, path)
-
-
-def _two_columns(items: list[_Example | Flaw], format: Format, path: AnyPath) -> _Items:
-    """Return rows of two columns, one of which holds labels."""
-    rows = [item for item in items if isinstance(item, _Example)]
-    if format == "auto" and rows:
-        different = len({row.texts[0] for row in rows}), len({row.label for row in rows})
-        if min(different) > min(_MOST_LABELS, len(rows) / 2) or different[0] == different[1]:
-            fact = f"two columns with {different[0]} and {different[1]} different values in {len(rows)} rows"
-            remedy = 'say which holds the labels: format="label-text" or "text-label" (--format)'
-            raise InputError(f"{fact}, expected one of few labels; {remedy}", path=path)
-        format = "label-text" if different[0] < different[1] else "text-label"
-    if format == "text-label":
-        return items
-    return (_Example(x.line, (x.label,), x.texts[0]) if isinstance(x, _Example) else x for x in items)
+def _which_first(lines: Iterable[tuple[int, str | Flaw]], path: AnyPath) -> Literal["label-text", "text-label"]:
+    """Return which of two columns is that of the labels, by the number of different values."""
+    rows = [line.split("\t") for _, line in lines if isinstance(line, str) and line.count("\t") == 1]
+    first, second = (len({row[k] for row in rows}) for k in (0, 1))
+    if rows and (min(first, second) > min(_MOST_LABELS, len(rows) / 2) or first == second):
+        fact = f"two columns with {first} and {second} different values in {len(rows)} rows"
+        remedy = 'say which holds the labels: format="label-text" or "text-label" (--format)'
+        raise InputError(f"{fact}, expected one of few labels; {remedy}", path=path)
+    return "label-text" if first < second else "text-label"
 
 
 # -- named values ------------------------------------------------------------------------------------------------------

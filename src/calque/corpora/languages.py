@@ -3,29 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from os import PathLike, fspath
 
 from calque.errors import SettingError
-from calque.segment import language_parts
+from calque.segment import TWO_LETTERS, language_parts
 
-# ISO 639-3 (and the older codes of some) with 639-1 behind them; a macrolanguage's code also behind the member that test sets
-# have of it.
-_THREE = (
-    "aaraa abkab afraf akaak alssq amham araar arbar argan asmas avaav aveae aymay azeaz azjaz bakba bambm belbe benbn "
-    "bisbi bodbo bosbs brebr bulbg catca cescs chach chece chizh chucu chvcv cmnzh corkw cosco crecr cymcy czecs danda "
-    "deude divdv dutnl dzodz ekket ellel engen epoeo estet euseu eweee faofo fasfa fijfj finfi frafr frefr fryfy fulff "
-    "fuvff gazom gerde glagd glega glggl glvgv greel grngn guggn gujgu hatht hauha hbssh hebhe herhz hinhi hmoho hrvhr "
-    "hunhu hyehy iboig idoio iiiii ikuiu ileie inaia indid ipkik islis itait javjv jpnja kalkl kankn kasks katka kaukr "
-    "kazkk khkmn khmkm kikki kinrw kirky kmrku komkv konkg korko kuakj kurku laolo latla lavlv limli linln litlt ltzlb "
-    "lublu luglg lvslv mahmh malml marmr mkdmk mlgmg mltmt monmn mrimi msams myamy nauna navnv nblnr ndend ndong nepne "
-    "nldnl nnonn nobnb norno npine nyany ocioc ojioj orior ormom oryor ossos panpa pbtps pesfa plipi pltmg polpl porpt "
-    "prsfa pusps quequ quyqu rohrm ronro rumro runrn rusru sagsg sansa sinsi slksk slvsl smese smosm snasn sndsd somso "
-    "sotst spaes sqisq srdsc srpsr sswss sunsu swasw swesv swhsw tahty tamta tattt telte tgktg tgltl thath tirti tonto "
-    "tsntn tsots tuktk turtr twitw uigug ukruk urdur uzbuz uznuz venve vievi volvo wlnwa wolwo xhoxh yddyi yidyi yoryo "
-    "zhaza zhozh zsmms zulzu "
-)
-TWO_LETTERS = {code[:3]: code[3:] for code in _THREE.split()}
 _CODES = frozenset(TWO_LETTERS.values()) - {"ae", "sh"} | {"gsw", "nap"}  # that names of files hold
 _OTHERS = {"esp": "es", "ned": "nl"} | {code: TWO_LETTERS[code] for code in ("eng", "deu", "ger", "fra", "spa", "nld")}
 
@@ -101,3 +84,9 @@ def language_and_path(file: str, otherwise: str | None = None) -> tuple[str, str
     if not lang:
         raise SettingError(f"{file}: which language is it in? Say it before the name, as in de={file}")
     return lang, file
+
+
+def pair_of(name: str, langs: Sequence[str]) -> tuple[str, str] | None:
+    """The two languages that `en-de` names, either of which may have a hyphen of its own; None where they are not two of
+    these."""
+    return next(((a, b) for a in langs for b in langs if f"{a}-{b}" == name and a != b), None)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from io import BufferedIOBase, BufferedReader
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import pyarrow as pa
 
@@ -24,6 +24,7 @@ _BLOCK = 1 << 20
 BLANK = "blank line"
 LONGEST_LINE = 1 << 26  # bytes; a small file can unpack to a line that no memory holds
 
+T = TypeVar("T")
 OnError = Literal["raise", "skip"]
 
 
@@ -101,6 +102,14 @@ class Losses:
             line = None if item.place else item.line
             raise InputError(f"{place}{item.fact}{link} {remedy}", path=item.path, line=line)
         self._skipped.count(item, item.path if isinstance(item, Flaw) else self._path)
+
+    def kept(self, items: Iterable[T | Flaw | Omission]) -> Iterator[T]:
+        """Yield the items that can be used; `take` the others."""
+        for item in items:
+            if isinstance(item, Flaw | Omission):
+                self.take(item)
+            else:
+                yield item
 
     def settle(self, used: int) -> None:
         """Warn of what was lost, in the name of whoever called the reader that calls this.

@@ -117,9 +117,8 @@ class _Reading:
                 fact = f"the {side} side has no words, expected text"
                 self._refuse(Flaw(line, f"empty {side}", fact, self._path))
             elif self.writer.width is not None and len(extra) > self.writer.width:
-                fact = f"{len(extra) + 2} columns, expected at most {self.writer.width + 2} as in the first lines"
-                fact = f"{fact}; is there a separator in the text?"
-                self._refuse(Flaw(line, "too many columns", fact, self._path))
+                fact = f"{len(extra) + 2} columns, expected at most {self.writer.width + 2} as in the first lines; is there a "
+                self._refuse(Flaw(line, "too many columns", f"{fact}separator in the text?", self._path))
             else:
                 self._settle_blanks()
                 self.writer.add(source, target, extra, line, len(source_text) + len(target_text))

@@ -96,12 +96,12 @@ def read_dictionary(path: str | PathLike[str], *, langs: tuple[str, str], on_err
             continue
         columns = line.split("\t") if "\t" in line else line.strip().split(" ", 1)
         words = [column.strip() for column in columns]
-        if len(words) == 2 and all(words):
-            source.append(words[0])
-            target.append(words[1])
-        else:
-            columns = f"{len(words)} columns" if len(words) > 2 else "one word"
-            fact = f"{columns}, expected a word and its translation, separated by a tab or space"
-            losses.take(Flaw(number, "not two words", f"{fact}; correct the line", path))
+        if len(words) != 2 or not all(words):
+            count = f"{len(words)} columns" if len(words) > 2 else "one word"
+            fact = f"{count}, expected a word and its translation, separated by a tab or space; correct the line"
+            losses.take(Flaw(number, "not two words", fact, path))
+            continue
+        source.append(words[0])
+        target.append(words[1])
     losses.settle(len(source))
     return Dictionary(tuple(source), tuple(target), (langs[0], langs[1]), fspath(path))

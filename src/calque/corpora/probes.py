@@ -64,7 +64,7 @@ def read_probe(
 
     Args:
         path: jiant's JSON lines (above), CoNLL-U (`conllu.read_treebank`), or columns of words and tags
-            (`tagged.read_tagged`); packed or not. A data set of the hub (`hub:NAME`) has tags, or trees for `dependencies`.
+            (`tagged.read_tagged`); packed or not. A data set of the hub (`hub:NAME`) has tags.
         lang: the language.
         probe: which one to make.
 
@@ -83,7 +83,7 @@ def read_probe(
             be read, such as a span that is not in its text.
         SettingError: an argument has no such value.
     """
-    kind = _kind(path, probe)
+    kind = _kind(path)
     if kind == "edges":
         return _read_edges(path, lang, probe, on_error)
     if kind == "conllu" and probe is None:
@@ -98,16 +98,15 @@ def read_probe(
     return of_tags(read_tagged(path, lang=lang, column=column, on_error=on_error), probe)
 
 
-def _kind(path: str | PathLike[str], probe: str | None) -> Kind:
+def _kind(path: str | PathLike[str]) -> Kind:
     """What is in a file."""
     name = fspath(path)
     if name.startswith(PREFIX) or os.path.isdir(name):
-        return "conllu" if probe == "dependencies" else "tags"
+        return "tags"
     head = [line for line in islice(read_lines(path), _HEAD) if not isinstance(line, Flaw)]
     if _is_object(next((line for line in head if line.strip()), "")):
         return "edges"
-    format = find_format(path)
-    return "conllu" if format == "conllu" or (format == "hub" and probe == "dependencies") else "tags"
+    return "conllu" if find_format(path) == "conllu" else "tags"
 
 
 def of_tags(text: TaggedText, probe: str | None = None) -> ProbeText:

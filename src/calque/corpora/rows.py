@@ -48,19 +48,6 @@ class Rows(NamedTuple):
             return value
         return names[value] if 0 <= value < len(names) else None
 
-    def choose(self, groups: Sequence[Sequence[str]], path: str | PathLike[str]) -> list[str]:
-        """For each group of names that published data sets use, the first that is a column here.
-
-        Raises:
-            InputError: there is a group without one.
-        """
-        chosen = [name for group in groups if (name := first_of(group, self.columns))]
-        if len(chosen) < len(groups):
-            expected = ", ".join(" or ".join(group[:2]) for group in groups)
-            fact = f"has the columns {', '.join(self.columns)[:200]}; expected {expected}; rename them"
-            raise InputError(fact, path=path)
-        return chosen
-
 
 def is_dataset(path: str | PathLike[str]) -> bool:
     """Whether `open_rows` is what reads this: a name on the hub, a folder, or a table by its suffix."""
@@ -71,20 +58,6 @@ def is_dataset(path: str | PathLike[str]) -> bool:
 def first_of(names: Sequence[str], columns: Sequence[str]) -> str | None:
     """The first of some names that a data set has as a column."""
     return next((name for name in names if name in columns), None)
-
-
-def uneven(columns: Sequence[object], names: Sequence[str]) -> str | None:
-    """What is wrong with the values of columns that should be lists with a value for each word."""
-    sizes = [len(column) if isinstance(column, list) else "no" for column in columns]
-    if len(set(sizes)) == 1 and isinstance(sizes[0], int):
-        return None
-    return f"lists of {', '.join(map(str, sizes))} values in {', '.join(names)}, expected one for each word"
-
-
-def unwritten(heads: object) -> list[bool]:
-    """Which of the tokens of a sentence of Universal Dependencies, as on the hub, are no words of the tree: what is written
-    as one word and then comes again in its parts, and words that are not written. They have no head."""
-    return [head in (None, "None", "_", "") for head in heads] if isinstance(heads, list) else []
 
 
 def open_rows(path: str | PathLike[str]) -> Rows:
@@ -142,7 +115,7 @@ def _open(datasets: Any, path: str) -> Any:
     if (folder / "dataset_dict.json").exists() or (folder / "state.json").exists():
         data = datasets.load_from_disk(str(folder))
     else:
-        data = _load(datasets, name, config, split)
+        data = datasets.load_dataset(name, config, streaming=folder.is_dir())
     if not isinstance(data, dict):
         return data
     if split is None:
@@ -150,18 +123,6 @@ def _open(datasets: Any, path: str) -> Any:
     if split not in data:
         raise InputError(f"has the splits {', '.join(data)}; name one: {PREFIX}{name}:{next(iter(data))}", path=path)
     return data[split]
-
-
-def _load(datasets: Any, name: str, config: str | None, split: str | None) -> Any:
-    """All splits of a data set; one alone, from the Parquet files that the hub keeps of it, where all that stands there is a
-    program that reads it, which `datasets` no longer runs (since version 4)."""
-    try:
-        return datasets.load_dataset(name, config, streaming=os.path.isdir(name))
-    except RuntimeError as error:
-        if "scripts are no longer supported" not in str(error):
-            raise
-    files = f"hf://datasets/{name}@refs/convert/parquet/{config or 'default'}/{split or 'train'}/*.parquet"
-    return datasets.load_dataset("parquet", data_files=files, split="train")
 
 
 def _labels(features: Mapping[str, Any]) -> dict[str, Sequence[str]]:

@@ -1,4 +1,4 @@
-"""Requests to a machine with intents and slots, in the forms that are not columns: Facebook's and MASSIVE's."""
+"""Requests to a machine with intents and slots, in the form of Facebook, which is not columns of words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from calque.segment import get_segmenter
 _SLOT = r"[0-9]{1,9}:[0-9]{1,9}:[^,]+"
 _SLOTS = re.compile(rf"(?:{_SLOT}(?:,{_SLOT})*)?")
 _LOCALE = re.compile(r"[a-z]{2,3}_[A-Z]{2}")
-_ANNOTATED = re.compile(r"\[([^\[\]:]*):([^\[\]]*)\]")
 
 Span = tuple[int, int]  # where words or slots stand in a text, in characters: the first, and the one after the last
 
@@ -117,29 +116,3 @@ def _tagged(
         for k in free:
             tags[k] = f"{'B' if k == free[0] else 'I'}-{name}"
     return TaggedSentence(number, [text[start:end] for start, end in words], tags, intent, repaired)
-
-
-def annotated_request(
-    number: int, annotated: str, intent: str | None = None, *, path: str | PathLike[str], lang: str
-) -> TaggedSentence | Flaw:
-    """Read a request with slots in brackets, `wake me at [time : nine am]`: the column `annot_utt` of MASSIVE (FitzGerald et
-    al. 2023, arXiv 2204.08582).
-
-    The segmenter of the language divides the text; the paper takes Chinese and Japanese apart into characters. A slot that
-    begins or ends inside a word is widened to the whole word, as in `read_facebook`.
-    """
-    text, slots, last = "", [], 0
-    for match in _ANNOTATED.finditer(annotated):
-        text += annotated[last : match.start()]
-        name, value = match[1].strip(), match[2].strip()
-        if not name or not value:
-            fact = f"the slot {match[0]!r:.60}, expected [name : words]"
-            return Flaw(number, "not slots", f"{fact}; was the text changed?", path)
-        slots.append((len(text), len(text) + len(value), name))
-        text += value
-        last = match.end()
-    text += annotated[last:]
-    if "[" in text or "]" in text:
-        fact = f"a bracket without its other one in {annotated!r:.60}, expected slots as in [time : nine am]"
-        return Flaw(number, "not slots", f"{fact}; was the text changed?", path)
-    return _tagged(number, text, _segmented(text, lang), slots, intent, path)

@@ -23,8 +23,8 @@ from calque.corpora.conllu import (
     tagged_words,
 )
 from calque.corpora.lines import Flaw, Losses, OnError, read_lines
-from calque.corpora.rows import Rows, first_of, is_dataset, open_rows, unwritten
-from calque.corpora.slots import annotated_request, is_facebook, read_facebook
+from calque.corpora.rows import Rows, first_of, is_dataset, open_rows
+from calque.corpora.slots import is_facebook, read_facebook
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of
 from calque.segment import split_spaces
@@ -40,7 +40,6 @@ _LANGUAGE = re.compile(r"(?:[a-z]{2,3}|simple)(?:-[a-z]+)*:")  # before each wor
 _WORDS = ("tokens", "words")  # names that published data sets use
 _TAGS = ("ner_tags", "tags", "upos", "pos_tags", "slot_tags", "slots", "labels")
 _INTENTS = ("intent", "intents")
-_REQUEST = "annot_utt"  # words and slots in one, as of MASSIVE
 
 
 def read_tagged(
@@ -68,8 +67,7 @@ def read_tagged(
             - `conllu`: ten columns, of which the universal part of speech is read; see `conllu.read_treebank`.
             - `facebook`: `intent⇥start:end:slot,…⇥text⇥locale⇥tokenization`; see `slots.read_facebook`.
             - `hub`: rows of a data set with a list of words and one of tags (strings, or numbers that the data set
-              has names for), or with the column `annot_utt` of MASSIVE (`slots.annotated_request`); needs the extra
-              `hub`.
+              has names for); needs the extra `hub`.
         column: where the tag stands instead: the number of the column, from 1, or `upos` or `xpos` (CoNLL-U), or the
             name of the data set's column.
         on_error: what becomes of a sentence that cannot be used: an error (`raise`), or it is left out, and a
@@ -95,16 +93,13 @@ def read_tagged(
             raise SettingError(f"no column {column!r} in CoNLL-U, expected one of {', '.join(COLUMNS)}")
         items, scheme = tagged_words(path, COLUMNS[str(column or "upos")]), "plain"
     elif format == "hub":
-        items = _dataset(path, column, lang)
+        items = _dataset(path, column)
     elif column is not None:
         raise SettingError(f"column is {column!r}, but the format {format!r} has a fixed place for tags; omit column")
     else:
         items = read_facebook(path, lang)
     words, tags, intents, lines, repaired = [], [], [], [], 0
-    for item in items:
-        if isinstance(item, Flaw):
-            losses.take(item)
-            continue
+    for item in losses.kept(items):
         words.append(item.words)
         tags += item.tags
         lines.append(item.line)
@@ -203,25 +198,17 @@ def _sentence(stanza: Stanza, layout: _Layout, path: str | PathLike[str]) -> Tag
 
 
 # -- data sets ---------------------------------------------------------------------------------------------------------
-def _dataset(path: str | PathLike[str], column: int | str | None, lang: str) -> Iterator[TaggedSentence | Flaw]:
+def _dataset(path: str | PathLike[str], column: int | str | None) -> Iterator[TaggedSentence | Flaw]:
     data = open_rows(path)
     words, intent = first_of(_WORDS, data.columns), first_of(_INTENTS, data.columns)
     tags = str(column) if column is not None else first_of(_TAGS, data.columns)
-    requests = words is None and column in (None, _REQUEST) and _REQUEST in data.columns
-    if data.columns and not requests and (words is None or tags not in data.columns):
+    if data.columns and (words is None or tags not in data.columns):
         expected = f"{' or '.join(_WORDS)}, and {column or ' or '.join(_TAGS)}"
         fact = f"has the columns {', '.join(data.columns)}; expected {expected}; rename them, or name one with column="
         raise InputError(fact, path=path)
     for number, row in data.rows:
         intents = [] if intent is None else [data.name_of(intent, row[intent])]
-        if requests:
-            texts = [row[_REQUEST], *intents]
-            odd = [value for value in texts if not isinstance(value, str) or not value.strip()]
-            fact = f"the value {odd[0]!r:.40}, expected a request and its intent" if odd else ""
-            flaw = Flaw(number, "missing value", fact, path)
-            yield flaw if odd else annotated_request(number, *map(str, texts), path=path, lang=lang)
-        else:
-            yield _tagged_row(data, number, row, str(words), str(tags), intents, path)
+        yield _tagged_row(data, number, row, str(words), str(tags), intents, path)
 
 
 def _tagged_row(
@@ -232,11 +219,6 @@ def _tagged_row(
         n_words, n_tags = (len(values) if isinstance(values, list) else "no list of" for values in (words, tags))
         fact = f"{n_words} words and {n_tags} tags, expected one tag for each word"
         return Flaw(number, "words without tags", fact, path)
-    left = unwritten(row.get("head")) if tag_column in ("upos", "xpos") else []
-    if any(left) and len(left) == len(words):  # Universal Dependencies: the parts of what is written as one word follow
-        words, tags = ([value for value, out in zip(values, left, strict=True) if not out] for values in (words, tags))
-        if not words:
-            return Flaw(number, "no words", "a row without words that have a head, expected a sentence", path)
     tags: list[Any] = [data.name_of(tag_column, tag) for tag in tags]
     for value in (*words, *tags, *intents):
         if not isinstance(value, str):

@@ -1,38 +1,49 @@
-"""Adapters of low rank (LoRA) on an encoder that stays as it is, and is named, not copied, where they are saved."""
+"""Adapters of low rank (LoRA) on an encoder that stays as it is, and is named, not copied, where they are saved.
+
+Hu et al. (2022), "LoRA: Low-Rank Adaptation of Large Language Models", Eq. 3: a matrix W becomes W + B A, of which A `[r, n]`
+and B `[m, r]` are trained; B is 0 in the beginning. The library PEFT computes, writes and reads them.
+"""
 
 from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
 from transformers import PreTrainedModel
 
-from calque.encoders.base import Encoder
-from calque.encoders.checkpoint import are_stored, read_checkpoint, weights_digest
-from calque.encoders.folder import ABOUT_FILE, BUNDLED, read_about, saving, write_about
+from calque.encoders.checkpoint import first_line, read_checkpoint, weights_digest
+from calque.encoders.folder import ABOUT_FILE, ADAPTERS_FILE, BUNDLED, read_about, saving, write_about
 from calque.encoders.huggingface import HuggingFaceEncoder, recorded_options
-from calque.encoders.lora import (
-    LowRank,
-    add_adapters,
-    merged_copy,
-    own_adapters,
-    read_adapters,
-    read_config,
-    sharing_copy,
-    write_adapters,
-)
+from calque.encoders.layers import find_blocks
 from calque.encoders.numerics import number_type, usable_device
-from calque.errors import InputError, SettingError
+from calque.errors import CalqueError, InputError, MissingExtraError, SettingError
+
+WEIGHTS_FILE = "adapter_model.safetensors"
+_NAME = "default"  # of the one set of adapters that a model has here
+_PREFIX = "base_model.model."  # of every tensor in PEFT's files
 
 
-@dataclass(frozen=True)
-class Origin:
+def library() -> Any:
+    """Return PEFT.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        import peft
+    except ImportError as error:
+        raise MissingExtraError("peft", "peft", "an encoder with adapters (LoRA)") from error
+    return peft
+
+
+class Origin(NamedTuple):
     """The encoder that adapters are for.
 
     Attributes:
@@ -47,38 +58,33 @@ class Origin:
 
     @classmethod
     def of(cls, encoder: HuggingFaceEncoder) -> Origin:
-        """Where an encoder's weights can be read again.
+        """Return where an encoder's weights can be read again.
 
         Raises:
             SettingError: nowhere.
         """
-        place = str(encoder.model.name_or_path)
+        model: Any = encoder.model
+        place = str(model.name_or_path)
         place = next((name for name, folder in BUNDLED.items() if str(folder) == place), place)
         place = os.path.abspath(place) if place not in BUNDLED and os.path.isdir(place) else place
-        dtype = str(encoder.model.dtype).removeprefix("torch.")
-        origin = cls(place, weights_digest(encoder.model), dtype)
-        if not place or not origin.has(encoder.model):
+        origin = cls(place, weights_digest(model), str(model.dtype).removeprefix("torch."))
+        # The weights that are read are mapped files, which take no memory until they are compared.
+        stored = origin.read(None)[0].state_dict() if place else {}
+        ours = model.state_dict()
+        if ours.keys() != stored.keys() or not all(torch.equal(ours[name].cpu(), stored[name]) for name in ours):
             raise SettingError(
                 f"adapters are saved without the encoder that they are for, and {encoder.name} is not what is in "
                 f"{place or 'any folder'}: save it, and load it from there"
             )
         return origin
 
-    def has(self, model: Any) -> bool:
-        """Return whether the encoder that is read from `place` is this model, with the same weights under the same names."""
-        stored = self.read(None)[0]  # its weights are mapped files, which take no memory until they are compared
-        layouts = [{name: (x.shape, x.dtype) for name, x in each.state_dict().items()} for each in (model, stored)]
-        if layouts[0] != layouts[1]:
-            return False
-        return are_stored(model, Path(BUNDLED.get(self.place, self.place))) or weights_digest(stored) == self.weights
-
     def read(self, attention: str | None) -> tuple[Any, Any]:
-        """Its model and tokenizer."""
+        """Return its model and tokenizer."""
         return read_checkpoint(str(BUNDLED.get(self.place, self.place)), number_type(self.dtype), attention)
 
 
 class AdaptedEncoder(HuggingFaceEncoder):
-    """An encoder with adapters of low rank in some of its linear modules: W + (α/r) B A (Hu et al. 2022, "LoRA").
+    """An encoder with adapters of low rank in some of its linear modules.
 
     Its folder has the adapters alone, as the library PEFT reads and writes them (`adapter_config.json`,
     `adapter_model.safetensors`), and in `calque.json` which encoder they are for.
@@ -92,16 +98,19 @@ class AdaptedEncoder(HuggingFaceEncoder):
         super().__init__(model, tokenizer, **options)
         self.origin = origin
 
-    def frozen(self) -> dict[str, torch.nn.Parameter]:
-        """The weights of the encoder without adapters, by their names there."""
-        named = self.model.named_parameters()
-        return {name.replace(".base_layer", ""): weight for name, weight in named if not weight.requires_grad}
-
+    @torch.no_grad()
     def merged(self) -> HuggingFaceEncoder:
-        """The same with the adapters put into its weights: an encoder that is saved whole, and needs no PEFT."""
+        """Return the encoder with W + (α/r) B A where W and adapters were: it is saved whole, and needs no PEFT."""
         plain: Any = copy.copy(self)
-        plain.__class__, plain.model = HuggingFaceEncoder, merged_copy(self.model)
-        del plain.origin
+        plain.__class__, plain.model = HuggingFaceEncoder, copy.deepcopy(self.model)
+        del plain.origin, plain.model.peft_config
+        adapted = set(map(id, _adapted_modules(plain.model)))
+        for name in [name for name, module in plain.model.named_modules() if id(module) in adapted]:
+            parent, _, own = name.rpartition(".")
+            module = plain.model.get_submodule(name)
+            module.merge()
+            setattr(plain.model.get_submodule(parent), own, module.get_base_layer())
+        plain.model.requires_grad_(True)
         return plain
 
     def save(self, folder: str | PathLike[str], *, keep_layers: bool = False) -> None:
@@ -110,16 +119,20 @@ class AdaptedEncoder(HuggingFaceEncoder):
         Args:
             folder: where to; files of the same names are replaced.
         """
-        place = self.origin.place
+        place, config = self.origin.place, copy.copy(self.model.peft_config[_NAME])
         with saving(folder, self) as path:
-            write_adapters(self.model, path, str(BUNDLED.get(place, place)))
-            about = {"place": place, "weights": self.origin.weights, "dtype": self.origin.dtype}
+            config.base_model_name_or_path, config.inference_mode = str(BUNDLED.get(place, place)), True
+            kind = type(self.model)
+            config.auto_mapping = {"base_model_class": kind.__name__, "parent_library": kind.__module__}
+            if not isinstance(config.target_modules, str):
+                config.target_modules = sorted(config.target_modules)
+            config.save_pretrained(str(path))
+            state = {f"{_PREFIX}{name}": x.detach().cpu().contiguous() for name, x in _state(self.model).items()}
+            save_file(state, path / WEIGHTS_FILE, metadata={"format": "pt"})
+            about = self.origin._asdict()
             if os.path.isdir(place):  # so that both can be moved together
                 about["beside"] = os.path.relpath(place, Path(folder).absolute())
-            options = {"layer": self.layer, "pooling": self.pooling, "max_length": self.max_length}
-            options |= {} if self.precision == "highest" else {"precision": self.precision}
-            options |= {"bidirectional": True} if self.bidirectional else {}
-            write_about(path, "adapters", {"adapted": about, **options, **self._write_standard(path)})
+            write_about(path, "adapters", {"adapted": about, **self._options(), **self._write_standard(path)})
 
     def save_whole(self, folder: str | PathLike[str]) -> None:
         self.save(folder)
@@ -137,7 +150,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
             MissingExtraError: PEFT is not installed.
         """
         path, number = Path(folder), number_type(dtype)
-        config = read_config(path)
+        config = _read_config(path)
         recorded = read_about(path) if about is None else about
         adapted = recorded.get("adapted", {})
         places = [str(path / adapted["beside"])] if "beside" in adapted else []
@@ -149,33 +162,33 @@ class AdaptedEncoder(HuggingFaceEncoder):
         try:
             model, tokenizer = origin.read(attention)
         except InputError as error:
-            raise InputError(
-                f"the encoder that these adapters are for cannot be read ({error}); {remedy}", path=path
-            ) from error
+            fact = f"the encoder that these adapters are for cannot be read ({error}); {remedy}"
+            raise InputError(fact, path=path) from error
         weights = weights_digest(model)
         if origin.weights not in ("", weights):
-            raise InputError(
-                f"these adapters are for another encoder than {place} (its weights are others); {remedy}", path=path
-            )
-        read_adapters(model, path, config)
+            fact = f"these adapters are for another encoder than {place} (its weights are others); {remedy}"
+            raise InputError(fact, path=path)
+        _read_adapters(model, path, config)
         model.to(usable_device(device))
         if isinstance(number, torch.dtype):
             model.to(number)
         base = BUNDLED.get(place, place)
         of_base = recorded_options(read_about(base), base)  # where PEFT alone wrote the adapters
         options = {"name": path.resolve().name, **of_base, **recorded_options(recorded, path), **options}
-        opened = cls._of(model, tokenizer, {"origin": Origin(place, weights, origin.dtype), **options}, str(path))
+        opened = cls._of(model, tokenizer, {"origin": origin._replace(weights=weights), **options}, str(path))
         return opened._read_standard(path, recorded)
 
 
 def with_adapters(
-    encoder: Any, lora: LowRank, *, layers: range, device: torch.device, seed: int, kept: bool = True
+    encoder: Any, rank: int, *, layers: range, device: torch.device, seed: int, kept: bool = True
 ) -> AdaptedEncoder:
-    """The same encoder with adapters that can be trained, in float32; one that has adapters keeps these.
+    """Return the same encoder with adapters that can be trained, in float32; one that has adapters keeps these.
 
-    Frozen weights are those of `encoder`, and take no memory again, where they are in float32 on the device already.
+    Frozen weights are those of `encoder`, and take no memory again, where they are in float32 on the device already. All matrices
+    of a layer get adapters (Dettmers et al. 2023, "QLoRA: Efficient finetuning of quantized LLMs", §4).
 
     Args:
+        rank: r, rows of A and columns of B.
         layers: the layers that get adapters, counted from 0.
         seed: of the numbers that they begin with.
         kept: the adapters are to be saved, so that the encoder must be where it can be loaded again; else they are to be put
@@ -187,18 +200,27 @@ def with_adapters(
     """
     if not isinstance(encoder, HuggingFaceEncoder) or not isinstance(encoder.model, PreTrainedModel):
         raise SettingError(f"lora is for encoders of transformers, and {encoder.name} is a {type(encoder).__name__}")
-    model = sharing_copy(encoder.model)
+    source: Any = encoder.model
+    shared = {id(p): nn.Parameter(p.detach(), requires_grad=False) for p in source.parameters()}
+    model = copy.deepcopy(source, shared | {id(buffer): buffer for buffer in source.buffers()})
     if isinstance(encoder, AdaptedEncoder):
         origin, (config,) = encoder.origin, model.peft_config.values()
-        if config.r != lora.rank or lora.alpha not in (None, config.lora_alpha) or lora.targets is not None:
+        if config.r != rank:
             raise SettingError(
-                f"lora {lora.rank}: {encoder.name} has adapters of rank {config.r}, which are trained further as they are; "
+                f"lora {rank}: {encoder.name} has adapters of rank {config.r}, which are trained further as they are; "
                 "merge them (calque merge) to add others"
             )
-        own_adapters(model)
+        for p in _trained_parts(model):  # of its own, equal to those of the encoder
+            p.data = p.data.clone()
+            p.requires_grad_(True)
     else:
         origin = Origin.of(encoder) if kept else Origin("", "", "")
-        add_adapters(model, lora, layers, seed=seed)
+        targets = _targets(model, layers)
+        turned = any(type(model.get_submodule(name)).__name__ == "Conv1D" for name in targets)
+        config = library().LoraConfig(r=rank, lora_alpha=rank, target_modules=targets, fan_in_fan_out=turned)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            _inject(config, model)
     adapted = AdaptedEncoder(
         model, encoder.tokenizer, origin=origin, layer=encoder.layer, pooling=encoder.pooling,
         max_length=encoder.max_length, name=encoder.name, precision=encoder.precision or "highest",
@@ -208,12 +230,75 @@ def with_adapters(
     return adapted
 
 
-def share_weights(encoders: Iterable[Encoder]) -> None:
-    """Let all that have adapters of one encoder have its weights in memory once."""
-    known: dict[tuple[Any, ...], dict[str, torch.nn.Parameter]] = {}
-    for encoder in encoders:
-        if isinstance(encoder, AdaptedEncoder):
-            weights = encoder.frozen()
-            first = known.setdefault((encoder.origin.weights, encoder.device, encoder.model.dtype), weights)
-            for name, weight in weights.items():
-                weight.data = first[name].data
+# -- modules and files of PEFT -----------------------------------------------------------------------------------------
+def _targets(model: Any, layers: range) -> list[str]:
+    """Return the names of all linear modules of some layers; of all layers where the model has no list of them."""
+    blocks = find_blocks(model, getattr(model.config, "num_hidden_layers", None))
+    linear = [name for name, module in model.named_modules() if type(module).__name__ in ("Linear", "Conv1D")]
+    if blocks is not None:
+        inside = (name for name in linear if name.startswith(f"{blocks}."))
+        linear = [name for name in inside if int(name[len(blocks) + 1 :].partition(".")[0]) in layers]
+    if not linear:
+        raise SettingError(f"lora: this {model.config.model_type} has no linear module in the layers that are trained")
+    return linear
+
+
+def _adapted_modules(model: nn.Module) -> Iterator[Any]:
+    """Yield the modules of a model that have adapters."""
+    return (module for module in model.modules() if hasattr(module, "lora_A") and hasattr(module, "base_layer"))
+
+
+def _trained_parts(model: nn.Module) -> Iterator[nn.Parameter]:
+    """Yield A and B of all modules of a model."""
+    for module in _adapted_modules(model):
+        yield from (*module.lora_A.parameters(), *module.lora_B.parameters())
+
+
+def _inject(config: Any, model: Any) -> None:
+    """Give a model adapters, in place; all else is frozen."""
+    library().inject_adapter_in_model(config, model, adapter_name=_NAME)
+    model.requires_grad_(False)
+    for p in _trained_parts(model):
+        p.requires_grad_(True)
+
+
+def _state(model: Any) -> dict[str, Any]:
+    """Return A and B of all modules; PEFT would ask the hub whether the embeddings belong to them, too."""
+    state = library().get_peft_model_state_dict(model, adapter_name=_NAME, save_embedding_layers=False)
+    return {name.removeprefix(_PREFIX): value for name, value in state.items()}
+
+
+def _read_config(folder: Path) -> Any:
+    """Return what PEFT's configuration says.
+
+    Raises:
+        InputError: it is damaged, or of adapters of another kind.
+    """
+    peft = library()
+    try:
+        config = peft.PeftConfig.from_pretrained(str(folder))
+    except Exception as error:  # whatever a damaged file provokes
+        raise InputError(f"not what PEFT writes ({first_line(error)})", path=folder / ADAPTERS_FILE) from error
+    if not isinstance(config, peft.LoraConfig):
+        raise InputError(f"adapters of the kind {config.peft_type}, expected LORA", path=folder / ADAPTERS_FILE)
+    return config
+
+
+def _read_adapters(model: Any, folder: Path, config: Any) -> None:
+    """Give a model the adapters of a folder, in place.
+
+    Raises:
+        InputError: the files are damaged, or of a model with other modules.
+    """
+    try:
+        _inject(config, model)
+        state = {name.removeprefix(_PREFIX): x for name, x in load_file(folder / WEIGHTS_FILE).items()}
+        expected = {name: value.shape for name, value in _state(model).items()}
+        if (given := {name: value.shape for name, value in state.items()}) != expected:
+            wrong = min(name for name in given.keys() | expected.keys() if given.get(name) != expected.get(name))
+            raise InputError(f"{wrong} is missing, or too much, or of another shape", path=folder / WEIGHTS_FILE)
+        library().set_peft_model_state_dict(model, state, adapter_name=_NAME)
+    except CalqueError:
+        raise
+    except Exception as error:  # whatever damaged files provoke
+        raise InputError(f"its adapters do not fit the base encoder ({first_line(error)})", path=folder) from error

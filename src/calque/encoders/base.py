@@ -65,13 +65,13 @@ class Encoder(ABC):
     @property
     @abstractmethod
     def fingerprint(self) -> str:
-        """Hash over everything that decides the vectors: weights, tokenizer, layer, pooling."""
+        """Hash over everything that determines the vectors: weights, tokenizer, layer, pooling."""
 
     @abstractmethod
     def encode(
         self, sentences: Iterable[Sentence], *, progress: bool = False, out: str | PathLike[str] | None = None
     ) -> Embeddings:
-        """One vector per word.
+        """Return one vector per word.
 
         Args:
             sentences: in any order; the result keeps it.
@@ -91,7 +91,7 @@ class Encoder(ABC):
         return range(self.n_layers + 1)
 
     def layer_number(self, layer: int) -> int:
-        """`layer` counted from 0; −1 is the last of `layers`.
+        """Return `layer` counted from 0; −1 is the last of `layers`.
 
         Raises:
             SettingError: the encoder has no such layer.
@@ -109,7 +109,7 @@ class Encoder(ABC):
         raise SettingError(f"layer {layer}: {self.name} has {has}")
 
     def layer_numbers(self, layers: Sequence[int] | None) -> tuple[int, ...]:
-        """`layers` counted from 0; None for the one that `encode` gives, or the last where that is none of them.
+        """Return `layers` counted from 0; None for the one that `encode` gives, or the last where that is none of them.
 
         Raises:
             SettingError: the encoder has no such layer, or none is named.
@@ -129,7 +129,7 @@ class Encoder(ABC):
         out: str | PathLike[str] | None = None,
         dtype: str = "float32",
     ) -> dict[int, Embeddings]:
-        """Several layers from one pass, by the numbers that were asked for.
+        """Return several layers from one pass, by the numbers that were asked for.
 
         Args:
             out: a folder, in which layer 6 becomes `layer-06.safetensors`; else as in `encode`.
@@ -144,7 +144,7 @@ class Encoder(ABC):
     def _encode(
         self, sentences, layers: list[int], progress: bool, out: Mapping[int, Path] | None, dtype: str
     ) -> dict[int, Embeddings]:
-        """Embeddings by the number of the layer; into files where `out` names them."""
+        """Return embeddings by the number of the layer; into files where `out` names them."""
         if layers != [self.layer]:
             raise SettingError(f"{self.name} has several layers, but {type(self).__name__} has no encode_layers")
         if dtype != "float32":
@@ -161,10 +161,8 @@ class Encoder(ABC):
         """
         kind = encoder_kind(self)
         if kind == OWN:
-            raise SettingError(
-                f"{self.name} cannot be saved: {type(self).__name__} has no save, and stands in no module that could be "
-                "imported"
-            )
+            fact = f"{type(self).__name__} has no save, and stands in no module that could be imported"
+            raise SettingError(f"{self.name} cannot be saved: {fact}")
         with saving(folder, self) as path:
             write_about(path, kind, {"fingerprint": self.fingerprint})
 
@@ -216,14 +214,13 @@ class Encoder(ABC):
             raise InputError(f"{cls.__name__} cannot be opened: it has save, but no open", path=folder)
         encoder = build(cls, options)
         if (read_about(folder) if about is None else about).get("fingerprint") not in (None, encoder.fingerprint):
-            raise InputError(
-                f"{cls.__name__}() is not the encoder that was saved here: give it save and open", path=folder
-            )
+            fact = f"{cls.__name__}() is not the encoder that was saved here"
+            raise InputError(f"{fact}: give it save and open", path=folder)
         return encoder
 
 
 def stored(vectors: Embeddings, out: str | PathLike[str] | None) -> Embeddings:
-    """Vectors from a file, where they are wanted there, else as they are."""
+    """Return vectors from the file `out`, to which they are written; as they are for None."""
     if out is None:
         return vectors
     Path(out).parent.mkdir(parents=True, exist_ok=True)
@@ -232,12 +229,12 @@ def stored(vectors: Embeddings, out: str | PathLike[str] | None) -> Embeddings:
 
 
 def stored_layers(vectors: dict[int, Embeddings], out: Mapping[int, Path] | None) -> dict[int, Embeddings]:
-    """The same of several layers."""
+    """Return the vectors of several layers from files, see `stored`."""
     return vectors if out is None else {layer: stored(each, out[layer]) for layer, each in vectors.items()}
 
 
 def build(kind: type[Encoder], options: Mapping[str, Any] | None = None) -> Any:
-    """An encoder of a class that needs no arguments.
+    """Return an encoder of a class that needs no arguments.
 
     Raises:
         SettingError: options were given, or the class cannot be built without.
@@ -292,13 +289,8 @@ def made_of(
         about: `Method.record()`: settings, and what else there is.
     """
     texts = [
-        {
-            "path": "text given in Python",
-            "langs": list(corpus.langs),
-            "sentence_pairs": len(corpus),
-            "word_pairs": len(linked),
-        }
+        {"path": "text given in Python", "langs": list(corpus.langs), "sentence_pairs": len(corpus), "word_pairs": len(linked)}
         for corpus, linked in zip(corpora, pairs, strict=True)
-    ]
+    ]  # fmt: skip
     known = {"encoder": base.name, "encoder_fingerprint": base.fingerprint, "encoder_precision": base.precision}
     return {**about, "method": method, "towards": towards, "texts": texts, **known}

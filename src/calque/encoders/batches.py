@@ -93,7 +93,7 @@ def collate(split: SplitSentences, sentences: np.ndarray) -> WordBatch:
     )
 
 
-def token_batches(lengths: np.ndarray, budget: int, *, max_sentences: int | None = None) -> list[np.ndarray]:
+def token_batches(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
     """Group sentences of about equal length into batches of at most `budget` subwords, padding included.
 
     Sentences are sorted by length, longest first, so that the largest batch comes first and memory that suffices for
@@ -103,7 +103,6 @@ def token_batches(lengths: np.ndarray, budget: int, *, max_sentences: int | None
     Args:
         lengths: subwords of each sentence `[n_sentences]`.
         budget: most subwords of a batch; a sentence longer than that is a batch of its own.
-        max_sentences: most sentences of a batch.
 
     Returns:
         int64 arrays of sentence numbers; every sentence is in exactly one.
@@ -115,8 +114,6 @@ def token_batches(lengths: np.ndarray, budget: int, *, max_sentences: int | None
     batches, start = [], 0
     while start < len(order):
         size = max(1, budget // max(1, int(sorted_lengths[start])))
-        if max_sentences is not None:
-            size = min(size, max_sentences)
         stop = min(start + size, len(order))
         change = int(np.searchsorted(changes, start, side="right"))  # where the next shorter sentence stands
         if change < len(changes) and start + size / 2 <= changes[change] < stop:

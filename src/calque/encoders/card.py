@@ -10,9 +10,10 @@ from typing import Any
 from calque.corpora.by_name import hub_ids
 from calque.distributed.environment import environment
 from calque.encoders.folder import RUN_FILE, read_about
-from calque.encoders.hub import has_decoder, word_vector_code
 from calque.storage import write_text
 from calque.version import VERSION
+
+_DECODERS = {"decoder_layers", "num_decoder_layers"}  # settings of models whose encoder has to be taken out
 
 
 def write_card(folder: Path, encoder: Any, record: dict[str, Any]) -> None:
@@ -24,7 +25,7 @@ def write_card(folder: Path, encoder: Any, record: dict[str, Any]) -> None:
         n_layers = about["layer"] if about.get("cut") else encoder.n_layers
         record["vectors"] = {"layer": about["layer"], "n_layers": n_layers, "pooling": about["pooling"],
                              "add_prefix_space": bool(encoder.subwords.needs_space),
-                             "decoder": has_decoder(encoder.model.config.to_dict())}  # fmt: skip
+                             "decoder": bool(_DECODERS & encoder.model.config.to_dict().keys())}  # fmt: skip
         if languages := encoder.subwords.languages:
             record["vectors"]["language"] = encoder.tokenizer.convert_ids_to_tokens(languages[""])
         if "adapted" in about:
@@ -81,14 +82,14 @@ def _title(record: Mapping[str, Any]) -> str:
 
 
 def _use(record: dict[str, Any], others: list[str], plain: bool) -> list[str]:
-    """How to get vectors of the folder: of sentences where these were trained, else of words."""
+    """Return how to get vectors of the folder: of sentences where these were trained, else of words."""
     if "teacher" in record:
         return _with_sentence_transformers()
-    return word_vector_code(record["vectors"]) if plain else _with_calque(record, others)
+    return _with_transformers(record["vectors"]) if plain else _with_calque(record, others)
 
 
 def _data(texts: list[dict[str, Any]]) -> list[str]:
-    """A table of the texts: their names, languages, and whatever was counted in them."""
+    """Return a table of the texts: their names, languages, and whatever was counted in them."""
     if not texts:
         return []
     counted = list(dict.fromkeys(name for text in texts for name in text if name not in ("path", "langs")))
@@ -102,7 +103,7 @@ def _data(texts: list[dict[str, Any]]) -> list[str]:
 
 
 def _done(record: dict[str, Any], others: list[str]) -> str:
-    """What the method did, in a sentence. Contrast, senses and projections move all languages, all others one side towards
+    """Return what the method did, in a sentence. Contrast, senses and projections move all languages, all others one side towards
     the other."""
     langs, towards, method = ", ".join(others), record["towards"], record["method"]
     if method == "contrastive":
@@ -120,7 +121,7 @@ def _done(record: dict[str, Any], others: list[str]) -> str:
 
 
 def _left_out(counts: dict[str, Any]) -> list[str]:
-    """What of the texts was not trained on."""
+    """Return what of the texts was not trained on."""
     names = {
         "too_long": "sentence pairs longer than {max_words} words on a side",
         "without_links": "sentence pairs without word links",
@@ -130,6 +131,72 @@ def _left_out(counts: dict[str, Any]) -> list[str]:
     limit = counts.get("max_words")
     reasons = [f"{counts[name]:,} {what.format(max_words=limit)}" for name, what in names.items() if counts.get(name)]
     return [f"Not used in training: {', '.join(reasons)}.", ""] if reasons else []
+
+
+_POOLED = {"last": ("[-1]", "its last subword"), "first": ("[0]", "its first subword"),
+           "mean": (".mean(0)", "the mean of its subwords")}  # fmt: skip
+
+
+def _with_transformers(vectors: dict[str, Any]) -> list[str]:
+    """Return complete code for word vectors, with the layer and the pooling that were aligned."""
+    layer, n, pooling = vectors["layer"], vectors["n_layers"], vectors["pooling"]
+    take, words = _POOLED[pooling]
+    last = layer == n
+    states = "model(**batch).last_hidden_state[0]"
+    if not last:
+        states = f"model(**batch, output_hidden_states=True).hidden_states[{layer}][0]"
+    which = f"the last layer ({layer})" if last else f"layer {layer} of {n}, **not the last one**"
+    space = vectors["add_prefix_space"]  # byte-level: a word is cut as it is after a space
+    given = '[" " + word for word in words]' if space else "words"
+    part = ".get_encoder()" if vectors.get("decoder") else ""
+    opened = _opened(vectors.get("adapted"), ", add_prefix_space=True" if space else "", part)
+    alone = "transformers and PEFT" if "adapted" in vectors else "transformers alone"
+    return [
+        f"A word's vector is taken from {which}: {words}. With {alone}:", "",
+        "```python",
+        "import torch",
+        *opened,
+        "",
+        "",
+        "def word_vectors(words):",
+        f'    """One row per word: layer {layer}, {words}."""',
+        f'    batch = tokenizer({given}, is_split_into_words=True, return_tensors="pt")',
+        "    with torch.no_grad():",
+        f"        states = {states}",
+        "    owner = batch.word_ids()  # of each subword",
+        "    subwords = [[k for k, word in enumerate(owner) if word == number] for number in range(len(words))]",
+        f"    return torch.stack([states[of]{take} for of in subwords])",
+        "",
+        "",
+        'vectors = word_vectors("a bank by the river".split())',
+        "```",
+        "",
+        "With calque: `calque.load_encoder(FOLDER).encode(sentences)`.",
+        *([f"The tokenizer alone marks every text as {vectors['language']}; calque marks each sentence as its own language."]
+          if "language" in vectors else []),
+    ]  # fmt: skip
+
+
+def _opened(base: str | None, options: str, part: str) -> list[str]:
+    """Return code that opens tokenizer and model (or a part of it), or the adapters (LoRA) of this folder on their base."""
+    lines = [
+        "from transformers import AutoModel, AutoTokenizer",
+        "",
+        'FOLDER = "."  # this folder, or its name on the hub',
+    ]
+    if base is None:
+        return [
+            *lines,
+            f"tokenizer = AutoTokenizer.from_pretrained(FOLDER{options})",
+            f"model = AutoModel.from_pretrained(FOLDER).eval(){part}",
+        ]
+    return [
+        "from peft import PeftModel",
+        *lines,
+        f'BASE = "{base}"  # the encoder that these adapters are for: a folder, or a name on the hub',
+        f"tokenizer = AutoTokenizer.from_pretrained(BASE{options})",
+        f"model = PeftModel.from_pretrained(AutoModel.from_pretrained(BASE), FOLDER).eval(){part}",
+    ]
 
 
 def _with_sentence_transformers() -> list[str]:

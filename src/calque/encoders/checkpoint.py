@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import socket
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -20,12 +19,11 @@ from torch import nn
 from calque.errors import CalqueError, InputError, SettingError
 from calque.named import TRUST_CODE
 
-_BLOCK = 1 << 20  # bytes of a file that are read at a time
 _SHARED = 64  # weights that one weight of a file may stand for, as where layers share them
 
 
 def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) -> tuple[Any, Any]:
-    """Model and tokenizer of a folder or of a name on the hub, whole and fit for each other.
+    """Return model and tokenizer of a folder or of a name on the hub, whole and fit for each other.
 
     Args:
         dtype: of the weights, or "auto" for that of the file.
@@ -41,10 +39,8 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
 
     try:
         with _quiet(local=os.path.isdir(name)):
-            where = {
-                "local_files_only": not os.path.isdir(name) and unconnected(),
-                "trust_remote_code": bool(TRUST_CODE),
-            }
+            offline = not os.path.isdir(name) and unconnected()
+            where = {"local_files_only": offline, "trust_remote_code": bool(TRUST_CODE)}
             config = AutoConfig.from_pretrained(name, **where)
             _check_size(config, name)
             how: dict[str, Any] = {**weights_as(dtype), "output_loading_info": True, **where}
@@ -103,7 +99,7 @@ def _drop_decoder(model: Any, missing: set[str], name: str) -> set[str]:
 
 
 def weights_as(dtype: torch.dtype | str) -> dict[str, Any]:
-    """How `from_pretrained` is told the type of the weights, which had another name before transformers 4.56."""
+    """Return how `from_pretrained` is told the type of the weights, which had another name before transformers 4.56."""
     from transformers import __version__
 
     major, minor = map(int, __version__.split(".")[:2])
@@ -140,7 +136,7 @@ def _check_size(config: Any, name: str) -> None:
 
 
 def unconnected() -> bool:
-    """Whether the hub's host has no address here: then its client's half a minute of new attempts is in vain."""
+    """Return whether the hub's host has no address here: then its client's half a minute of new attempts is in vain."""
     from huggingface_hub.constants import ENDPOINT
 
     if getproxies():
@@ -153,7 +149,7 @@ def unconnected() -> bool:
 
 
 def _check_tokenizer(tokenizer: Any, rows: int, name: str) -> None:
-    """That there is a tokenizer, and that it can be this encoder's."""
+    """Check that there is a tokenizer, and that it can be this encoder's."""
     try:
         size, special = len(tokenizer), len(set(tokenizer.all_special_ids))
         largest = max(map(int, tokenizer("").input_ids), default=0)  # special subwords, which every sentence has
@@ -171,25 +167,15 @@ def _quiet(local: bool) -> Iterator[None]:
     """No reports of `transformers` while loading, as what matters is checked here; no bars but those of a download."""
     from transformers.utils import logging
 
-    verbosity = logging.get_verbosity()
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity(50)  # critical
-    try:
-        with _without_bars() if local else nullcontext():
-            yield
-    finally:
-        logging.set_verbosity(verbosity)
-
-
-@contextmanager
-def _without_bars() -> Iterator[None]:
-    from transformers.utils import logging
-
-    bars = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
+    if local:
+        logging.disable_progress_bar()
     try:
         yield
     finally:
-        if bars:
+        logging.set_verbosity(verbosity)
+        if local and bars:
             logging.enable_progress_bar()
 
 
@@ -199,49 +185,17 @@ def first_line(error: BaseException) -> str:
 
 def save_model(model: Any, folder: str | PathLike[str]) -> None:
     """`save_pretrained` without its progress bar: one for a single file of weights is noise on standard error."""
-    with _without_bars():
+    with _quiet(local=True):
         model.save_pretrained(folder)
 
 
-def are_stored(model: nn.Module, folder: Path) -> bool:
-    """Return whether every weight of a model has the bytes of the tensor of its name in the safetensors files of a folder.
-
-    A name in a file may have a prefix (`bert.`, `model.`). The files are read in blocks, so that memory holds one model.
-    """
-    stored = dict(pair for file in folder.glob("*.safetensors") for pair in _stored_digests(file))
-    return all(
-        _digest([_bytes_of(tensor)]) in {stored[other] for other in stored if f".{other}".endswith(f".{name}")}
-        for name, tensor in model.state_dict().items()
-    )
-
-
-def _stored_digests(file: Path) -> Iterator[tuple[str, bytes]]:
-    with file.open("rb") as handle:
-        size = int.from_bytes(handle.read(8), "little")
-        header = json.loads(handle.read(size))
-        for name, (start, end) in (
-            (n, about["data_offsets"]) for n, about in header.items() if "data_offsets" in about
-        ):
-            handle.seek(8 + size + start)
-            yield name, _digest(handle.read(min(_BLOCK, end - at)) for at in range(start, end, _BLOCK))
-
-
-def _digest(blocks: Iterable[Any]) -> bytes:
-    digest = hashlib.blake2b(digest_size=16)
-    for block in blocks:
-        digest.update(block)
-    return digest.digest()
-
-
-def _bytes_of(tensor: torch.Tensor) -> memoryview:
-    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
-
-
 def weights_digest(model: nn.Module) -> str:
-    """Hash over the bytes of all weights, with their names and shapes; read anew each time, since an optimiser may change
-    them where neither PyTorch's version counter nor an address tells."""
+    """Return a hash over the bytes of all weights, with their names and shapes.
+
+    They are read anew each time: an optimiser may change them where neither PyTorch's version counter nor an address tells.
+    """
     digest = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(_bytes_of(tensor))
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()

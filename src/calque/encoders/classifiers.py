@@ -100,21 +100,15 @@ def _check_scores(encoder: HuggingFaceEncoder, model: Any, head: nn.Linear, text
         raise SettingError(f"--save-head: {type(model).__name__} gives other scores than the head that was trained")
 
 
-_TOKENS = """words = "The cat sees a house .".split()
-inputs = tokenizer(words, is_split_into_words=True, return_tensors="pt")
-scores = model(**inputs).logits[0]
-for index, word in enumerate(words):
-    subwords = [k for k, owner in enumerate(inputs.word_ids()) if owner == index]
-    print(word, model.config.id2label[scores[subwords[{rule}]].{mean}argmax().item()])"""
-_TEXTS = """inputs = tokenizer("The cat sees a house.", return_tensors="pt")  # a second text follows as a second argument
-print(model.config.id2label[model(**inputs).logits[0].argmax().item()])"""
-
-
 def _card(encoder: HuggingFaceEncoder, labels: Sequence[str], texts: bool) -> str:
-    """Return a model card with code that reads the labels as calque does."""
+    """Return a model card that says how to read the labels as calque does."""
     kind, task = ("Sequence", "text-classification") if texts else ("Token", "token-classification")
-    rule = {"first": "0", "last": "-1", "mean": ":"}[encoder.pooling]
-    code = _TEXTS if texts else _TOKENS.format(rule=rule, mean="mean(0)." if encoder.pooling == "mean" else "")
+    rule = {
+        "first": "that of its first subword",
+        "last": "that of its last subword",
+        "mean": "by the mean of its subwords",
+    }
+    label = "" if texts else f" A word's label is {rule[encoder.pooling]}; tokenize with `is_split_into_words=True`."
     return f"""---
 library_name: transformers
 pipeline_tag: {task}
@@ -124,11 +118,5 @@ pipeline_tag: {task}
 
 Labels: {", ".join(labels)}.
 
-```python
-from transformers import AutoModelFor{kind}Classification, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained("FOLDER")
-model = AutoModelFor{kind}Classification.from_pretrained("FOLDER")
-{code}
-```
+`AutoModelFor{kind}Classification.from_pretrained("FOLDER")` and `AutoTokenizer.from_pretrained("FOLDER")` open it.{label}
 """

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from calque.encoders.elmo_files import file_pair
 from calque.errors import InputError, SettingError
 from calque.named import Table, is_path
 from calque.storage import part_of, readable, remove_temporary, temporary_folder
 
 ABOUT_FILE, RUN_FILE = "calque.json", "calque-run.json"
 ADAPTERS_FILE = "adapter_config.json"  # of PEFT
+ELMO_FILES = "options.json", "weights.hdf5"  # as bilm-tf writes and AllenNLP reads them
 #: what comes with calque, by name
 BUNDLED = {"mini": Path(__file__).parent.parent / "data" / "mini"}
 FORMAT = 1  # raise it with any change that an older calque would misread; a file without one is of format 1
@@ -36,10 +35,12 @@ class Kind:
     Attributes:
         target: its class, `package.module:Class`, whose `open` reads the folder.
         help: what it is, in a line.
+        options: arguments of its `open` that no other kind has.
     """
 
     target: str
     help: str = ""
+    options: tuple[str, ...] = ()
 
 
 #: a class from elsewhere is its own kind
@@ -51,9 +52,13 @@ ENCODERS: Table[Kind] = Table(
         "mapped": Kind("calque.encoders.mapped:MappedEncoder", "an encoder and maps of its layers"),
         "static": Kind("calque.encoders.static:StaticEncoder", "static word vectors, with maps or without"),
         "subwords": Kind("calque.encoders.subword_vectors:SubwordVectors", "static vectors of subwords"),
-        "elmo": Kind("calque.encoders.elmo:ElmoEncoder", "an ELMo"),
+        "elmo": Kind("calque.senses.elmo:ElmoEncoder", "an ELMo"),
         "per-language": Kind("calque.encoders.per_language:PerLanguage", "an encoder for each language"),
-        "key-points": Kind("calque.encoders.key_points:KeyPointEncoder", "an encoder whose rows are key points"),
+        "key-points": Kind(
+            "calque.clcr.encoder:KeyPointEncoder",
+            "an encoder whose rows are key points",
+            ("steps", "delta", "translations", "pretokenized"),
+        ),
         "random": Kind("calque.encoders.random_vectors:RandomVectors", "a random vector for each word form"),
     },
     base="calque.encoders.base:Encoder",
@@ -62,14 +67,14 @@ ENCODERS: Table[Kind] = Table(
 
 
 def encoder_kind(encoder: object) -> str:
-    """What `calque.json` calls an encoder's class: a name in `ENCODERS`, or where it can be imported from."""
+    """Return what `calque.json` calls an encoder's class: a name in `ENCODERS`, or where it can be imported from."""
     target = f"{type(encoder).__module__}:{type(encoder).__qualname__}"
     known = {row.target: name for name, row in ENCODERS.items()}
     return known.get(target) or (target if is_path(target) and not target.startswith("__main__:") else OWN)
 
 
 def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: Any) -> Any:
-    """The encoder in a folder or in files of its own format, or that of a name on the Hugging Face hub.
+    """Open the encoder in a folder or in files of its own format, or that of a name on the Hugging Face hub.
 
     Args:
         place: the folder, file or name.
@@ -90,68 +95,67 @@ def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: An
         kind = about.get("kind", "adapters")
     else:
         kind = about.get("kind", "huggingface")
-    for name in ("steps", "delta"):
-        if name in options and kind in ENCODERS and kind != "key-points":
-            raise SettingError(
-                f"{name} does not apply to {place}: it is for key points, calque align --method clcr makes them"
-            )
+    for row in ENCODERS.rows.values():
+        if (
+            (named := options.keys() & set(row.options))
+            and kind in ENCODERS.rows
+            and not named <= set(ENCODERS[kind].options)
+        ):
+            raise SettingError(f"{', '.join(sorted(named))} does not apply to {place}: it is for {row.help}")
     own = {"alike": False} if kind == "per-language" and not alike else {}
     return ENCODERS.load_from_file(kind, place).open(place, about=about, **options, **own)
 
 
+def file_pair(path: Path) -> tuple[Path, Path] | None:
+    """Return an ELMo's options and weights: both in a folder, or beside each other under names that differ in that word.
+
+    Args:
+        path: the folder, or the file of weights: `NAME_weights.hdf5` beside `NAME_options.json`, as published.
+
+    Returns:
+        the two files, or None where it is something else.
+    """
+    if path.is_dir():
+        pair = path / ELMO_FILES[0], path / ELMO_FILES[1]
+        return pair if all(file.is_file() for file in pair) else None
+    if path.suffix not in (".hdf5", ".h5"):
+        return None
+    return path.with_name(path.stem.replace("weights", "options") + ".json"), path
+
+
 def holds_encoder(folder: Path) -> bool:
-    """Whether there seems to be an encoder in it."""
+    """Return whether there seems to be an encoder in it."""
     return any((folder / name).is_file() for name in _ENCODER_MARKS)
 
 
 # -- calque.json -------------------------------------------------------------------------------------------------------
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+#: types of values in `calque.json`, which people edit
+_TYPES: dict[type, Sequence[str]] = {
+    int: ["layer", "batch", "max_length"],
+    float: ["scale"],
+    str: ["pooling", "name", "towards", "combine", "precision"],
+    bool: ["stateful", "normalise", "lower", "cut", "unit", "own_pooling", "bidirectional"],
+    list: ["mix", "sentence", "standardized", "langs"],
+    dict: ["maps", "tables", "settings", "adapted"],
+}
+_CALLED = {
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    bool: "true or false",
+    list: "a list",
+    dict: "an object",
+}
+_OPTIONAL = ("max_length", "mix", "sentence")  # that may be null
 
 
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 31
-
-
-def _text(value: Any) -> bool:
-    return isinstance(value, str) and value.isprintable()
-
-
-def _languages(value: Any) -> bool:
-    return bool(value) and all(map(_text, value)) and len(set(value)) == len(value)
-
-
-#: what is expected, the test, and the names in `calque.json` whose values must pass it
-_SHAPES: list[tuple[str, Callable[[Any], bool], Sequence[str]]] = [
-    ("the number of a layer", _whole, ["layer"]),
-    ("a number of sentences", lambda value: _whole(value) and value > 0, ["batch"]),
-    ("a number of subwords, or null", lambda value: value is None or (_whole(value) and value > 0), ["max_length"]),
-    ("numbers, or null", lambda value: not value or (isinstance(value, list) and all(map(_number, value))),
-     ["mix", "sentence"]),
-    ("a number", _number, ["scale"]),
-    ("text", _text, ["pooling", "name", "towards", "combine"]),
-    ("true or false", lambda value: isinstance(value, bool),
-     ["stateful", "normalise", "lower", "cut", "unit", "own_pooling", "bidirectional"]),
-    ("a list of layers", lambda value: isinstance(value, list) and all(map(_whole, value)), ["standardized"]),
-    ("a list of different languages", lambda value: isinstance(value, list) and _languages(value), ["langs"]),
-    ("an object by language", lambda value: isinstance(value, dict) and (not value or _languages(list(value))),
-     ["maps", "tables"]),
-    ("an object", lambda value: isinstance(value, dict), ["settings"]),
-    ("the base encoder of the adapters", lambda value: isinstance(value, dict) and all(map(_text, value.values())),
-     ["adapted"]),
-    ("a kind of encoder", lambda value: value in (None, OWN) or value in ENCODERS, ["base"]),
-]  # fmt: skip
-
-
-def _fits(fits: Callable[[Any], bool], value: Any) -> bool:
-    try:
-        return fits(value)
-    except TypeError:  # a list where a name is looked up
-        return False
+def _fits(value: Any, kind: type) -> bool:
+    kinds = (int, float) if kind is float else kind
+    return isinstance(value, kinds) and isinstance(value, bool) == (kind is bool)
 
 
 def read_about(folder: str | PathLike[str]) -> dict[str, Any]:
-    """What `calque.json` says; nothing where there is none. People edit it, and disks damage it.
+    """Return the content of `calque.json`, or an empty dictionary if there is no such file.
 
     Raises:
         InputError: it is no JSON object that calque wrote, with the value that cannot be; or a later version wrote it.
@@ -166,15 +170,16 @@ def read_about(folder: str | PathLike[str]) -> dict[str, Any]:
     if not isinstance(about, dict) or "kind" not in about:
         raise InputError("not written by calque: expected an object that says its kind", path=path)
     format, kind = about.get("format", FORMAT), about["kind"]
-    if not _whole(format) or not 0 < format <= FORMAT:
+    if not _fits(format, int) or not 0 < format <= FORMAT:
         what = f"expected {FORMAT}: it was written by a later version of calque"
         raise InputError(f"format {format!r:.60}, {what}", path=path)
     if not isinstance(kind, str) or kind not in ENCODERS:
         raise InputError(f"kind {kind!r:.60}, was it written by a later version of calque?", path=path)
-    for expected, fits, names in _SHAPES:
+    for expected, names in _TYPES.items():
         for name in names:
-            if name in about and not _fits(fits, about[name]):
-                raise InputError(f"{name} {about[name]!r:.60}, expected {expected}", path=path)
+            value = about.get(name)
+            if name in about and not _fits(value, expected) and not (value is None and name in _OPTIONAL):
+                raise InputError(f"{name} {value!r:.60}, expected {_CALLED[expected]}", path=path)
     return about
 
 

@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from calque.corpora.by_name import hub_ids, hub_place, name_of
-from calque.encoders.checkpoint import unconnected
-from calque.encoders.elmo_files import file_pair
-from calque.encoders.folder import ABOUT_FILE, BUNDLED, holds_encoder, read_about
+from calque.encoders.folder import BUNDLED, holds_encoder, read_about
 from calque.encoders.sentence_transformers import modules_of
 from calque.errors import InputError, OutputError, SettingError
 
 CARD = "README.md"
 _RECORD = "calque-run.json"
 _NOT_PART = ("training",)  # what a run goes on from, and its metrics
+_NAME = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?")  # of a repository
 
 
 def push(
@@ -57,10 +56,11 @@ def push(
 
     path = Path(folder)
     if not path.is_dir():
-        if fspath(folder) in BUNDLED:
-            what = "comes with calque and is no folder: save what you made of it, and push that"
-            raise InputError(f"the encoder of this name {what}", path=folder)
         fact = "is a file, expected the folder of an encoder" if path.exists() else "no such folder; is the path right?"
+        if fspath(folder) in BUNDLED:
+            fact = (
+                "the encoder of this name comes with calque and is no folder: save what you made of it, and push that"
+            )
         raise InputError(fact, path=folder)
     if not holds_encoder(path):
         raise InputError("no encoder in this folder, expected one that calque or transformers saved", path=path)
@@ -76,22 +76,18 @@ def push(
         if revision is not None:
             api.create_branch(name, branch=revision, exist_ok=True)
         files = [CommitOperationAdd(place, path / place) for place in parts(path) if place != CARD]
-        done = api.create_commit(
-            name,
-            [*files, CommitOperationAdd(CARD, text.encode())],
-            commit_message=message or f"Upload {path.resolve().name} with calque",
-            revision=revision,
-        )
+        files.append(CommitOperationAdd(CARD, text.encode()))
+        said = message or f"Upload {path.resolve().name} with calque"
+        return str(api.create_commit(name, files, commit_message=said, revision=revision).commit_url)
     except Exception as error:  # of two HTTP libraries, by version
         raise OutputError(_refused(repo, error)) from error
     finally:
         if shown and not progress:
             enable_progress_bars()
-    return str(done.commit_url)
 
 
 def parts(folder: Path) -> list[str]:
-    """The files of an encoder's folder that are part of the encoder, by their names from there on."""
+    """Return the files of an encoder's folder that are part of the encoder, by their names from there on."""
     names = [file.relative_to(folder) for file in sorted(folder.rglob("*")) if file.is_file() and not file.is_symlink()]
     return [
         name.as_posix()
@@ -102,10 +98,8 @@ def parts(folder: Path) -> list[str]:
 
 
 def _refused(repo: str, error: Exception) -> str:
-    """Why, in a line."""
-    while getattr(error, "response", None) is None and isinstance(
-        error.__cause__, Exception
-    ):  # while it uploaded a large file
+    """Return the reason in a line."""
+    while getattr(error, "response", None) is None and isinstance(error.__cause__, Exception):  # of a large file
         error = error.__cause__
     status = getattr(getattr(error, "response", None), "status_code", None)
     reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
@@ -127,7 +121,7 @@ def card(folder: Path, repo: str = "", *, license: str | None = None) -> str:
     """The model card of a folder, as search on the hub reads it.
 
     Nothing is invented: languages, base and scores come from `calque-run.json` and the card that is there, and what neither
-    says is left out. A card without code gets a section that reads the layer that counts with transformers alone.
+    says is left out. A card without code gets a section that loads the encoder with calque.
 
     Raises:
         InputError: the card or the record is damaged.
@@ -140,50 +134,36 @@ def card(folder: Path, repo: str = "", *, license: str | None = None) -> str:
         record = json.loads((folder / _RECORD).read_text(encoding="utf-8")) if (folder / _RECORD).is_file() else {}
         front = {} if found is None else found.data.to_dict()
         about = read_about(folder)
-        own = modules_of(folder) is not None and about.get("own_pooling", True)
+        own = bool(modules_of(folder)) and about.get("own_pooling", True)
         name = repo.rpartition("/")[2] or folder.resolve().name
         tags = [*front.get("tags", []), "calque", *(["sentence-transformers"] if modules_of(folder) else [])]
-        data = front | {
-            "tags": list(dict.fromkeys(tags)),
-            "library_name": front.get("library_name") or _library(about, own),
+        library = "sentence-transformers" if own else "transformers"
+        library = library if about.get("kind", "huggingface") == "huggingface" else "calque"
+        data: dict[str, Any] = {
+            "library_name": library,
+            "pipeline_tag": "sentence-similarity" if own else "feature-extraction",
         }
-        data.setdefault("pipeline_tag", "sentence-similarity" if own else "feature-extraction")
-        if not _hub_name(data.get("base_model")):
-            data.pop("base_model", None)
+        data |= {key: value for key, value in front.items() if value} | {"tags": list(dict.fromkeys(tags))}
+        base = data.get("base_model")
+        if not isinstance(base, str) or not _NAME.fullmatch(base) or base in BUNDLED or Path(base).exists():
+            data.pop("base_model", None)  # one of calque's own, or a folder here
         if license is not None:
             data["license"] = license
-        languages = record.get("languages") or record.get("langs")
-        if "language" not in data and languages:
-            data["language"] = list(languages)
-        if "datasets" not in data and (found_data := hub_ids(text["path"] for text in record.get("texts", []))):
-            data["datasets"] = found_data
+        if languages := record.get("languages") or record.get("langs"):
+            data.setdefault("language", list(languages))
+        if sets := hub_ids(text["path"] for text in record.get("texts", [])):
+            data.setdefault("datasets", sets)
         data.pop("model-index", None)
-        results = [_result(score) for score in record.get("scores", []) if score.get("value") is not None]
-        if results:
+        if results := [_result(score) for score in record.get("scores", []) if score.get("value") is not None]:
             data |= {"eval_results": results, "model_name": name}
         made = ModelCardData(**data)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(f"no card can be made of {CARD} and {_RECORD} ({str(error)[:200]})", path=folder) from error
     body = (text if found is None else found.text).strip() or f"# {name}"
     if "```python" not in body:
-        body += "\n\n" + "\n".join(["## Use", "", *_use(folder, about)])
+        code = 'import calque\n\nencoder = calque.load_encoder("FOLDER")  # this one, or its name here'
+        body += f"\n\n## Use\n\n```python\n{code}\n```"
     return f"---\n{made.to_yaml()}\n---\n\n{body}\n"
-
-
-def _library(about: Mapping[str, Any], own: bool) -> str:
-    if about.get("kind", "huggingface") != "huggingface":
-        return "calque"
-    return "sentence-transformers" if own else "transformers"
-
-
-def _hub_name(name: Any) -> bool:
-    """Whether this can be the name of a model on the hub, and is none of calque's own or of a folder here."""
-    return (
-        isinstance(name, str)
-        and re.fullmatch(r"[\w.-]{1,96}(/[\w.-]{1,96})?", name) is not None
-        and name != "mini"
-        and not Path(name).exists()
-    )
 
 
 def _result(score: Mapping[str, Any]) -> Any:
@@ -201,131 +181,12 @@ def _result(score: Mapping[str, Any]) -> Any:
     )  # fmt: skip
 
 
-def _use(folder: Path, about: Mapping[str, Any]) -> list[str]:
-    """Code: with transformers where the folder is one of its models, else with calque."""
-    config = folder / "config.json"
-    plain = about.get("kind", "huggingface") == "huggingface" and config.is_file()
-    if not plain or "standardized" in about:
-        return [
-            "```python",
-            "import calque",
-            "",
-            'encoder = calque.load_encoder("FOLDER")  # this one, or its name here',
-            "```",
-        ]
-    settings = json.loads(config.read_text(encoding="utf-8"))
-    n_layers = next((settings[key] for key in ("num_hidden_layers", "n_layers", "num_layers") if key in settings), None)
-    layer = about.get("layer", -1)
-    layer = n_layers if layer == -1 or n_layers is None else layer
-    tokenizer = (
-        json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-        if (folder / "tokenizer.json").is_file()
-        else {}
-    )
-    space = "ByteLevel" in json.dumps(tokenizer.get("pre_tokenizer"))
-    return word_vector_code(
-        {"layer": layer, "n_layers": n_layers, "pooling": about.get("pooling", "last"), "add_prefix_space": space,
-         "decoder": has_decoder(settings)}
-    )  # fmt: skip
-
-
-def has_decoder(config: Mapping[str, Any]) -> bool:
-    """Return whether `AutoModel` builds a decoder for a configuration, from which the encoder has to be taken."""
-    return "decoder_layers" in config or "num_decoder_layers" in config
-
-
-# -- and back ----------------------------------------------------------------------------------------------------------
-def fetched_folder(name: str | PathLike[str]) -> Path | None:
-    """Where a folder that calque wrote was fetched to, by its name on the hub; None for any other name, or without connection.
-
-    `transformers` would read the weights by the name alone, but not which layer, which pooling and which maps calque.json names.
-    """
-    from huggingface_hub import hf_hub_download, snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError
-
-    name = fspath(name)
-    if name.count("/") != 1 or name[0] in "/." or Path(name).exists() or file_pair(Path(name)) is not None:
-        return None
-    try:
-        here = unconnected()
-        hf_hub_download(name, ABOUT_FILE, local_files_only=here)
-        return Path(snapshot_download(name, local_files_only=here))
-    except (OSError, ValueError, HfHubHTTPError):  # none there, private, not connected
-        return None
-
-
 def check_repo(repo: str) -> str:
     """A repository's name, USER/NAME or NAME.
 
     Raises:
         SettingError: it cannot be one.
     """
-    if re.fullmatch(r"[\w.-]{1,96}(/[\w.-]{1,96})?", repo) is None or repo.startswith(".") or "/." in repo:
+    if not _NAME.fullmatch(repo) or repo.startswith(".") or "/." in repo:
         raise SettingError(f"{repo!r} is no name on the hub, expected USER/NAME or NAME of letters, digits, - _ and .")
     return repo
-
-
-_POOLED = {"last": ("[-1]", "its last subword"), "first": ("[0]", "its first subword"),
-           "mean": (".mean(0)", "the mean of its subwords")}  # fmt: skip
-
-
-def word_vector_code(vectors: dict[str, Any]) -> list[str]:
-    """Complete code for word vectors, with the layer and the pooling that were aligned."""
-    layer, n, pooling = vectors["layer"], vectors["n_layers"], vectors["pooling"]
-    take, words = _POOLED[pooling]
-    last = layer == n
-    states = "model(**batch).last_hidden_state[0]"
-    if not last:
-        states = f"model(**batch, output_hidden_states=True).hidden_states[{layer}][0]"
-    which = f"the last layer ({layer})" if last else f"layer {layer} of {n}, **not the last one**"
-    space = vectors["add_prefix_space"]  # byte-level: a word is cut as it is after a space
-    given = '[" " + word for word in words]' if space else "words"
-    part = ".get_encoder()" if vectors.get("decoder") else ""
-    opened = _opened(vectors.get("adapted"), ", add_prefix_space=True" if space else "", part)
-    alone = "transformers and PEFT" if "adapted" in vectors else "transformers alone"
-    return [
-        f"A word's vector is taken from {which}: {words}. With {alone}:", "",
-        "```python",
-        "import torch",
-        *opened,
-        "",
-        "",
-        "def word_vectors(words):",
-        f'    """One row per word: layer {layer}, {words}."""',
-        f'    batch = tokenizer({given}, is_split_into_words=True, return_tensors="pt")',
-        "    with torch.no_grad():",
-        f"        states = {states}",
-        "    owner = batch.word_ids()  # of each subword",
-        "    subwords = [[k for k, word in enumerate(owner) if word == number] for number in range(len(words))]",
-        f"    return torch.stack([states[of]{take} for of in subwords])",
-        "",
-        "",
-        'vectors = word_vectors("a bank by the river".split())',
-        "```",
-        "",
-        "With calque: `calque.load_encoder(FOLDER).encode(sentences)`.",
-        *([f"The tokenizer alone marks every text as {vectors['language']}; calque marks each sentence as its own language."]
-          if "language" in vectors else []),
-    ]  # fmt: skip
-
-
-def _opened(base: str | None, options: str, part: str) -> list[str]:
-    """Code that opens tokenizer and model (or a part of it), or the adapters (LoRA) of this folder on their base."""
-    lines = [
-        "from transformers import AutoModel, AutoTokenizer",
-        "",
-        'FOLDER = "."  # this folder, or its name on the hub',
-    ]
-    if base is None:
-        return [
-            *lines,
-            f"tokenizer = AutoTokenizer.from_pretrained(FOLDER{options})",
-            f"model = AutoModel.from_pretrained(FOLDER).eval(){part}",
-        ]
-    return [
-        "from peft import PeftModel",
-        *lines,
-        f'BASE = "{base}"  # the encoder that these adapters are for: a folder, or a name on the hub',
-        f"tokenizer = AutoTokenizer.from_pretrained(BASE{options})",
-        f"model = PeftModel.from_pretrained(AutoModel.from_pretrained(BASE), FOLDER).eval(){part}",
-    ]

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -30,14 +30,7 @@ from calque.encoders.layers import (
     reads_left_to_right,
     states_up_to,
 )
-from calque.encoders.numerics import (
-    PRECISIONS,
-    check_finite,
-    check_precision,
-    forward_context,
-    number_type,
-    usable_device,
-)
+from calque.encoders.numerics import PRECISIONS, check_precision, number_type, usable_device
 from calque.encoders.sentence_transformers import ENCODERS_ALONE, copy_modules, own_modules, write_layer, write_modules
 from calque.encoders.split import SplitSentences
 from calque.encoders.subwords import Subwords, stable_text
@@ -243,16 +236,6 @@ class HuggingFaceEncoder(TrainableEncoder):
             for layer, number in numbers.items()
         }
 
-    # -- many sentences --------------------------------------------------------------------------------------------
-    def _reader(self, layers: Sequence[int]) -> Callable[[WordBatch], dict[int, Tensor]]:
-        device = self.device
-
-        def vectors(batch: WordBatch) -> dict[int, Tensor]:
-            with forward_context(self.precision or "highest", device):
-                return check_finite(self.forward(batch.to(device), layers), self.name)
-
-        return vectors
-
     def _arithmetic(self) -> list[Any]:
         attention = self.model.config._attn_implementation
         return [self.device.type, self.precision, str(self.model.dtype), attention, self.is_flat()]
@@ -303,6 +286,9 @@ class HuggingFaceEncoder(TrainableEncoder):
 
     def _save(self, folder: str | PathLike[str], keep_layers: bool, *, declare: bool) -> None:
         """See `save`; what is no encoder by itself, but the base of one, declares no pooling."""
+        config = self.model.config
+        declare = declare and self.modules is None and not self.standard
+        declare = declare and (not config.is_encoder_decoder or config.model_type in ENCODERS_ALONE)
         with saving(folder, self) as path:
             cut = False
             if keep_layers or not isinstance(self.model, PreTrainedModel) or self.layer == self.n_layers:
@@ -312,26 +298,19 @@ class HuggingFaceEncoder(TrainableEncoder):
                 with cut_above(self.model, self._blocks, self.layer, self._probe()) as cut:
                     save_model(self.model, path)
             self.tokenizer.save_pretrained(path)
-            config = self.model.config
-            declare = declare and self.modules is None and not self.standard
-            copied = None if self.standard else self.modules
-            declare = declare and (not config.is_encoder_decoder or config.model_type in ENCODERS_ALONE)
-            if copied is not None:
-                copy_modules(copied, path)
+            if self.modules is not None and not self.standard:
+                copy_modules(self.modules, path)
             if declare:
                 write_modules(path, dim=self.dim, max_length=self.max_length, tokenizer=self.tokenizer)
             write_layer(path, dim=self.dim, layer=self.layer, n_layers=self.layer if cut else self.n_layers)
-            about = {
-                "layer": self.layer,
-                "cut": cut,  # whether the layers above it are gone
-                "pooling": self.pooling,
-                "max_length": self.max_length,
-                **({} if self.precision == "highest" else {"precision": self.precision}),
-                **({"bidirectional": True} if self.bidirectional else {}),
-                **({"own_pooling": False} if declare else {}),
-                **self._write_standard(path),
-            }
-            write_about(path, "huggingface", about)
+            about = {"cut": cut, **self._options(), **({"own_pooling": False} if declare else {})}
+            write_about(path, "huggingface", {**about, **self._write_standard(path)})
+
+    def _options(self) -> dict[str, Any]:
+        """Return what `recorded_options` reads again."""
+        options = {"layer": self.layer, "pooling": self.pooling, "max_length": self.max_length}
+        options |= {} if self.precision == "highest" else {"precision": self.precision}
+        return options | ({"bidirectional": True} if self.bidirectional else {})
 
     def _write_standard(self, folder: Path) -> dict[str, Any]:
         """Write means and deviations, and return what `calque.json` says of them."""
@@ -367,17 +346,15 @@ class HuggingFaceEncoder(TrainableEncoder):
         if not path.is_dir() and (path.is_absolute() or name.startswith(".") or name.count(os.sep) > 1):
             raise InputError("no such folder", path=path)
         if path.is_dir() and not (path / "config.json").is_file():
-            raise InputError(
-                "no config.json in this folder, expected an encoder that transformers or calque saved", path=path
-            )
+            fact = "no config.json in this folder, expected an encoder that transformers or calque saved"
+            raise InputError(fact, path=path)
         about = read_about(path) if about is None else about
         modules, named = own_modules(path, about)
         recorded = {**named, **recorded_options(about, path)}
         model, tokenizer = read_checkpoint(name, number, attention)
         model.to(usable_device(device))
-        encoder = cls._of(
-            model, tokenizer, {"name": path.resolve().name if path.is_dir() else name, **recorded, **options}, name
-        )
+        options = {"name": path.resolve().name if path.is_dir() else name, **recorded, **options}
+        encoder = cls._of(model, tokenizer, options, name)
         encoder.modules = modules
         return encoder._read_standard(path, about)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from threading import RLock
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,10 @@ from calque.encoders.bert import bert_states, embedded, is_bert_like
 from calque.errors import CalqueWarning, InputError, SettingError
 
 _LOCK = RLock()  # a forward pass in another thread must not meet a shortened list of layers
+
+
+# What a model raises whose code does not work with a part of its layers.
+_UNUSUAL = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError)
 
 
 class DefaultLayerWarning(CalqueWarning):
@@ -65,8 +69,8 @@ def all_states(model: Any, batch: WordBatch, *, unpadded: bool = False) -> tuple
 def states_up_to(model: nn.Module, batch: WordBatch, layers: Sequence[int], *, blocks: str) -> dict[int, Tensor]:
     """Return hidden states of some layers, without computing the layers above the highest of them.
 
-    During the forward pass the model's list of layers ends at the highest wanted layer, and forward hooks keep the outputs. So
-    a final norm, which the model applies to its last output, does not change the state of a layer below the last.
+    During the forward pass the model's list of layers ends at the highest wanted layer, and a hook keeps its output. So a final
+    norm, which the model applies to its last output, does not change the state of a layer below the last.
 
     Args:
         layers: numbers from 0 to L.
@@ -75,32 +79,23 @@ def states_up_to(model: nn.Module, batch: WordBatch, layers: Sequence[int], *, b
     Returns:
         `[B, T, dim]` by layer.
     """
-    found: dict[int, Tensor] = {}
+    stack: Any = model.get_submodule(blocks)
+    top, found = max(1, *layers), []
 
-    def keep_input(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> None:
-        found[0] = args[0] if args else named["hidden_states"]
-
-    def keep_output(number: int) -> Callable[[nn.Module, Any, Any], None]:
-        def keep(module: nn.Module, args: Any, output: Any) -> None:
-            found[number] = output[0] if isinstance(output, tuple) else output
-
-        return keep
+    def keep(module: nn.Module, args: Any, output: Any) -> None:
+        found.append(output[0] if isinstance(output, tuple) else output)
 
     with _LOCK:
-        stack: Any = model.get_submodule(blocks)
-        if max(layers) == len(stack):
+        if top == len(stack):
             states = all_states(model, batch)
             return {layer: states[layer] for layer in layers}
-        hooks: list[Any] = [stack[number - 1].register_forward_hook(keep_output(number)) for number in {*layers} - {0}]
-        if 0 in layers:
-            hooks.append(stack[0].register_forward_pre_hook(keep_input, with_kwargs=True))
+        hook = stack[top - 1].register_forward_hook(keep)
         try:
-            with _ended(model, blocks, max(1, *layers)):
-                encoder_of(model)(**_inputs(encoder_of(model), batch))
+            with _ended(model, blocks, top):
+                states = (*all_states(model, batch)[:top], found[0])
         finally:
-            for hook in hooks:
-                hook.remove()
-    return found
+            hook.remove()
+    return {layer: states[layer] for layer in layers}
 
 
 @contextmanager
@@ -167,29 +162,15 @@ def reads_left_to_right(model: nn.Module, batch: WordBatch) -> bool:
     return torch.allclose(one[:last], other[:last], rtol=0, atol=_close(one, 1e-6))
 
 
-class Examined(NamedTuple):
-    """How the hidden states of a model are computed.
-
-    Attributes:
-        n_layers: L.
-        dim: dimensions of a state.
-        flat: `bert_states` gives them.
-        unpadded: padding changes them, as a convolution does (ConvBERT), so that sentences are computed one length at a time.
-        shortened: `states_up_to` gives them.
-    """
-
-    n_layers: int
-    dim: int
-    flat: bool
-    unpadded: bool
-    shortened: bool
-
-
-def examine(model: nn.Module, batch: WordBatch) -> Examined:
+def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool, bool]:
     """Choose how a model's hidden states are computed, and check the choice on a small batch with padding in it.
 
     A model of `bert.FAMILIES` takes the pass without padding if its states agree with the model's own to 1e-5 of the largest
     number in a state. Of another model, the layers above the one that is read are not computed, if that gives the same states.
+
+    Returns:
+        L; dimensions of a state; and whether `bert_states` gives them, whether padding changes them, as a convolution does
+        (ConvBERT), so that sentences are computed one length at a time, and whether `states_up_to` gives them.
 
     Raises:
         InputError: states that are not finite.
@@ -221,7 +202,7 @@ def examine(model: nn.Module, batch: WordBatch) -> Examined:
                 for x, y in zip(alone, states, strict=True)
             )
         shortened = not (flat or unpadded) and _shortens_alike(model, batch, states)
-    return Examined(n, dim, flat, unpadded, shortened)
+    return n, dim, flat, unpadded, shortened
 
 
 def _shortens_alike(model: nn.Module, batch: WordBatch, states: Sequence[Tensor]) -> bool:
@@ -231,7 +212,7 @@ def _shortens_alike(model: nn.Module, batch: WordBatch, states: Sequence[Tensor]
         return False
     try:
         found = states_up_to(model, batch, [0, n // 2], blocks=blocks)
-    except (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError):
+    except _UNUSUAL:
         return False
     return all(torch.equal(found[k], states[k]) for k in found)
 
@@ -243,7 +224,7 @@ def _close(state: Tensor, share: float = 1e-5) -> float:
 
 @contextmanager
 def cut_above(model: PreTrainedModel, blocks: str | None, layer: int, batch: WordBatch) -> Iterator[bool]:
-    """Within the block, the model ends at a layer, so that whoever saves it saves one whose last layer is that one.
+    """Within the block, end the model at a layer, so that whoever saves it saves one whose last layer is that one.
 
     A model can be cut if its layers stand in one list, if its configuration says how many there are, and if what it then
     gives as its last state is what the layer gave before (no final norm in between); that is tried on a batch.
@@ -270,13 +251,17 @@ def cut_above(model: PreTrainedModel, blocks: str | None, layer: int, batch: Wor
         raise SettingError(f"{type(model).__name__} gives vectors that are not finite: {what}")
     # What lists a value for each layer (layer_types, …) has to become shorter too.
     lists = {key: value for key, value in vars(config).items() if isinstance(value, list) and len(value) == n}
+    inside = slice(None) if batch.attention_mask is None else batch.attention_mask.bool()
+    same = False
     try:
         with _LOCK, _ended(model, str(blocks), layer):
-            for key, value in (
-                dict.fromkeys(depths, layer) | {key: value[:layer] for key, value in lists.items()}
-            ).items():
-                setattr(config, key, value)
-            same = _ends_alike(model, batch, before)
+            for key, value in lists.items():
+                setattr(config, key, value[:layer])
+            for key in depths:
+                setattr(config, key, layer)
+            with torch.inference_mode(), suppress(*_UNUSUAL):
+                state = all_states(model, batch)[-1]
+                same = torch.allclose(state[inside], before[inside], rtol=0, atol=_close(before))
             if same:
                 yield True
     finally:
@@ -284,13 +269,3 @@ def cut_above(model: PreTrainedModel, blocks: str | None, layer: int, batch: Wor
             setattr(config, key, value)
     if not same:
         yield False
-
-
-def _ends_alike(model: PreTrainedModel, batch: WordBatch, before: torch.Tensor) -> bool:
-    try:
-        with torch.inference_mode():
-            states = all_states(model, batch)
-    except (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError):
-        return False
-    inside = slice(None) if batch.attention_mask is None else batch.attention_mask.bool()
-    return torch.allclose(states[-1][inside], before[inside], rtol=0, atol=_close(before))

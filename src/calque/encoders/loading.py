@@ -11,9 +11,8 @@ import torch
 
 from calque.corpora.languages import name_and_path
 from calque.encoders.base import Encoder, build
-from calque.encoders.elmo_files import file_pair
-from calque.encoders.folder import BUNDLED, ENCODERS, open_folder
-from calque.encoders.hub import fetched_folder
+from calque.encoders.checkpoint import unconnected
+from calque.encoders.folder import ABOUT_FILE, BUNDLED, ENCODERS, file_pair, open_folder
 from calque.errors import SettingError
 from calque.named import TRUST_CODE, is_path
 
@@ -29,10 +28,9 @@ def load_encoder(
     attention: str | None = None,
     precision: str | None = None,
     bidirectional: bool | None = None,
-    steps: str | None = None,
-    delta: float | None = None,
     alike: bool = True,
     trust_code: bool = False,
+    **own: Any,
 ) -> Encoder:
     """Load an encoder.
 
@@ -40,9 +38,8 @@ def load_encoder(
         name_or_path: "mini", the small encoder that comes with calque; a name on the Hugging Face hub, a folder that
             `transformers` or calque saved, a folder of adapters (LoRA) of such an encoder, an ELMo (a folder with
             options.json and weights.hdf5, or NAME_weights.hdf5 beside NAME_options.json), or a file of static word vectors
-            (word2vec or fastText). One for each language: "en=elmo-en,de=elmo-de"; adapters of one encoder have its weights
-            in memory once. A folder of one's own that is called mini is "./mini". An encoder of one's own, which
-            needs no arguments, is "package.module:Class".
+            (word2vec or fastText). One for each language: "en=elmo-en,de=elmo-de". A folder of one's own that is called mini is
+            "./mini". An encoder of one's own, which needs no arguments, is "package.module:Class".
         layer: 0 is the embedding output, −1 the last; None for what the folder says, else the last, or layer round(2/3 · L) of
             a decoder with L layers, whose last layers predict the next token. Of an encoder with maps, one that has maps.
         pooling: a word's vector from its subwords: "last", "first" or "mean"; None for what the folder says, else "last".
@@ -56,12 +53,10 @@ def load_encoder(
             else "highest". See `HuggingFaceEncoder`.
         bidirectional: of a decoder, whether its subwords attend to those after them, too; None for what the folder says, else
             not. See `HuggingFaceEncoder`.
-        steps: of an encoder of key points, those to take: "transform", "transform,extract" or "transform,extract,reorder";
-            None for those that it was saved with.
-        delta: of an encoder of key points, how probable a word must be to be one; None for what it was saved with.
         alike: whether encoders of several languages must be of the same sizes, also those of one folder; see `PerLanguage`.
         trust_code: import classes outside calque that the folder names, whether it is here or on the hub. Classes that the
             program has imported already need no trust.
+        own: arguments that one kind of encoder alone has, see `ENCODERS`.
 
     Raises:
         InputError: nothing can be loaded from there.
@@ -69,8 +64,7 @@ def load_encoder(
     """
     name = fspath(name_or_path)
     options = {"layer": layer, "pooling": pooling, "dtype": dtype, "device": device, "max_length": max_length,
-               "attention": attention, "precision": precision, "bidirectional": bidirectional, "steps": steps,
-               "delta": delta}  # fmt: skip
+               "attention": attention, "precision": precision, "bidirectional": bidirectional, **own}  # fmt: skip
     given = {option: value for option, value in options.items() if value is not None}
     with TRUST_CODE.given(trust_code):
         if (several := by_language(name)) is not None:
@@ -84,6 +78,26 @@ def load_encoder(
     return encoder
 
 
+def fetched_folder(name: str | PathLike[str]) -> Path | None:
+    """Return where a folder that calque wrote was fetched to, by its name on the hub; None for any other name, or without
+    connection.
+
+    `transformers` would read the weights by the name alone, but not which layer, which pooling and which maps calque.json names.
+    """
+    from huggingface_hub import hf_hub_download, snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError
+
+    name = fspath(name)
+    if name.count("/") != 1 or name[0] in "/." or Path(name).exists() or file_pair(Path(name)) is not None:
+        return None
+    try:
+        here = unconnected()
+        hf_hub_download(name, ABOUT_FILE, local_files_only=here)
+        return Path(snapshot_download(name, local_files_only=here))
+    except (OSError, ValueError, HfHubHTTPError):  # none there, private, not connected
+        return None
+
+
 def by_language(name: str) -> dict[str, str] | None:
     """The encoders of `en=elmo-en,de=elmo-de`; None for the name of a single one."""
     paths = dict(name_and_path(part) for part in name.split(","))
@@ -95,7 +109,8 @@ def _per_language(paths: dict[str, str], options: dict[str, Any], alike: bool) -
     from calque.encoders.static import load_static
 
     if alike and all(os.path.isfile(path) and file_pair(Path(path)) is None for path in paths.values()):
-        if {"layer", "pooling", "steps", "delta"} & options.keys():
-            raise SettingError("layer, pooling, steps and delta do not apply to static word vectors")
+        of_one_kind = {name for row in ENCODERS.rows.values() for name in row.options}
+        if unused := {"layer", "pooling", *of_one_kind} & options.keys():
+            raise SettingError(f"{', '.join(sorted(unused))} does not apply to static word vectors")
         return load_static(paths)
     return PerLanguage({lang: load_encoder(path, **options) for lang, path in paths.items()}, alike=alike)

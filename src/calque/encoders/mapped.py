@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -27,9 +27,6 @@ from calque.progress import bar
 from calque.storage import vectors_room
 from calque.text import ParallelCorpus, Sentence, Sentences
 from calque.vectors import Embeddings, map_arrays, write_arrays
-
-if TYPE_CHECKING:
-    from calque.pairs import WordPairs
 
 Combine = Literal["sum", "mean", "concat", "last"]
 Unit = Literal["words", "sentences"]
@@ -140,15 +137,11 @@ class MappedEncoder(Encoder):
         shown.close()
         maps = {lang: {n: make().fit_moments(m) for n, m in sums.items()} for lang, sums in moments.items()}
         kind = next(iter(next(iter(maps.values())).values())).kind
-        settings = {
-            "method": kind if unit == "words" else f"sentence-{kind}",
-            "unit": unit,
-            "sentence_pairs": sum(map(len, corpora)),
-            "pairs": used,
-        }
+        method = kind if unit == "words" else f"sentence-{kind}"
+        settings = {"method": method, "unit": unit, "sentence_pairs": sum(map(len, corpora)), "pairs": used}
         aligned = cls(base, maps, towards=towards, combine=combine, settings=settings)
         about = {"settings": {**settings, "layers": list(aligned.layers), "combine": combine}}
-        aligned.made = made_of(base, settings["method"], towards, corpora, pairs_of, about)
+        aligned.made = made_of(base, method, towards, corpora, pairs_of, about)
         return aligned
 
     def without_maps(self) -> MappedEncoder:
@@ -202,23 +195,21 @@ class MappedEncoder(Encoder):
         """Each layer through its own maps, without combining them."""
         if dtype != "float32":
             raise SettingError(f"dtype={dtype!r}: mapped vectors are float32")
-        if not isinstance(sentences, Sentences):
-            sentences = list(sentences)
-        langs = self._mapped_languages(sentences)
+        sentences = sentences if isinstance(sentences, Sentences) else list(sentences)
+        of = {lang: self._mapped_as(lang) for lang in _languages(sentences)}
         unmapped = self.base.encode_layers(sentences, layers, progress=progress)
-        rows = _rows(langs, unmapped[layers[0]].offsets)
+        rows: dict[str, slice | np.ndarray] = {}
+        if len(of) == 1:
+            rows = {lang: slice(None) for lang in of.values() if lang}
+        elif any(of.values()):
+            langs = np.array([of[getattr(sentence, "lang", "")] for sentence in sentences], dtype=object)
+            owner = np.repeat(langs, np.diff(unmapped[layers[0]].offsets))
+            rows = {lang: np.flatnonzero(owner == lang) for lang in dict.fromkeys(langs) if lang}
         mapped = {layer: self._map(unmapped[layer], layer, rows) for layer in layers}
         return stored_layers(mapped, out)
 
-    def _mapped_languages(self, sentences: Sentences | Sequence[Sentence]) -> str | list[str]:
-        """The language whose maps each sentence goes through, or one for all of them; empty for none."""
-        if isinstance(sentences, Sentences):
-            return self._mapped_as(sentences.lang) if len(sentences) else ""
-        langs = [getattr(sentence, "lang", "") for sentence in sentences]
-        mapped_as = {lang: self._mapped_as(lang) for lang in set(langs)}
-        return [mapped_as[lang] for lang in langs]
-
     def _mapped_as(self, lang: str) -> str:
+        """Return the language whose maps a sentence goes through; "" for none."""
         check_language(self, lang)
         match = best_match(lang, [*self.maps, self.towards])
         return match if match is not None and match in self.maps else ""
@@ -258,17 +249,11 @@ class MappedEncoder(Encoder):
                     "(StaticEncoder.replace, or a method of alignment)"
                 )
             about.update(
-                base=about.get("kind", encoder_kind(self.base)),
-                towards=self.towards,
-                combine=self.combine,
-                layers=list(self.layers),
-                base_fingerprint=self.base.fingerprint,
-                maps={
-                    lang: {str(layer): about_map(fitted) for layer, fitted in by_layer.items()}
-                    for lang, by_layer in self.maps.items()
-                },
-                settings=self.settings,
-            )
+                base=about.get("kind", encoder_kind(self.base)), base_fingerprint=self.base.fingerprint,
+                towards=self.towards, combine=self.combine, layers=list(self.layers), settings=self.settings,
+                maps={lang: {str(layer): about_map(fitted) for layer, fitted in by_layer.items()}
+                      for lang, by_layer in self.maps.items()},
+            )  # fmt: skip
             write_about(path, "mapped", about)
 
     @classmethod
@@ -313,51 +298,39 @@ class MappedEncoder(Encoder):
         except (OSError, ValueError, KeyError, AttributeError, TypeError, SettingError) as error:
             raise InputError(f"not a complete set of maps ({type(error).__name__}: {error})", path=path) from error
         if base.fingerprint != fingerprint:
-            raise InputError(
-                "the encoder in this folder is not the one that the maps were fitted on "
-                "(weights, tokenizer, layer, pooling or precision changed); fit them again",
-                path=path,
-            )
+            fact = "the encoder in this folder is not the one that the maps were fitted on"
+            why = "weights, tokenizer, layer, pooling or precision changed"
+            raise InputError(f"{fact} ({why}); fit them again", path=path)
         if dtype not in (None, "auto"):  # only now: the maps know their base by its weights as they were
             for part in base.encoders.values() if isinstance(base, PerLanguage) else [base]:
                 if not isinstance(part, TrainableEncoder):
                     raise SettingError(f"dtype does not apply to {part.name}")
                 part.model.to(dtype=number_type(dtype))
-        encoder = cls(base, maps, towards=towards, combine=combine, settings=settings)
-        if layer is None:
-            return encoder
-        number = base.layer_number(layer)
-        if number not in encoder.layers:
-            raise SettingError(f"layer {layer}: {encoder.name} has maps of {', '.join(map(str, encoder.layers))}")
-        return cls(
-            base,
-            {lang: {number: by_layer[number]} for lang, by_layer in maps.items()},
-            towards=towards,
-            settings=settings,
-        )
+        if layer is not None:
+            number = base.layer_number(layer)
+            if any(number not in by_layer for by_layer in maps.values()):
+                known = ", ".join(map(str, sorted(next(iter(maps.values())))))
+                raise SettingError(f"layer {layer}: {base.name} has maps of {known}")
+            maps, combine = {lang: {number: by_layer[number]} for lang, by_layer in maps.items()}, "last"
+        return cls(base, maps, towards=towards, combine=combine, settings=settings)
 
 
 def _open_base(path: Path, about: Mapping[str, Any], options: Mapping[str, Any]) -> Encoder:
-    """The encoder under the maps, as it was when they were fitted."""
+    """Open the encoder under the maps, as it was when they were fitted."""
     if "pooling" in options:
         raise SettingError("a mapped encoder keeps the pooling that its maps were fitted with")
     kind = about.get("base", "huggingface")
     if kind == OWN:
-        raise InputError(
-            "the encoder under these maps is of a kind of its own: open it by its class, and the maps by "
-            "MappedEncoder.open(folder, base)",
-            path=path,
-        )
+        fact = "the encoder under these maps is of a kind of its own: open it by its class, and the maps by "
+        raise InputError(f"{fact}MappedEncoder.open(folder, base)", path=path)
     as_fitted = {} if is_path(kind) else {"dtype": "auto"}
     return ENCODERS.load_from_file(kind, path).open(path, about=about, **as_fitted, **options)
 
 
-def _rows(langs: str | list[str], offsets: np.ndarray) -> dict[str, slice | np.ndarray]:
-    """The words that go through the maps of each language."""
-    if isinstance(langs, str):
-        return {langs: slice(None)} if langs else {}
-    owner = np.repeat(np.array(langs, dtype=object), np.diff(offsets))
-    return {lang: np.flatnonzero(owner == lang) for lang in dict.fromkeys(langs) if lang}
+def _languages(sentences: Sequence[Any]) -> set[str]:
+    if isinstance(sentences, Sentences):
+        return {sentences.lang} if len(sentences) else set()
+    return {getattr(sentence, "lang", "") for sentence in sentences}
 
 
 def paired_words(source: Embeddings, target: Embeddings, pairs: WordPairs) -> tuple[np.ndarray, np.ndarray]:

@@ -23,7 +23,7 @@ TRAINING_PRECISIONS = {"float32": "highest", "medium": "medium", "bfloat16": "hi
 
 
 def check_precision(precision: str, *, products_only: bool = False) -> str:
-    """`precision` of computing vectors.
+    """Return the `precision` of computing vectors, checked.
 
     - "highest", the default: exact float32.
     - "high", "medium": the factors of float32 products rounded where the processor or card can multiply these.
@@ -39,7 +39,7 @@ def check_precision(precision: str, *, products_only: bool = False) -> str:
 
 
 def check_training_precision(precision: str) -> str:
-    """`precision` of a training.
+    """Return the `precision` of a training, checked.
 
     - "float32", the default everywhere: exact products, on every processor and card. One command gives the same numbers
       twice on one machine, whatever else the machine is doing, and nearly the same on another.
@@ -56,7 +56,6 @@ def check_training_precision(precision: str) -> str:
 
 
 def _checked(precision: str, names: tuple[str, ...]) -> str:
-    """One of the names, of which the first is exact."""
     if precision not in names:
         raise SettingError(f"precision={precision!r}, expected one of {', '.join(names)}")
     return precision

@@ -26,8 +26,7 @@ class PerLanguage(Encoder):
     Their spaces have nothing to do with each other until maps join them (`calque.encoders.anchors`).
 
     Args:
-        encoders: by language; all of the same dimensions and number of layers, set to the same layer. Those with adapters
-            (LoRA) of one encoder have its weights in memory once from then on.
+        encoders: by language; all of the same dimensions and number of layers, set to the same layer.
         name: what reports call it; None for the names of all.
         alike: False for encoders that may differ, which only a method takes that knows them one by one. A folder does not
             say it: whoever opens one says what it is for.
@@ -40,10 +39,6 @@ class PerLanguage(Encoder):
         if not encoders:
             raise SettingError("no encoder was given")
         self.encoders = dict(encoders)
-        if any(hasattr(encoder, "origin") for encoder in encoders.values()):
-            from calque.encoders.adapted import share_weights
-
-            share_weights(encoders.values())
         for encoder in self.encoders.values():
             require(encoder, "measured")
         shapes = {lang: (encoder.dim, encoder.n_layers, encoder.layer) for lang, encoder in self.encoders.items()}
@@ -131,7 +126,7 @@ class PerLanguage(Encoder):
 
 
 def sentences_by_language(sentences: Sequence[Sentence]) -> list[tuple[Sentences, np.ndarray]]:
-    """The sentences of each language, and where each of them stands."""
+    """Return the sentences of each language, and their places."""
     places: dict[str, list[int]] = {}
     for place, sentence in enumerate(sentences):
         places.setdefault(sentence.lang, []).append(place)
@@ -142,7 +137,7 @@ def sentences_by_language(sentences: Sequence[Sentence]) -> list[tuple[Sentences
 
 
 def check_language(encoder: Any, lang: str) -> None:
-    """That a sentence says its language, if the encoder has maps.
+    """Check that a sentence has its language, if the encoder has maps.
 
     Raises:
         SettingError: it does not.

@@ -21,14 +21,9 @@ from calque.vectors import Embeddings
 
 
 class RandomVectors(Encoder):
-    """For each word form a random vector of its own, the same wherever it stands.
+    """For each word form a random vector of its own, the same in every context: with it, a task is learnt from a bag of words.
 
-    With it, a task is learnt from a bag of words: forms can be told apart, nothing is like anything else, and there is no
-    context. What an encoder scores beyond that, it knows of context or of what words have in common. A form that the
-    training text does not have says nothing.
-
-    The components are independent standard normal numbers. They follow from the form and the seed alone: another text,
-    another order, another machine give the same.
+    The components are independent standard normal numbers, which depend on the form and the seed alone.
 
     Args:
         dim: dimensions.
@@ -93,11 +88,6 @@ def untrained(encoder: Encoder, seed: int = 0) -> HuggingFaceEncoder:
 
     Raises:
         SettingError: it is none.
-
-    Example:
-        >>> import calque
-        >>> untrained(calque.load_encoder("mini"))  # doctest: +SKIP
-        HuggingFaceEncoder(mini untrained, layer 6 of 6, last, 128d)
     """
     if not isinstance(encoder, HuggingFaceEncoder):
         raise SettingError(

@@ -15,14 +15,14 @@ from calque.encoders.base import Encoder
 from calque.encoders.batches import collate, token_batches
 from calque.encoders.folder import read_about
 from calque.encoders.huggingface import HuggingFaceEncoder
-from calque.encoders.numerics import matmul_precision
 from calque.encoders.sentence_transformers import UnitLength as UnitLength  # of what follows a pooling
-from calque.encoders.sentence_transformers import fetched_modules, read_after, read_recipe, write_layer, write_modules
+from calque.encoders.sentence_transformers import fetched_modules, read_recipe, write_layer, write_modules
 from calque.encoders.split import SplitSentences
 from calque.encoders.subword_vectors import SubwordVectors
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError
 from calque.nn.pooling import maxima, means, owners, sums
+from calque.offsets import offsets_of
 from calque.progress import bar
 from calque.text import Sentences
 
@@ -44,7 +44,7 @@ class SentenceVectors(NamedTuple):
     covered: np.ndarray
 
     def take(self, rows: np.ndarray) -> SentenceVectors:
-        """Those of some sentences."""
+        """Return the vectors of some sentences."""
         return SentenceVectors(self.data[rows], self.covered[rows])
 
 
@@ -57,7 +57,7 @@ class SentencePooling(nn.Module):
     Args:
         name: which pooling it is, for the record.
         unit: what the rows are: words, or all subwords with the special ones.
-        modes: how rows become one vector, see `Recipe`; of several the vectors are concatenated.
+        modes: how rows become one vector, of `sentence_transformers.MODES`; of several the vectors are concatenated.
         after: modules that the vector then goes through.
         max_length: most subwords of a text, where it is less than the encoder's; of subwords alone.
         lower: lower-case texts first; of subwords alone.
@@ -82,10 +82,9 @@ class SentencePooling(nn.Module):
 
     @classmethod
     def of(cls, encoder: Encoder, name: Pooling | None = None) -> SentencePooling:
-        """The pooling of this name for an encoder.
+        """Return the pooling of this name for an encoder.
 
         Args:
-            encoder: which one.
             name: "own", what the encoder's sentence-transformers folder says: pooling, dense layers and length. "words": the
                 mean of the word vectors, which every encoder has. "subwords": the mean of all subwords, special ones
                 included. "cls": the first special subword. None: "own" where the folder says something, else "words".
@@ -100,9 +99,7 @@ class SentencePooling(nn.Module):
             return cls("own", "subwords", after=[UnitLength()] if encoder.unit else [])
         folder = modules_folder(encoder) if name in (None, "own") else None
         if folder is not None:
-            recipe = read_recipe(folder)
-            how = {"max_length": recipe.max_length, "lower": recipe.lower, "prompt": recipe.prompt}
-            return cls("own", "subwords", recipe.modes, after=read_after(recipe), **how)
+            return cls("own", "subwords", **read_recipe(folder))
         if name == "own":
             raise SettingError(
                 f"{encoder.name} has no pooling of its own, which a sentence-transformers folder has: take words, subwords or cls"
@@ -140,7 +137,7 @@ class SentencePooling(nn.Module):
 
         Args:
             encoder: the one that this pooling was made for.
-            folder: where its `save` has written it.
+            folder: where its `save` has written it; or an empty one, for `HuggingFaceEncoder.modules`.
 
         Raises:
             SettingError: a pooling that sentence-transformers has not.
@@ -150,34 +147,26 @@ class SentencePooling(nn.Module):
             raise SettingError(
                 f"{encoder.name}: the mean of word vectors is calque's alone; sentence-transformers has subwords"
             )
-        about = read_about(path)
         write_modules(
             path, dim=encoder.dim, max_length=self._limit(encoder), tokenizer=encoder.tokenizer, modes=self.modes,
             after=self.after, lower=self.lower, prompt=self.prompt,
         )  # fmt: skip
-        n_layers = encoder.layer if about["cut"] else encoder.n_layers
-        write_layer(path, dim=encoder.dim, layer=encoder.layer, n_layers=n_layers)
-
-    def write_modules(self, folder: Path, dim: int, *, max_length: int | None = None) -> None:
-        """Write this pooling and what comes after it as modules of sentence-transformers.
-
-        Args:
-            folder: of a saved encoder, or an empty one, for `HuggingFaceEncoder.modules`.
-            dim: of the encoder.
-            max_length: most subwords of a text.
-        """
-        write_modules(
-            folder, dim=dim, max_length=max_length or self.max_length, modes=self.modes, after=self.after,
-            lower=self.lower, prompt=self.prompt,
-        )  # fmt: skip
+        if about := read_about(path):
+            n_layers = encoder.layer if about["cut"] else encoder.n_layers
+            write_layer(path, dim=encoder.dim, layer=encoder.layer, n_layers=n_layers)
 
     def _limit(self, encoder: HuggingFaceEncoder) -> int | None:
-        """Most subwords of a text."""
+        """Return the most subwords of a text."""
         limits = [limit for limit in (encoder.max_length, self.max_length) if limit is not None]
         return min(limits, default=None)
 
+    def width(self, dim: int) -> int:
+        """Return the number of dimensions of the vectors that it gives for an encoder of `dim`."""
+        dense = [part.out_features for part in self.after if isinstance(part, nn.Linear)]
+        return dense[-1] if dense else dim * len(self.modes)
+
     def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
-        """Vectors `[S, dim]` of S sentences, zero (before what comes after) for one without rows.
+        """Return vectors `[S, dim]` of S sentences, zero (before what comes after) for one without rows.
 
         Args:
             rows: `[W, dim]`, the rows of all sentences.
@@ -187,7 +176,7 @@ class SentencePooling(nn.Module):
 
 
 def modules_folder(encoder: Encoder) -> Path | None:
-    """Where an encoder's modules of sentence-transformers are, on the hub included; None if it has none."""
+    """Return where an encoder's modules of sentence-transformers are, on the hub included; None if it has none."""
     if not isinstance(encoder, HuggingFaceEncoder):
         return None
     return encoder.modules or fetched_modules(str(getattr(encoder.model.config, "name_or_path", "")))
@@ -196,7 +185,7 @@ def modules_folder(encoder: Encoder) -> Path | None:
 def sentence_vectors(
     encoder: Encoder, sentences: Sentences, pooling: SentencePooling, *, progress: bool = False
 ) -> SentenceVectors:
-    """A vector of each sentence; memory is the result and what a block of sentences needs."""
+    """Return a vector of each sentence; memory is the result and what a block of sentences needs."""
     data, covered = np.zeros((0, 0), dtype=np.float32), np.zeros(len(sentences), dtype=bool)
     with bar(len(sentences), unit="sentence", title="encode", show=progress) as shown:
         for start in range(0, max(1, len(sentences)), _BLOCK):
@@ -210,61 +199,42 @@ def sentence_vectors(
 
 
 def _of_part(encoder: Encoder, sentences: Sentences, pooling: SentencePooling) -> SentenceVectors:
-    """Vectors of a block of sentences."""
+    """Return vectors of a block of sentences."""
     if pooling.unit == "words":
-        return _of_words(encoder, sentences)
+        vectors = encoder.encode(sentences)
+        covered = np.ones(vectors.n_words, dtype=bool) if vectors.covered is None else vectors.covered
+        return SentenceVectors(
+            vectors.sentence_means().astype(np.float32), np.diff(offsets_of(covered)[vectors.offsets]) > 0
+        )
     if isinstance(encoder, SubwordVectors):
         return SentenceVectors(*encoder.sentence_vectors(sentences))
-    return _of_subwords(encoder, sentences, pooling)
-
-
-def _of_words(encoder: Encoder, sentences: Sentences) -> SentenceVectors:
-    vectors = encoder.encode(sentences)
-    covered = np.ones(vectors.n_words, dtype=bool) if vectors.covered is None else vectors.covered
-    reached = np.concatenate([[0], np.cumsum(covered)])
-    return SentenceVectors(vectors.sentence_means().astype(np.float32), np.diff(reached[vectors.offsets]) > 0)
-
-
-def _of_subwords(encoder: Encoder, sentences: Sentences, pooling: SentencePooling) -> SentenceVectors:
     assert isinstance(encoder, HuggingFaceEncoder)
-    split, layer = pooling.split(encoder, sentences), encoder.layer
+    split = pooling.split(encoder, sentences)
     pooling.to(encoder.device).eval()
     counts = np.diff(split.word_offsets)
-    found: dict[int, np.ndarray] = {}
-    batches = dict(enumerate(token_batches(split.lengths, encoder.budget)))
-    training = [module for module in encoder.model.modules() if module.training]
-    encoder.model.eval()
-    try:
-        read = encoder._reader([layer])
-        with matmul_precision(encoder.precision or "highest"), torch.inference_mode():
-            for number, numbers in batches.items():
-                rows = read(collate(split, numbers))[layer]
-                lengths = torch.from_numpy(counts[numbers]).to(rows.device)
-                found[number] = pooling(rows.float(), lengths).cpu().numpy()
-    finally:
-        for module in training:
-            module.training = True
-    width = found[0].shape[1] if found else encoder.dim
-    data = np.zeros((len(split), width), dtype=np.float32)
-    for number, numbers in batches.items():
-        data[numbers] = found[number]
+    data = np.zeros((len(split), pooling.width(encoder.dim)), dtype=np.float32)
+    with encoder.reading([encoder.layer]) as read, torch.inference_mode():
+        for numbers in token_batches(split.lengths, encoder.budget):
+            rows = read(collate(split, numbers))[encoder.layer]
+            lengths = torch.from_numpy(counts[numbers]).to(rows.device)
+            data[numbers] = pooling(rows.float(), lengths).cpu().numpy()
     return SentenceVectors(data * (counts > 0)[:, None], counts > 0)
 
 
 # -- what rows become --------------------------------------------------------------------------------------------------
 def _places(lengths: Tensor) -> Tensor:
-    """Row of each sentence's first word, int64 `[S]`."""
+    """Return the row of each sentence's first word, int64 `[S]`."""
     return lengths.cumsum(0) - lengths
 
 
 def _picked(rows: Tensor, places: Tensor, lengths: Tensor) -> Tensor:
-    """One row of each sentence, zero for those that have none."""
+    """Return one row of each sentence, zero for those that have none."""
     filled = (lengths > 0).to(rows)[:, None]
     return rows[places.clamp(min=0, max=max(0, len(rows) - 1))] * filled if len(rows) else sums(rows, lengths)
 
 
 def _weighted(rows: Tensor, lengths: Tensor) -> Tensor:
-    """Mean in which row k of a sentence, from 1, counts k times."""
+    """Return the mean in which row k of a sentence, from 1, counts k times."""
     lengths = lengths.to(rows.device)
     weights = torch.arange(1, len(rows) + 1, device=rows.device) - _places(lengths)[owners(lengths, rows.device)]
     total = (lengths * (lengths + 1) / 2).clamp(min=1)

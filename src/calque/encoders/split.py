@@ -141,12 +141,6 @@ def number_words(sentences: Iterable[Sentence | Sequence[str]]) -> tuple[list[st
     return list(numbers), np.array(of_words, dtype=np.int64), np.array(ends, dtype=np.int64)
 
 
-def running(lengths: np.ndarray, word_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Running number of subwords before each word `[n_words + 1]`, and the total of each sentence."""
-    ends = offsets_of(lengths)
-    return ends, ends[word_offsets[1:]] - ends[word_offsets[:-1]]
-
-
 def laid_out(
     pieces: np.ndarray,
     starts: np.ndarray,
@@ -166,7 +160,8 @@ def laid_out(
     Returns:
         `ids`, `offsets` and `word_starts` of `SplitSentences`.
     """
-    ends, totals = running(lengths, word_offsets)
+    ends = offsets_of(lengths)
+    totals = ends[word_offsets[1:]] - ends[word_offsets[:-1]]
     n_special = len(prefix) + len(suffix)
     offsets = offsets_of(totals + n_special)
     ids = np.empty(offsets[-1], dtype=np.int32)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
 from functools import cached_property
 from os import PathLike, fspath
 from pathlib import Path
@@ -15,23 +14,22 @@ import numpy as np
 
 from calque.algebra.normalize import unit_centre_unit, unit_rows
 from calque.corpora.languages import best_match
-from calque.encoders.base import Encoder
+from calque.encoders.base import Encoder, stored
 from calque.encoders.folder import read_about, saving, write_about
 from calque.encoders.per_language import check_language, sentences_by_language
 from calque.encoders.split import number_words
-from calque.encoders.tables import PlainTable, SubwordTable, WordTable, read_table
+from calque.encoders.tables import WordTable, read_table
 from calque.errors import InputError, SettingError
 from calque.maps import VectorMap, about_map, open_map
 from calque.offsets import offsets_of, ranges
 from calque.progress import bar
 from calque.storage import room, vectors_room
 from calque.text import Sentence, Sentences
-from calque.vectors import Embeddings, filling, map_arrays, write_arrays
+from calque.vectors import Embeddings, map_arrays, write_arrays
 
 VECTORS_FILE, WORDS_FILE = "vectors.safetensors", "words.json"
 _CENTRE_ON = 200_000  # words whose mean is taken away: the frequent ones, as tables are usually cut
-_BLOCK = 65_536  # words of text at a time
-_SENTENCES = 1 << 14  # whose words are looked up together: each form once
+_SENTENCES = 1 << 12  # whose words are looked up together
 
 
 class StaticEncoder(Encoder):
@@ -111,44 +109,21 @@ class StaticEncoder(Encoder):
         for text, places in texts:
             lengths[places] = text.lengths()
         offsets = offsets_of(lengths)
-        n = int(offsets[-1])
-        shapes = {
-            "data": ((n, self.dim), np.float32),
-            "offsets": (offsets.shape, np.int64),
-            "covered": ((n,), np.bool_),
-        }
-        in_memory = {}
-        if out is None:
-            in_memory = {name: room(*shapes[name]) for name in ("offsets", "covered")}
-            in_memory["data"] = vectors_room(n, self.dim, np.float32)
-        with (
-            nullcontext(in_memory) if out is None else filling(out, shapes) as arrays,
-            bar(n, unit="word", title="look up", show=progress) as shown,
-        ):
-            arrays["offsets"][...] = offsets
+        data, covered = vectors_room(offsets[-1], self.dim, np.float32), room((offsets[-1],), np.bool_)
+        with bar(int(offsets[-1]), unit="word", title="look up", show=progress) as shown:
             for text, places in texts:
-                # The last bits of a mapped vector depend on those beside it in the product: there all forms go at once.
-                step = _SENTENCES if best_match(text.lang, self.maps) is None else max(1, len(text))
-                for start in range(0, len(text), step):
-                    some = slice(start, start + step)
-                    self._fill(arrays, text[some], places[some], shown)
-        return Embeddings(**arrays) if out is None else Embeddings.open(out)
-
-    def _fill(self, arrays: Mapping[str, np.ndarray], text: Sentences, places: np.ndarray, shown: Any) -> None:
-        """Write the vectors of sentences of one language, which stand at `places`, into the result."""
-        forms, numbers, starts = number_words(text)
-        vectors, known = self._type_vectors(text.lang, forms)
-        sentence = 0
-        while sentence < len(text):
-            stop = max(int(np.searchsorted(starts, starts[sentence] + _BLOCK, side="right")) - 1, sentence + 1)
-            part = numbers[starts[sentence] : starts[stop]]
-            bounds = starts[sentence : stop + 1] - starts[sentence]
-            rows = ranges(arrays["offsets"][places[sentence:stop]], np.diff(bounds))
-            words, has = vectors[part], known[part]
-            arrays["data"][rows] = words if self.sentence is None else add_sentence(words, bounds, has, self.sentence)
-            arrays["covered"][rows] = has
-            sentence = stop
-            shown.update(len(part))
+                forms, numbers, starts = number_words(text)
+                vectors, known = self._type_vectors(text.lang, forms)
+                for some in (slice(start, start + _SENTENCES) for start in range(0, len(text), _SENTENCES)):
+                    bounds = starts[some.start : some.stop + 1]
+                    part = numbers[bounds[0] : bounds[-1]]
+                    rows = ranges(offsets[places[some]], np.diff(bounds))
+                    words, has = vectors[part], known[part]
+                    if self.sentence is not None:
+                        words = add_sentence(words, bounds - bounds[0], has, self.sentence)
+                    data[rows], covered[rows] = words, has
+                    shown.update(len(part))
+        return stored(Embeddings(data, offsets, covered), out)
 
     def _type_vectors(self, lang: str, forms: list[str]) -> tuple[np.ndarray, np.ndarray]:
         """Vector of each form, mapped, and whether there is one."""
@@ -209,7 +184,7 @@ class StaticEncoder(Encoder):
                 "normalise": self.normalise,
                 "lower": self.lower,
                 "sentence": self.sentence,
-                "tables": {lang: {"kind": t.kind, **t.settings()} for lang, t in self.tables.items()},
+                "tables": {lang: table.settings() for lang, table in self.tables.items()},
                 "maps": {lang: about_map(fitted) for lang, fitted in self.maps.items()},
             }
             write_about(path, "static", about)
@@ -234,20 +209,14 @@ class StaticEncoder(Encoder):
             arrays, _ = map_arrays(path / VECTORS_FILE)
             tables: dict[str, WordTable] = {}
             for lang, settings in about["tables"].items():
-                kinds = {table.kind: table for table in (PlainTable, SubwordTable)}
                 numbers = {name: value for name, value in settings.items() if name != "kind"}
-                tables[lang] = kinds[settings["kind"]](words[lang], arrays[f"{lang}.matrix"], **numbers)
+                tables[lang] = WordTable(words[lang], arrays[f"{lang}.matrix"], **numbers)
                 if len(tables[lang]) > len(tables[lang].matrix):
                     raise ValueError(f"{len(tables[lang])} words in {lang}, but {len(tables[lang].matrix)} vectors")
             maps = {lang: open_map(record, arrays, f"map.{lang}", path) for lang, record in about["maps"].items()}
-            encoder = cls(
-                tables,
-                normalise=about["normalise"],
-                lower=about["lower"],
-                maps=maps,
-                sentence=SentencePart(*about["sentence"]) if about["sentence"] else None,
-                name=about["name"],
-            )
+            sentence = SentencePart(*about["sentence"]) if about["sentence"] else None
+            settings = {name: about[name] for name in ("normalise", "lower", "name")}
+            encoder = cls(tables, maps=maps, sentence=sentence, **settings)
             if encoder.normalise:
                 encoder._means = {lang: np.array(arrays[f"{lang}.mean"]) for lang in tables}
         except (SettingError, OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError,

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from calque.encoders.base import Encoder, stored
 from calque.encoders.extraction import word_counts
 from calque.encoders.folder import read_about, saving, write_about
-from calque.encoders.sentence_transformers import MODULES_FILE
+from calque.encoders.sentence_transformers import write_list
 from calque.encoders.split import SplitSentences
 from calque.encoders.subwords import Subwords, stable_text
 from calque.errors import InputError, SettingError
@@ -103,11 +103,7 @@ class SubwordVectors(Encoder):
             kinds = [("", "StaticEmbedding"), *([("1_Normalize", "Normalize")] if self.unit else [])]
             for place, _ in kinds[1:]:
                 (path / place).mkdir()
-            modules = [
-                {"idx": k, "name": str(k), "path": place, "type": f"sentence_transformers.models.{kind}"}
-                for k, (place, kind) in enumerate(kinds)
-            ]
-            (path / MODULES_FILE).write_text(json.dumps(modules, indent=2) + "\n", encoding="utf-8")
+            write_list(path, kinds)
             write_about(path, "subwords", {"name": self.name, "unit": self.unit})
 
     @classmethod

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from calque.corpora.languages import TWO_LETTERS
-from calque.encoders.split import SplitSentences, laid_out, number_words, running
+from calque.encoders.split import SplitSentences, laid_out, number_words
 from calque.errors import SettingError
 from calque.offsets import offsets_of, ranges
 from calque.segment import language_parts
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
-_LOCK = RLock()  # several threads may read text, while tables grow and settings of a tokenizer change
+_LOCK = RLock()  # several threads may read text, while settings of a tokenizer change
 _CHUNK = 512  # words handed to the tokenizer as one pretokenised sentence: its cost per call is spread over them
 
 # Token of a language in M2M100 (__en__), mBART (en_XX, of which the region says nothing) and NLLB (eng_Latn).
@@ -38,8 +38,8 @@ def stable_text(backend: Any) -> str:
 class Subwords:
     """Splits words with a fast `transformers` tokenizer; exact, because each word is split on its own.
 
-    That is what `tokenizer(words, is_split_into_words=True)` does too, so each distinct word need be split once: its
-    ids go to a table, and sentences are gathered from that table. Three things differ from a plain call on purpose:
+    That is what `tokenizer(words, is_split_into_words=True)` does too, so each distinct word of a text is split once, and
+    sentences are gathered from its ids. Three things differ from a plain call on purpose:
 
     - A word is split as it is *after a space*. Byte-level BPE (RoBERTa, GPT-2, ModernBERT, …) writes the space into
       the subword, and a plain call on a list of words would glue the words together; this equals loading the tokenizer
@@ -55,7 +55,6 @@ class Subwords:
         tokenizer: any fast tokenizer of `transformers`. Its own settings are left as they are.
         max_length: most subwords of a sentence, special ones included; None for the tokenizer's own limit.
         vocabulary: subwords that the model knows; None if there is no model.
-        cache_size: distinct words kept in the table; beyond it the table starts anew.
 
     Raises:
         SettingError: a slow tokenizer, or a limit that leaves no room for a word.
@@ -67,7 +66,6 @@ class Subwords:
         *,
         max_length: int | None = None,
         vocabulary: int | None = None,
-        cache_size: int = 1_000_000,
     ):
         if not getattr(tokenizer, "is_fast", False):
             raise SettingError(
@@ -89,8 +87,7 @@ class Subwords:
         self.unk_id: int | None = tokenizer.unk_token_id  # type: ignore[assignment]
         self._special_ids = np.array(sorted(set(tokenizer.all_special_ids) - {self.unk_id}), dtype=np.int32)
         self.needs_space = self._needs_space()
-        self.vocabulary, self.cache_size = vocabulary, cache_size
-        self._clear()
+        self.vocabulary = vocabulary
 
     # -- tokens of languages ---------------------------------------------------------------------------------------
     def _language_tokens(self) -> tuple[dict[str, int], int]:
@@ -142,7 +139,7 @@ class Subwords:
 
     # -- what the tokenizer does ----------------------------------------------------------------------------------
     def _needs_space(self) -> bool:
-        """Whether a word is cut as inside a text only if a space stands before it."""
+        """Return whether a word is cut as inside a text only if a space stands before it."""
         votes = 0
         with as_words(self.backend):
 
@@ -156,7 +153,7 @@ class Subwords:
         return votes > 0
 
     def _split_types(self, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Ids of the words, one after the other, int32; and how many each has, int64 `[len(words)]`."""
+        """Return the ids of distinct words, one after the other, int32; and how many each has, int64 `[len(words)]`."""
         if self.needs_space:
             words = [word if not word or word[0].isspace() else " " + word for word in words]
         chunks = [words[start : start + _CHUNK] for start in range(0, len(words), _CHUNK)]
@@ -167,46 +164,20 @@ class Subwords:
                 chunks = [[_without_surrogates(word) for word in chunk] for chunk in chunks]
                 encodings = self.backend.encode_batch(chunks, is_pretokenized=True, add_special_tokens=False)
         ids = np.array([i for encoding in encodings for i in encoding.ids], dtype=np.int32)
-        counts = [
-            np.bincount(np.array(encoding.word_ids, dtype=np.int64), minlength=len(chunk))
-            for encoding, chunk in zip(encodings, chunks, strict=True)
-        ]
-        return ids, np.concatenate(counts) if counts else np.zeros(0, dtype=np.int64)
-
-    def _without_special(self, ids: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The same ids and counts, with the unknown subword for a special one, or nothing."""
+        counts = np.concatenate([
+            np.zeros(0, dtype=np.int64),
+            *(np.bincount(np.array(encoding.word_ids, dtype=np.int64), minlength=len(chunk))
+              for encoding, chunk in zip(encodings, chunks, strict=True)),
+        ])  # fmt: skip
         special = np.isin(ids, self._special_ids)
         if special.any():  # Unigram vocabularies list </s> as an ordinary piece
             if self.unk_id is not None and self.unk_id not in self._special_ids:
                 ids[special] = self.unk_id
             else:
                 owner = np.repeat(np.arange(len(counts)), counts)
-                counts = counts - np.bincount(owner[special], minlength=len(counts))
-                ids = ids[~special]
-        return ids, counts
-
-    # -- the table of word types ----------------------------------------------------------------------------------
-    def _clear(self) -> None:
-        self._row: dict[str, int] = {}
-        self._table = np.zeros(1024, dtype=np.int32)
-        self._starts = np.zeros(1, dtype=np.int64)  # [n_types + 1] used, grown by doubling
-        self._used = self._types = 0
-
-    def _add(self, ids: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """Append the subwords of new word types to the table; their rows, int64 `[len(counts)]`."""
-        ids, counts = self._without_special(ids, counts)
+                ids, counts = ids[~special], counts - np.bincount(owner[special], minlength=len(counts))
         self._check(ids)
-        first, used, needed = self._types, self._used, self._used + len(ids)
-        if needed > len(self._table):
-            self._table = np.concatenate([self._table[:used], np.zeros(needed, dtype=np.int32)])
-        self._table[used:needed] = ids
-        if first + len(counts) >= len(self._starts):
-            grown = np.zeros(2 * (first + len(counts)) + 1, dtype=np.int64)
-            grown[: first + 1] = self._starts[: first + 1]
-            self._starts = grown
-        self._starts[first + 1 : first + 1 + len(counts)] = used + np.cumsum(counts)
-        self._used, self._types = needed, first + len(counts)
-        return np.arange(first, self._types)
+        return ids, counts
 
     def _check(self, ids: np.ndarray) -> None:
         if self.vocabulary is not None and len(ids) and ids.max() >= self.vocabulary:
@@ -214,19 +185,6 @@ class Subwords:
                 f"the tokenizer gives subword {ids.max()}, but the model has {self.vocabulary}: "
                 "they do not belong together"
             )
-
-    def _rows(self, words: list[str]) -> np.ndarray:
-        """Row of each word type in the table, splitting those not seen before; int64 `[len(words)]`."""
-        if new := [word for word in words if word not in self._row]:
-            self._row.update(zip(new, self._add(*self._split_types(new)).tolist(), strict=True))
-        return np.array([self._row[word] for word in words], dtype=np.int64)
-
-    def _look_up(self, sentences: Iterable[Sentence | Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the row of each word in the table, and the sentences' offsets in the words; the caller holds the lock."""
-        if self._types > self.cache_size:
-            self._clear()
-        types, numbers, offsets = number_words(sentences)
-        return self._rows(types)[numbers], offsets
 
     # -- sentences -------------------------------------------------------------------------------------------------
     def split(self, sentences: Iterable[Sentence | Sequence[str]], *, whole: bool = False) -> SplitSentences:
@@ -237,52 +195,41 @@ class Subwords:
             whole: whatever their length, for whoever cuts them to it.
         """
         sentences = sentences if isinstance(sentences, Sentences) or not self.languages else list(sentences)
-        with _LOCK:
-            found = self._assemble(*self._look_up(sentences), None if whole else self.max_length)
+        limit = None if whole else self.max_length
+        types, numbers, word_offsets = number_words(sentences)
+        table, sizes = self._split_types(types)
+        lengths, starts = sizes[numbers], offsets_of(sizes)[numbers]
+        empty = int((lengths == 0).sum())
+        ends = offsets_of(lengths)
+        totals = ends[word_offsets[1:]] - ends[word_offsets[:-1]]
+        truncated_words = truncated_sentences = 0
+        n_special = len(self.prefix) + len(self.suffix)
+        if limit is not None and (over := totals > limit - n_special).any():
+            before = np.repeat(ends[word_offsets[:-1]], np.diff(word_offsets))
+            room = ends[1:] - before <= limit - n_special
+            truncated_words, truncated_sentences = int((~room & (lengths > 0)).sum()), int(over.sum())
+            lengths = np.where(room, lengths, 0)
+        ids, offsets, word_starts = laid_out(table, starts, lengths, word_offsets, self.prefix, self.suffix)
         if self.languages:
             langs = sentences.lang if isinstance(sentences, Sentences) else [getattr(s, "lang", "") for s in sentences]
-            self.put_languages(found.ids, found.offsets, langs)
-        return found
+            self.put_languages(ids, offsets, langs)
+        return SplitSentences(
+            ids, offsets, word_offsets, word_starts, lengths.astype(np.int32), truncated_words=truncated_words,
+            empty_words=empty, truncated_sentences=truncated_sentences, pad_id=self.pad_id,
+        )  # fmt: skip
 
     def bare(self, sentences: Iterable[Sentence | Sequence[str]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Sentences of any length without special subwords.
+        """Cut sentences of any length into subwords without special ones.
 
         Returns:
             ids of their subwords, int32; the sentences' offsets in these, int64 `[n_sentences + 1]`; and how many each word has,
             int64 `[n_words]`.
         """
-        nothing = np.zeros(0, dtype=np.int32)
-        with _LOCK:
-            rows, word_offsets = self._look_up(sentences)
-            starts = self._starts[rows]
-            lengths = self._starts[rows + 1] - starts
-            ids, offsets, _ = laid_out(self._table, starts, lengths, word_offsets, nothing, nothing)
-        return ids, offsets, lengths
-
-    def _assemble(self, rows: np.ndarray, word_offsets: np.ndarray, limit: int | None) -> SplitSentences:
-        starts = self._starts[rows]
-        lengths = self._starts[rows + 1] - starts
-        n_words = np.diff(word_offsets)
-        empty = int((lengths == 0).sum())
-        ends, totals = running(lengths, word_offsets)
-        truncated_words = truncated_sentences = 0
-        n_special = len(self.prefix) + len(self.suffix)
-        if limit is not None and (over := totals > limit - n_special).any():
-            room = ends[1:] - np.repeat(ends[word_offsets[:-1]], n_words) <= limit - n_special
-            truncated_words, truncated_sentences = int((~room & (lengths > 0)).sum()), int(over.sum())
-            lengths = np.where(room, lengths, 0)
-        ids, offsets, word_starts = laid_out(self._table, starts, lengths, word_offsets, self.prefix, self.suffix)
-        return SplitSentences(
-            ids=ids,
-            offsets=offsets,
-            word_offsets=word_offsets,
-            word_starts=word_starts,
-            word_lengths=lengths.astype(np.int32),
-            truncated_words=truncated_words,
-            empty_words=empty,
-            truncated_sentences=truncated_sentences,
-            pad_id=self.pad_id,
-        )
+        types, numbers, word_offsets = number_words(sentences)
+        table, sizes = self._split_types(types)
+        starts, nothing = offsets_of(sizes)[numbers], np.zeros(0, dtype=np.int32)
+        ids, offsets, _ = laid_out(table, starts, sizes[numbers], word_offsets, nothing, nothing)
+        return ids, offsets, sizes[numbers]
 
     def split_texts(self, texts: Sequence[str], *, limit: int | None = None, lang: str = "") -> SplitSentences:
         """Cut texts as the tokenizer itself does; every subword is a "word" of the result, the special ones included.
@@ -313,7 +260,7 @@ class Subwords:
         )  # fmt: skip
 
     def with_first(self, texts: Sequence[Sentences], *, segments: bool = False) -> SplitSentences:
-        """Each text, or pair of texts in one sequence, whose only word is the first special subword.
+        """Cut each text, or pair of texts in one sequence, whose only word is the first special subword.
 
         A pair that is too long loses subwords at the end of its longer text until it fits.
 
@@ -361,7 +308,7 @@ PROBES = ("the", "in", "a", "e", "1", "de", "и", "ve", "的")
 
 
 class Frame(NamedTuple):
-    """The special subwords around one text or around two, and the segments (`token_type_ids`) of everything.
+    """Special subwords around one text or around two, and the segments (`token_type_ids`) of everything.
 
     Attributes:
         special: ids before, between and after the texts.
@@ -393,7 +340,7 @@ def as_words(backend: Tokenizer, *, blind: bool = True) -> Iterator[None]:
 
 
 def frame_of(tokenizer: Any, columns: int = 1) -> Frame:
-    """What the tokenizer itself puts around texts, read off one example. Where it has something for one text and nothing
+    """Return what the tokenizer itself puts around texts, read off one example. Where it has something for one text and nothing
     for two, the second one gets the end of the first once more.
 
     Raises:
@@ -436,7 +383,7 @@ class Piece(NamedTuple):
 
 
 def framed(frame: Frame, pieces: Sequence[Piece]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sequences of one text or two with the special subwords around and between them.
+    """Lay out sequences of one text or two with the special subwords around and between them.
 
     Args:
         frame: for as many texts as there are pieces.

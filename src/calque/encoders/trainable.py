@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from torch import Tensor
 from calque.encoders.base import Encoder
 from calque.encoders.batches import WordBatch
 from calque.encoders.extraction import Plan, extract
-from calque.encoders.numerics import check_finite, matmul_precision
+from calque.encoders.numerics import check_finite, forward_context, matmul_precision
 from calque.encoders.split import SplitSentences
 from calque.text import Sentence
 from calque.vectors import Embeddings
@@ -40,18 +41,18 @@ class TrainableEncoder(Encoder):
 
     @abstractmethod
     def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
-        """The sentences as the model reads them."""
+        """Return the sentences as the model reads them."""
 
     @abstractmethod
     def forward(self, batch: WordBatch | Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
-        """Word vectors `[W, dim]` of the given layers, zero for a word without subwords; differentiable.
+        """Return word vectors `[W, dim]` of the given layers, zero for a word without subwords; differentiable.
 
         Args:
             batch: one, or several whose words come one after the other.
         """
 
     def merged(self) -> TrainableEncoder:
-        """The same encoder with its adapters put into its weights, as others train and save it; itself where it has none."""
+        """Return the encoder with its adapters put into its weights, as others train and save it; itself where it has none."""
         return self
 
     @property
@@ -71,7 +72,7 @@ class TrainableEncoder(Encoder):
         out: str | PathLike[str] | None = None,
         dtype: str = "float32",
     ) -> Embeddings:
-        """One vector per word, from the encoder's layer.
+        """Return one vector per word, from the encoder's layer.
 
         Args:
             sentences: in any order; the result keeps it. `Sentences` of a corpus are the quickest.
@@ -90,21 +91,29 @@ class TrainableEncoder(Encoder):
         self, sentences, layers: list[int], progress: bool, out: Mapping[int, Path] | None, dtype: str
     ) -> dict[int, Embeddings]:
         key = "" if out is None else json.dumps([self.fingerprint, *self._arithmetic(), torch.__version__])
+        with self.reading(layers) as vectors:
+            return extract(
+                sentences, split=self.split, vectors=vectors, layers=layers, dim=self.dim, dtype=dtype, out=out,
+                plan=Plan(self.budget), key=key, limit=self.max_length, progress=progress,
+            )  # fmt: skip
+
+    @contextmanager
+    def reading(self, layers: Sequence[int]) -> Iterator[Callable[[WordBatch], dict[int, Tensor]]]:
+        """Put the model in evaluation mode inside the block, and yield a function that computes the word vectors of a batch."""
+        device, precision = self.device, self.precision or "highest"
+
+        def vectors(batch: WordBatch) -> dict[int, Tensor]:
+            with forward_context(precision, device):
+                return check_finite(self.forward(batch.to(device), layers), self.name)
+
         training = [module for module in self.model.modules() if module.training]
         self.model.eval()
         try:
-            with matmul_precision(self.precision or "highest"):
-                return extract(
-                    sentences, split=self.split, vectors=self._reader(layers), layers=layers, dim=self.dim, dtype=dtype, out=out,
-                    plan=Plan(self.budget), key=key, limit=self.max_length, progress=progress,
-                )  # fmt: skip
+            with matmul_precision(precision):
+                yield vectors
         finally:
             for module in training:
                 module.training = True
-
-    def _reader(self, layers: Sequence[int]) -> Callable[[WordBatch], dict[int, Tensor]]:
-        """Return a function that computes the word vectors of a batch."""
-        return lambda batch: check_finite(self.forward(batch.to(self.device), layers), self.name)
 
     def _arithmetic(self) -> list[Any]:
         """What decides the last bits of the vectors, besides the weights."""

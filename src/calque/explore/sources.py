@@ -14,7 +14,7 @@ from calque.corpora.languages import language_and_path
 from calque.corpora.sample import LANGUAGES, sample_text
 from calque.encoders.folder import holds_encoder
 from calque.errors import CalqueError, InputError, SettingError
-from calque.explore.collection import Collection, Gatherer
+from calque.explore.collection import Collection
 from calque.linking import tell_skipped
 
 if TYPE_CHECKING:
@@ -32,23 +32,26 @@ class NamedEncoder:
     Attributes:
         name: short, and different from every other's.
         before: whether it is one that others were made from by aligning.
-        folder: where it is; None if it is in none.
     """
 
     name: str
     encoder: Encoder
     before: bool
-    folder: Path | None = None
 
 
 # -- encoders ----------------------------------------------------------------------------------------------------------
 def is_collection(folder: Path) -> bool:
-    """Whether a folder is not an encoder, but holds some: what `calque demo` leaves."""
+    """Return whether a folder is not an encoder, but contains some: what `calque demo` leaves."""
     return folder.is_dir() and not holds_encoder(folder) and bool(_members(folder))
 
 
+def _members(folder: Path) -> list[Path]:
+    return [member for member in sorted(folder.iterdir()) if member.is_dir() and holds_encoder(member)]
+
+
 def find_encoders(names: Sequence[str], base: str | None, say: Say) -> list[NamedEncoder]:
-    """Encoders by name or folder, each with the one that it was aligned from, where that can be found.
+    """Find encoders by name or folder, each with the one that it was aligned from, where that can be found; those before
+    alignment come first.
 
     Args:
         names: what `calque.load_encoder` takes, or a folder of encoders.
@@ -59,38 +62,32 @@ def find_encoders(names: Sequence[str], base: str | None, say: Say) -> list[Name
     """
     from calque.encoders import load_encoder
 
+    places = [each for name in names for each in (_members(Path(name)) if is_collection(Path(name)) else [name])]
+    found = [_named(place, load_encoder(place)) for place in places]
+    if base is not None:
+        befores = [_named(base, load_encoder(base))]
+    else:
+        known = (_before(each.encoder, Path(place), say) for place, each in zip(places, found, strict=True))
+        befores = [before for before in known if before is not None]
     by_hash: dict[str, NamedEncoder] = {}  # an encoder that is named twice is there once
-    befores = [] if base is None else [NamedEncoder(_called(base), load_encoder(base), True, _folder(base))]
-    for name in names:
-        folder = Path(name)
-        for member in _members(folder) if is_collection(folder) else [name]:
-            encoder = load_encoder(member)
-            by_hash.setdefault(encoder.fingerprint, NamedEncoder(_called(member), encoder, False, _folder(member)))
-            before = None if base is not None else _before(encoder, Path(member), len(names) == 1, say)
-            befores += [] if before is None else [before]
-    for before in befores:
-        known = by_hash.get(before.encoder.fingerprint, before)
-        by_hash[before.encoder.fingerprint] = replace(known, before=True)
-    return _distinct(list(by_hash.values()))
+    for each in (*found, *befores):
+        by_hash.setdefault(each.encoder.fingerprint, each)
+    first = {before.encoder.fingerprint for before in befores}
+    renamed: dict[str, NamedEncoder] = {}
+    for key in sorted(by_hash, key=lambda key: key not in first):
+        name, k = by_hash[key].name, 2
+        while name in renamed:
+            name, k = f"{by_hash[key].name} {k}", k + 1
+        renamed[name] = replace(by_hash[key], name=name, before=key in first)
+    return list(renamed.values())
 
 
-def _members(folder: Path) -> list[Path]:
-    """Folders of encoders in a folder, in the order of its results, where there are such."""
-    members = [member for member in sorted(folder.iterdir()) if member.is_dir() and holds_encoder(member)]
-    order = list(dict.fromkeys(str(row.get("method")) for row in _results(folder)))
-    return sorted(members, key=lambda member: order.index(member.name) if member.name in order else len(order))
+def _named(place: str | Path, encoder: Encoder) -> NamedEncoder:
+    return NamedEncoder(Path(place).resolve().name if Path(place).is_dir() else str(place), encoder, False)
 
 
-def _results(folder: Path) -> list[dict[str, Any]]:
-    try:
-        lines = (folder / "results.jsonl").read_text(encoding="utf-8").splitlines()
-        return [row for row in map(json.loads, lines) if isinstance(row, dict)]
-    except (OSError, ValueError):
-        return []
-
-
-def _before(encoder: Encoder, folder: Path, alone: bool, say: Say) -> NamedEncoder | None:
-    """The encoder that this one was aligned from."""
+def _before(encoder: Encoder, folder: Path, say: Say) -> NamedEncoder | None:
+    """Return the encoder that this one was aligned from, if its record leads to it."""
     from calque.encoders import HuggingFaceEncoder, load_encoder
 
     record: dict[str, Any] = {}
@@ -100,51 +97,22 @@ def _before(encoder: Encoder, folder: Path, alone: bool, say: Say) -> NamedEncod
         except (OSError, ValueError, TypeError) as error:
             raise InputError(f"not written by calque ({error})", path=folder / RECORD) from error
     if encoder.base is not None:  # maps: the encoder before is in the same folder
-        name = record.get("encoder") or _demo_base(folder.parent) or f"{folder.name} without its maps"
+        name = record.get("encoder") or f"{folder.name} without its maps"
         return NamedEncoder(str(name), encoder.base, True)
     if "encoder" not in record or "towards" not in record:
         return None
-    name, expected = str(record["encoder"]), record.get("encoder_fingerprint")
-    settings: dict[str, Any] = {"layer": encoder.layer}
-    if isinstance(encoder, HuggingFaceEncoder):
-        settings["pooling"] = encoder.pooling
+    name, settings = str(record["encoder"]), dict[str, Any](layer=encoder.layer)
+    settings |= {"pooling": encoder.pooling} if isinstance(encoder, HuggingFaceEncoder) else {}
     places = [str(place) for place in (folder.parent / name, Path(name)) if place.is_dir()]
     for place in places or [name] * (":" not in name):  # a record names no class that would be imported
         try:
             before = load_encoder(place, **settings)
         except CalqueError:
             continue
-        if expected in (None, before.fingerprint):
-            return NamedEncoder(name, before, True, _folder(place))
-    if alone:
-        say(f"{folder} was aligned from {name}, which was not found unchanged: give it with --base FOLDER to compare")
+        if record.get("encoder_fingerprint") in (None, before.fingerprint):
+            return NamedEncoder(name, before, True)
+    say(f"{folder} was aligned from {name}, which was not found unchanged: give it with --base FOLDER to compare")
     return None
-
-
-def _demo_base(folder: Path) -> str | None:
-    """What the encoder of a demo was called."""
-    names = (row.get("settings", {}).get("encoder") for row in _results(folder) if row.get("method") == "base")
-    return next((str(name) for name in names if name), None)
-
-
-def _folder(name: str | Path) -> Path | None:
-    return Path(name) if Path(name).is_dir() else None
-
-
-def _called(name: str | Path) -> str:
-    path = Path(name)
-    return path.resolve().name if path.is_dir() else str(name)
-
-
-def _distinct(sources: list[NamedEncoder]) -> list[NamedEncoder]:
-    """The same with names that differ, those before alignment first."""
-    renamed: dict[str, NamedEncoder] = {}
-    for source in sorted(sources, key=lambda source: not source.before):
-        name, k = source.name, 2
-        while name in renamed:
-            name, k = f"{source.name} {k}", k + 1
-        renamed[name] = replace(source, name=name)
-    return list(renamed.values())
 
 
 # -- text --------------------------------------------------------------------------------------------------------------
@@ -158,7 +126,7 @@ def find_text(
     limit: int | None = None,
     say: Say = lambda line: None,
 ) -> Collection:
-    """The text to explore: what is given, else that of a demo's folder, else the sample that comes with calque.
+    """Return the text to explore: what is given, else that of a demo's folder, else the sample that comes with calque.
 
     Args:
         names: the encoders, as they were named.
@@ -171,49 +139,45 @@ def find_text(
     Raises:
         SettingError, InputError: files without a language, or that cannot be read; no words at all.
     """
-    gatherer = Gatherer()
-    for item in text:
-        lang, path = language_and_path(item)
-        gatherer.add(read_sentences(path, lang=lang, pretokenized=pretokenized, limit=limit))
+    plain = [language_and_path(item) for item in text]
+    texts = [([read_sentences(p, lang=lang, pretokenized=pretokenized, limit=limit)], False) for lang, p in plain]
     pairs = list(langs) * len(test) if len(langs) == 1 else list(langs)
     if len(pairs) != len(test):
         raise SettingError(f"{len(test)} parallel texts (--test) but {len(pairs)} pairs of --langs")
+    parallel = []
     for path, pair in zip(test, pairs, strict=True):
         corpus = read_parallel(path, langs=pair, pretokenized=pretokenized, on_error="skip", limit=limit)
         tell_skipped(corpus, path)
-        gatherer.add_pairs(corpus)
+        parallel.append((corpus, False))
     if not text and not test:
-        files = [file for name in names for file in _demo_texts(Path(name))]
-        for path, lang, part in files:
+        for path, lang, part in (file for name in names for file in _demo_texts(Path(name))):
             corpus = read_parallel(path, langs=("en", lang), pretokenized=True, limit=limit)
-            gatherer.add_pairs(corpus, trained=part == "train")
-        if not files:
+            parallel.append((corpus, part == "train"))
+        if not parallel:
             say("no --text and no --test: exploring the sample text that comes with calque")
-            for lang in LANGUAGES:
-                corpus = sample_text(lang)
-                gatherer.add_pairs(corpus if limit is None else corpus[:limit])
-    collection = gatherer.collection()
+            parallel = [(corpus if limit is None else corpus[:limit], False) for corpus in map(sample_text, LANGUAGES)]
+    collection = Collection([*texts, *(([corpus.source, corpus.target], trained) for corpus, trained in parallel)])
     if not collection.n_words:
         raise SettingError("the text to explore has no words")
     say(
         f"{collection.n_words:,} words of {len(collection):,} sentences in {', '.join(collection.languages)}"
-        + (f"; {gatherer.empty:,} empty lines skipped" if gatherer.empty else "")
+        + (f"; {collection.empty:,} empty lines skipped" if collection.empty else "")
     )
     return collection
 
 
 def _demo_texts(folder: Path) -> list[tuple[Path, str, str]]:
-    """Files of the text in a demo's folder, with language and part, the part for testing first."""
+    """Return files of the text in a demo's folder, with language and part, the part for testing first."""
     if not is_collection(folder) or not (folder / "text").is_dir():
         return []
     matches = [(file, _DEMO_TEXT.fullmatch(file.name)) for file in sorted((folder / "text").iterdir())]
-    texts = [(file, match[1], match[2]) for file, match in matches if match]
     rank = {lang: k for k, lang in enumerate(LANGUAGES)}
+    texts = [(file, match[1], match[2]) for file, match in matches if match]
     return sorted(texts, key=lambda text: (text[2] != "test", rank.get(text[1], len(rank)), text[1]))
 
 
 def place_for(name: str) -> Path:
-    """Where the vectors are kept for what was named first: in a demo's folder, beside an encoder's, or here."""
+    """Return where the vectors are kept for what was named first: in a demo's folder, beside an encoder's, or here."""
     folder = Path(name)
     if is_collection(folder):
         return folder / "explore"

@@ -19,8 +19,7 @@ from calque.errors import MissingExtraError, SettingError, check_number
 from calque.linker import Link
 from calque.text import Sentences
 from calque.vectors import Embeddings
-from calque.wordalign.matrices import cosines
-from calque.wordalign.similarity import link_matrix
+from calque.wordalign.similarity import cosines, link_matrix
 
 try:
     from spacy.language import Language

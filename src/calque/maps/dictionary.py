@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 
@@ -14,13 +14,11 @@ from calque.annotated import Dictionary
 from calque.errors import SettingError
 from calque.maps.linear import LinearMap, NormalizedRotation, Rotation, VectorMap
 from calque.maps.refine import Refined, Refinement, Round, hold_out, mapped, refine
-from calque.maps.relaxed import relaxed_csls
 
-Method = Literal["rotation", "linear", "rcsls"]
+Method = Literal["rotation", "linear"]
 Normalisation = Literal["none", "unit", "centre", "unit-centre-unit"]
-METHODS = ("rotation", "linear", "rcsls")
-NORMALISATIONS = ("none", "unit", "centre", "unit-centre-unit")
-Side = Literal["source", "target"]
+METHODS: tuple[Method, ...] = get_args(Method)
+NORMALISATIONS: tuple[Normalisation, ...] = get_args(Normalisation)
 
 
 # -- words and pairs of them -------------------------------------------------------------------------------------------
@@ -140,8 +138,7 @@ class DictionaryFit:
     """A map, and how it came about.
 
     Attributes:
-        source: carries source vectors into the common space.
-        target: the same for target vectors; None where the common space is the target's own.
+        source: carries source vectors into the space of the target.
         pairs: int64 `[n_pairs, 2]`, rows that the best map was fitted on.
         rounds, best: the map from the first pairs and those of all rounds of refinement, and which was taken.
         seeds: pairs to begin with, those held out not among them.
@@ -151,7 +148,6 @@ class DictionaryFit:
     """
 
     source: VectorMap
-    target: VectorMap | None
     pairs: np.ndarray
     rounds: tuple[Round, ...]
     best: int
@@ -169,8 +165,6 @@ def fit_dictionary(
     method: Method = "rotation",
     normalise: Normalisation = "unit",
     refinement: Refinement | None = None,
-    whitened: Whitened | None = None,
-    relaxed: Mapping[str, Any] | None = None,
 ) -> DictionaryFit:
     """Fit a map on the pairs of a dictionary, and refine it.
 
@@ -181,21 +175,19 @@ def fit_dictionary(
         source, target: words and their vectors, the most frequent first. Of a word that stands there several times
             (sense anchors), all places are paired; once there is a map, only the closest of an entry's pairs.
         dictionary: pairs of words, or of rows, int64 `[n_pairs, 2]`.
-        method: rotation (orthogonal Procrustes), linear (least squares) or rcsls (`relaxed_csls`).
+        method: rotation (orthogonal Procrustes) or linear (least squares).
         normalise: what the vectors are fitted as: as they are; at unit length; minus their mean and then at unit
             length; or unit length, minus mean, unit length (Artetxe et al. 2018). The map works on vectors of any
             length. It contains the means; as a map has one mean for all vectors, the last kind's is that of the
             vectors at unit length, times their mean length.
         refinement: rounds and what is held out; None for five rounds and a tenth.
-        whitened: map both sides by vecmap's steps in the end (`Whitened`); rounds before are by `method`.
-        relaxed: keyword arguments of `relaxed_csls`.
 
     Raises:
         SettingError: no pair has vectors on both sides, dimensions that differ, an argument that has no such value.
     """
     pairs, entries, left_out = seed_pairs(dictionary, source.words, target.words)
     refinement = refinement or Refinement()
-    problem = Problem.of(source.vectors, target.vectors, method, normalise, whitened, relaxed)
+    problem = Problem.of(source.vectors, target.vectors, method, normalise)
     if not len(pairs):
         raise SettingError(
             f"none of {left_out:,} entries in the dictionary has vectors for both words: are the languages the right "
@@ -221,7 +213,7 @@ class Problem:
     Attributes:
         x, z: float32 `[n, dim]` and `[m, dim]`, normalised.
         means: what each side's map subtracts, float64 `[dim]`; None for nothing.
-        method, normalise, whitened, relaxed: see `fit_dictionary`.
+        method, normalise: see `fit_dictionary`.
     """
 
     x: np.ndarray
@@ -229,60 +221,36 @@ class Problem:
     means: tuple[np.ndarray, np.ndarray] | None
     method: Method
     normalise: Normalisation
-    whitened: Whitened | None = None
-    relaxed: Mapping[str, Any] | None = None
 
     @classmethod
-    def of(
-        cls,
-        source: np.ndarray,
-        target: np.ndarray,
-        method: Method,
-        normalise: Normalisation,
-        whitened: Whitened | None = None,
-        relaxed: Mapping[str, Any] | None = None,
-    ) -> Problem:
+    def of(cls, source: np.ndarray, target: np.ndarray, method: Method, normalise: Normalisation) -> Problem:
         """From vectors as they are."""
         if method not in METHODS:
             raise SettingError(f"method={method!r}, expected one of {', '.join(METHODS)}")
         if normalise not in NORMALISATIONS:
             raise SettingError(f"normalise={normalise!r}, expected one of {', '.join(NORMALISATIONS)}")
-        if source.shape[1] != target.shape[1] and (method != "linear" or whitened is not None):
+        if source.shape[1] != target.shape[1] and method != "linear":
             raise SettingError(
                 f"source vectors of {source.shape[1]} dimensions and target vectors of {target.shape[1]}: "
                 "only the linear method takes different ones"
             )
         (x, x_mean), (z, z_mean) = (_normalised(side, normalise) for side in (source, target))
         means = None if x_mean is None or z_mean is None else (x_mean, z_mean)
-        return cls(x, z, means, method, normalise, whitened, relaxed)
+        return cls(x, z, means, method, normalise)
 
     def solve(self, pairs: np.ndarray) -> np.ndarray:
         """The map of some pairs, by the method."""
-        if self.method == "rcsls":
-            return relaxed_csls(unit_rows(self.x), unit_rows(self.z), pairs, **dict(self.relaxed or {}))[0]
-        x, z = self._paired(pairs)
+        x, z = self.x[pairs[:, 0]].astype(np.float64), self.z[pairs[:, 1]].astype(np.float64)
         return least_squares(x.T @ x, x.T @ z) if self.method == "linear" else procrustes(x.T @ z)
 
     def result(self, refined: Refined, *, settings: Mapping[str, Any], **about: Any) -> DictionaryFit:
-        """The maps of both sides, with their means."""
-        n = len(refined.pairs)
+        """The map with its means."""
         x_mean, z_mean = self.means or map(np.zeros, refined.matrix.shape)
+        kind = LinearMap if self.method != "rotation" else Rotation if self.means is None else NormalizedRotation
+        arrays = {"matrix": refined.matrix, "source_mean": x_mean, "target_mean": z_mean}
+        fitted = kind.from_arrays(arrays, len(refined.pairs))
         settings = {"method": self.method, "normalise": self.normalise, **settings}
-        if self.whitened is not None:  # both sides move: the common space has its origin where the means were
-            settings["whitened"] = str(self.whitened)
-            left, right = self.whitened.solve(*self._paired(refined.pairs))
-            source, target = (
-                LinearMap.from_arrays({"matrix": matrix, "source_mean": mean}, n)
-                for matrix, mean in ((left, x_mean), (right, z_mean))
-            )
-        else:
-            kind = LinearMap if self.method != "rotation" else Rotation if self.means is None else NormalizedRotation
-            arrays = {"matrix": refined.matrix, "source_mean": x_mean, "target_mean": z_mean}
-            source, target = kind.from_arrays(arrays, n), None
-        return DictionaryFit(source, target, refined.pairs, refined.rounds, refined.best, settings=settings, **about)
-
-    def _paired(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return self.x[pairs[:, 0]].astype(np.float64), self.z[pairs[:, 1]].astype(np.float64)
+        return DictionaryFit(fitted, refined.pairs, refined.rounds, refined.best, settings=settings, **about)
 
 
 def _normalised(vectors: np.ndarray, how: Normalisation) -> tuple[np.ndarray, np.ndarray | None]:
@@ -305,66 +273,3 @@ def _closest(problem: Problem, pairs: np.ndarray, entries: np.ndarray) -> np.nda
     order = np.lexsort((-cosines, entries))
     first = np.unique(entries[order], return_index=True)[1]
     return pairs[order[first]]
-
-
-# -- vecmap's steps: whitening, an orthogonal map, re-weighting, de-whitening, fewer dimensions (Artetxe et al. 2018) ----
-@dataclass(frozen=True)
-class Whitened:
-    """Which steps are taken (Artetxe, Labaka & Agirre 2018, AAAI, §3; the defaults are those of their ACL 2018 system).
-
-    Args:
-        whiten: give the dictionary's vectors of each side unit covariance first (step 1).
-        reweight: powers of the singular values, which are the cross-correlations, that the components of source and
-            target are multiplied with (step 3).
-        dewhiten: whose covariance source and target get back (step 4), or None; needs `whiten`.
-        dims: keep only so many components (step 5). They are padded with zeros to the old number, so that the vectors
-            still fit where others of the encoder do.
-    """
-
-    whiten: bool = True
-    reweight: tuple[float, float] = (0.5, 0.5)
-    dewhiten: tuple[Side | None, Side | None] = ("source", "target")
-    dims: int | None = None
-
-    def __post_init__(self):
-        if any(self.dewhiten) and not self.whiten:
-            raise SettingError("de-whitening undoes whitening: whiten, or dewhiten=(None, None)")
-        if self.dims is not None and self.dims < 1:
-            raise SettingError(f"dims={self.dims}, expected 1 or more")
-
-    def solve(self, x: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The two maps into the common space.
-
-        Args:
-            x, z: float64 `[n_pairs, dim]`, vectors of the pairs (unit length, centred, unit length in the paper).
-
-        Returns:
-            float64 `[dim, dim]` for the source and for the target side.
-        """
-        white_x = white_z = back_x = back_z = None
-        cross = x.T @ z
-        if self.whiten:
-            (white_x, back_x), (white_z, back_z) = _roots(x.T @ x), _roots(z.T @ z)
-            cross = white_x @ cross @ white_z
-        u, s, vt = np.linalg.svd(cross, full_matrices=False)
-        turns = u, vt.T
-        # A covariance is given back in the coordinates that its own side's rotation leads to.
-        backs = {"source": (back_x, turns[0]), "target": (back_z, turns[1])}
-        maps = []
-        for turn, white, power, whose in zip(turns, (white_x, white_z), self.reweight, self.dewhiten, strict=True):
-            matrix = (turn if white is None else white @ turn) * s**power
-            if whose is not None:
-                back, rotation = backs[whose]
-                matrix = matrix @ (rotation.T @ back @ rotation)
-            matrix = matrix[:, : self.dims]
-            maps.append(np.pad(matrix, ((0, 0), (0, len(turn) - matrix.shape[1]))))
-        return maps[0], maps[1]
-
-
-def _roots(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Inverse square root of a symmetric matrix, and its square root; directions in which there is nothing get 0."""
-    values, vectors = np.linalg.eigh(gram)
-    filled = values > values[-1] * len(values) * np.finfo(np.float64).eps
-    root = np.sqrt(np.where(filled, values, 0.0))
-    inverse = np.where(filled, 1 / np.where(filled, root, 1.0), 0.0)
-    return vectors * inverse @ vectors.T, vectors * root @ vectors.T

@@ -19,7 +19,6 @@ from calque.maps.dictionary import (
     Normalisation,
     Problem,
     Verdict,
-    Whitened,
     WordVectors,
     identical_words,
 )
@@ -40,8 +39,6 @@ def fit_unsupervised(
     method: Method = "rotation",
     normalise: Normalisation = "unit-centre-unit",
     refinement: Refinement | None = None,
-    whitened: Whitened | None = None,
-    relaxed: Mapping[str, Any] | None = None,
     restarts: int = 3,
     options: Mapping[str, Any] | None = None,
     seed: int = 0,
@@ -55,7 +52,7 @@ def fit_unsupervised(
         source, target: words and their vectors, the most frequent first.
         start: identical (words spelt alike), distributions (words whose similarities to all others are distributed
             alike, then self-learning; Artetxe et al. 2018b), or adversarial (Conneau et al. 2018a).
-        method, normalise, whitened, relaxed: see `fit_dictionary`.
+        method, normalise: see `fit_dictionary`.
         refinement: rounds after the start; nothing is held out.
         restarts: tries, of starts that draw at random.
         options: of the start, see `start_options`.
@@ -67,7 +64,7 @@ def fit_unsupervised(
     if restarts < 1:
         raise SettingError(f"restarts={restarts}, expected 1 or more")
     refinement = replace(refinement or Refinement(), held_out=0.0)
-    problem = Problem.of(source.vectors, target.vectors, method, normalise, whitened, relaxed)
+    problem = Problem.of(source.vectors, target.vectors, method, normalise)
     x, z = unit_rows(problem.x), unit_rows(problem.z)
     tries: list[tuple[Refined, Verdict, int]] = []
     for number in range(1 if start == "identical" else restarts):

@@ -11,22 +11,6 @@ from calque.nn.pooling import maxima
 from calque.nn.recurrent import StackedLSTM
 
 
-class LinearEnds(nn.Module):
-    """A linear layer on each word (Devlin et al. 2019, §4.2): for vectors that know the question already.
-
-    Args:
-        dropout: before the layer.
-    """
-
-    def __init__(self, dim: int, *, dropout: float):
-        super().__init__()
-        self.out = nn.Sequential(nn.Dropout(dropout), nn.Linear(dim, 2))
-
-    def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
-        """Scores of each word as the first and as the last of the answer, `[n_words, 2]`."""
-        return self.out(rows)
-
-
 class MatchedEnds(nn.Module):
     """Passage and question compared word by word, for vectors that know nothing of each other. It is the first half of ESIM
     (Chen et al. 2017, §3.1 to 3.3) with ends in place of the pooled vector; attention from the passage to the question alone
@@ -80,9 +64,7 @@ class MatchedEnds(nn.Module):
 def end_losses(scores: Tensor, owner: Tensor, words: Tensor, right: Tensor) -> Tensor:
     """Cross-entropy of the first and of the last word of the right answers, their mean, `[n]`.
 
-    The softmax of a question is over the words of all its windows together ("shared normalization", Clark & Gardner 2018,
-    "Simple and effective multi-paragraph reading comprehension"), so that windows can be compared with each other; a word that
-    is in several counts with the sum of its probabilities. With one window it is BERT's loss.
+    The softmax of a question is over the words of its passage (Devlin et al. 2019, §4.2).
 
     Args:
         scores: float `[n_rows, 2]`.
@@ -109,15 +91,14 @@ def _log_sums(values: Tensor, owner: Tensor, n: int) -> Tensor:
     return top + torch.where(sums > 0, sums, 1.0).log()
 
 
-def best_ends(scores: np.ndarray, window: np.ndarray, owner: np.ndarray, n: int, most: int) -> np.ndarray:
-    """The best run of words for each question: the greatest sum of the scores of its ends over all runs of at most `most` words
-    in one window. Exact: each length is tried for all words at once. Of equal runs the one that begins first is taken, then
+def best_ends(scores: np.ndarray, owner: np.ndarray, n: int, most: int) -> np.ndarray:
+    """Return the best run of words for each question: the greatest sum of the scores of its ends over all runs of at most
+    `most` words. Exact: each length is tried for all words at once. Of equal runs the one that begins first is taken, then
     the shortest.
 
     Args:
         scores: float `[n_rows, 2]`.
-        window: int64 `[n_rows]`, in which window each row is; rows of one stand together and in order.
-        owner: int64 `[n_rows]`, for which question.
+        owner: int64 `[n_rows]`, for which question each row is; rows of one stand together and in order.
         most: words of an answer at most.
 
     Returns:
@@ -126,7 +107,7 @@ def best_ends(scores: np.ndarray, window: np.ndarray, owner: np.ndarray, n: int,
     first, last = scores[:, 0], scores[:, 1]
     best, length = first + last, np.zeros(len(scores), dtype=np.int64)
     for more in range(1, min(most, len(scores))):
-        together = window[:-more] == window[more:]
+        together = owner[:-more] == owner[more:]
         if not together.any():
             break
         sums = np.where(together, first[:-more] + last[more:], -np.inf)

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from calque.errors import SettingError
 from calque.nn.ragged import Ragged, SentenceDropout
 
 
@@ -70,9 +69,6 @@ class Biaffine(nn.Module):
 
     def forward(self, left: Tensor, right: Tensor) -> Tensor:
         """Scores of given pairs, row by row: `[n, left]` and `[n, right]` to `[n, out]`."""
-        self._check(left, right)
-        if len(left) != len(right):
-            raise SettingError(f"{len(left)} left vectors are paired with {len(right)} right vectors")
         left, right = _with_one(left, self.bias_left), _with_one(right, self.bias_right)
         # One product for all classes, [n, right] with [out * left, right]; a sum of products beats n small ones.
         moved = F.linear(right, self.weight.flatten(0, 1)).view(len(left), self.out, left.shape[1])
@@ -91,13 +87,8 @@ class Biaffine(nn.Module):
             counted from 1, as `algebra.trees` reads it. In columns behind the end of the sentence −inf; in rows behind
             it otherwise 0. A word as its own head has a score as well.
 
-        Raises:
-            SettingError: sizes do not fit each other, or more than one class.
         """
-        self._check(dependents, heads)
-        ragged = self._ragged(dependents, heads, lengths)
-        if self.out != 1:
-            raise SettingError(f"arcs have one score, this form has {self.out}")
+        ragged = Ragged.of(lengths, len(dependents))
         longest, device = int(ragged.lengths.max(initial=0)), dependents.device
         moved = _with_one(dependents, self.bias_left) @ self.weight[0]
         sentence, position = (torch.from_numpy(part).to(device) for part in (ragged.sentence, ragged.position))
@@ -117,28 +108,11 @@ class Biaffine(nn.Module):
 
         Returns:
             `[n_words, out]`.
-
-        Raises:
-            SettingError: sizes do not fit each other.
         """
-        self._check(dependents, heads)
-        ragged = self._ragged(dependents, heads, lengths)
-        if chosen.shape != dependents.shape[:1]:
-            raise SettingError(f"heads of shape {tuple(chosen.shape)} for {len(dependents)} words")
+        ragged = Ragged.of(lengths, len(dependents))
         begin = torch.from_numpy(ragged.offsets[:-1][ragged.sentence]).to(chosen.device)
         rows = (begin + chosen).where(chosen > 0, 0).to(heads.device)
         return self(dependents, F.embedding(rows, heads))
-
-    def _check(self, left: Tensor, right: Tensor) -> None:
-        if left.ndim != 2 or right.ndim != 2 or (left.shape[1], right.shape[1]) != (self.left, self.right):
-            shapes = f"{tuple(left.shape)} and {tuple(right.shape)}"
-            raise SettingError(f"vectors of shapes {shapes}, expected [words, {self.left}] and [words, {self.right}]")
-
-    @staticmethod
-    def _ragged(dependents: Tensor, heads: Tensor, lengths: Tensor | Ragged) -> Ragged:
-        if len(heads) != len(dependents) + 1:
-            raise SettingError(f"{len(heads)} heads for {len(dependents)} words, expected the root and each word")
-        return Ragged.of(lengths, len(dependents))
 
 
 def _with_one(x: Tensor, wanted: bool) -> Tensor:

@@ -82,9 +82,7 @@ class ChainCRF(nn.Module):
         self.start = nn.Parameter(torch.empty(n_tags).uniform_(-0.1, 0.1))
         self.end = nn.Parameter(torch.empty(n_tags).uniform_(-0.1, 0.1))
         masks = forbidden or Forbidden(*(torch.zeros(part.shape, dtype=torch.bool) for part in self.parameters()))
-        for name, mask, part in zip(masks._fields, masks, self.parameters(), strict=True):
-            if mask.shape != part.shape:
-                raise SettingError(f"forbidden {name} of shape {tuple(mask.shape)} for {n_tags} tags")
+        for name, mask in zip(masks._fields, masks, strict=True):
             self.register_buffer(f"_forbidden_{name}", mask, persistent=False)  # follows from the names of the tags
 
     def log_likelihood(self, scores: Tensor, tags: Tensor, lengths: Tensor | Ragged) -> Tensor:
@@ -97,19 +95,9 @@ class ChainCRF(nn.Module):
 
         Returns:
             `[n_sentences]`, float32, or float64 if the scores are; 0 for a sentence without words.
-
-        Raises:
-            SettingError: sizes do not fit each other, or a tag is none of `n_tags`.
         """
-        ragged = self._checked(scores, lengths)
-        if tags.shape != scores.shape[:1]:
-            raise SettingError(f"tags of shape {tuple(tags.shape)} for {len(scores)} words")
-        tags = tags.long().contiguous()
-        if len(tags):
-            low, high = (int(bound) for bound in tags.aminmax())
-            if low < 0 or high >= self.n_tags:
-                raise SettingError(f"tag {low if low < 0 else high}, expected 0 to {self.n_tags - 1}")
-        wide = scores.double()
+        ragged = Ragged.of(lengths, len(scores))
+        tags, wide = tags.long().contiguous(), scores.double()
         total = self._score(wide, tags, ragged) - self._log_partition(wide, ragged)
         return total.to(torch.promote_types(scores.dtype, torch.float32))
 
@@ -154,7 +142,7 @@ class ChainCRF(nn.Module):
         Returns:
             int64 `[n_words]`.
         """
-        ragged = self._checked(scores, lengths)
+        ragged = Ragged.of(lengths, len(scores))
         transitions, start, end = self.transitions.double(), self.start.double(), self.end.double()
         if constrain:
             transitions = transitions.masked_fill(self._forbidden_transitions, -torch.inf)
@@ -177,8 +165,3 @@ class ChainCRF(nn.Module):
                 torch.cat([before, at_end[len(before) :]])
             )  # behind those that go on, the sentences that end here
         return torch.empty_like(words).index_copy(0, words, torch.cat(tags[::-1]))
-
-    def _checked(self, scores: Tensor, lengths: Tensor | Ragged) -> Ragged:
-        if scores.ndim != 2 or scores.shape[1] != self.n_tags:
-            raise SettingError(f"scores of shape {tuple(scores.shape)}, expected [words, {self.n_tags}]")
-        return Ragged.of(lengths, len(scores))

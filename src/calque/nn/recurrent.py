@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from calque.errors import SettingError
 from calque.nn.ragged import Ragged, SentenceDropout
 
 
@@ -31,8 +30,6 @@ class StackedLSTM(nn.Module):
 
     def __init__(self, dim: int, hidden: int, layers: int, dropout: float = 0.0):
         super().__init__()
-        if min(dim, hidden, layers) < 1:
-            raise SettingError(f"dim={dim}, hidden={hidden}, layers={layers}, expected at least 1 of each")
         self.dim, self.out_dim = dim, 2 * hidden
         sizes = [dim] + [self.out_dim] * (layers - 1)
         self.layers = nn.ModuleList(nn.LSTM(size, hidden, bidirectional=True) for size in sizes)
@@ -47,12 +44,7 @@ class StackedLSTM(nn.Module):
 
         Returns:
             `[n_words, out_dim]`, where `out_dim` is `2 * hidden`.
-
-        Raises:
-            SettingError: sizes do not fit each other.
         """
-        if x.ndim != 2 or x.shape[1] != self.dim:
-            raise SettingError(f"vectors of shape {tuple(x.shape)}, expected [words, {self.dim}]")
         ragged = Ragged.of(lengths, len(x))
         if not len(x):
             return x.new_zeros(0, self.out_dim)

@@ -10,6 +10,7 @@ from calque.report.questions import Column, Question, Subject, Subjects
 from calque.runs.compare import LEVEL, above_all, holm, lower_is_better, outcome, p_value, too_few
 
 Key = tuple[object, ...]
+Pairs = dict[Column | None, tuple[Figure, Figure]]
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def claim(questions: Iterable[Question], subjects: Subjects) -> Claims:
     Args:
         questions: those of which anything is claimed.
     """
-    compared: list[tuple[Question, Subject, Subject, dict[Column | None, tuple[Figure, Figure]]]] = []
+    compared: list[tuple[Question, Subject, Subject, Pairs]] = []
     p: dict[Key, float] = {}
     first: set[Key] = set()
     tops: dict[Key, Subject] = {}
@@ -111,8 +112,7 @@ def claim(questions: Iterable[Question], subjects: Subjects) -> Claims:
                     if column is None or (len(question.targets) == 1 and column in question.targets):
                         first.add(key)
         for column in (*question.columns, *([None] if len(question.targets) > 1 else [])):
-            top = _top(question, column, subjects)
-            if top is not None:
+            if top := _top(question, column, subjects):
                 key, tops[key], p[key] = (top[0], top[1], top[2])
     weights = {key: 1 / len(first) if key in first else 1 / (len(p) - len(first)) for key in p}
     corrected = holm(p, weights)
@@ -120,45 +120,36 @@ def claim(questions: Iterable[Question], subjects: Subjects) -> Claims:
     for question, subject, base, pairs in compared:
         judged: dict[Column | None, str] = dict.fromkeys(pairs, "unclear")
         for column, (one, other) in pairs.items():
-            if one.known is not None and other.known is not None and (question.key, subject, column) in corrected:
-                p_corrected = corrected[question.key, subject, column]
-                judged[column] = outcome(one.known, other.known, question.metric, p_corrected)
+            tested = corrected.get((question.key, subject, column))
+            if tested is not None and one.known is not None and other.known is not None:
+                judged[column] = outcome(one.known, other.known, question.metric, tested)
         comparisons.setdefault(question.key, []).append(Comparison(question, subject, base, pairs, judged))
     best = {(key[0], key[2]): subject for key, subject in tops.items() if corrected[key] < LEVEL}
     return Claims(comparisons, best, len(p))  # type: ignore[arg-type]
 
 
-def _pairs(question: Question, subject: Subject, base: Subject) -> dict[Column | None, tuple[Figure, Figure]]:
-    """Figures of a subject and its base by column, where both have one; under None their means."""
-    pairs: dict[Column | None, tuple[Figure | None, Figure | None]] = {
-        column: (question.cells.get((subject, column)), question.cells.get((base, column)))
-        for column in question.columns
+def _measured(question: Question, subject: Subject) -> dict[Column | None, Figure]:
+    """Return the figures of a subject by column; under None their mean."""
+    figures = {column: question.cells.get((subject, column)) for column in question.columns} | {
+        None: question.mean(subject)
     }
-    pairs[None] = question.mean(subject), question.mean(base)
-    return {
-        column: (one, other)
-        for column, (one, other) in pairs.items()
-        if one is not None and other is not None and None not in (one.value, other.value)
-    }
+    return {column: figure for column, figure in figures.items() if figure is not None and figure.value is not None}
+
+
+def _pairs(question: Question, subject: Subject, base: Subject) -> Pairs:
+    """Return figures of a subject and its base by column, where both have one; under None their means."""
+    one, other = _measured(question, subject), _measured(question, base)
+    return {column: (one[column], other[column]) for column in one if column in other}
 
 
 def _top(question: Question, column: Column | None, subjects: Subjects) -> tuple[Key, Subject, float] | None:
-    """The best of a column and the p-value of that; of two that are compared anyway it is the same comparison."""
-    figures = {
-        subject: question.mean(subject) if column is None else question.cells.get((subject, column))
-        for subject in question.subjects
-    }
-    measured = {s: figure.known for s, figure in figures.items() if figure is not None and figure.value is not None}
-    known = {s: estimate for s, estimate in measured.items() if estimate is not None}
-    if len(known) < len(measured):
-        return None
-    top = above_all(known, question.metric)
+    """Return the best of a column and the p-value of that; of two that are compared anyway it is the same comparison."""
+    figures = {subject: _measured(question, subject).get(column) for subject in question.subjects}
+    known = {subject: figure.known for subject, figure in figures.items() if figure is not None}
+    estimates = {subject: estimate for subject, estimate in known.items() if estimate is not None}
+    top = above_all(estimates, question.metric) if len(estimates) == len(known) else None
     if top is None:
         return None
     best, p = top
-    others = [subject for subject in known if subject != best]
-    pair = (best, others[0]) if len(others) == 1 else (None, None)
-    for one, other in (pair, pair[::-1]):
-        if one is not None and subjects.base.get(one) == other:
-            return (question.key, one, column), best, p
-    return (question.key, "best", column), best, p
+    same = [s for s in estimates if len(estimates) == 2 and subjects.base.get(s) in estimates]
+    return (question.key, same[0] if same else "best", column), best, p

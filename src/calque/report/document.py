@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from calque.report.numbers import Figure, Number
 from calque.report.plots.svg import Drawing
@@ -11,13 +12,13 @@ from calque.report.plots.svg import Drawing
 
 @dataclass(frozen=True)
 class Name:
-    """A subject's name in running text."""
+    """Name of a subject inside a sentence, and the number of its marker."""
 
     label: str
     number: int | None = None
 
 
-Piece = str | Number | Figure | Name
+Piece = str | Number | Name
 Text = tuple[Piece, ...]
 
 
@@ -29,10 +30,9 @@ class Cell:
         figure: what stands in it; None: nothing was measured.
         best: better than all others of its column.
         outcome: beside the base: better, worse, unclear, or "" where there is none.
-        text: words instead of a figure.
+        text: words instead of a figure; `lang` is their language, where they are a user's.
         number: a number on its own, such as a difference.
         marks: outcomes that are drawn as small signs.
-        lang: language of `text`, where it is a user's.
     """
 
     figure: Figure | None = None
@@ -80,14 +80,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Panel:
-    """One view of a plot.
-
-    Attributes:
-        choice: what is chosen to see it, such as {"language": "de"}.
-        drawings: side by side.
-        tables: the figures in it.
-        note: what is to be said of this view, such as a correlation.
-    """
+    """One view of a plot: what is chosen to see it, such as {"language": "de"}; drawings side by side, with their tables."""
 
     choice: Mapping[str, str]
     drawings: tuple[Drawing, ...]
@@ -97,12 +90,8 @@ class Panel:
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot in one or several views, of which a reader chooses.
-
-    Attributes:
-        tables: what all views share.
-        kind: the class of its figure in a page.
-    """
+    """A plot in one or several views, of which a reader chooses; `tables` are those that all views share, `kind` the class of
+    its figure in a page."""
 
     id: str
     title: str
@@ -120,56 +109,27 @@ class Plot:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What one encoder found."""
-
-    name: Name
-    word: str
-    sentence: str
-    right: bool
-
-
-@dataclass(frozen=True)
-class Occurrence:
-    """One occurrence of a form, what it should lead to, and where it led."""
-
-    before: str
-    form: str
-    after: str
-    lang: str
-    expected_word: str
-    expected_sentence: str
-    target: str
-    answers: tuple[Answer, ...]
-    source: str
-
-
-@dataclass(frozen=True)
 class Examples:
-    """Occurrences by form."""
+    """Occurrences of words by form.
+
+    Each is a mapping: the sentence in three parts `before`, `form` and `after`; its `lang` and the other, `target`; the
+    `expected` word and sentence; and `answers`, a list of `Name`, word, sentence and whether it is right.
+    """
 
     id: str
-    forms: tuple[tuple[str, tuple[Occurrence, ...]], ...]
+    forms: Mapping[str, Sequence[Mapping[str, Any]]]
     note: Text = ()
 
 
 @dataclass(frozen=True)
-class Points:
-    """Sentences as a list, perhaps under a heading."""
-
-    items: tuple[Text, ...]
-    title: str = ""
-
-
-@dataclass(frozen=True)
 class More:
-    """Blocks that a reader opens."""
+    """Tables that a reader opens."""
 
     title: str
-    blocks: tuple[Table | Plot, ...]
+    tables: tuple[Table, ...]
 
 
-Block = Table | Plot | Examples | Points | More
+Block = Table | Plot | Examples | More
 
 
 @dataclass(frozen=True)
@@ -184,7 +144,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Facts:
-    """Names and values, such as a run's settings; values are text that is not traced to a line."""
+    """Names and values, such as a run's settings, and the whole record as text; not traced to a line."""
 
     title: str
     rows: tuple[tuple[str, str], ...]
@@ -218,7 +178,5 @@ class Report:
     labels: Sequence[str] = ()
 
     def plots(self) -> list[Plot]:
-        """All plots, those that are folded too."""
-        blocks = [block for section in self.sections for block in section.blocks]
-        unfolded = [inner for block in blocks for inner in (block.blocks if isinstance(block, More) else (block,))]
-        return [block for block in unfolded if isinstance(block, Plot)]
+        """Return all plots."""
+        return [block for section in self.sections for block in section.blocks if isinstance(block, Plot)]

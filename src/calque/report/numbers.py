@@ -1,11 +1,11 @@
-"""Figures that know the lines they come from, and how they follow from them."""
+"""Figures with the lines they come from, and how they follow from them."""
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from calque.report.reading import Record
 from calque.runs.compare import Estimate, estimate, over_tests, over_trainings
@@ -45,16 +45,13 @@ class Number:
 
     @property
     def shown(self) -> str:
-        """As a person reads it."""
+        """The number as text."""
         if self.whole:
             return f"{round(self.value):,}"
-        if self.percent:
-            digits, scaled = 1, 100 * self.value
-        else:
-            digits, scaled = 1 if abs(self.value) >= 100 else self.digits, self.value
-        text = f"{scaled:+,.{digits}f}" if self.signed else f"{scaled:,.{digits}f}"
-        if not any(c in "123456789" for c in text):
-            text = text.replace("-", "±" if self.signed else "").replace("+", "±")
+        digits = 1 if self.percent or abs(self.value) >= 100 else self.digits
+        text = f"{100 * self.value if self.percent else self.value:{'+' if self.signed else ''},.{digits}f}"
+        if not text.strip("+-0.,"):
+            text = ("±" if self.signed else "") + text.lstrip("+-")
         return text.replace("-", "−")
 
     @property
@@ -69,12 +66,11 @@ class Figure:
 
     Attributes:
         value, low, high: fractions where `percent`; None where there is none.
+        metric: decides which way is better.
+        sources: lines, see `Number`.
+        kind: `line`, `average` or `mean`, see `Number`.
         n: questions; None where it would not make sense, as for means.
         sd: standard deviation over training runs.
-        metric: decides which way is better.
-        kind: `line`, `average` or `mean`, see `Number`.
-        sources: lines, see `Number`.
-        digits: see `Number`.
         known: the same with its errors, for comparisons; None where they are not known.
     """
 
@@ -91,13 +87,12 @@ class Figure:
     known: Estimate | None = field(default=None, compare=False, repr=False)
 
     def part(self, name: str) -> Number | None:
-        """The value, an end of the interval, `n` or `sd` on its own."""
-        value = getattr(self, name)
+        """Return the value, an end of the interval, `n` or `sd` on its own."""
+        value, count = getattr(self, name), name == "n"
         if value is None:
             return None
-        return Number(
-            value, f"{self.kind}.{name}", (self.sources,), self.percent and name != "n", whole=name == "n", digits=self.digits
-        )  # fmt: skip
+        percent = self.percent and not count
+        return Number(value, f"{self.kind}.{name}", (self.sources,), percent, whole=count, digits=self.digits)
 
     @property
     def interval(self) -> tuple[Number, Number] | None:
@@ -109,25 +104,22 @@ class Figure:
         return " ".join(self.sources)
 
     def __str__(self) -> str:
-        """On one line, for tooltips and text."""
-        value = self.part("value")
+        """Return the figure on one line, for tooltips and text."""
+        value, ends = self.part("value"), self.interval
         if value is None:
             return "undefined"
-        text = value.shown
-        if self.interval:
-            text += f" ({self.interval[0].shown} to {self.interval[1].shown})"
-        return text
+        return f"{value.shown} ({ends[0].shown} to {ends[1].shown})" if ends else value.shown
 
 
 def escape_source(source: str) -> str:
-    """A `FILE:LINE` in which the characters that separate lines are written as in an address."""
+    """Percent-encode the characters of a `FILE:LINE` that separate lines."""
     for character in "% |+":
         source = source.replace(character, f"%{ord(character):02X}")
     return source
 
 
 def figure_of(record: Record) -> Figure:
-    """A line as a figure."""
+    """Return a line as a figure."""
     plain, values = record.plain, record.settings.get("values")
     return Figure(
         plain["value"], plain["low"], plain["high"], plain["metric"], (escape_source(record.source),),
@@ -141,72 +133,70 @@ def average(figures: Sequence[Figure], run_of: Sequence[Hashable] | None = None)
     if len(figures) == 1:
         return figures[0]
     runs = range(len(figures)) if run_of is None else run_of
-    measured = [figure for figure in figures if figure.value is not None]
+    measured = [(figure, run) for figure, run in zip(figures, runs, strict=True) if figure.value is not None]
     if not measured:
         return figures[0]
-    of_measured = [run for run, figure in zip(runs, figures, strict=True) if figure.value is not None]
-    estimates = [figure.known for figure in measured if figure.known is not None]
-    known = over_trainings(estimates, of_measured) if len(estimates) == len(measured) else None
-    values: list[float] = [figure.value for figure in measured if figure.value is not None]
-    first, value = measured[0], sum(values) / len(values)
-    sources = ("+".join(source for figure in measured for source in figure.sources),)
-    low, high = _ends(known, first.percent)
-    n = first.n if len({figure.n for figure in measured}) == 1 else None
+    own = [figure for figure, _ in measured]
+    estimates = [figure.known for figure in own if figure.known is not None]
+    known = over_trainings(estimates, [run for _, run in measured]) if len(estimates) == len(own) else None
+    values = [figure.value for figure in own if figure.value is not None]
+    sources = ("+".join(source for figure in own for source in figure.sources),)
+    n = own[0].n if len({figure.n for figure in own}) == 1 else None
     sd = statistics.stdev(values) if len(values) > 1 else None
-    return replace(first, value=value, low=low, high=high, sources=sources, kind="average", n=n, sd=sd, known=known)
+    return _combined(own[0], values, known, kind="average", sources=sources, n=n, sd=sd)
 
 
 def mean_of(figures: Sequence[Figure]) -> Figure | None:
-    """Over test sets; None where one is undefined, or there are none."""
-    if not figures or any(figure.value is None for figure in figures):
+    """Return the mean over test sets; None where one is undefined, or there are none."""
+    values = [figure.value for figure in figures if figure.value is not None]
+    if not figures or len(values) < len(figures):
         return None
     estimates = [figure.known for figure in figures if figure.known is not None]
     known = over_tests(estimates) if len(estimates) == len(figures) else None
-    first, value = figures[0], sum(figure.value for figure in figures if figure.value is not None) / len(figures)
     sources = tuple(source for figure in figures for source in figure.sources)
-    return Figure(
-        value, *_ends(known, first.percent), first.metric, sources, "mean", percent=first.percent, known=known
-    )
+    return _combined(figures[0], values, known, kind="mean", sources=sources, n=None, sd=None, digits=2)
 
 
-def _ends(known: Estimate | None, percent: bool) -> tuple[float | None, float | None]:
-    """The ends of an interval, within 0 and 1 where it is a fraction."""
-    if known is None:
-        return None, None
-    low, high = known.interval
-    return (max(0.0, low), min(1.0, high)) if percent and 0 <= known.value <= 1 else (low, high)
+def _combined(first: Figure, values: Sequence[float], known: Estimate | None, **changed) -> Figure:
+    """Return the mean of values with the interval of its estimate, within 0 and 1 where it is a fraction."""
+    low, high = (None, None) if known is None else known.interval
+    if known is not None and first.percent and 0 <= known.value <= 1:
+        low, high = max(0.0, known.interval[0]), min(1.0, known.interval[1])
+    return replace(first, value=sum(values) / len(values), low=low, high=high, known=known, **changed)
 
 
 def difference(one: Figure, other: Figure) -> Number:
-    """By how much the first is larger."""
+    """Return by how much the first is larger."""
     assert one.value is not None
     assert other.value is not None
     return Number(one.value - other.value, "difference.value", (one.sources, other.sources), one.percent, signed=True)
 
 
 def distance(one: Figure, other: Figure) -> Number:
-    """By how much the larger is larger, without a sign."""
+    """Return by how much the larger is larger, without a sign."""
     smaller, larger = sorted((one, other), key=lambda figure: figure.value or 0)
     return replace(difference(larger, smaller), signed=False)
 
 
 def counted(outcome: str, outcomes: Sequence[str], pairs: Sequence[tuple[Figure, Figure]]) -> Number:
-    """In how many pairs of figures that was the outcome; `compared`: how many pairs there are."""
+    """Return in how many pairs of figures that was the outcome; `compared`: how many pairs there are."""
     count = len(pairs) if outcome == "compared" else list(outcomes).count(outcome)
     sources = tuple(a.sources[0] for a, _ in pairs), tuple(b.sources[0] for _, b in pairs)
     return Number(count, outcome, sources, whole=True)
 
 
 def pearson(x: Sequence[Figure], y: Sequence[Figure]) -> tuple[Number, Number, Number] | None:
-    """Correlation of two rows of figures with Fisher's 95% interval; None for fewer than four points or no spread."""
-    if len(x) < 4:
+    """Return the correlation of two rows of figures with Fisher's 95% interval; None for fewer than four points or no spread."""
+    from scipy.stats import pearsonr
+
+    values = [[figure.value for figure in side] for side in (x, y)]
+    if len(x) < 4 or any(len(set(side)) == 1 for side in values):
         return None
-    try:
-        r = statistics.correlation(*([figure.value for figure in side] for side in (x, y)))  # type: ignore[arg-type]
-    except statistics.StatisticsError:
-        return None
-    z, half = math.atanh(max(-1 + 1e-15, min(1 - 1e-15, r))), 1.959963984540054 / math.sqrt(len(x) - 3)
-    low, high = math.tanh(z - half), math.tanh(z + half)
+    found: Any = pearsonr(*values)
     sources = tuple(figure.sources[0] for figure in x), tuple(figure.sources[0] for figure in y)
-    names = ("value", "low", "high")
-    return tuple(Number(end, f"pearson.{name}", sources) for end, name in zip((r, low, high), names, strict=True))  # type: ignore[return-value]
+    low, high = found.confidence_interval(0.95)
+    r, low, high = (
+        Number(float(end), f"pearson.{name}", sources)
+        for name, end in (("value", found.statistic), ("low", low), ("high", high))
+    )
+    return r, low, high

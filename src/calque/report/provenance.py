@@ -13,20 +13,14 @@ from calque.report.questions import Subjects
 from calque.report.reading import Record, Results, RunRecord
 from calque.runs.compare import rule
 
-# What a run's record may say, and what it is called; in this order.
-_NAMES = {
-    "command": "command", "encoder": "encoder", "encoder_fingerprint": "hash of the encoder", "method": "method",
-    "towards": "towards", "texts": "texts", "words": "word links", "seed": "seed", "updates": "updates",
-    "first_loss": "first loss", "last_loss": "last loss", "seconds": "seconds", "energy": "energy", "energy_kwh": "energy, kWh",
-    "hardware": "machine", "threads": "threads", "versions": "versions", "calque": "calque",
-}  # fmt: skip
+_SHORT = 300  # characters of a value of a run's record; longer ones are only in the whole
 
 
 def files(results: Results) -> tuple[tuple[str, int, str, str], ...]:
-    """Name, records, SHA-256 and date of each result file."""
+    """Return name, records, SHA-256 and date of each result file."""
     return tuple(
-        (name, file.records, file.sha256, datetime.fromtimestamp(file.modified, UTC).strftime("%Y-%m-%d %H:%M UTC"))
-        for name, file in results.files.items()
+        (name, records, sha, datetime.fromtimestamp(modified, UTC).strftime("%Y-%m-%d %H:%M UTC"))
+        for name, (records, sha, modified) in results.files.items()
     )
 
 
@@ -46,55 +40,46 @@ def reading(claims: Claims) -> tuple[str, ...]:
 
 
 def facts(results: Results, subjects: Subjects) -> tuple[Facts, ...]:
-    """Encoders that were measured, then runs."""
+    """Return encoders that were measured, then runs."""
     return (*_measured(results.records, subjects), *(_run(run) for run in results.runs))
 
 
 def notes(results: Results, superseded: int) -> tuple[str, ...]:
-    """What was read and is not on the page."""
-    lines = []
-    if results.repeated:
-        lines.append(f"{results.repeated:,} lines repeat an earlier line of their file exactly and are skipped.")
-    if superseded:
-        lines.append(
-            f"{superseded:,} lines were superseded: a later line gives the same encoder's answer to the same question, with the "
-            "same seed."
-        )
-    if results.passed_over:
-        lines.append(f"Files without results were ignored: {', '.join(results.passed_over)}.")
-    if not results.runs:
-        lines.append("There is no calque-run.json beside the results, so how the encoders were made is not known.")
-    return tuple(lines)
+    """Say what was read and is not on the page."""
+    lines = {
+        f"{results.repeated:,} lines repeat an earlier line of their file exactly and are skipped.": results.repeated,
+        f"{superseded:,} lines were superseded: a later line gives the same encoder's answer to the same question, with the "
+        "same seed.": superseded,
+        f"Files without results were ignored: {', '.join(results.passed_over)}.": results.passed_over,
+        "There is no calque-run.json beside the results, so how the encoders were made is not known.": not results.runs,
+    }
+    return tuple(line for line, said in lines.items() if said)
 
 
 def _measured(records: Sequence[Record], subjects: Subjects) -> tuple[Facts, ...]:
-    """Names and hashes of the encoders behind each label, and seeds."""
-    by_label: dict[str, dict[str, None]] = {}
-    training: dict[str, None] = {}
-    for record in records:
-        if record.source not in subjects.of:
-            continue
-        settings = record.settings
+    """Return names and hashes of the encoders behind each label, and seeds."""
+    found: dict[str, dict[str, None]] = {subject.label: {} for subject in subjects.all}
+    found |= {"seeds of the training": {}, "seeds of the tests": {}}
+    for record in (record for record in records if record.source in subjects.of):
+        settings, seed, trained = record.settings, record.plain.get("seed"), record.settings.get("seeds")
         if settings.get("encoder"):
             encoder = f"{settings['encoder']} ({settings.get('encoder_fingerprint', 'no hash')})"
-            by_label.setdefault(subjects[record].label, {})[encoder] = None
-        if isinstance(settings.get("seeds"), list):
-            training.update(dict.fromkeys(map(str, settings["seeds"])))
-    tests = sorted({str(r.plain["seed"]) for r in records if r.plain.get("seed") is not None})
-    by_label |= {"seeds of the training": training, "seeds of the tests": dict.fromkeys(tests)}
-    rows = tuple((label, ", ".join(values)) for label, values in by_label.items() if values)
+            found[subjects[record].label][encoder] = None
+        found["seeds of the training"] |= dict.fromkeys(map(str, trained)) if isinstance(trained, list) else {}
+        found["seeds of the tests"] |= {} if seed is None else {str(seed): None}
+    rows = tuple((label, ", ".join(values)) for label, values in found.items() if values)
     return (Facts("Encoders measured", rows),) if rows else ()
 
 
 def _run(run: RunRecord) -> Facts:
-    plain = run.plain
-    known = [name for name in _NAMES if plain.get(name) not in (None, "", [], {})]
-    rows = [(_NAMES[name], _texts(plain[name]) if name == "texts" else in_words(plain[name])) for name in known]
-    return Facts(run_title(run), tuple(rows), json.dumps(plain, indent=2, ensure_ascii=False))
+    """Return what a run's record says in few words, and the whole."""
+    known = {name: in_words(value) for name, value in run.plain.items() if value not in (None, "", [], {})}
+    rows = tuple((name.replace("_", " "), value) for name, value in known.items() if len(value) <= _SHORT)
+    return Facts(run_title(run), rows, json.dumps(run.plain, indent=2, ensure_ascii=False))
 
 
 def run_title(run: RunRecord) -> str:
-    """The folder's name; of a study's step, which is a hash, what was done."""
+    """Return the folder's name; of a study's step, which is a hash, what was done."""
     if not run.is_step:
         return run.name
     plain, kind = run.plain, run.name.rpartition("/")[2].rpartition("-")[0]
@@ -106,21 +91,8 @@ def run_title(run: RunRecord) -> str:
     return f"{run.path.resolve().parents[2].name} · {', '.join(part for part in parts if part)}"
 
 
-def _texts(texts: Any) -> str:
-    """Training texts with their sizes, as `calque align` records them."""
-    descriptions = []
-    for text in texts if isinstance(texts, list) else [texts]:
-        if not isinstance(text, Mapping):
-            return in_words(texts)
-        langs = "-".join(map(str, text.get("langs") or [text.get("lang", "")]))
-        names = [name for name in text if name not in ("path", "langs", "lang")]
-        sizes = ", ".join(f"{in_words(text[name])} {name.replace('_', ' ')}" for name in names)
-        descriptions.append(f"{text.get('path', '')} ({langs}){': ' if sizes else ''}{sizes}")
-    return "; ".join(descriptions)
-
-
 def in_words(value: Any) -> str:
-    """A value of a record on one line."""
+    """Return a value of a record on one line."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {in_words(inner)}" for name, inner in value.items())
     if isinstance(value, list):

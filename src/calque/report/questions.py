@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from calque.errors import SettingError
@@ -16,36 +16,32 @@ _HEAD = (
     "protocol", "features", "head", "hidden", "layers", "arc", "label", "upos", "dropout", "unknown", "select", "epochs", "batch",
     "learning_rate", "warmup", "decay", "clip", "patience", "per_epoch", "code_switch", "realign",
 )  # fmt: skip
+_HEADS = ("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing", "qa")
 # Settings that decide what is asked, by task; everything else of a record only qualifies the answer. A line takes the place of
 # an earlier one only where all of these are equal.
-DEFINE = {
+DEFINE = dict.fromkeys(_HEADS, _HEAD) | {
     "retrieval": ("contextual", "candidates", "similarity", "k", "special"),
     "sentences": ("sentence_pooling", "similarity", "k", "margin_k"),
     "word-alignment": ("links_from", "rounds", "discount", "threshold", "temperature", "regularisation", "iterations"),
     "lexicon": ("similarity", "k", "anchors", "lower"),
     "wsd": ("restrict", "first_senses"),
-    "consistency": ("letters", "base"),
+    "consistency": ("letters",),
     "masked-words": ("share",),
-    **dict.fromkeys(("ner", "slots", "pos", "nli", "sentiment", "parsing"), _HEAD),
     "probing": ("probe", "width", *_HEAD),
-    "qa": ("max_answer", "stride", "max_question", *_HEAD),
+    "qa": ("max_answer", *_HEAD),
 }
 # The same, of which each language may have its own: they tell questions apart only where one test set has several.
-DEFINE_HERE = {
+DEFINE_HERE = dict.fromkeys(_HEADS, ("train", "dev", "text")) | {
     "retrieval": ("links", "symmetrize", "train", "training_sentence_pairs"),
     "sentences": ("dev",),
     "lexicon": ("entries", "text"),
     "wsd": ("train",),
-    **dict.fromkeys(
-        ("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing", "qa"),
-        ("train", "dev", "text"),
-    ),
 }
 _WORDS = {
     "links": "linked by", "symmetrize": "symmetrised by", "train": "training text", "training_sentence_pairs": "training pairs",
-    "links_from": "links", "dev": "development text", "text": "text", "entries": "entries", "texts": "texts",
+    "links_from": "links", "dev": "development text",
     "learning_rate": "learning rate", "per_epoch": "texts an epoch", "first_senses": "first senses",
-    "max_answer": "longest answer", "max_question": "longest question", "code_switch": "code-switched",
+    "max_answer": "longest answer", "code_switch": "code-switched",
     "realign": "realigned", "sentence_pooling": "pooling", "margin_k": "neighbourhood of margins",
 }  # fmt: skip
 # Figures that a reader wants first. Everything else is behind them.
@@ -97,7 +93,7 @@ class Subjects:
 
 
 def find_subjects(results: Results, base: str | None = None) -> Subjects:
-    """Tell the subjects apart and name them by what differs.
+    """Find the subjects and name them by what differs.
 
     Lines of a study or a demo name a method; each such file is an experiment of its own, whose methods are not mixed with
     another's. Lines of `calque evaluate` name an encoder, wherever they stand.
@@ -112,44 +108,44 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
         SettingError: nothing is called `base`.
     """
     scores = [record for record in results.records if record.analysis is None]
-    named = [record for record in scores if record.plain.get("method")]
-    experiments = list(dict.fromkeys(_folder(record) for record in named))
-    encoders = {record.plain.get("encoder") for record in named} - {None, ""}
-    supervisions = {record.plain.get("supervision") for record in named} - {None, ""}
-    layers = {record.plain.get("layer") for record in named} - {None}
-    fingerprints: dict[str, set[str]] = {}
+    named = [{**record.plain, "folder": _folder(record)} for record in scores if record.plain.get("method")]
+    values = {
+        key: {plain.get(key) for plain in named} - {None, ""} for key in ("folder", "encoder", "supervision", "layer")
+    }
+    hashes: dict[str, set[str]] = {}
     for record in scores:
         if not record.plain.get("method"):
-            fingerprints.setdefault(_encoder(record), set()).add(str(record.settings.get("encoder_fingerprint")))
+            hashes.setdefault(_encoder(record), set()).add(_hash(record))
 
-    labels: dict[str, tuple[str, tuple[str, str]]] = {}
-    labels_by_source: dict[str, str] = {}
-    label_of: dict[str, str] = {}  # by fingerprint
-    before: dict[str, str] = {}  # fingerprint of the encoder that one was made of
+    labels: dict[str, tuple[str, tuple[str, str]]] = {}  # with method and group
+    label_of: dict[str, str] = {}  # by source
+    by_hash: dict[str, str] = {}
+    before: dict[str, str] = {}  # hash of the encoder that one was made of
     with_encoder: set[str] = set()
     for record in sorted(results.records, key=lambda record: record.analysis is not None):  # scores decide the order
         if record.analysis in _ABOUT_SEVERAL:
             continue
-        folder, method = _folder(record), record.plain.get("method")
-        run = folder if len(experiments) > 1 and folder in experiments else ""
+        folder, method, plain = _folder(record), record.plain.get("method"), record.plain
+        run = folder if len(values["folder"]) > 1 and folder in values["folder"] else ""
         if method:
-            encoder = record.plain.get("encoder") or ""
-            layer = record.plain.get("layer")
-            parts = [run, encoder if len(encoders) > 1 else ""]
-            parts += [f"layer {layer}" if len(layers) > 1 and layer is not None else "", method]
-            parts.append((record.plain.get("supervision") or "") if len(supervisions) > 1 else "")
-            group = (folder, f"{encoder} {layer}")
+            layer = "" if plain.get("layer") is None else f"layer {plain['layer']}"
+            known = {
+                "encoder": plain.get("encoder"),
+                "layer": layer,
+                "": method,
+                "supervision": plain.get("supervision"),
+            }
+            parts = [run, *(part or "" for key, part in known.items() if not key or len(values[key]) > 1)]
+            group = (folder, f"{plain.get('encoder') or ''} {plain.get('layer')}")
         else:
-            encoder = _encoder(record)
-            method, parts = encoder, [run, encoder]
-            if record.analysis is None and len(fingerprints[encoder]) > 1:
-                parts.append(str(record.settings.get("encoder_fingerprint"))[:6])
-            group = (run, "")
+            method = _encoder(record)
+            several = record.analysis is None and len(hashes[method]) > 1
+            parts, group = [run, method, _hash(record)[:6] if several else ""], (run, "")
         label = " · ".join(part for part in parts if part)
         labels.setdefault(label, (method, group))
-        labels_by_source[record.source] = label
-        if not record.plain.get("method") and record.analysis is None:
-            label_of[str(record.settings.get("encoder_fingerprint"))] = label
+        label_of[record.source] = label
+        if not plain.get("method") and record.analysis is None:
+            by_hash[_hash(record)] = label
             before[label] = (record.settings.get("aligned") or {}).get("base_fingerprint", "")
         if record.settings.get("encoder") or record.analysis is not None:
             with_encoder.add(label)
@@ -157,8 +153,8 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
         label: Subject(label, method, group, number, bool(with_encoder) and label not in with_encoder)
         for number, (label, (method, group)) in enumerate(labels.items())
     }
-    of = {source: subjects[label] for source, label in labels_by_source.items()}
-    made_of = {subjects[label]: subjects[label_of[each]] for label, each in before.items() if each in label_of}
+    of = {source: subjects[label] for source, label in label_of.items()}
+    made_of = {subjects[label]: subjects[by_hash[each]] for label, each in before.items() if each in by_hash}
     return Subjects(tuple(subjects.values()), of, *_bases(list(subjects.values()), base, made_of))
 
 
@@ -168,6 +164,10 @@ def _folder(record: Record) -> str:
 
 def _encoder(record: Record) -> str:
     return record.plain.get("encoder") or str(record.settings.get("encoder") or "no encoder")
+
+
+def _hash(record: Record) -> str:
+    return str(record.settings.get("encoder_fingerprint"))
 
 
 def _bases(
@@ -211,12 +211,9 @@ class Column:
     shown: bool = field(default=False, compare=False)
 
     @property
-    def name(self) -> str:
-        return PurePath(self.data).name
-
-    @property
     def label(self) -> str:
-        return f"{self.lang} ({self.name})" if self.shown and self.name else self.lang
+        name = PurePath(self.data).name
+        return f"{self.lang} ({name})" if self.shown and name else self.lang
 
 
 @dataclass(frozen=True)
@@ -241,9 +238,9 @@ class Question:
         return tuple(column for column in self.columns if not column.is_source) or self.columns
 
     def mean(self, subject: Subject) -> Figure | None:
-        """Over `targets`, where the subject has them all and there are several."""
-        cells = [self.cells.get((subject, column)) for column in self.targets]
-        return None if len(cells) < 2 or None in cells else mean_of([cell for cell in cells if cell is not None])
+        """Return the mean over `targets`, where the subject has them all and there are several."""
+        cells = [cell for column in self.targets if (cell := self.cells.get((subject, column))) is not None]
+        return mean_of(cells) if len(cells) == len(self.targets) > 1 else None
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -258,7 +255,7 @@ class Question:
 
 
 def sort_questions(records: Iterable[Record], subjects: Subjects) -> tuple[list[Question], int]:
-    """Scores as questions, in the order of the lines, and how many lines were superseded.
+    """Return scores as questions, in the order of the lines, and how many lines were superseded.
 
     Where several lines give one subject's answer to one question, they are averaged if they are of several models (seeds of
     the training, or one for each language pair) or of several seeds; lines of one training run are averaged before the runs
@@ -271,44 +268,39 @@ def sort_questions(records: Iterable[Record], subjects: Subjects) -> tuple[list[
     sources_of: dict[str, set[str]] = {}
     for record in records:
         sources_of.setdefault(record["task"], set()).update(record.pair[:1] if len(record.pair) > 1 else ())
-    groups: dict[tuple[str, str, str], dict[tuple[Subject, Column], dict[str, Record]]] = {}
+    groups: dict[tuple[str, str, str], dict[tuple[Subject, Column], dict[object, Record]]] = {}
     for record in records:
         *sources, tested = pair = record.pair
         lang = "-".join(pair) if len(sources_of[record["task"]]) > 1 and len(pair) == 2 else tested
         column = Column(lang, record["data"], tested in sources)
         key = (record["task"], record["metric"], variants[record.source])
         cell = groups.setdefault(key, {}).setdefault((subjects[record], column), {})
-        plain = record.plain
-        model = f"{record.settings.get('encoder_fingerprint')} {plain.get('seed')} {plain.get('training_seed')}"
+        model = _hash(record), str(record.plain.get("seed")), str(record.plain.get("training_seed"))
         superseded += model in cell
         cell[model] = record
-    return [_question(*key, cells) for key, cells in groups.items()], superseded
-
-
-def _question(
-    task: str, metric: str, variant: str, lines: Mapping[tuple[Subject, Column], Mapping[str, Record]]
-) -> Question:
-    columns = list(dict.fromkeys(column for _, column in lines))
-    langs = [column.lang for column in columns]
-    columns = [Column(c.lang, c.data, c.is_source, langs.count(c.lang) > 1) for c in columns]
-    columns.sort(key=lambda column: not column.is_source)
-    cells = {key: pooled(list(records.values())) for key, records in lines.items()}
-    subjects = sorted({subject for subject, _ in lines}, key=lambda s: s.number)
-    return Question(task, metric, variant, tuple(columns), tuple(subjects), cells)
+    questions = []
+    for key, lines in groups.items():
+        columns = list(dict.fromkeys(column for _, column in lines))
+        langs = [column.lang for column in columns]
+        columns = [replace(column, shown=langs.count(column.lang) > 1) for column in columns]
+        columns.sort(key=lambda column: not column.is_source)
+        cells = {place: pooled(list(own.values())) for place, own in lines.items()}
+        answered = sorted({subject for subject, _ in lines}, key=lambda s: s.number)
+        questions.append(Question(*key, tuple(columns), tuple(answered), cells))
+    return questions, superseded
 
 
 def pooled(lines: Sequence[Record]) -> Figure:
     """Return the mean over the training runs of one method: a study numbers them, elsewhere each encoder is one."""
     seeds = [line.plain.get("training_seed") for line in lines]
-    encoders = [line.settings.get("encoder_fingerprint") for line in lines]
-    runs = [encoder if seed is None else seed for encoder, seed in zip(encoders, seeds, strict=True)]
+    runs = [line.settings.get("encoder_fingerprint") if s is None else s for s, line in zip(seeds, lines, strict=True)]
     return average([figure_of(line) for line in lines], runs)
 
 
 def _variants(records: Sequence[Record]) -> dict[str, str]:
-    """By source: the settings that tell a line's question from the others of its task, as words.
+    """Return by source the settings that distinguish a line's question from the others of its task, as words.
 
-    What a line does not say tells nothing apart: lines of older versions say less.
+    What a line does not say distinguishes nothing: lines of older versions say less.
     """
     keys = {record.source: _asked(record) for record in records}
     values: dict[object, set[str]] = {}
@@ -322,15 +314,15 @@ def _variants(records: Sequence[Record]) -> dict[str, str]:
 
 
 def _asked(record: Record) -> dict[tuple[str, ...], str]:
-    """What decides a line's question: by where another value would make another question, and the setting's name."""
+    """Return what decides a line's question: by where another value would make another question, and the setting's name."""
     task, metric, settings = record["task"], record["metric"], record.settings
-    here = (task, metric, record["data"], *record.pair)
+    here, define = (task, metric, record["data"], *record.pair), DEFINE.get(task, ())
+    unsaid = {
+        name: "none" for name in ("code_switch", "realign") if name in define
+    }  # a record that says nothing had none
     asked: dict[tuple[str, ...], str] = {
-        (task, name): str(settings[name]) for name in DEFINE.get(task, ()) if name in settings
+        (task, name): str(settings.get(name, unsaid.get(name))) for name in define if name in settings or name in unsaid
     }
-    for name in ("code_switch", "realign"):
-        if name in DEFINE.get(task, ()):  # a record that says nothing of it had none
-            asked.setdefault((task, name), "none")
     if settings.get("features") == "tuned" and (task, "learning_rate") in asked:
         # By width where none is given: encoders of two sizes may have two, one encoder has two only where it was told so.
         asked[*here, str(settings.get("encoder")), "learning_rate"] = asked.pop((task, "learning_rate"))

@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from calque.alignment import METHODS
 from calque.analyses.table import ANALYSES
 from calque.errors import InputError
 from calque.storage import finished
@@ -25,13 +26,14 @@ _FIELDS = (  # names in a line, their types, and what is expected in words
     (("settings",), dict | None, "an object"),
     (("items",), list | None, "a list of objects"),
 )
+_NEEDED = ("task", "data", "languages", "metric", "value", "low", "high")
 _ITEMS = {  # what items of an analysis have: numbers, and anything
     "points": (("x", "y"), ("word", "pair")),
     "examples": ((), ("form", "sentence", "expected", "got")),
     "senses": (("x", "y", "number", "of", "cosine", "share"), ("word",)),
 }
 #: analyses of older files, which are left out: the report, or the task `consistency`, has their figures
-FORMER = ("correlation", "consistency", "similarities")
+FORMER = ("correlation", "consistency", "similarities", "subwords", "position")
 _BESIDE = 3  # folders below a result file's in which runs are looked for
 _NOT_RESULTS = {"training", "steps", "text"}  # what runs keep for themselves
 
@@ -68,15 +70,19 @@ class Record:
         return self.plain.get("items") or ()
 
     @property
+    def is_of_training(self) -> bool:
+        """Whether it says what a training itself measured of one of its models, and so no answer that methods could be compared
+        by."""
+        return self.plain["data"] == f"held out, {self.settings.get('model')}"
+
+    @property
     def pair(self) -> tuple[str, ...]:
         return tuple(self.plain["languages"])
 
 
-@dataclass(frozen=True)
-class File:
-    """A result file: where it is, how many records it has, and the hash of its content."""
+class File(NamedTuple):
+    """A result file: its number of records, the hash of its content, and when it was changed."""
 
-    path: Path
     records: int
     sha256: str
     modified: float
@@ -91,9 +97,10 @@ class RunRecord:
     plain: Mapping[str, Any]
 
     @property
-    def has_key_points(self) -> bool:
-        """Whether it is of an encoder of key points, whose record has figures of the training itself."""
-        return self.plain.get("method") == "clcr"
+    def has_section(self) -> bool:
+        """Whether it is of a method whose own figures have a section."""
+        row = METHODS.rows.get(str(self.plain.get("method")))
+        return row is not None and bool(row.report)
 
     @property
     def is_step(self) -> bool:
@@ -159,13 +166,11 @@ def read_results(paths: Sequence[str | os.PathLike[str]]) -> Results:
         passed_over += [str(file) for file in files if file not in results]
     unique = {path.resolve(): path for path in wanted}
     runs = _runs(dict.fromkeys([*(path.parent for path in unique.values()), *bare]))
-    if not unique and not any(run.has_key_points for run in runs):
-        if len(paths) > 1:
-            raise InputError(f"no results in {', '.join(map(str, paths))}")
+    if not unique and not any(run.has_section for run in runs):
         raise InputError(
-            "holds no results: expected results.jsonl, as `calque demo` and `calque study` write it, what "
-            "`calque evaluate --out` wrote, or what `calque align --method clcr` made",
-            path=paths[0],
+            "no results here: expected results.jsonl, as `calque demo` and `calque study` write it, what "
+            "`calque evaluate --out` wrote, or the encoder of a method that measures itself",
+            path=", ".join(map(str, paths)),
         )
     records, files, repeated = [], {}, 0
     for name, path in zip(short_names(list(unique)), unique.values(), strict=True):
@@ -173,22 +178,22 @@ def read_results(paths: Sequence[str | os.PathLike[str]]) -> Results:
         records += lines
         repeated += again
         files[name] = _file(path, len(lines))
-    files |= {run.file: _file(run.path, len(_listed(run.plain.get("scores")))) for run in runs if run.has_key_points}
+    files |= {run.file: _file(run.path, len(_listed(run.plain.get("scores")))) for run in runs if run.has_section}
     return Results(tuple(records), files, runs, repeated, tuple(passed_over))
 
 
 def _file(path: Path, records: int) -> File:
-    return File(path, records, hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime)
+    return File(records, hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime)
 
 
 def _listed(value: Any) -> list[Any]:
-    """A list of a record; none is empty."""
+    """Return a list of a record; what is none is empty."""
     return value if isinstance(value, list) else []
 
 
 def short_names(paths: Sequence[Path]) -> list[str]:
-    """The shortest endings of paths, a folder and a name at least, that tell them apart: a report that is sent to somebody
-    need not say where its author keeps things, nor that its own folder was not whole when it was written."""
+    """Return the shortest endings of paths, a folder and a name at least, that distinguish them: a report that is sent to
+    somebody need not say where its author keeps things, nor that its own folder was not whole when it was written."""
     paths = [finished(path) for path in paths]
     for length in range(2, 2 + max((len(path.parts) for path in paths), default=0)):
         names = ["/".join(path.parts[-length:]).lstrip("/") for path in paths]
@@ -198,67 +203,66 @@ def short_names(paths: Sequence[Path]) -> list[str]:
 
 
 def _below(folder: Path, ending: str, depth: int | None = None) -> list[Path]:
-    """Files in a folder and below, in order, without hidden folders and those that runs keep for themselves."""
-    files = []
-    hidden = set() if depth is not None else _NOT_RESULTS
+    """Return files in a folder and below, in order, without hidden folders and those that runs keep for themselves."""
+    hidden, found = set() if depth is not None else _NOT_RESULTS, []
     for place, folders, names in os.walk(folder):
-        level = len(Path(place).relative_to(folder).parts)
-        folders[:] = sorted(
-            name for name in folders if not name.startswith(".") and name not in hidden and level != depth
-        )
-        files += [Path(place, name) for name in sorted(names) if name.endswith(ending)]
-    return files
+        deep = len(Path(place).relative_to(folder).parts) == depth
+        folders[:] = sorted(name for name in folders if not (deep or name.startswith(".") or name in hidden))
+        found += [Path(place, name) for name in sorted(names) if name.endswith(ending)]
+    return found
 
 
 def _holds_results(path: Path) -> bool:
-    """Whether the first line looks like a score."""
+    """Return whether the first line looks like a score."""
     try:
         with open(path, encoding="utf-8") as file:
             first = json.loads(next((line for line in file if line.strip()), "null"))
-    except (ValueError, UnicodeDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return path.name == "results.jsonl"  # broken, not something else: reading it will say where
     return isinstance(first, dict) and {"task", "metric", "languages"} <= first.keys()
 
 
+def _parsed(text: str, path: Path, line: int | None = None) -> Any:
+    """Parse JSON.
+
+    Raises:
+        InputError: it is none, or has half a character, which would end the writing of the page.
+    """
+    try:
+        plain = json.loads(text)
+        if "\\u" in text:
+            json.dumps(plain, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"is not JSON ({error})", path=path, line=line) from error
+    return plain
+
+
 def _read(path: Path, name: str) -> tuple[list[Record], int]:
+    """Read the records of a file; also return how many lines repeat an earlier one."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise InputError(f"is not UTF-8 ({error.reason} at byte {error.start})", path=path) from error
-    records, seen, repeated = [], set(), 0
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        if line in seen:
-            repeated += 1
-            continue
-        seen.add(line)
-        try:
-            plain = json.loads(line)
-            if "\\u" in line:
-                json.dumps(plain, ensure_ascii=False).encode()  # half a character would end the writing of the page
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"is not JSON ({error})", path=path, line=number) from error
-        reason = _unusable(plain)
-        if reason:
+    records, first = [], {line: number for number, line in reversed(list(enumerate(lines, 1))) if line.strip()}
+    for line, number in sorted(first.items(), key=lambda each: each[1]):
+        plain = _parsed(line, path, number)
+        if reason := _unusable(plain):
             raise InputError(reason, path=path, line=number)
         records.append(Record(f"{name}:{number}", _finite(plain)))
-    return records, repeated
+    return records, sum(bool(line.strip()) for line in lines) - len(first)
 
 
 def _finite(plain: dict[str, Any]) -> dict[str, Any]:
-    """The same without what JSON has no word for, and Python's writes all the same."""
-    return plain | {
-        key: None for key in _NUMBERS if isinstance(plain.get(key), float) and not math.isfinite(plain[key])
-    }
+    """Replace numbers that JSON has no word for, but Python writes, by None."""
+    wrong = [key for key in _NUMBERS if isinstance(plain.get(key), float) and not math.isfinite(plain[key])]
+    return plain | dict.fromkeys(wrong)
 
 
 def _unusable(plain: Any) -> str | None:
-    """Why a line cannot be used, None if it can; later code relies on what is checked here."""
+    """Return why a line cannot be used, None if it can; later code relies on what is checked here."""
     if not isinstance(plain, dict):
         return "is not an object; expected a score, as Score.to_dict gives it"
-    missing = [name for name in ("task", "data", "languages", "metric", "value", "low", "high") if name not in plain]
-    if missing:
+    if missing := [name for name in _NEEDED if name not in plain]:
         return f"has no {', '.join(missing)}: is this a file of scores?"
     for names, kinds, expected in _FIELDS:
         for name in names:
@@ -269,38 +273,26 @@ def _unusable(plain: Any) -> str | None:
     analysis = plain.get("analysis")
     if analysis not in (None, *FORMER, *ANALYSES):
         return f"unknown analysis {analysis!r}, expected {', '.join(ANALYSES)}"
-    reason = next(filter(None, (_unusable_item(item, analysis) for item in plain.get("items") or ())), None)
-    return reason and f"an item of {analysis}: {reason}"
-
-
-def _unusable_item(item: Any, analysis: str | None) -> str | None:
-    """What an item of examples, points or senses lacks."""
-    if not isinstance(item, dict):
-        return "not an object"
     numbers, others = _ITEMS.get(analysis or "", ((), ()))
-    lacking = [name for name in (*numbers, *others) if name not in item]
-    if lacking:
-        return f"no {', '.join(lacking)}"
-    if not all(type(item[name]) in (int, float) and math.isfinite(item[name]) for name in numbers):
-        return f"{', '.join(numbers)} are {[item[name] for name in numbers]!r:.100}, expected numbers"
-    if analysis == "examples":
-        answers = [item["expected"], *item["got"].values()] if isinstance(item["got"], dict) else [None]
-        if not all(isinstance(answer, dict) for answer in answers):
-            return "expected and got are not objects with word and sentence"
+    for item in plain.get("items") or ():
+        lacking = [name for name in (*numbers, *others) if not isinstance(item, dict) or name not in item]
+        if lacking:
+            return f"an item of {analysis} has no {', '.join(lacking)}"
+        if not all(type(item[name]) in (int, float) and math.isfinite(item[name]) for name in numbers):
+            return f"an item of {analysis}: expected numbers for {', '.join(numbers)}"
+        got = item["got"].values() if analysis == "examples" and isinstance(item["got"], dict) else [None]
+        if analysis == "examples" and not all(isinstance(answer, dict) for answer in (item["expected"], *got)):
+            return "expected and got of an example are not objects"
     return None
 
 
 def _runs(folders: Iterable[Path]) -> tuple[RunRecord, ...]:
-    """Every `calque-run.json` beside the result files or a few folders below."""
+    """Read every `calque-run.json` beside the result files or a few folders below."""
     paths = [path for folder in folders for path in _below(folder, "calque-run.json", depth=_BESIDE)]
     unique = {path.resolve(): path for path in paths}
     runs = []
     for name, path in zip(short_names(list(unique)), unique.values(), strict=True):
-        try:
-            plain = json.loads(path.read_text(encoding="utf-8"))
-            json.dumps(plain, ensure_ascii=False).encode()
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"is not JSON ({error})", path=path) from error
+        plain = _parsed(path.read_text(encoding="utf-8", errors="replace"), path)
         if isinstance(plain, dict):
             runs.append(RunRecord(name.rpartition("/")[0] or path.resolve().parent.name, path, plain))
     return tuple(runs)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 from calque.analyses.table import Axis
-from calque.report import document as doc
-from calque.report.document import Cell, Head, Line, Panel, Plot, Section, Table, Text
-from calque.report.numbers import Figure, Number, average, figure_of, mean_of, pearson
+from calque.report.document import Cell, Examples, Head, Line, More, Name, Panel, Plot, Section, Table
+from calque.report.numbers import Figure, average, figure_of, mean_of, pearson
 from calque.report.plots.charts import Point, bars, curve, scatter
-from calque.report.plots.svg import Drawing
 from calque.report.plots.words import Dot, projection
 from calque.report.questions import Question, Subject, Subjects
 from calque.report.reading import Record
@@ -34,24 +32,12 @@ SHAPES = {  # what each measure of the space's shape is called, and how to read 
 
 
 # -- a figure for each bin or place on an axis --------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Place:
-    """Where a figure stands in its plot."""
-
-    group: str | None
-    x: float | None
-
-    @property
-    def name(self) -> str:
-        return self.group if self.group is not None else "" if self.x is None else f"{self.x:,g}"
-
-
-InView = dict[Subject, dict[Place, Figure]]  # by subject and place
-Figures = dict[Subject, dict[str, dict[Place, Figure]]]  # by subject, language and place
+InView = dict[Subject, dict[str, Figure]]  # by subject and bin
+Figures = dict[Subject, dict[str, dict[str, Figure]]]  # by subject, language and bin
 
 
 def grouped(analysis: str, axis: Axis, records: Sequence[Record], subjects: Subjects) -> Section | None:
-    """Bars for parts of speech, curves for everything else; a view for each language, figure and kind of bin."""
+    """Draw bars for parts of speech, curves for everything else; a view for each language, figure and kind of bin."""
     panels: list[Panel] = []
     metrics = dict.fromkeys((record["task"], record["metric"]) for record in records)
     several = len({task for task, _ in metrics}) > 1
@@ -61,161 +47,135 @@ def grouped(analysis: str, axis: Axis, records: Sequence[Record], subjects: Subj
             if (record["task"], record["metric"]) == (task, metric)
             and bool(record.settings.get("mean_of")) == (bins == "class")
         ]  # fmt: skip
-        if not shown:
-            continue
-        figures = figures_by_place(shown, subjects, by_group=analysis == "data-size")
-        choice = {"figure": f"{task}: {metric_name(metric)}" if several else metric_name(metric)}
-        if analysis == "pos":
-            choice["bins"] = bins
-        panels += _panels(analysis, axis, figures, choice, metric, f"{len(panels)}")
-    if not panels:
-        return None
+        if shown:
+            choice = {"figure": f"{task}: {metric_name(metric)}" if several else metric_name(metric)}
+            choice |= {"bins": bins} if analysis == "pos" else {}
+            panels += _panels(analysis, axis, shown, subjects, choice, f"{analysis}-{len(panels)}")
     plot = Plot(f"{analysis}-plot", axis.title, (axis.note,), tuple(panels), kind="wide")
-    return Section(analysis, axis.title, (), (plot,))
+    return Section(analysis, axis.title, (), (plot,)) if panels else None
 
 
-def figures_by_place(records: Iterable[Record], subjects: Subjects, *, by_group: bool = False) -> Figures:
-    """Figures by subject, language and place; lines of several models or test sets with the same place are averaged. With
-    `by_group` the group is a method, and a part of the subject."""
+def figures_by_bin(
+    records: Iterable[Record], subjects: Subjects, *, by_group: bool = False
+) -> tuple[Figures, dict[str, float]]:
+    """Return figures by subject, language and bin, averages over models and test sets; and where each bin lies on its axis.
+
+    Bins are the same if they have one name. A bin without an end lies where its words are; that may differ a little between
+    subjects and languages, and is averaged. With `by_group` the group is a method, and a part of the subject.
+    """
     records = list(records)
     sources = {record.pair[0] for record in records}
-    lines: dict[tuple[Subject, str, Place], list[Figure]] = {}
+    lines: dict[tuple[Subject, str, str], list[Figure]] = {}
+    places: dict[str, list[float]] = {}
     for record in records:
         lang = record.pair[-1] if len(sources) == 1 else "-".join(record.pair)
-        subject, place = subjects[record], Place(record.plain.get("group"), record.plain.get("x"))
-        if by_group and place.group is not None:
-            subject, place = _named(place.group, subjects), Place(None, place.x)
-        lines.setdefault((subject, lang, place), []).append(figure_of(record))
-    averages: Figures = {}
-    for (subject, lang, place), figures in lines.items():
-        averages.setdefault(subject, {}).setdefault(lang, {})[place] = average(figures)
-    return averages
+        subject, group, x = subjects[record], record.plain.get("group"), record.plain.get("x")
+        if by_group and group is not None:
+            subject, group = _named(group, subjects), None
+        name = group if group is not None else "" if x is None else f"{x:,g}"
+        places.setdefault(name, []).extend([] if x is None else [x])
+        lines.setdefault((subject, lang, name), []).append(figure_of(record))
+    figures: Figures = {}
+    for (subject, lang, name), found in lines.items():
+        figures.setdefault(subject, {}).setdefault(lang, {})[name] = average(found)
+    ordered = {subject: figures[subject] for subject in sorted(figures, key=lambda s: s.number)}
+    return ordered, {name: sum(xs) / len(xs) for name, xs in places.items() if xs}
 
 
 def _named(method: str, subjects: Subjects) -> Subject:
-    """The subject of a method's name; a new one, for encoders that it aligned on several amounts of text, where none has it."""
+    """Return the subject of a method's name; a new one, for encoders that it aligned on several amounts of text, where none
+    has it."""
     number = len(subjects.all) + sum(map(ord, method)) % 7  # a mark that no subject of a few has, and always the same
     known = (other for other in subjects.all if method in (other.label, other.method))
     return next(known, Subject(method, method, ("", ""), number))
 
 
 def _panels(
-    analysis: str, axis: Axis, figures: Figures, choice: Mapping[str, str], metric: str, key: str
+    analysis: str, axis: Axis, records: Sequence[Record], subjects: Subjects, choice: Mapping[str, str], key: str
 ) -> list[Panel]:
+    figures, at = figures_by_bin(records, subjects, by_group=analysis == "data-size")
     langs = list(dict.fromkeys(lang for by_lang in figures.values() for lang in by_lang))
     views = {lang: {s: by_lang[lang] for s, by_lang in figures.items() if lang in by_lang} for lang in langs}
-    note: Text = ()
-    if len(langs) > 1:
-        means, left_out = _means(figures, langs)
-        if means:
-            views = {ALL: means, **views}
-            if left_out:
-                note = (f"Not available in every language, so not in the mean: {', '.join(left_out)}.",)
-    panels = []
-    for number, (lang, view) in enumerate(views.items()):
-        view = _aligned(view)
-        places = list(dict.fromkeys(place for by_place in view.values() for place in by_place))
-        if all(place.x is not None for place in places):
-            places.sort(key=lambda place: place.x or 0)
-        view = {subject: view[subject] for subject in sorted(view, key=lambda s: s.number)}
-        drawing = _draw(analysis, axis, view, places, metric, lang)
-        lines = [Line(place.name, tuple(Cell(by_place.get(place)) for by_place in view.values())) for place in places]
-        table = Table(
-            f"{analysis}-{key}-{number}", f"{axis.title}, {lang}: {metric_name(metric)}", axis.across,
-            tuple(Head(subject.label) for subject in view), tuple(lines),
-        )  # fmt: skip
-        panels.append(Panel({"language": lang, **choice}, (drawing,), (table,), note if lang == ALL else ()))
+    means, left_out = _means(figures, langs) if len(langs) > 1 else ({}, [])
+    measure, panels = metric_name(records[0]["metric"]), []
+    for number, (lang, view) in enumerate((({ALL: means} if means else {}) | views).items()):
+        names = list(dict.fromkeys(name for by_name in view.values() for name in by_name))
+        placed = analysis != "pos" and all(name in at for name in names)
+        names.sort(key=lambda name: at.get(name, 0) if placed else 0)
+        series = [(subject.label, subject.number) for subject in view]
+        description = (
+            f"{measure.capitalize()} over {axis.across}, for {', '.join(label for label, _ in series)}. "
+            "The figures are in the table below."
+        )
+        about = {"title": f"{axis.title}: {measure}, {lang}", "measure": measure, "description": description}
+        if placed:
+            line = {s.number: [(at[name], f) for name, f in by_name.items()] for s, by_name in view.items()}
+            ticks = None if analysis in ("data-size", "layers") else {at[name]: name for name in names}
+            drawing = curve(series, line, **about, across=axis.across, log=axis.log, names=ticks)
+        else:
+            bar = {(s.number, name): f for s, by_name in view.items() for name, f in by_name.items()}
+            drawing = bars(names, series, bar, **about)
+        lines = tuple(Line(name, tuple(Cell(by_name.get(name)) for by_name in view.values())) for name in names)
+        heads = tuple(Head(subject.label) for subject in view)
+        table = Table(f"{key}-{number}", f"{axis.title}, {lang}: {measure}", axis.across, heads, lines)
+        missing = lang == ALL and left_out
+        note = (f"Not available in every language, so not in the mean: {', '.join(left_out)}.",) if missing else ()
+        panels.append(Panel({"language": lang, **choice}, (drawing,), (table,), note))
     return panels
 
 
 def _means(figures: Figures, langs: Sequence[str]) -> tuple[InView, list[str]]:
-    """Means over languages of what every language has; and the names of what not every one has. Bins of languages are the
-    same if they have one name; where it stands on the axis may differ, and is averaged."""
+    """Return means over languages of the bins that every language has, and the names of the others."""
     means: InView = {}
     left_out: dict[str, None] = {}
     for subject, by_lang in figures.items():
-        if set(by_lang) != set(langs):
-            continue
-        named: dict[object, list[tuple[Place, Figure]]] = {}
-        for lang in langs:
-            for place, figure in by_lang[lang].items():
-                named.setdefault(place.x if place.group is None else place.group, []).append((place, figure))
-        for name, places in named.items():
-            mean = mean_of([figure for _, figure in places]) if len(places) == len(langs) else None
+        for name in dict.fromkeys(
+            name for by_name in by_lang.values() for name in by_name if set(by_lang) == set(langs)
+        ):
+            found = [by_lang[lang][name] for lang in langs if name in by_lang[lang]]
+            mean = mean_of(found) if len(found) == len(langs) else None
             if mean is None:
-                left_out[str(name)] = None
-                continue
-            xs = [place.x for place, _ in places if place.x is not None]
-            at = sum(xs) / len(xs) if len(xs) == len(places) else None
-            means.setdefault(subject, {})[Place(places[0][0].group, at)] = mean
+                left_out[name] = None
+            else:
+                means.setdefault(subject, {})[name] = mean
     return means, list(left_out)
-
-
-def _aligned(view: InView) -> InView:
-    """The same with one place for each bin, the mean of where subjects have it: a bin without an end is where its words
-    are, and these may differ a little."""
-    xs: dict[str, list[float]] = {}
-    for place in (place for by_place in view.values() for place in by_place):
-        if place.group is not None and place.x is not None:
-            xs.setdefault(place.group, []).append(place.x)
-    at: dict[str | None, Place] = {group: Place(group, sum(of_bin) / len(of_bin)) for group, of_bin in xs.items()}
-    return {
-        subject: {place if place.x is None else at.get(place.group, place): f for place, f in by_place.items()}
-        for subject, by_place in view.items()
-    }
-
-
-def _draw(analysis: str, axis: Axis, view: InView, places: Sequence[Place], metric: str, lang: str) -> Drawing:
-    series = [(subject.label, subject.number) for subject in view]
-    title = f"{axis.title}: {metric_name(metric)}, {lang}"
-    text = (
-        f"{metric_name(metric).capitalize()} over {axis.across}, for {', '.join(label for label, _ in series)}. "
-        "The figures are in the table below."
-    )
-    if analysis == "pos" or any(place.x is None for place in places):
-        groups = [str(place.group) for place in places]
-        bar = {(s.number, str(place.group)): f for s, by_place in view.items() for place, f in by_place.items()}
-        return bars(groups, series, bar, title=title, measure=metric_name(metric), description=text)
-    points = {s.number: [(p.x, f) for p, f in by_place.items() if p.x is not None] for s, by_place in view.items()}
-    names = {place.x: place.group for place in places if place.x is not None and place.group}
-    few = names if len(names) == len(places) and analysis not in ("data-size", "layers") else None
-    return curve(
-        series, points, title=title, measure=metric_name(metric), across=axis.across, description=text, log=axis.log, names=few
-    )  # fmt: skip
 
 
 # -- the shape of the space ---------------------------------------------------------------------------------------------
 def shape(records: Sequence[Record], subjects: Subjects) -> Section | None:
-    """A table of means over languages, and one for each measure."""
-    by_measure: dict[tuple[str, str], list[Record]] = {}
+    """Return a table of means over languages, and one for each measure."""
+    by_measure: dict[tuple[str, str], list[Record]] = {key: [] for key in SHAPES}
     for record in records:
         by_measure.setdefault(_measure(record), []).append(record)
-    measures = [key for key in SHAPES if key in by_measure]
-    if not by_measure:
-        return None
     cells: dict[tuple[Subject, tuple[str, str]], Figure | None] = {}
     folded: list[Table] = []
-    for number, key in enumerate([*measures, *(key for key in by_measure if key not in SHAPES)]):
-        grid = figures_by_place(by_measure[key], subjects)
+    by_measure = {key: own for key, own in by_measure.items() if own}
+    if not by_measure:
+        return None
+    for number, (key, own) in enumerate(by_measure.items()):
+        grid, _ = figures_by_bin(own, subjects)
         langs = list(dict.fromkeys(lang for by_lang in grid.values() for lang in by_lang))
         for subject, by_lang in grid.items():
             figures = [figure for lang in langs for figure in by_lang.get(lang, {}).values()]
-            complete = set(by_lang) == set(langs)
-            cells[subject, key] = figures[0] if len(figures) == 1 else mean_of(figures) if complete else None
-        folded.append(_by_language_table(f"shape-{number}", SHAPES[key][0] if key in SHAPES else key[1], grid, langs))
+            cells[subject, key] = mean_of(figures) if len(by_lang) == len(langs) else None
+            if len(figures) == 1:
+                cells[subject, key] = figures[0]
+        title = SHAPES[key][0] if key in SHAPES else key[1]
+        folded.append(_by_language(f"shape-{number}", title[:1].upper() + title[1:], grid, langs))
+    measures = [key for key in by_measure if key in SHAPES]
     rows = sorted({subject for subject, _ in cells}, key=lambda s: s.number)
-    heads = tuple(Head(*SHAPES[key]) for key in measures)
     lines = tuple(Line(s.label, tuple(Cell(cells.get((s, key))) for key in measures), s.number) for s in rows)
     table = Table(
-        "shape-table", "Shape of the space, mean over languages and directions", "encoder", heads, lines,
+        "shape-table", "Shape of the space, mean over languages and directions", "encoder",
+        tuple(Head(*SHAPES[key]) for key in measures), lines,
         note=("None of these measures is better or worse in itself; what counts is the tasks.",),
     )  # fmt: skip
-    more = doc.More("Each measure by language", tuple(folded))
+    more = More("Each measure by language", tuple(folded))
     return Section("shape", "Shape of the space", (), (table, more) if measures else (more,))
 
 
 def _measure(record: Record) -> tuple[str, str]:
-    """Which column a line belongs to: one of `SHAPES`, or one that only stands in the tables behind."""
+    """Return which column a line belongs to: one of `SHAPES`, or one that only stands in the tables behind."""
     analysis, metric, group = record.analysis or "", record["metric"], record.plain.get("group")
     if (analysis, metric) == ("anisotropy", "mean-cosine"):
         if group in record.pair:
@@ -224,77 +184,59 @@ def _measure(record: Record) -> tuple[str, str]:
     return analysis, metric
 
 
-def _by_language_table(name: str, title: str, figures: Figures, langs: Sequence[str]) -> Table:
-    grid = {
-        s: {lang: {place.group or "": f for place, f in places.items()} for lang, places in by_lang.items()}
-        for s, by_lang in figures.items()
-    }
-    columns = dict.fromkeys(
-        (lang, group) for by_lang in grid.values() for lang in langs for group in by_lang.get(lang, {})
-    )
+def _by_language(name: str, title: str, figures: Figures, langs: Sequence[str]) -> Table:
+    columns = dict.fromkeys((lang, group) for own in figures.values() for lang in langs for group in own.get(lang, {}))
     several = {lang for lang in langs if [other for other, _ in columns].count(lang) > 1}
     heads = tuple(Head(lang, group if lang in several else "") for lang, group in columns)
     lines = tuple(
-        Line(s.label, tuple(Cell(grid[s].get(lang, {}).get(group)) for lang, group in columns), s.number)
-        for s in sorted(grid, key=lambda s: s.number)
+        Line(s.label, tuple(Cell(own.get(lang, {}).get(group)) for lang, group in columns), s.number)
+        for s, own in figures.items()
     )
-    return Table(name, title[:1].upper() + title[1:], "encoder", heads, lines)
+    return Table(name, title, "encoder", heads, lines)
 
 
 # -- retrieval and transfer --------------------------------------------------------------------------------------------
 def transfer(headlines: Sequence[Question]) -> Section | None:
-    """Retrieval against zero-shot scores over languages (Cao et al. 2020, Fig. 2): a view for each zero-shot task that has
+    """Plot retrieval against zero-shot scores over languages (Cao et al. 2020, Fig. 2): a view for each zero-shot task that has
     languages in common with retrieval."""
     retrieval = next((question for question in headlines if question.task == "retrieval"), None)
-    panels = []
-    for question in headlines:
-        points = [] if retrieval is None or question.task not in ZERO_SHOT else _points(retrieval, question)
-        correlation = _pearson(points)
-        if retrieval is not None and correlation is not None:
-            panels.append(_panel(retrieval.metric, question, points, correlation))
-    if not panels:
-        return None
+    zero_shot = [question for question in headlines if question.task in ZERO_SHOT and retrieval is not None]
+    panels = [panel for question in zero_shot if retrieval and (panel := _panel(retrieval, question))]
     note = ("A point is one method in one language; the dashed line fits all points best (least squares).",)
     plot = Plot("transfer-plot", "Retrieval and transfer", note, tuple(panels), kind="wide")
-    return Section("transfer", "Retrieval and transfer", (), (plot,))
+    return Section("transfer", "Retrieval and transfer", (), (plot,)) if panels else None
 
 
-def _pearson(points: Sequence[Point]) -> tuple[Number, Number, Number] | None:
-    return pearson([point.x for point in points], [point.y for point in points])
-
-
-def _points(retrieval: Question, question: Question) -> list[Point]:
-    points = []
-    for (subject, column), y in question.cells.items():
-        if column.is_source:
-            continue
-        for (other, test), x in retrieval.cells.items():
-            if other == subject and test.lang.split("-")[-1] == column.lang and None not in (x.value, y.value):
-                points.append(Point(subject.label, subject.number, column.label, x, y))
-    return points
-
-
-def _panel(
-    retrieval: str, question: Question, points: Sequence[Point], correlation: tuple[Number, Number, Number]
-) -> Panel:
+def _panel(retrieval: Question, question: Question) -> Panel | None:
+    points = [
+        Point(subject.label, subject.number, column.label, x, y)
+        for (subject, column), y in question.cells.items()
+        for (other, test), x in retrieval.cells.items()
+        if other == subject and test.lang.split("-")[-1] == column.lang and not column.is_source
+        and None not in (x.value, y.value)
+    ]  # fmt: skip
+    correlation = pearson([point.x for point in points], [point.y for point in points])
+    if correlation is None:
+        return None
     r, low, high = correlation
     claim = "the interval includes zero, so no relation is claimed"
     if low.value > 0 or high.value < 0:
         claim = "they rise together" if low.value > 0 else "one falls as the other rises"
     note = ("Pearson's r over all points is ", r, " (", low, " to ", high, f"): {claim}. {_SHARED}")
     task, metric = task_name(question.task), metric_name(question.metric)
-    across, up = f"retrieval, {metric_name(retrieval)}", f"{task}, {metric}"
+    across, up = f"retrieval, {metric_name(retrieval.metric)}", f"{task}, {metric}"
     title = f"Retrieval and {task}"
     text = f"Points for methods and languages: {across} across, {up} up. The figures are in the table below."
     drawing = scatter(points, title=title, across=across, up=up, description=text)
     key = f"{question.task}-{question.metric}"
     lines = tuple(Line(f"{p.label}, {p.lang}", (Cell(p.x), Cell(p.y)), p.number) for p in points)
     tables = [Table(f"transfer-{key}", title, "method and language", (Head(across), Head(up)), lines)]
+    subjects = dict.fromkeys((point.label, point.number) for point in points)
     of_each = []
-    for label, number in dict.fromkeys((point.label, point.number) for point in points):
-        alone = _pearson([point for point in points if point.number == number])
-        if alone is not None:
-            of_each.append(Line(label, (Cell(text=(alone[0], " (", alone[1], " to ", alone[2], ")")),), number))
+    for label, number in subjects:
+        alone = [point for point in points if point.number == number]
+        if own := pearson([point.x for point in alone], [point.y for point in alone]):
+            of_each.append(Line(label, (Cell(text=(own[0], " (", own[1], " to ", own[2], ")")),), number))
     if len(of_each) > 1:
         heads = (Head("Pearson's r", numeric=False),)
         tables.append(Table(f"pearson-{key}", f"Correlation over languages, {task}", "of", heads, tuple(of_each)))
@@ -303,38 +245,38 @@ def _panel(
 
 # -- word pairs in the plane -------------------------------------------------------------------------------------------
 def points(records: Sequence[Record], subjects: Subjects) -> Section | None:
-    """Word pairs in the plane: what each subject is compared with at the left, itself at the right."""
+    """Draw word pairs in the plane: what each subject is compared with at the left, itself at the right."""
     by_langs: dict[tuple[str, ...], dict[Subject, Record]] = {}
     for record in records:
         if record.items:
             by_langs.setdefault(record.pair, {})[subjects[record]] = record
     views: list[tuple[tuple[str, ...], list[Subject]]] = []  # languages, and subjects side by side: the base, another
-    for langs, by_subject in by_langs.items():
-        first = min(by_subject, key=lambda s: s.number)
-        for subject in sorted(by_subject, key=lambda s: -s.number):  # what came last is what one wants to see first
+    for langs, own in by_langs.items():
+        first = min(own, key=lambda s: s.number)
+        for subject in sorted(own, key=lambda s: -s.number):  # what came last is what one wants to see first
             base = subjects.base.get(subject, first)
-            base = base if base in by_subject else first
-            if subject != base or len(by_subject) == 1:
-                views.append((langs, list(dict.fromkeys((base, subject)))))
-    if not views:
-        return None
-    most = max(20, _MOST_DOTS // (4 * len(views)))
+            sides = list(dict.fromkeys((base if base in own else first, subject)))
+            views += [(langs, sides)] if len(sides) > 1 or len(own) == 1 else []
+    most = max(20, _MOST_DOTS // (4 * max(len(views), 1)))
     panels, tables, left_out = [], {}, False
     for langs, sides in views:
-        lang, drawings = langs[-1], []
-        both = [by_langs[langs][subject] for subject in sides]
-        shown = _chosen_pairs(both, most)
-        for subject, record in zip(sides, both, strict=True):
-            words = [word for word in _words(record) if word.pair in shown]
-            left_out = left_out or len({item["pair"] for item in record.items}) > len(shown)
+        words = {subject: [_dot(item) for item in by_langs[langs][subject].items] for subject in sides}
+        common = sorted(set.intersection(*({word.pair for word in own} for own in words.values())), key=str)
+        shown = set(common if len(common) <= most else (common[k * len(common) // most] for k in range(most)))
+        drawings = []
+        for subject, own in words.items():
+            left_out = left_out or len({word.pair for word in own}) > len(shown)
             text = (
-                f"{len(shown)} words of {langs[0]} and their translations in {lang} in two dimensions, with the vectors of "
+                f"{len(shown)} words of {langs[0]} and their translations in {langs[-1]} in two dimensions, with the vectors of "
                 f"{subject.label}; a line joins translations. The words and their sentences are in the table below."
             )
-            title = f"Word pairs, {'-'.join(langs)}: {subject.label}"
-            drawings.append(projection(words, label=subject.label, title=title, description=text, langs=langs))
-        tables.setdefault(lang, _pair_table(f"points-{len(tables)}", langs, both[-1], shown))
-        panels.append(Panel({"language": lang, "after": sides[-1].label}, tuple(drawings)))
+            title, own[:] = (
+                f"Word pairs, {'-'.join(langs)}: {subject.label}",
+                [word for word in own if word.pair in shown],
+            )
+            drawings.append(projection(own, label=subject.label, title=title, description=text, langs=langs))
+        tables.setdefault(langs[-1], _pair_table(f"points-{len(tables)}", langs, words[sides[-1]]))
+        panels.append(Panel({"language": langs[-1], "after": sides[-1].label}, tuple(drawings)))
     note = (
         "Open circles: the first language; filled squares: the other; a line joins a word with its translation. Short lines "
         "mean good alignment. Directions, and distances between distant points, mean little in such a projection.",
@@ -342,92 +284,67 @@ def points(records: Sequence[Record], subjects: Subjects) -> Section | None:
     )
     title = "Word pairs before and after"
     plot = Plot("points-plot", title, note, tuple(panels), tuple(tables.values()), kind="pairs")
-    return Section("points", title, (), (plot,))
+    return Section("points", title, (), (plot,)) if panels else None
 
 
-def _chosen_pairs(records: Sequence[Record], most: int) -> set[int]:
-    """Pairs that all have, evenly chosen where there are more than can be drawn."""
-    sets = [{item["pair"] for item in record.items} for record in records]
-    both = sorted(set.intersection(*sets), key=str)
-    if len(both) <= most:
-        return set(both)
-    return {both[k * len(both) // most] for k in range(most)}
+def _dot(item: Mapping[str, Any]) -> Dot:
+    word, sentence, lang = (str(item.get(name, "")) for name in ("word", "sentence", "lang"))
+    return Dot(item["x"], item["y"], word, sentence, lang, item["pair"])
 
 
-def _words(record: Record) -> list[Dot]:
-    return [
-        Dot(item["x"], item["y"], str(item["word"]), str(item.get("sentence", "")), str(item.get("lang", "")), item["pair"])
-        for item in record.items
-    ]  # fmt: skip
-
-
-def _pair_table(name: str, langs: tuple[str, ...], record: Record, shown: set[int]) -> Table:
+def _pair_table(name: str, langs: tuple[str, ...], words: Sequence[Dot]) -> Table:
     by_pair: dict[int, dict[str, Dot]] = {}
-    for word in _words(record):
-        if word.pair in shown:
-            by_pair.setdefault(word.pair, {})[word.lang] = word
+    for word in words:
+        by_pair.setdefault(word.pair, {})[word.lang] = word
     lines = []
-    for pair, words in by_pair.items():
-        cells = []
-        for lang in (langs[0], langs[-1]):
-            word = words.get(lang)
-            texts = (word.word, word.sentence) if word else ()
-            cells += [Cell(text=texts[k : k + 1], lang=lang) for k in range(2)]
-        lines.append(Line(str(len(lines) + 1), tuple(cells), key=f"{langs[-1]}-{pair}"))
-    heads = tuple(
-        Head(head, numeric=False) for lang in (langs[0], langs[-1]) for head in (f"word, {lang}", f"sentence, {lang}")
-    )
+    for number, (pair, own) in enumerate(by_pair.items(), 1):
+        found = [(lang, own.get(lang)) for lang in (langs[0], langs[-1])]
+        texts = [(text, lang) for lang, word in found for text in ((word.word, word.sentence) if word else ("", ""))]
+        cells = tuple(Cell(text=(text,) if text else (), lang=lang) for text, lang in texts)
+        lines.append(Line(str(number), cells, key=f"{langs[-1]}-{pair}"))
+    heads = (Head(f"{what}, {lang}", numeric=False) for lang in (langs[0], langs[-1]) for what in ("word", "sentence"))
     caption = f"Word pairs of {langs[0]} and {langs[-1]} in their sentences"
-    return Table(name, caption, "pair", heads, tuple(lines), sortable=False)
+    return Table(name, caption, "pair", tuple(heads), tuple(lines), sortable=False)
 
 
 # -- one form in several senses ----------------------------------------------------------------------------------------
 def examples(records: Sequence[Record], subjects: Subjects) -> Section | None:
-    """Forms in several senses, and where each encoder went."""
+    """List forms in several senses, and where each encoder went."""
     numbers = {subject.label: subject.number for subject in subjects.all}
-    forms: dict[tuple[str, str], list[doc.Occurrence]] = {}
-    total = 0
-    for record in records:
-        for item in record.items:
-            total += 1
-            if total <= _MOST_EXAMPLES:
-                occurrence = _occurrence(item, record, numbers)
-                forms.setdefault((occurrence.form.lower(), occurrence.lang), []).append(occurrence)
+    items = [(item, record) for record in records for item in record.items]
+    forms: dict[str, list[dict[str, Any]]] = {}
+    for item, record in items[:_MOST_EXAMPLES]:
+        before, form, after = around_form(str(item["sentence"]), str(item["form"]), item.get("position"))
+        lang = str(item.get("lang", record.pair[0]))
+        expected = item["expected"].get("word", item.get("translation", "")), item["expected"].get("sentence", "")
+        answers = [
+            (
+                Name(name, numbers.get(name)),
+                str(got.get("word") or ""),
+                str(got.get("sentence", "")),
+                bool(got.get("right")),
+            )
+            for name, got in item["got"].items()
+        ]
+        forms.setdefault(form.lower(), []).append({
+            "before": before, "form": form, "after": after, "lang": lang, "expected": tuple(map(str, expected)),
+            "target": next((other for other in reversed(record.pair) if other != lang), record.pair[-1]),
+            "answers": answers,
+        })  # fmt: skip
     if not forms:
         return None
-    note: Text = ()
-    if total > _MOST_EXAMPLES:
-        note = (f"The first {_MOST_EXAMPLES} of {total:,} occurrences.",)
-    block = doc.Examples("examples-list", tuple((form, tuple(group)) for (form, _), group in forms.items()), note)
+    left_out = len(items) > _MOST_EXAMPLES
+    note = (f"The first {_MOST_EXAMPLES} of {len(items):,} occurrences.",) if left_out else ()
     intro = (
         "Occurrences of one word form with different translations, and the nearest word in the other language by each "
         "encoder."
     )
-    return Section("examples", "One form, several senses", (intro,), (block,))
-
-
-def _occurrence(item: Mapping, record: Record, numbers: Mapping[str, int]) -> doc.Occurrence:
-    before, form, after = around_form(str(item["sentence"]), str(item["form"]), item.get("position"))
-    answers = tuple(
-        doc.Answer(
-            doc.Name(name, numbers.get(name)),
-            str(got.get("word") or ""),
-            str(got.get("sentence", "")),
-            bool(got.get("right")),
-        )
-        for name, got in item["got"].items()
-    )
-    lang = str(item.get("lang", record.pair[0]))
-    target = next((other for other in reversed(record.pair) if other != lang), record.pair[-1])
-    return doc.Occurrence(
-        before, form, after, lang, str(item["expected"].get("word", item.get("translation", ""))),
-        str(item["expected"].get("sentence", "")), target, answers, record.source,
-    )  # fmt: skip
+    return Section("examples", "One form, several senses", (intro,), (Examples("examples-list", forms, note),))
 
 
 def around_form(sentence: str, form: str, position: object) -> tuple[str, str, str]:
-    """A sentence in three parts, of which the middle one is the form: the word at `position` where that is it, otherwise the
-    first place where it stands."""
+    """Split a sentence into three parts, of which the middle one is the form: the word at `position` where that is it,
+    otherwise the first place where it stands."""
     words = sentence.split(" ")
     if isinstance(position, int) and 0 <= position < len(words) and words[position].lower() == form.lower():
         start = sum(len(word) + 1 for word in words[:position])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calque.report.claims import Claims, claim
 from calque.report.content import compose
-from calque.report.formats import bullets, table
+from calque.report.document import Cell, Line, Name, Table, Text
+from calque.report.plots.charts import SIGNS
 from calque.report.questions import Question, find_subjects, sort_questions
 from calque.report.reading import Record, Results
 from calque.report.tables import question_table
@@ -32,7 +34,7 @@ def tables(records: Sequence[Mapping[str, Any]]) -> str:
 
 def _tables(questions: Sequence[Question], claims: Claims) -> list[str]:
     asked = [question for question in questions if question.metric.partition(".")[2] in _PARTS]
-    return ["\n\n".join(table(question_table(question, claims, ""), short=True)[:2]) for question in asked]
+    return [table(question_table(question, claims, "")) for question in asked]
 
 
 def _in_columns(line: Record) -> Record | None:
@@ -45,3 +47,52 @@ def _in_columns(line: Record) -> Record | None:
     if line["metric"] == f"perplexity.{line['languages'][-1]}":
         return Record(line.source, {**line.plain, "task": f"{line['task']}, masked words", "metric": "perplexity"})
     return None
+
+
+def escape(text: str) -> str:
+    """Return text that Markdown takes as text, on one line."""
+    text = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_\[\]|#~!])", r"\\\1", text)
+
+
+def bullets(items: Sequence[Text]) -> str:
+    """Return sentences as a list in Markdown."""
+    return "\n".join(f"- {_text(item)}" for item in items)
+
+
+def _text(text: Text) -> str:
+    parts = []
+    for piece in text:
+        if isinstance(piece, str):  # one space at each end stays
+            ends = " " * piece[:1].isspace(), " " * piece[-1:].isspace()
+            parts.append(" " if piece.isspace() else escape(piece).join(ends))
+        else:
+            parts.append(f"**{escape(piece.label)}**" if isinstance(piece, Name) else piece.shown)
+    return "".join(parts)
+
+
+def table(given: Table) -> str:
+    """Return a table in Markdown; where there are means, no other figure has its interval."""
+    kinds = {cell.figure.kind for line in given.lines for cell in line.cells if cell.figure is not None}
+    kind = "mean" if "mean" in kinds else None
+    heads = [given.corner, *(f"{head.label} ({head.detail})" if head.detail else head.label for head in given.heads)]
+    rule = ["---", *("---:" if head.numeric else "---" for head in given.heads)]
+    rows = [map(escape, heads), rule, *(_line(line, kind) for line in (*given.lines, *given.foot))]
+    return "\n".join([f"**{escape(given.caption)}**\n", *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def _line(line: Line, kind: str | None) -> list[str]:
+    label = f"{line.label} ({line.detail})" if line.detail else line.label
+    return [escape(label), *(_cell(cell, kind) for cell in line.cells)]
+
+
+def _cell(cell: Cell, kind: str | None) -> str:
+    sign, figure = SIGNS.get(cell.outcome, ""), cell.figure
+    if figure is None:
+        return f"{sign}{cell.number.shown}" if cell.number is not None else _text(cell.text)
+    value, sd, ends = figure.part("value"), figure.part("sd"), figure.interval
+    if value is None:
+        return "undefined"
+    text = f"{sign}**{value.shown}**" if cell.best else f"{sign}{value.shown}"
+    text += f" ±{sd.shown}" if sd is not None else ""
+    return f"{text} [{ends[0].shown}, {ends[1].shown}]" if ends and kind in (None, figure.kind) else text

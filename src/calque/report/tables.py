@@ -1,12 +1,12 @@
-"""Questions as tables: methods down, test sets across, and the table at a glance."""
+"""Questions as tables: methods down, test sets across; the table at a glance; and differences as a heat map."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from calque.report.claims import Claims, Comparison
-from calque.report.document import Cell, Head, Line, Panel, Plot, Table, Text
-from calque.report.numbers import Figure, Number, difference
+from calque.report.document import Block, Cell, Head, Line, More, Panel, Plot, Section, Table, Text
+from calque.report.numbers import Figure, difference
 from calque.report.plots.charts import heat
 from calque.report.questions import Column, Question, Subject
 from calque.report.verdict import metric_name, task_name
@@ -17,10 +17,26 @@ BEST: Text = (
     "compared with. All comparisons of the page are judged together.",
 )
 BEHIND: Text = ("Shown for reference; nothing is claimed about these figures.",)
+SAID = {"better": "clearly better", "worse": "clearly worse", "unclear": "no clear difference"}
+
+
+def task(name: str, questions: Sequence[Question], headlines: Sequence[Question], claims: Claims) -> Section:
+    """Return the tables of a task's main questions, the heat map of the first, and the figures behind."""
+    blocks: list[Block] = []
+    own = [question for question in questions if question.task == name]
+    for number, question in enumerate(question for question in own if question.is_main):
+        blocks.append(question_table(question, claims, f"{name}-{number}"))
+        heat = heat_map(question, claims, f"{name}-heat") if question in headlines else None
+        blocks += [] if heat is None else [heat]
+    rest = [question for question in own if not question.is_main]
+    if rest:
+        tables = tuple(question_table(q, claims, f"{name}-more-{k}") for k, q in enumerate(rest))
+        blocks.append(More("Figures behind these", tables))
+    return Section(f"task-{name}", task_name(name).capitalize(), (), tuple(blocks))
 
 
 def question_table(question: Question, claims: Claims, name: str) -> Table:
-    """One question. A field's second line is the 95% interval."""
+    """Return the table of one question; a field's second line is the 95% interval."""
     judged = {comparison.subject: comparison.judged for comparison in claims.of(question)}
     columns: dict[Column | None, dict[Subject, Figure | None]] = {
         column: {s: question.cells.get((s, column)) for s in question.subjects} for column in question.columns
@@ -30,30 +46,33 @@ def question_table(question: Question, claims: Claims, name: str) -> Table:
         columns[None] = {subject: question.mean(subject) for subject in question.subjects}
         without = [column.lang for column in question.columns if column not in question.targets]
         heads.append(Head("mean", f"without {', '.join(dict.fromkeys(without))}" if without else ""))
-    lines = []
-    for subject in question.subjects:
-        cells = [
-            Cell(figure, claims.best.get((question.key, column)) == subject, judged.get(subject, {}).get(column, ""))
-            if (figure := figures[subject]) is not None
-            else Cell()
-            for column, figures in columns.items()
-        ]
-        lines.append(Line(subject.label, tuple(cells), subject.number, "no encoder" if subject.reference else ""))
-    way = "lower is better" if lower_is_better(question.metric) else "higher is better"
+
+    def cell(subject: Subject, column: Column | None) -> Cell:
+        figure = columns[column][subject]
+        best = claims.best.get((question.key, column)) == subject
+        return Cell() if figure is None else Cell(figure, best, judged.get(subject, {}).get(column, ""))
+
+    lines = tuple(
+        Line(s.label, tuple(cell(s, column) for column in columns), s.number, "no encoder" if s.reference else "")
+        for s in question.subjects
+    )
     unit = "per cent" if question.cells and all(figure.percent for figure in question.cells.values()) else ""
-    caption = ", ".join(part for part in (metric_name(question.metric), unit, way, question.variant) if part)
-    return Table(
-        name, f"{task_name(question.task).capitalize()}: {caption}", "method", tuple(heads), tuple(lines),
-        _sizes(columns), BEST if question.is_main else BEHIND,
-    )  # fmt: skip
+    parts = (metric_name(question.metric), unit, _way(question) or "higher is better", question.variant)
+    caption = f"{task_name(question.task).capitalize()}: {', '.join(part for part in parts if part)}"
+    note = BEST if question.is_main else BEHIND
+    return Table(name, caption, "method", tuple(heads), lines, _sizes(columns), note)
 
 
 def _heads(question: Question) -> list[Head]:
     return [Head(column.label, "training language" if column.is_source else "") for column in question.columns]
 
 
+def _way(question: Question) -> str:
+    return "lower is better" if lower_is_better(question.metric) else ""
+
+
 def _sizes(columns: Mapping[Column | None, Mapping[Subject, Figure | None]]) -> tuple[Line, ...]:
-    """How many questions each column is over, where all methods were asked the same."""
+    """Return how many questions each column is over, where all methods were asked the same."""
     cells = []
     for column, figures in columns.items():
         known = [figure for figure in figures.values() if figure is not None]
@@ -63,21 +82,20 @@ def _sizes(columns: Mapping[Column | None, Mapping[Subject, Figure | None]]) -> 
 
 
 def glance(headlines: Sequence[Question], claims: Claims) -> Table | None:
-    """The main figure of every task: by how much each method differs from what it is compared with, and in how many
+    """Return the main figure of every task: by how much each method differs from what it is compared with, and in how many
     languages that may be claimed."""
-    by_subject: dict[Subject, dict[int, Comparison]] = {}
-    for k, question in enumerate(headlines):
+    by_subject: dict[Subject, dict[object, Comparison]] = {}
+    for question in headlines:
         for comparison in claims.of(question):
-            by_subject.setdefault(comparison.subject, {})[k] = comparison
+            by_subject.setdefault(comparison.subject, {})[question.key] = comparison
     if not by_subject:
         return None
     lines = []
     for subject in sorted(by_subject, key=lambda s: s.number):
-        comparisons = by_subject[subject]
-        cells = tuple(_glance(comparisons[k]) if k in comparisons else Cell() for k in range(len(headlines)))
-        base = next(iter(comparisons.values())).base
-        lines.append(Line(subject.label, cells, subject.number, f"against {base.label}"))
-    heads = [Head(task_name(q.task), _way(q)) for q in headlines]
+        own = by_subject[subject]
+        cells = tuple(_glance(own[q.key]) if q.key in own else Cell() for q in headlines)
+        lines.append(Line(subject.label, cells, subject.number, f"against {next(iter(own.values())).base.label}"))
+    heads = [Head(task_name(q.task), ", ".join(filter(None, (metric_name(q.metric), _way(q))))) for q in headlines]
     note = (
         "Mean difference in points over the target languages; then a sign for each language: ▲ clearly better, ▼ clearly "
         "worse, · no clear difference.",
@@ -86,56 +104,37 @@ def glance(headlines: Sequence[Question], claims: Claims) -> Table | None:
 
 
 def _glance(comparison: Comparison) -> Cell:
-    outcome = comparison.on_average
-    number: Number | None = None
-    if comparison.mean is not None:
-        number = difference(*comparison.mean)
-    elif len(comparison.outcomes) == 1:
-        column, outcome = next(iter(comparison.outcomes.items()))
-        number = difference(*comparison.pairs[column])
-    return Cell(number=number, outcome=outcome, marks=tuple(comparison.outcomes.values()))
-
-
-def _way(question: Question) -> str:
-    parts = [metric_name(question.metric), "lower is better" if lower_is_better(question.metric) else ""]
-    return ", ".join(part for part in parts if part)
+    outcomes = comparison.outcomes
+    column = next(iter(outcomes)) if comparison.mean is None and len(outcomes) == 1 else None
+    number = difference(*comparison.pairs[column]) if column in comparison.pairs else None
+    return Cell(number=number, outcome=comparison.judged.get(column, "unclear"), marks=tuple(outcomes.values()))
 
 
 def heat_map(question: Question, claims: Claims, name: str) -> Plot | None:
-    """Differences from the base as a heat map, where there are several to look at."""
-    comparisons = claims.of(question)
-    columns = list(question.columns)
+    """Return differences from the base as a heat map, where there are several to look at."""
+    comparisons, columns = claims.of(question), question.columns
     if not comparisons or len(columns) * len(comparisons) < 4:
         return None
-    cells, lines, largest = {}, [], 0.0
+    cells, lines = {}, []
     for r, comparison in enumerate(comparisons):
-        fields = []
+        subject, fields = comparison.subject, [Cell()] * len(columns)
         for c, column in enumerate(columns):
-            outcome = comparison.judged.get(column)
-            if outcome is None:
-                fields.append(Cell())
-                continue
-            one, other = comparison.pairs[column]
-            number = difference(one, other)
-            largest = max(largest, abs(number.value))
-            tip = f"{comparison.subject.label}, {column.label}: {other} → {one}, {SAID[outcome]}"
-            cells[r, c] = (number, outcome, tip)
-            fields.append(Cell(number=number, outcome=outcome))
-        lines.append(Line(comparison.subject.label, tuple(fields), comparison.subject.number))
+            if column in comparison.judged:
+                (one, other), outcome = comparison.pairs[column], comparison.judged[column]
+                number = difference(one, other)
+                cells[r, c] = number, outcome, f"{subject.label}, {column.label}: {other} → {one}, {SAID[outcome]}"
+                fields[c] = Cell(number=number, outcome=outcome)
+        lines.append(Line(subject.label, tuple(fields), subject.number))
     bases = dict.fromkeys(comparison.base.label for comparison in comparisons)
     title = f"{task_name(question.task).capitalize()}: difference from {', '.join(bases)}"
     points = "points of " if all(f.percent for f in question.cells.values()) else ""
+    metric, way = metric_name(question.metric), _way(question)
     description = (
-        f"A cell for each method and test set, with the difference in {points}{metric_name(question.metric)}. Coloured cells "
+        f"A cell for each method and test set, with the difference in {points}{metric}. Coloured cells "
         "are clearly better or worse; hatched ones are neither. The figures are in the table below."
     )
-    drawing = heat(
-        [(c.subject.label, c.subject.number) for c in comparisons], [column.label for column in columns], cells,
-        title=title, description=description, most=largest,
-    )  # fmt: skip
+    rows, names = [(c.subject.label, c.subject.number) for c in comparisons], [column.label for column in columns]
+    drawing = heat(rows, names, cells, title=title, description=description)
     behind = Table(f"{name}-data", title, "method", tuple(_heads(question)), tuple(lines))
-    note = (f"In {points}{_way(question)}. Hatched: no clear difference, so nothing is claimed.",)
+    note = (f"In {points}{metric}{f', {way}' if way else ''}. Hatched: no clear difference, so nothing is claimed.",)
     return Plot(name, title, note, (Panel({}, (drawing,), (behind,)),), kind="heat")
-
-
-SAID = {"better": "clearly better", "worse": "clearly worse", "unclear": "no clear difference"}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from calque.report.claims import Claims, Comparison
 from calque.report.document import Name, Piece, Text
-from calque.report.numbers import counted, difference, distance
+from calque.report.numbers import counted, distance
 from calque.report.questions import Column, Question, Subject
 from calque.runs.compare import cannot_be_shown, lower_is_better
 from calque.tasks.table import TASKS
@@ -23,32 +23,32 @@ METRICS = {
 
 
 def task_name(task: str) -> str:
-    """A task as words."""
+    """Return the name of a task."""
     return {**MEASURED, **{name: row.title for name, row in TASKS.items()}}.get(task, task)
 
 
 def metric_name(metric: str) -> str:
-    """A metric as words."""
+    """Return the name of a metric."""
     return METRICS.get(metric, metric)
 
 
 def summary(
     headlines: Sequence[Question], questions: Sequence[Question], claims: Claims, guessed: Sequence[Subject] = ()
 ) -> tuple[Text, ...]:
-    """The verdict over all tasks: what each subject gains and what it costs, the most helpful first; then what was compared.
+    """Return the verdict over all tasks: what each subject gains and what it costs, the most helpful first; then what was
+    compared.
 
     Args:
         headlines: the main question of each task, of which gains are said.
         questions: all; every figure of a main one that fell is named.
         guessed: see `Subjects`.
     """
-    first: dict[Subject, list[Comparison]] = {}
     every: dict[Subject, list[Comparison]] = {}
-    for question in questions:
-        for comparison in claims.of(question):
-            every.setdefault(comparison.subject, []).append(comparison)
-            if question in headlines:
-                first.setdefault(comparison.subject, []).append(comparison)
+    for comparison in (comparison for question in questions for comparison in claims.of(question)):
+        every.setdefault(comparison.subject, []).append(comparison)
+    asked = {question.key for question in headlines}
+    own = {subject: [c for c in comparisons if c.question.key in asked] for subject, comparisons in every.items()}
+    first = {subject: comparisons for subject, comparisons in own.items() if comparisons}
     if not first:
         return _without_base(headlines)
     better, worse = (
@@ -59,15 +59,14 @@ def summary(
     if not any(better.values()) and any(not comparison.few for own in first.values() for comparison in own):
         verdict.append(("Nothing that was tried is clearly better than what it is compared with, in any language.",))
     for subject in sorted(first, key=lambda s: (worse[s] - better[s], -round(max(map(_gain, first[s])), 9), s.number)):
-        verdict += [
-            _overall(subject, first[subject], every[subject]),
-            *_unproven(subject, first[subject], every[subject]),
-        ]
+        verdict.append(_overall(subject, first[subject], every[subject]))
+        for word, comparisons in (("better", first[subject]), ("worse", every[subject])):
+            moved = _by_size(_moved(comparison, better=word == "better", clear=False) for comparison in comparisons)
+            if moved:
+                verdict.append((_name(subject), f", {word} without being clearly so: ", *_joined(moved, "; "), "."))
     verdict.append(_compared(first))
-    return (
-        *verdict,
-        *(("No result says which encoder is the base: ", _name(s), ", the first, was taken.") for s in guessed),
-    )
+    taken = (("No result says which encoder is the base: ", _name(s), ", the first, was taken.") for s in guessed)
+    return (*verdict, *taken)
 
 
 def _gain(comparison: Comparison) -> float:
@@ -81,7 +80,7 @@ def _whole(comparison: Comparison) -> list[Column | None]:
 
 
 def _compared(by_subject: Mapping[Subject, Sequence[Comparison]]) -> Text:
-    """With what, where, and by which rule."""
+    """Say with what everything is compared, where, and by which rule."""
     comparisons = [comparison for of_subject in by_subject.values() for comparison in of_subject]
     bases = dict.fromkeys(_name(comparison.base) for comparison in comparisons)
     tasks = list(dict.fromkeys(task_name(comparison.question.task) for comparison in comparisons))
@@ -97,7 +96,7 @@ def _name(subject: Subject) -> Name:
 
 
 def _overall(subject: Subject, comparisons: Sequence[Comparison], every: Sequence[Comparison]) -> Text:
-    """In one sentence what it gains, and what it costs, or that there are too few training runs to say it."""
+    """Say in one sentence what it gains, and what it costs, or that there are too few training runs to say it."""
     few = [comparison.few for comparison in comparisons]
     if all(few):
         return (_name(subject), ": a difference from ", _name(comparisons[0].base), f" {cannot_be_shown(min(few))}.")
@@ -117,7 +116,7 @@ def _overall(subject: Subject, comparisons: Sequence[Comparison], every: Sequenc
 
 
 def _gained(comparison: Comparison) -> Text:
-    """A task with what may be claimed: of the mean, or of single test sets."""
+    """Return a task with what may be claimed: of the mean, or of single test sets."""
     question, better, outcomes = comparison.question, comparison.having("better"), comparison.outcomes
     what = f"{'lowers the error of' if lower_is_better(question.metric) else 'raises'} {task_name(question.task)}"
     if comparison.mean is not None and comparison.on_average == "better":
@@ -131,7 +130,7 @@ def _gained(comparison: Comparison) -> Text:
 
 
 def _moved(comparison: Comparison, *, better: bool, clear: bool) -> tuple[float, Text]:
-    """Figures that are better, or worse, than the base's, the largest difference first, and its size: those of which that may
+    """Return figures that are better, or worse, than the base's, the largest first, and its size: those of which that may
     be claimed, or those of which it may not. Of unproven gains only large ones, on average where there is a mean."""
     sign, found, whole = 1 if better else -1, {}, _whole(comparison)
     for column in dict.fromkeys(whole if better else [*whole, *comparison.outcomes, *comparison.at_home]):
@@ -157,18 +156,8 @@ def _by_size(effects: Iterable[tuple[float, Text]]) -> list[Text]:
     return [text for _, text in sorted(effects, key=lambda effect: -effect[0]) if text]
 
 
-def _unproven(subject: Subject, comparisons: Sequence[Comparison], every: Sequence[Comparison]) -> list[Text]:
-    """Say which figures are better and which are worse, but no difference may be claimed of them."""
-    gains = _by_size(_moved(comparison, better=True, clear=False) for comparison in comparisons)
-    costs = _by_size(_moved(comparison, better=False, clear=False) for comparison in every)
-    said = ((gains, "better"), (costs, "worse"))
-    return [
-        (_name(subject), f", {word} without being clearly so: ", *_joined(own, "; "), ".") for own, word in said if own
-    ]
-
-
 def _joined(texts: Sequence[Text], between: str = ", ") -> list[Piece]:
-    """As a list in a sentence; between semicolons without an "and"."""
+    """Return texts as a list in a sentence; between semicolons without an "and"."""
     parts: list[Piece] = []
     for k, text in enumerate(texts):
         last = k == len(texts) - 1 and between == ", "
@@ -177,7 +166,7 @@ def _joined(texts: Sequence[Text], between: str = ", ") -> list[Piece]:
 
 
 def _asked(question: Question) -> str:
-    """A question in words: the task, and the figure where it is not the task's only one."""
+    """Return a question in words: the task, and the figure where it is not the task's only one."""
     stem, _, selection = question.metric.partition(".")
     links = {"all": "all linked words", "unseen": "unseen pairs"}.get(selection)
     part = "" if links is None else f" (by form, {links})" if stem == "form" else f" ({links})"
@@ -195,61 +184,6 @@ def _without_base(headlines: Sequence[Question]) -> tuple[Text, ...]:
     if len(names) == 1:
         return ((Name(next(iter(names))), " is the only encoder here: there is nothing to compare it with."),)
     return (("No two encoders here were measured on the same data, so nothing can be compared.",),)
-
-
-def sentences(question: Question, claims: Claims) -> tuple[Text, ...]:
-    """What one question says of each subject beside its base: where it is better, worse, or neither, and by how much."""
-    references = [
-        (_name(subject), " uses no encoder and is shown for comparison: ", mean, " on average.")
-        for subject in question.subjects
-        if subject.reference and (mean := question.mean(subject)) is not None
-    ]
-    return (*map(_sentence, claims.of(question)), *references)
-
-
-def _sentence(comparison: Comparison) -> Text:
-    """Where a subject is better, worse, or neither, with the largest difference of each kind; then the averages."""
-    if comparison.few:
-        shown: list[Text] = []
-        for column in _whole(comparison):
-            one, other = comparison.pairs[column]
-            place = "on average " if column is None else f"in {column.label} "
-            shown.append((place, other, " → ", one, ", ", difference(one, other)))
-        return (_name(comparison.subject), ": ", *_joined(shown), f", which {cannot_be_shown(comparison.few)}.")
-    total = len(comparison.outcomes)
-    clauses: list[Text] = []
-    for outcome in ("better", "worse"):
-        columns = comparison.having(outcome)
-        if not columns:
-            continue
-        if len(columns) == total == 2:
-            where: Text = (f"{outcome} in both {_unit(comparison)}s",)
-        elif len(columns) == total > 1:
-            where = (f"{outcome} in all ", counted("compared", (), comparison.target_pairs), f" {_unit(comparison)}s")
-        else:
-            where = (f"{outcome} in {_listed([column.label for column in columns])}",)
-        top = max(columns, key=lambda column: distance(*comparison.pairs[column]).value)
-        one, other = comparison.pairs[top]
-        most = f"most in {top.label}: " if len(columns) > 1 else ""
-        clauses.append((*where, f" ({most}", other, " → ", one, ")"))
-    unclear = comparison.having("unclear")
-    if len(unclear) == total > 1:
-        clauses.append(("no clear difference from ", _name(comparison.base), f" in any {_unit(comparison)}"))
-    elif unclear:
-        clauses.append((f"no clear difference in {_listed([column.label for column in unclear])}",))
-    parts: list[Piece] = [_name(comparison.subject), ": ", *_joined(clauses, "; "), "."]
-    if comparison.mean is not None:
-        one, other = comparison.mean
-        if comparison.on_average == "unclear":
-            parts += [" No clear difference on average: ", other, " → ", one, ", ", difference(one, other), "."]
-        else:
-            worse = " it is worse:" if comparison.on_average == "worse" else ""
-            parts += [f" On average{worse} ", other, " → ", one, ", ", difference(one, other), "."]
-    at_home = "; ".join(
-        f"{outcome.replace('unclear', 'no clear difference')} in {column.label}, the training language"
-        for column, outcome in comparison.at_home.items()
-    )
-    return (*parts, f" {at_home[0].upper()}{at_home[1:]}.") if at_home else tuple(parts)
 
 
 def _listed(names: Sequence[str]) -> str:

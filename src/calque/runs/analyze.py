@@ -172,9 +172,8 @@ def _of_encoder(
     name: str, path: str, encoder: Encoder, questions: Questions, chosen: _Chosen, progress: bool, *, some: bool
 ) -> tuple[View, list[Finding]]:
     """One encoder's answers, and the analyses that need the encoder itself; `some`: it is one of several."""
-    from calque.analyses.groups import accuracies, by_subwords, headline, layer_curve
+    from calque.analyses.groups import headline, layer_curve
     from calque.encoders.base import require
-    from calque.encoders.trainable import TrainableEncoder
 
     require(encoder, "measured")
     about = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint}
@@ -195,15 +194,6 @@ def _of_encoder(
         for n in by_layer[0]
     }
     findings += layer_curve(questions, views)
-    if "subwords" in chosen:
-        inner = encoder.base or encoder
-        if isinstance(inner, TrainableEncoder):
-            counts = {
-                side: inner.split(text).word_lengths for side, text in zip(("source", "target"), texts, strict=True)
-            }
-            findings += accuracies("subwords", questions, view, by_subwords(questions, counts))
-        else:
-            chosen.lacks("subwords", encoder=name, some=some)
     if "data-size" in chosen:
         trained = _training(path, questions.langs)
         if trained is None:

@@ -32,7 +32,7 @@ METHODS: dict[str, dict[str, Any]] = {"rotation": {}, "finetune": {"epochs": 4},
 
 
 #: what a row has scores of
-_KINDS = ("retrieval", "form", "consistency", "similarities", "alignment")
+_KINDS = ("retrieval", "form", "consistency", "alignment")
 #: kinds that the table shows: title, and which value is the good one
 _SHOWN: dict[str, tuple[str, Callable[..., str]]] = {
     "retrieval": ("Contextual word retrieval by CSLS, word pairs unseen in training (higher is better)", max),
@@ -64,8 +64,8 @@ def demo(
         then: adds to the folder, which it is given before that gets its name.
 
     Returns:
-        a row for each encoder: `method`; scores by language: `retrieval`, `form`, `alignment`, and for English `consistency`
-        and, after a method, `similarities`; `folder`.
+        a row for each encoder: `method`; scores by language: `retrieval`, `form`, `alignment`, and for English
+        `consistency`; `folder`.
     """
     from calque.encoders import load_encoder
     from calque.encoders.base import require
@@ -156,14 +156,12 @@ class _Text:
         scores = task.evaluate_embeddings(source, target, about=about, asked=answers)
         return {score.metric: score for score in scores}
 
-    def english(self) -> Iterator[Score]:
-        """What the last encoder left of English beside the first one."""
+    def english(self) -> Score:
+        """Return whether the last encoder still distinguishes English words."""
         from calque.tasks.consistency import Consistency
 
-        first, last = self.views[0], self.views[-1]
-        before, about = (None, {}) if last is first else (first.source, {"base": first.about["encoder"]})
-        task = Consistency(self.questions.corpus.source, data="sample")
-        yield from task.evaluate_embeddings(last.source, about={**last.about, **about}, before=before)
+        view, task = self.views[-1], Consistency(self.questions.corpus.source, data="sample")
+        return task.evaluate_embeddings(view.source, about=view.about)[0]
 
     def findings(self, seed: int) -> Iterator[Finding]:
         """Analyses that take no time: what `calque analyze` does besides needs tags, layers or more text."""
@@ -198,8 +196,7 @@ def _measured(
         found = texts[lang].retrieval(method, encoder)
         row["retrieval"][lang], row["form"][lang] = found["accuracy.unseen"], found["form.unseen"]
         row["alignment"][lang] = WordAlignment(*texts[lang].gold, data="sample").evaluate(encoder)[0]
-    for score, kind in zip(next(iter(texts.values())).english(), ("consistency", "similarities"), strict=False):
-        row[kind]["en"] = score  # the English sentences are the same beside every language
+    row["consistency"]["en"] = next(iter(texts.values())).english()  # its sentences are the same beside every language
     return row
 
 

@@ -19,9 +19,9 @@ from calque.runs.folder import TRAINING, check, writing
 from calque.runs.words import links_of
 
 if TYPE_CHECKING:
-    from calque.alignment.distilled_words import LinkedWords
+    from calque.alignment.distilling import LinkedWords
     from calque.encoders.base import Encoder
-    from calque.encoders.sentence_store import WordStore
+    from calque.encoders.sentence_store import TeacherVectors
     from calque.encoders.sentence_vectors import SentencePooling
     from calque.text import ParallelCorpus
 
@@ -64,10 +64,9 @@ def distil(
             not have, or settings that do not fit each other.
         InputError: a file cannot be read.
     """
-    from calque.alignment.distilled import Distillation
-    from calque.alignment.static_student import static_student
+    from calque.alignment.distilled import Distillation, static_student
     from calque.encoders import load_encoder
-    from calque.encoders.sentence_store import SentenceStore, WordStore
+    from calque.encoders.sentence_store import TeacherVectors
     from calque.encoders.sentence_vectors import SentencePooling, UnitLength
 
     check(out, overwrite=overwrite)
@@ -93,7 +92,7 @@ def distil(
     ending = student_pooling(learner, pooling)
     with writing(out, overwrite=overwrite) as folder:
         place = folder / TRAINING / "teacher" if vectors is None else Path(vectors)
-        store = SentenceStore(place, known, teaching)
+        store = TeacherVectors(place, known, teaching)
         started = time.perf_counter()
         if static:
             share = [side for corpus in corpora for side in (corpus.source, corpus.target)]
@@ -112,7 +111,7 @@ def distil(
         divided, linked = Words(pretokenized=pretokenized, seed=how.seed, limit=limit), None
         if how.words:
             linked = _linked_words(
-                WordStore(place, known), divided, texts, langs, links, monolingual, towards,
+                TeacherVectors(place, known, None), divided, texts, langs, links, monolingual, towards,
                 folder=folder / TRAINING, say=say, progress=progress,
             )  # fmt: skip
         found = how.distil(
@@ -143,7 +142,7 @@ def distil(
 
 
 def _linked_words(
-    teacher: WordStore,
+    teacher: TeacherVectors,
     words: Words,
     texts: Sequence[str],
     langs: Sequence[tuple[str, str]],
@@ -156,7 +155,7 @@ def _linked_words(
     progress: bool,
 ) -> LinkedWords:
     """The texts once more, divided into words and linked."""
-    from calque.alignment.distilled_words import LinkedWords
+    from calque.alignment.distilling import LinkedWords
 
     corpora = words.read_all(texts, langs) if texts else []
     if links:
@@ -193,7 +192,6 @@ def student_pooling(encoder: Encoder, name: str | None) -> SentencePooling:
         SettingError: the student has no subwords, or there is no such pooling.
     """
     from calque.encoders import HuggingFaceEncoder
-    from calque.encoders.sentence_transformers import check_modes
     from calque.encoders.sentence_vectors import SentencePooling, modules_folder
 
     if not isinstance(encoder, HuggingFaceEncoder):
@@ -204,7 +202,7 @@ def student_pooling(encoder: Encoder, name: str | None) -> SentencePooling:
         return SentencePooling.of(encoder, "own")
     if name in ("subwords", "cls", None):
         return SentencePooling.of(encoder, name or "subwords")  # type: ignore[arg-type]
-    return SentencePooling("own", "subwords", check_modes(name.replace(",", " ").split()))
+    raise SettingError(f"sentence pooling {name!r}, expected own, subwords or cls")
 
 
 def _texts(

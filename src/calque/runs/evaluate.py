@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from calque.analyses.groups import compare_layers
 from calque.distributed import is_first
-from calque.encoders.key_points import PIVOTS
 from calque.errors import SettingError
 from calque.storage import part_of, remove_temporary, temporary_folder
 from calque.tasks.table import TASKS
@@ -39,7 +38,6 @@ def evaluate(
     *,
     options: Mapping[str, Any] | None = None,
     load: Mapping[str, Any] | None = None,
-    translations: Sequence[str] = (),
     layers: Sequence[int] | Literal["all"] | None = None,
     out: Path | None = None,
     shown: Callable[[list[Any]], None] | None = None,
@@ -51,10 +49,7 @@ def evaluate(
         encoder: hub name, folder, `mini`, or a file of static vectors.
         inputs: the task's name, one of `TASKS` or `package.module:Class`, and its files.
         options: keyword arguments of the task's `from_files`.
-        load: keyword arguments of `load_encoder`; with steps "pivots", key points are the pivots of a sentence and its
-            translation.
-        translations: for these, `de=FILE,FILE`: a test file in the pivot language and the one in de, line by line the same; or
-            `de=FILE`, parallel text of the two.
+        load: keyword arguments of `load_encoder`.
         layers: of word retrieval, the layers that `compare_layers` compares, whose findings `shown` is then called with.
         out: the file that the scores are for; checkpoints of trained heads lie beside it until all are trained, so that the same
             command goes on where it was stopped. None for no checkpoints.
@@ -72,19 +67,10 @@ def evaluate(
     if unread:
         raise SettingError(f"{inputs.task} does not read {', '.join(unread)}, only {', '.join(row.files)}")
     tasks = TASKS.load(inputs.task).from_files(inputs, **dict(options or {}))
-    load = dict(load or {})
-    if load.get("steps") == PIVOTS:
-        from calque.runs.clcr import open_pivoted
-
-        how = {**{name: load[name] for name in load if name != "steps"}, "pretokenized": inputs.words.pretokenized}
-        loaded: Any = open_pivoted(encoder, translations, **how)
-    elif translations:
-        raise SettingError(f"--translations are for key points by pivots: add --steps {PIVOTS}")
-    else:
-        with warnings.catch_warnings():
-            if layers is not None:  # the default layer is one of them
-                warnings.simplefilter("ignore", DefaultLayerWarning)
-            loaded = load_encoder(encoder, **load)
+    with warnings.catch_warnings():
+        if layers is not None:  # the default layer is one of them
+            warnings.simplefilter("ignore", DefaultLayerWarning)
+        loaded = load_encoder(encoder, **dict(load or {}))
     scores: list[Score] = []
     aligned = alignment_of(encoder)
     if layers is not None:

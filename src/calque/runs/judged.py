@@ -11,7 +11,7 @@ from calque.tasks.base import Score
 from calque.tasks.bootstrap import measure
 
 if TYPE_CHECKING:
-    from calque.alignment.clcr.learning import Judged
+    from calque.alignment.base import Judged
     from calque.encoders import Encoder
     from calque.text import ParallelCorpus
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Linked = tuple[Sequence["ParallelCorpus"], Sequence["WordPairs"]]
 #: what the task's own training says, where both are one
-_OF_THE_TASK = ("learning_rate", "warmup", "precision")
+_OF_THE_TASK = ("learning_rate", "precision")
 
 
 class TextRealignment(Realignment):
@@ -81,8 +81,7 @@ class TextRealignment(Realignment):
                 f"lora of {method}: during the task's training one Adam moves all weights, the alignment's among them; realign "
                 "before or after it, or leave lora out"
             )
-        self.when: When = when
-        self._method, self._names = method, list(names)
+        self.when, self._method, self._names = when, method, list(names)
         self._tuner, self._towards, self._given, self._read = tuner, towards, given, read
         self._linked: Linked | None = None
         self._text: tuple[TrainableEncoder, AlignedText] | None = None
@@ -142,8 +141,10 @@ class TextRealignment(Realignment):
     def settings(self) -> dict[str, Any]:
         corpora, pairs = self._texts
         about: dict[str, Any] = {"when": self.when}
+        said = self.when
         if self.when == "during":
-            about["passes"] = self._given.get("epochs", 1.0)
+            about |= {"how": "alternating", "passes": self._given.get("epochs", 1.0)}
+            said += " (alternating)"
         else:
             about["schedule"] = asdict(self._tuner.schedule)
         about |= {
@@ -153,7 +154,7 @@ class TextRealignment(Realignment):
         }  # fmt: skip
         whole = hashlib.blake2b(json.dumps(about, sort_keys=True, default=str).encode(), digest_size=4).hexdigest()
         given = "".join(f", {name} {value}" for name, value in self._given.items())
-        said = f"{self.when}, {self._method} towards {self._tuner.towards}, {about['sentence_pairs']:,} sentence pairs{given}"
+        said += f", {self._method} towards {self._tuner.towards}, {about['sentence_pairs']:,} sentence pairs{given}"
         return {"realign": f"{said} ({whole})", "realignment": {**about, "texts": self._names}}
 
     def _fingerprint(self) -> str:

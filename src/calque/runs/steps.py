@@ -6,42 +6,18 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import calque
-from calque.corpora.languages import name_and_path
 from calque.errors import InputError
 from calque.named import file_of, is_path
 from calque.storage import part_of, remove_temporary, replace_folder, temporary_folder, write_text
 
-DONE, SCORES, LINKS, ENTRIES = "done.json", "scores.json", "links.align", "entries.tsv"
-
-
-@dataclass(frozen=True)
-class File:
-    """A file or folder in the settings of a step: its content decides the result, its name does not.
-
-    Attributes:
-        path: where it is.
-        lang: its language, if the step needs it before the name (`de=FILE`).
-        beside: files that are read along with it.
-    """
-
-    path: str
-    lang: str = ""
-    beside: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
-class Made:
-    """The folder of an earlier step, or a file in it, in the settings of a step; `lang` as in `File`."""
-
-    step: Step
-    name: str = ""
-    lang: str = ""
+Paths = Mapping[str, Sequence[str]]
+DONE, SCORES = "done.json", "scores.json"
 
 
 @dataclass(frozen=True)
@@ -50,87 +26,68 @@ class Step:
 
     Attributes:
         kind: a word, the name of the function that does it.
-        settings: all that it depends on: JSON, `File` and `Made`.
+        settings: what it depends on beside files; JSON.
+        files: what it reads, by what it is to the step; the content counts, not the names.
+        after: folders of steps whose results it reads, in the same way.
         code: version of calque, with hashes of the user's own classes, see `Steps.step`.
         label: what it is called where people read; decides nothing.
     """
 
     kind: str
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    files: Paths = field(default_factory=dict)
+    after: Paths = field(default_factory=dict)
     code: str = ""
     label: str = ""
 
     @cached_property
     def key(self) -> str:
         """Hash over everything that decides the result, as it is when this is first asked for."""
-        text = json.dumps([self.kind, self.settings, self.code], sort_keys=True, default=_decisive)
+        files = {role: [digest(file) for file in several] for role, several in self.files.items()}
+        after = {role: [Path(place).name for place in several] for role, several in self.after.items()}
+        text = json.dumps([self.kind, self.settings, files, after, self.code], sort_keys=True, default=str)
         return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
 
     def check(self) -> None:
-        """Check that the files are what they were when the step was laid out: the result would be kept under the hash of
-        something else.
+        """Complain of files that are not what they were when the step was laid out: the result would be kept under the
+        hash of something else.
 
         Raises:
-            InputError: a file has changed.
+            InputError: there is one.
         """
         if replace(self).key != self.key:
-            read = ", ".join(sorted(set(_paths(self.settings))))
+            read = ", ".join(sorted({file for several in self.files.values() for file in several}))
             raise InputError(f"a file was changed while the study was running, one of {read}: start the study again")
-
-
-def _decisive(value: File | Made) -> list[str]:
-    """Return what of a file or an earlier step decides the result."""
-    if isinstance(value, Made):
-        return [value.lang, value.step.kind, value.step.key, value.name]
-    return [value.lang, *map(digest, (value.path, *value.beside))]
-
-
-def _paths(settings: Any) -> list[str]:
-    if isinstance(settings, File):
-        return [settings.path, *settings.beside]
-    inner = (
-        settings.values() if isinstance(settings, Mapping) else settings if isinstance(settings, list | tuple) else ()
-    )
-    return [path for each in inner for path in _paths(each)]
 
 
 class Steps:
     """A folder of finished steps.
 
     Args:
-        work: functions by kind; each gets the step's settings, with names for files, and an empty folder to fill.
+        work: functions by kind; each gets the step and an empty folder to fill.
     """
 
-    def __init__(self, folder: str | Path, work: Mapping[str, Callable[[dict[str, Any], Path], None]]):
+    def __init__(self, folder: str | Path, work: dict[str, Callable[[Step, Path], None]]):
         self.folder, self.work = Path(folder), work
 
-    def step(self, kind: str, settings: Mapping[str, Any], label: str = "") -> Step:
+    def step(self, kind: str, settings: Mapping[str, Any], files: Paths, after: Paths, label: str) -> Step:
         """Return a step whose key counts the version of calque, and the content of the file of every class
         `package.module:Class` that the settings name as method, task or encoder. What such a file imports does not count."""
-        encoders = [name_and_path(each)[1] for each in settings.get("encoder") or () if isinstance(each, str)]
+        encoders = [name for _, name in settings.get("encoder") or ()]
         named = [name for name in (settings.get("method"), settings.get("task"), *encoders) if name and is_path(name)]
         own = [hashlib.blake2b(file_of(name).read_bytes(), digest_size=16).hexdigest() for name in named]
-        return Step(kind, settings, " ".join([calque.__version__, *own]), label)
+        return Step(kind, settings, files, after, " ".join([calque.__version__, *own]), label)
 
     def place(self, step: Step) -> Path:
-        """Return the folder of a step, done or not."""
+        """The folder of a step, done or not."""
         return self.folder / f"{step.kind}-{step.key}"
 
     def is_done(self, step: Step) -> bool:
         return (self.place(step) / DONE).exists()
 
-    def named(self, value: Any) -> Any:
-        """Return settings with the names of files and folders, `de=FILE` where they have a language."""
-        if isinstance(value, File | Made):
-            path = value.path if isinstance(value, File) else str(self.place(value.step) / value.name)
-            return f"{value.lang}={path}" if value.lang else path
-        if isinstance(value, Mapping):
-            return {name: self.named(each) for name, each in value.items()}
-        return type(value)(map(self.named, value)) if isinstance(value, list | tuple) else value
-
     def do(self, step: Step) -> Path:
-        """Run a step unless it is done, and return its folder. A step that was stopped begins again, but finds what it left
-        in its folder.
+        """The folder of a step, which is done first unless it was before. A step that was stopped begins again, but
+        finds what it left in its folder.
 
         Raises:
             InputError: a file that it reads was changed since the step was laid out.
@@ -144,9 +101,9 @@ class Steps:
                     (part / name).unlink(missing_ok=True)
                     part_of(part / name).unlink(missing_ok=True)  # of a process that was killed while it wrote the file
                 step.check()
-                self.work[step.kind](self.named(step.settings), part)
+                self.work[step.kind](step, part)
                 step.check()
-                about = {**vars(step), "settings": self.named(step.settings), "calque": calque.__version__}
+                about = {**vars(step), "calque": calque.__version__}
                 write_text(part / DONE, json.dumps(about, indent=2, default=str) + "\n")
             replace_folder(part, place)
             remove_temporary(temporary)
@@ -154,13 +111,13 @@ class Steps:
 
 
 def unique(steps: Sequence[Step]) -> list[Step]:
-    """Return every step once."""
+    """Every step once."""
     return list({step.key: step for step in steps}.values())
 
 
 def digest(path: str) -> str:
-    """Return the hash of a file's content, or of the names and contents of the files in a folder or of a prefix
-    (`PREFIX.de`, …). A file is read again only if its size, its times or its place on the disk have changed.
+    """Hash of a file's content, or of the names and contents of the files in a folder or of a prefix (`PREFIX.de`, …). What was
+    read before is read again when its size, its times or its place on the disk have changed.
 
     Raises:
         InputError: it cannot be read.
@@ -170,15 +127,18 @@ def digest(path: str) -> str:
         for file in _files(root):
             about = file.stat()
             state = (about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino)
-            found = f"{os.path.relpath(file, root)}\0{_content(str(file.absolute()), state)}"
-            hashed.update(found.encode("utf-8", "surrogateescape"))
+            hashed.update(
+                f"{os.path.relpath(file, root)}\0{_content(str(file.absolute()), state)}".encode(
+                    "utf-8", "surrogateescape"
+                )
+            )
     except OSError as error:
         raise InputError(f"cannot be read ({error.strerror or error})", path=path) from error
     return hashed.hexdigest()
 
 
 def _files(root: Path) -> list[Path]:
-    """Return a file, those of a folder, or those that a prefix stands for."""
+    """A file, those of a folder, or those that a prefix stands for."""
     if root.is_dir():
         return sorted(file for file in root.rglob("*") if file.is_file())
     if root.is_file():
@@ -194,6 +154,9 @@ def _files(root: Path) -> list[Path]:
 
 @cache
 def _content(path: str, state: tuple[int, ...]) -> str:
-    """Return the hash of a file while it is as `state` says."""
+    """Hash of a file while it is as `state` says."""
+    hashed = hashlib.blake2b(digest_size=16)
     with open(path, "rb") as handle:
-        return hashlib.file_digest(handle, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+        while block := handle.read(1 << 20):
+            hashed.update(block)
+    return hashed.hexdigest()

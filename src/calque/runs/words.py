@@ -127,7 +127,7 @@ def link_by_encoder(
     out: Path,
     words: Words,
     encoder: str,
-    method: str = "mutual",
+    method: str | None = None,
     load: Mapping[str, Any] | None = None,
     posteriors: bool = False,
     progress: bool = False,

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from calque.named import exported
 
 if TYPE_CHECKING:
-    from calque.tasks.alignment import WordAlignment, score_links
-    from calque.tasks.base import Score, Task
-    from calque.tasks.retrieval import WordRetrieval, retrieve
-    from calque.tasks.sentences import SentenceRetrieval
+    from calque.tasks.alignment import WordAlignment as WordAlignment
+    from calque.tasks.alignment import score_links as score_links
+    from calque.tasks.base import Score as Score
+    from calque.tasks.base import Task as Task
+    from calque.tasks.retrieval import WordRetrieval as WordRetrieval
+    from calque.tasks.retrieval import retrieve as retrieve
+    from calque.tasks.sentences import SentenceRetrieval as SentenceRetrieval
 
-__all__ = ["Score", "SentenceRetrieval", "Task", "WordAlignment", "WordRetrieval", "retrieve", "score_links"]
-
-_PLACES = {
-    "Score": "base", "Task": "base", "WordAlignment": "alignment", "WordRetrieval": "retrieval", "retrieve": "retrieval",
-    "score_links": "alignment", "SentenceRetrieval": "sentences",
-}  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+__getattr__ = exported(
+    __name__,
+    {
+        "base": "Score Task",
+        "alignment": "WordAlignment score_links",
+        "retrieval": "WordRetrieval retrieve",
+        "sentences": "SentenceRetrieval",
+    },
+)

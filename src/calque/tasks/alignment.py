@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from calque.errors import SettingError
 from calque.linking import skipped
 from calque.pairs import WordPairs
 from calque.tasks.base import Score, Task
-from calque.tasks.bootstrap import measure, ratio
+from calque.tasks.bootstrap import measure_all, ratio
 from calque.wordalign.similarity import Method, links_from_embeddings
 
 if TYPE_CHECKING:
@@ -55,41 +54,52 @@ def score_links(
     """
     if links.n_sentences != gold.n_sentences:
         raise SettingError(f"links of {links.n_sentences} sentence pairs, but gold links of {gold.n_sentences}")
-    judged, sure, both = _sets(links, gold)
+    width = 1 + max(int(words.max(initial=0)) for each in (links, gold) for words in (each.source, each.target))
+    if width > 1_000_000:
+        raise SettingError(f"a link names word {width - 1} of a sentence: these are no links between words")
+    judged, both = (
+        (each.sentence * width + each.source) * width + each.target for each in (links, gold)
+    )  # each link a number
+    judged, sure, both = np.unique(judged), np.unique(both[~gold.possible]), np.unique(both)
     if not len(sure):
         raise SettingError("there is no sure gold link: recall and error rate are not defined")
-    is_sure, is_possible = np.isin(judged, sure), np.isin(judged, both)
-    width = _width(links, gold)
-    counts = np.stack(
-        [
-            np.bincount(keys // width**2, minlength=gold.n_sentences)
-            for keys in (judged, sure, judged[is_sure], judged[is_possible])
-        ],
-        axis=1,
-    )
-    n_judged, n_sure = len(judged), len(sure)
-    metrics: tuple[tuple[str, Callable[[np.ndarray], np.ndarray], int], ...] = (
-        ("aer", _aer, n_judged + n_sure),
-        ("precision", _precision, n_judged),
-        ("recall", _recall, n_sure),
-        ("f1", _f1, n_judged + n_sure),
-    )
+    columns = (judged, sure, np.intersect1d(judged, sure), np.intersect1d(judged, both))
+    counts = np.stack([np.bincount(keys // width**2, minlength=gold.n_sentences) for keys in columns], axis=1)
     record = {
-        "sentences": gold.n_sentences,
-        "links": n_judged,
-        "sure": n_sure,
-        "possible": len(both) - n_sure,
-        "bootstrap": bootstrap,
-        **(settings or {}),
-    }
+        "sentences": gold.n_sentences, "links": len(judged), "sure": len(sure), "possible": len(both) - len(sure),
+        "bootstrap": bootstrap, **(settings or {}),
+    }  # fmt: skip
+    found = measure_all([(counts, formula) for formula in _FORMULAS.values()], samples=bootstrap)
+    n_by_metric = {"precision": len(judged), "recall": len(sure)}
     return [
         Score(
-            "word-alignment", data, tuple(languages), name,
-            *measured.ends, n, seed, record, **measured.kept,
+            "word-alignment", data, tuple(languages), name, *measured.ends, n_by_metric.get(name, len(judged) + len(sure)), seed,
+            record, **measured.kept,
         )
-        for name, formula, n in metrics
-        for measured in [measure(counts, formula, samples=bootstrap)]
+        for name, measured in zip(_FORMULAS, found, strict=True)
     ]  # fmt: skip
+
+
+# Columns of the counts: judged, sure, judged and sure, judged and at least possible.
+def _aer(counts: np.ndarray) -> np.ndarray:
+    return 1 - ratio(counts[..., 2] + counts[..., 3], counts[..., 0] + counts[..., 1])
+
+
+def _precision(counts: np.ndarray) -> np.ndarray:
+    return ratio(counts[..., 3], counts[..., 0])
+
+
+def _recall(counts: np.ndarray) -> np.ndarray:
+    return ratio(counts[..., 2], counts[..., 1])
+
+
+def _f1(counts: np.ndarray) -> np.ndarray:
+    precision, recall = np.nan_to_num(_precision(counts)), _recall(counts)  # precision without links is 0
+    total = precision + recall
+    return np.where(total == 0, 0.0, 2 * ratio(precision * recall, total))
+
+
+_FORMULAS = {"aer": _aer, "precision": _precision, "recall": _recall, "f1": _f1}
 
 
 class WordAlignment(Task):
@@ -103,7 +113,6 @@ class WordAlignment(Task):
         bootstrap: samples of the interval.
         seed: for the record.
         data: name of the text, for the record.
-        options: further arguments of the method.
     """
 
     def __init__(
@@ -115,11 +124,9 @@ class WordAlignment(Task):
         bootstrap: int = 1000,
         seed: int = 0,
         data: str = "",
-        options: dict[str, Any] | None = None,
     ):
         self.corpus, self.gold = corpus, gold.check(corpus)
-        self.method, self.options = method, dict(options or {})
-        self.bootstrap, self.seed, self.data = bootstrap, seed, data
+        self.method, self.bootstrap, self.seed, self.data = method, bootstrap, seed, data
 
     @classmethod
     def from_files(  # type: ignore[override]
@@ -138,11 +145,10 @@ class WordAlignment(Task):
         require(encoder, "measured", self.rows)
         source, target = (encoder.encode(side, progress=progress) for side in (self.corpus.source, self.corpus.target))
         method: Any = self.method
-        pairs = links_from_embeddings(source, target, method=method, **self.options)
+        pairs = links_from_embeddings(source, target, method=method)
         without = [0 if side.covered is None else int((~side.covered).sum()) for side in (source, target)]
         about = {
             "links_from": self.method,
-            **self.options,
             "source_words_without_vector": without[0],
             "target_words_without_vector": without[1],
             "encoder": encoder.name,
@@ -178,36 +184,3 @@ def _fitting(corpus: ParallelCorpus, gold: WordPairs, *, path: str) -> tuple[Par
     )
     keep = np.flatnonzero(fits)
     return corpus.take(keep), gold.take(keep)
-
-
-def _width(pairs: WordPairs, gold: WordPairs) -> int:
-    """One more than the largest word position."""
-    return 1 + max(int(words.max(initial=0)) for each in (pairs, gold) for words in (each.source, each.target))
-
-
-def _sets(pairs: WordPairs, gold: WordPairs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Judged, sure, and sure or possible links, each link a number and each once."""
-    width = _width(pairs, gold)
-    if width > 1_000_000:
-        raise SettingError(f"a link names word {width - 1} of a sentence: these are no links between words")
-    judged, both = ((each.sentence * width + each.source) * width + each.target for each in (pairs, gold))
-    return np.unique(judged), np.unique(both[~gold.possible]), np.unique(both)
-
-
-# Columns of the counts: judged, sure, judged and sure, judged and at least possible.
-def _precision(counts: np.ndarray) -> np.ndarray:
-    return ratio(counts[..., 3], counts[..., 0])
-
-
-def _recall(counts: np.ndarray) -> np.ndarray:
-    return ratio(counts[..., 2], counts[..., 1])
-
-
-def _f1(counts: np.ndarray) -> np.ndarray:
-    precision, recall = np.nan_to_num(_precision(counts)), _recall(counts)  # no link at all finds nothing
-    total = precision + recall
-    return np.where(total == 0, 0.0, 2 * ratio(precision * recall, total))
-
-
-def _aer(counts: np.ndarray) -> np.ndarray:
-    return 1 - ratio(counts[..., 2] + counts[..., 3], counts[..., 0] + counts[..., 1])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ Statistic = Callable[[np.ndarray], np.ndarray]
 
 KEPT = 400  # resamples that a record keeps, for comparisons
 _DRAWS = 4_000_000  # counts held at once
-_SOME = 1 << 16  # sentences whose whole numbers are made float64 at a time
 _COMMON = 20180607  # of the drawing that all figures have in common
 
 
@@ -112,67 +112,52 @@ def over_groups(sums: np.ndarray, groups: Sequence[Hashable]) -> np.ndarray:
     return found
 
 
-def measure_pairs(
-    sums: np.ndarray, first: np.ndarray, second: np.ndarray, statistic: Statistic, *, texts: int, samples: int = 1000
-) -> Measured:
-    """A figure over pairs of items from two sentences each, on the drawing that all figures have in common.
-
-    Where one sentence of a pair is drawn twice and the other three times, the pair is there six times: it has the product of
-    what its sentences have. So the interval knows that pairs with a sentence in common depend on each other.
-
-    Args:
-        sums: `[n_pairs, n_sums]`.
-        first, second: int64 `[n_pairs]`, the two sentences of each pair, which must differ.
-        statistic: see `measure`.
-        texts: number of sentences.
-        samples: see `measure`.
-    """
-    sums = np.asarray(sums, dtype=np.float64)
-    value, drawn, rows = float(statistic(sums.sum(axis=0))), [np.zeros(0)], max(1, _DRAWS // max(1, len(sums)))
-    for counts in sampled(texts, samples):
-        for start in range(0, len(counts), rows):
-            part = counts[start : start + rows]
-            drawn.append(np.asarray(statistic((part[:, first] * part[:, second]) @ sums), dtype=np.float64))
-    return _measured(value, np.concatenate(drawn), texts)
-
-
 def _measured(value: float, draws: np.ndarray, texts: int) -> Measured:
     return Measured(value, *ends_of(draws, value), tuple(float(f"{each:.5g}") for each in draws[:KEPT]), texts)
 
 
 def _drawn(figures: Sequence[tuple[np.ndarray, Statistic]], samples: int) -> tuple[list[float], list[np.ndarray]]:
-    """Figures over all sentences, and over the sentences of each sample."""
-    parts = [_as_numbers(sums) for sums, _ in figures]
-    values = [
-        float(statistic(part.sum(axis=0).astype(np.float64)))
-        for part, (_, statistic) in zip(parts, figures, strict=True)
-    ]
+    """Return figures over all sentences, and over the sentences of each sample."""
+    values = [float(statistic(np.asarray(sums).sum(axis=0, dtype=np.float64))) for sums, statistic in figures]
     drawn: list[list[np.ndarray]] = [[np.zeros(0)] for _ in figures]
-    for counts in sampled(len(parts[0]) if parts else 0, samples):
-        for blocks, part, (_, statistic) in zip(drawn, parts, figures, strict=True):
-            blocks.append(np.asarray(statistic(_product(counts, part)), dtype=np.float64))
+    for counts in sampled(len(figures[0][0]) if figures else 0, samples):
+        for blocks, (sums, statistic) in zip(drawn, figures, strict=True):
+            blocks.append(np.asarray(statistic(counts @ np.asarray(sums, dtype=np.float64)), dtype=np.float64))
     return values, [np.concatenate(blocks) for blocks in drawn]
 
 
-def _as_numbers(sums: np.ndarray) -> np.ndarray:
-    """Sums as float64, but whole numbers as they are: in few bytes, and exact however they are added."""
-    sums = np.asarray(sums)
-    return sums if sums.dtype.kind in "ui" else np.asarray(sums, dtype=np.float64)
+def intervals(sums: np.ndarray, statistic: Statistic, *, samples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return many figures of one kind over all sentences, and the ends of their intervals, each `[n_figures]`, on the drawing
+    that all figures have in common.
+
+    Args:
+        sums: `[n_sentences, …]`.
+        statistic: `[samples, …]` summed over sentences → `[samples, n_figures]`.
+        samples: see `measure`.
+    """
+    sums = np.asarray(sums, dtype=np.float64)
+    shape, flat = sums.shape[1:], sums.reshape(len(sums), -1)
+    values = np.asarray(statistic(flat.sum(axis=0).reshape(1, *shape)), dtype=np.float64)[0]
+    drawn = [statistic((counts @ flat).reshape(len(counts), *shape)) for counts in sampled(len(sums), samples)]
+    all_drawn = np.concatenate([np.zeros((0, len(values))), *drawn])
+    ends = [ends_of(column, value) for column, value in zip(all_drawn.T, values, strict=True)]
+    low, high = np.array(ends).reshape(-1, 2).T
+    return values, low, high
 
 
-def _product(counts: np.ndarray, sums: np.ndarray) -> np.ndarray:
-    """`counts @ sums` in float64, `[…, n_sums]`."""
-    if sums.dtype == np.float64:
-        return counts @ sums
-    total = np.zeros((len(counts), sums.shape[1]))
-    for start in range(0, len(sums), _SOME):
-        total += counts[:, start : start + _SOME] @ sums[start : start + _SOME].astype(np.float64)
-    return total
+def sampled(n: int, samples: int) -> Iterable[np.ndarray]:
+    """Return how often each of `n` sentences is in each sample of the common drawing, float64 `[…, n]`, in blocks of samples.
+    Drawing n of n sentences is drawing how often each comes: one multinomial vector."""
+    return _kept(n, samples) if n * samples <= _DRAWS else _blocks(n, samples)
 
 
-def sampled(n: int, samples: int) -> Iterator[np.ndarray]:
-    """Yield how often each of `n` sentences is in each sample of the common drawing, float64 `[…, n]`, so many samples at a
-    time as may be held. Drawing n of n sentences is drawing how often each comes: one multinomial vector."""
+@lru_cache(2)
+def _kept(n: int, samples: int) -> list[np.ndarray]:
+    """Return the blocks of a small drawing, which the next figures over as many sentences have, too."""
+    return list(_blocks(n, samples))
+
+
+def _blocks(n: int, samples: int) -> Iterator[np.ndarray]:
     rng, rows = np.random.default_rng([_COMMON, n]), max(1, _DRAWS // max(1, n))
     for start in range(0, samples if n else 0, rows):
         yield rng.multinomial(n, np.full(n, 1 / n), size=min(rows, samples - start)).astype(np.float64)
@@ -203,10 +188,3 @@ def accuracy(sums: np.ndarray) -> np.ndarray:
 def f1(sums: np.ndarray) -> np.ndarray:
     """From what is right, what was said and what is true; 0 where nothing is right, as CoNLL's script has it."""
     return np.nan_to_num(ratio(2.0 * sums[..., 0], sums[..., 1] + sums[..., 2]))
-
-
-def correlation(sums: np.ndarray) -> np.ndarray:
-    """Pearson's r from n and the sums of x, y, x², y² and xy; NaN where one of the two does not vary."""
-    n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
-    spread = np.maximum(n * xx - x * x, 0.0) * np.maximum(n * yy - y * y, 0.0)
-    return np.clip(ratio(n * xy - x * y, np.sqrt(spread)), -1.0, 1.0)

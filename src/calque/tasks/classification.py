@@ -78,8 +78,19 @@ class Classification(ZeroShot[LabelledText]):
         if kind not in self.names:
             raise SettingError(f"unknown kind of classification {kind!r}, expected nli or sentiment")
         self.name: str = kind
-        self.kind_of_head = text_head(head, tune, "bilstm" if kind == "nli" else "mean")
-        if self.kind_of_head == "esim" and kind != "nli":
+        head = ("cls" if tune else "bilstm" if kind == "nli" else "mean") if head is None else head
+        if head not in HEADS:
+            raise SettingError(f"unknown head {head!r}, expected one of {', '.join(HEADS)}")
+        if tune and head != "cls":
+            raise SettingError(
+                f"head {head} is for frozen vectors: with tune=True (--tune) the head is cls, leave it out"
+            )
+        if head == "cls" and not tune:
+            raise SettingError(
+                "head cls reads the first special subword, which needs a tuned encoder: add tune=True (--tune)"
+            )
+        self.kind_of_head = head
+        if head == "esim" and kind != "nli":
             raise SettingError(f"head esim compares two texts, and {kind} has single ones: take mean or bilstm")
         self.columns = 2 if kind == "nli" else 1
         for each in (*train, *tests, *protocol.get("dev", ())):
@@ -112,11 +123,6 @@ class Classification(ZeroShot[LabelledText]):
         how: Any = format
         text = read_labelled(path, lang=lang, format=how, pretokenized=pretokenized, on_error=on_error)
         return relabelled(text, rename) if rename else text
-
-    def defaults(self) -> dict[str, Any]:
-        if self.kind_of_head == "cls":
-            return {"epochs": 3, "batch": 32, "warmup": 0.1, "decay": "linear", "clip": 1.0}
-        return {"epochs": 15, "batch": 32, "learning_rate": 1e-3, "patience": 4}
 
     def settings(self) -> dict[str, Any]:
         return {"head": self.kind_of_head, "hidden": self.hidden, "dropout": self.dropout, "labels": list(self.labels)}
@@ -205,24 +211,6 @@ class PairSource(VectorSource):
 
     def backward(self, gradient: Tensor) -> None:
         pass
-
-
-def text_head(head: str | None, tune: bool, default: str) -> str:
-    """Return the name of a head for texts; by default cls where the encoder learns.
-
-    Raises:
-        SettingError: there is no such head, or it is not for encoders that learn, or for others.
-    """
-    head = ("cls" if tune else default) if head is None else head
-    if head not in HEADS:
-        raise SettingError(f"unknown head {head!r}, expected one of {', '.join(HEADS)}")
-    if tune and head != "cls":
-        raise SettingError(f"head {head} is for frozen vectors: with tune=True (--tune) the head is cls, leave it out")
-    if head == "cls" and not tune:
-        raise SettingError(
-            "head cls reads the first special subword, which needs a tuned encoder: add tune=True (--tune)"
-        )
-    return head
 
 
 def macro_f1(counts: np.ndarray) -> np.ndarray:

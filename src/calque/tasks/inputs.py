@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from calque.errors import SettingError
 
@@ -76,7 +76,7 @@ class Inputs:
             raise SettingError(f"--{kind} takes one file here, got {len(files)}")
         return files[0]
 
-    def each(self) -> list[Inputs]:
+    def each(self) -> list[Self]:
         """The same for each parallel test text, with its languages, its links, its training and its development text; one text
         that has several languages (TMX, the prefix of several files, a folder of them) is taken with each pair.
 

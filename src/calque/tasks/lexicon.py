@@ -18,7 +18,7 @@ from calque.encoders.base import require
 from calque.errors import SettingError
 from calque.linking import check_pairs, read_languages, skipped
 from calque.tasks.base import Score, Task
-from calque.tasks.bootstrap import accuracy, measure
+from calque.tasks.bootstrap import accuracy, measure_all
 from calque.text import Sentences
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ class Lexicon(Task):
         dictionary: pairs of words.
         texts: text in both languages by language code; a word's vector is the mean over its occurrences there. Without
             it every word is encoded alone, as a sentence of one word: for static vectors, which do not know context.
-        vocabulary: further target words that are candidates, by language, where there is no text.
         similarity: "csls" or "cosine".
         lower: words that differ in case only are one, in the texts and in the dictionary; each occurrence is encoded as it
             stands. For dictionaries in small letters, as most are.
@@ -56,7 +55,6 @@ class Lexicon(Task):
         dictionary: Dictionary,
         *,
         texts: Mapping[str, Sentences] | None = None,
-        vocabulary: Sequence[str] = (),
         similarity: Literal["csls", "cosine"] = "csls",
         lower: bool = False,
         k: int = 10,
@@ -74,9 +72,7 @@ class Lexicon(Task):
         if lower:
             source, target = (tuple(word.lower() for word in side) for side in (dictionary.source, dictionary.target))
             dictionary = replace(dictionary, source=source, target=target)
-            vocabulary = [word.lower() for word in vocabulary]
-        self.dictionary, self.texts, self.vocabulary = dictionary, texts, list(vocabulary)
-        self.similarity, self.k = similarity, k
+        self.dictionary, self.texts, self.similarity, self.k = dictionary, texts, similarity, k
         self.bootstrap, self.seed, self.data = bootstrap, seed, data
 
     @classmethod
@@ -132,11 +128,8 @@ class Lexicon(Task):
         source, target = self.anchors(encoder, progress=progress)
         ranks, left_out = self._ranks(source, target)
         if not len(ranks):
-            where = (
-                f"is in the texts in {' and '.join(self.dictionary.langs)}"
-                if self.texts
-                else "has a vector on both sides"
-            )
+            langs = " and ".join(self.dictionary.langs)
+            where = f"is in the texts in {langs}" if self.texts else "has a vector on both sides"
             raise SettingError(
                 f"{self.dictionary.path or self.data or 'the dictionary'}: not one of its {len(self.dictionary):,} entries "
                 f"{where}, so there is nothing to measure; are the languages right?"
@@ -147,20 +140,18 @@ class Lexicon(Task):
             "left_out": left_out, "encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint,
         }  # fmt: skip
         metrics = [("p@1", ranks <= 1), ("p@5", ranks <= 5), ("p@10", ranks <= 10), ("mrr", 1 / ranks)]
+        sums = [(np.stack([right, np.ones(len(ranks))], axis=1), accuracy) for _, right in metrics]
+        found = zip(metrics, measure_all(sums, samples=self.bootstrap), strict=True)
+        langs, n = self.dictionary.langs, len(ranks)
         return [
-            Score(
-                "lexicon", self.data, self.dictionary.langs, metric,
-                *measured.ends, len(ranks), self.seed, about, **measured.kept,
-            )
-            for metric, right in metrics
-            for measured in [measure(np.stack([right, np.ones(len(ranks))], axis=1), accuracy, samples=self.bootstrap)]
-        ]  # fmt: skip
+            Score("lexicon", self.data, langs, metric, *each.ends, n, self.seed, about, **each.kept)
+            for (metric, _), each in found
+        ]
 
     def anchors(self, encoder: Encoder, *, progress: bool = False) -> tuple[Anchors, Anchors]:
         """Word types of both languages with their vectors."""
         anchors = []
-        words_by_side = (self.dictionary.source, (*self.dictionary.target, *self.vocabulary))
-        for lang, words in zip(self.dictionary.langs, words_by_side, strict=True):
+        for lang, words in zip(self.dictionary.langs, (self.dictionary.source, self.dictionary.target), strict=True):
             if self.texts is None:
                 text = Sentences.of([[word] for word in dict.fromkeys(words)], lang)
             else:
@@ -183,11 +174,12 @@ class Lexicon(Task):
                 left_out += 1
         if not gold:
             return np.zeros(0), left_out
-        x, y = (_unit(side.vectors) for side in (source, target))
+        vectors = (torch.from_numpy(np.asarray(side.vectors, dtype=np.float32)) for side in (source, target))
+        x, y = (torch.nn.functional.normalize(each, dim=1) for each in vectors)
         hubness = torch.zeros(len(y))
         if self.similarity == "csls":
-            neighbours = csls_neighbours(x.numpy(), y.numpy(), k=self.k, source_queries=np.zeros(0, dtype=np.int64),
-                                    target_queries=np.zeros(0, dtype=np.int64))  # fmt: skip
+            nobody = np.zeros(0, dtype=np.int64)
+            neighbours = csls_neighbours(x.numpy(), y.numpy(), k=self.k, source_queries=nobody, target_queries=nobody)
             assert neighbours.target_hubness is not None
             hubness = torch.from_numpy(neighbours.target_hubness).float()
         queries = sorted(gold)
@@ -204,10 +196,6 @@ class Lexicon(Task):
         return ranks, left_out
 
 
-def _unit(vectors: np.ndarray) -> torch.Tensor:
-    return torch.nn.functional.normalize(torch.from_numpy(np.asarray(vectors, dtype=np.float32)), dim=1)
-
-
 def by_frequency(dictionary: Dictionary, start: int, stop: int | None) -> Dictionary:
     """Entries whose source words are number `start` to `stop` in the dictionary's own order, by which dictionaries are
     cut into training and test parts.
@@ -222,6 +210,5 @@ def by_frequency(dictionary: Dictionary, start: int, stop: int | None) -> Dictio
         raise SettingError(
             f"{dictionary.path or 'dictionary'}: {len(order):,} source words, none from {start} to {stop}"
         )
-    sides = ([side[k] for k in chosen] for side in (dictionary.source, dictionary.target))
-    source, target = map(tuple, sides)
+    source, target = (tuple(side[k] for k in chosen) for side in (dictionary.source, dictionary.target))
     return replace(dictionary, source=source, target=target)

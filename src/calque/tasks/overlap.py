@@ -64,13 +64,9 @@ def shared_sentences(corpus: ParallelCorpus, train: ParallelCorpus) -> np.ndarra
 
     Empty sentences are shared with nothing.
     """
-    shared = np.zeros(len(corpus), dtype=bool)
-    for sentences, others in ((corpus.source, train.source), (corpus.target, train.target)):
-        texts = [_key(sentence.words) for sentence in sentences]
-        wanted = set(texts) - {""}
-        known = wanted.intersection(_key(sentence.words) for sentence in others)
-        shared |= np.fromiter((text in known for text in texts), dtype=bool, count=len(texts))
-    return shared
+    sides = ((corpus.source, train.source), (corpus.target, train.target))
+    source, target = (shared_texts([side], [other]) for side, other in sides)
+    return source | target
 
 
 def shared_texts(test: Sequence[Sentences], train: Sequence[Sentences]) -> np.ndarray:
@@ -86,7 +82,7 @@ def shared_texts(test: Sequence[Sentences], train: Sequence[Sentences]) -> np.nd
 
 def _texts(columns: Sequence[Sentences]) -> Iterator[str]:
     for row in zip(*columns, strict=True):
-        yield "\t".join(_key(sentence.words) for sentence in row).strip()
+        yield "\t".join(" ".join(sentence.words) for sentence in row).lower().strip()
 
 
 class OverlapWarning(CalqueWarning):
@@ -106,10 +102,6 @@ def warn_of_overlap(test: str, shared: np.ndarray, train: str, *, stacklevel: in
             "the scores partly show memorisation: test on other text"
         )
         warnings.warn(OverlapWarning(message), stacklevel=stacklevel)
-
-
-def _key(words: tuple[str, ...]) -> str:
-    return " ".join(words).lower()
 
 
 def _of_links(

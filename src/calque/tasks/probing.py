@@ -167,6 +167,7 @@ class Probing(ZeroShot[ProbeText]):
 
     name = "probing"
     rows = ("words", "key points")
+    epochs = (20, 5)
     statistics: Mapping[str, Any] = {
         "f1": f1,
         "precision": lambda counts: np.nan_to_num(ratio(counts[..., 0], counts[..., 1])),
@@ -216,11 +217,6 @@ class Probing(ZeroShot[ProbeText]):
         """
         where = int(column) if column is not None and column.isdecimal() else column
         return read_probe(path, lang=lang, probe=probe, column=where, subtypes=subtypes, on_error=on_error)
-
-    def defaults(self) -> dict[str, Any]:
-        if getattr(self, "tune", False):
-            return {"epochs": 5, "batch": 32, "warmup": 0.1, "decay": "linear", "clip": 1.0}
-        return {"epochs": 20, "batch": 32, "learning_rate": 1e-3, "patience": 4}
 
     def settings(self) -> dict[str, Any]:
         return {"probe": self.probe, "head": "edge probe", **self.shape, "labels": len(self.labels)}

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
 _STRETCH = 2  # how many times as long as a span its projection may be, plus one
 
 
-@dataclass(frozen=True)
-class Projected:
+class Projected(NamedTuple):
     """What came of a projection.
 
     Attributes:
@@ -84,18 +82,19 @@ def project_tags(source: TaggedText, pairs: WordPairs, target: Sentences) -> Pro
     elsewhere in the text. A sentence with a word that has neither is left out.
     """
     offsets = offsets_of(source.sentences.lengths())
-    linked = _links(pairs, turned=True)
+    linked = _links(pairs.swapped())
     seen: dict[str, Counter[str]] = defaultdict(Counter)
     tags_by_sentence: list[list[str | None]] = []
     words = [sentence.words for sentence in target]
     for sentence, forms in enumerate(words):
-        sentence_tags: list[str | None] = []
-        for j, form in enumerate(forms):
-            tags = Counter(source.tags[int(offsets[sentence]) + i] for i in linked[sentence].get(j, ()))
-            sentence_tags.append(_most(tags))
-            if sentence_tags[-1] is not None:
-                seen[form][sentence_tags[-1]] += 1
-        tags_by_sentence.append(sentence_tags)
+        several = (
+            Counter(source.tags[int(offsets[sentence]) + i] for i in linked[sentence].get(j, ()))
+            for j in range(len(forms))
+        )
+        tags_by_sentence.append([_most(tags) for tags in several])
+        for form, tag in zip(forms, tags_by_sentence[-1], strict=True):
+            if tag is not None:
+                seen[form][tag] += 1
     rows, tags = [], []
     for sentence, (forms, sentence_tags) in enumerate(zip(words, tags_by_sentence, strict=True)):
         filled = [tag or _most(seen[form]) for form, tag in zip(forms, sentence_tags, strict=True)]
@@ -105,23 +104,20 @@ def project_tags(source: TaggedText, pairs: WordPairs, target: Sentences) -> Pro
     return _projected(rows, tags, target)
 
 
-class Tagger(Protocol):
-    """A task that learns from tagged text and tags other text, as `Tagging` does."""
-
-    name: str
-    train: list[Dataset[TaggedText]]
-
-    def tag(self, encoder: Encoder, sentences: Sentences, *, seed: int = 0, progress: bool = False) -> TaggedText: ...
-
-
 def projected(
-    tagger: Tagger, encoder: Encoder, corpus: ParallelCorpus, pairs: WordPairs, *, seed: int = 0, progress: bool = False
+    tagger: Any,
+    encoder: Encoder,
+    corpus: ParallelCorpus,
+    pairs: WordPairs,
+    *,
+    seed: int = 0,
+    progress: bool = False,
 ) -> Dataset[TaggedText]:
     """Training text in the target language: learn the task from source text, tag the source side of parallel text, and
     carry the tags over.
 
     Args:
-        tagger: learns from text in the language of one side of the corpus.
+        tagger: a `Tagging` task that learns from text in the language of one side of the corpus.
         encoder: whose frozen vectors the tagger reads.
         corpus, pairs: parallel text and its word links.
 
@@ -177,11 +173,10 @@ class LabelProjection(Task):
         return scores
 
 
-def _links(pairs: WordPairs, *, turned: bool = False) -> dict[int, dict[int, list[int]]]:
-    """For each sentence and word the words that it is linked to."""
+def _links(pairs: WordPairs) -> dict[int, dict[int, list[int]]]:
+    """For each sentence and source word the target words that it is linked to."""
     linked: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
-    columns = (pairs.sentence, pairs.target, pairs.source) if turned else (pairs.sentence, pairs.source, pairs.target)
-    for sentence, i, j in zip(*(column.tolist() for column in columns), strict=True):
+    for sentence, i, j in zip(pairs.sentence.tolist(), pairs.source.tolist(), pairs.target.tolist(), strict=True):
         linked[sentence][i].append(j)
     return linked
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from calque.algebra.normalize import unit_rows
-from calque.algebra.similarity import Neighbours, cosine_neighbours, csls_neighbours
+from calque.algebra.similarity import cosine_neighbours, csls_neighbours
 from calque.encoders.base import require
 from calque.errors import SettingError
 from calque.pairs import WordPairs
@@ -339,16 +339,13 @@ class WordRetrieval(Task):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Whether the nearest word has the form, in lower case, of the word that is asked for: that occurrence or another
         one. bool `[n]` of source words and of target words."""
-        sentence = pairs.sentence[answers.queries]
-        rows = [
-            side.rows(sentence, words[answers.queries])
-            for side, words in ((source, pairs.source), (target, pairs.target))
-        ]
+        sentence, queries = pairs.sentence[answers.queries], answers.queries
+        wanted = source.rows(sentence, pairs.source[queries]), target.rows(sentence, pairs.target[queries])
         forward, backward = (
-            (nearest >= 0) & (forms[nearest] == forms[wanted])
-            for nearest, forms, wanted in (
-                (answers.nearest_targets, self._forms[1], rows[1]),
-                (answers.nearest_sources, self._forms[0], rows[0]),
+            (nearest >= 0) & (forms[nearest] == forms[rows])
+            for nearest, forms, rows in (
+                (answers.nearest_targets, self._forms[1], wanted[1]),
+                (answers.nearest_sources, self._forms[0], wanted[0]),
             )
         )
         return forward, backward
@@ -478,7 +475,14 @@ def retrieve(
             linked = np.zeros_like(pool)
             linked[row[has_vector]] = True
             pool &= linked
-    neighbours = _search(source, target, pools, [row[has_vector] for row in rows], similarity, k, depth)
+    vectors, wanted = [], []
+    for side, pool, row in zip((source, target), pools, rows, strict=True):
+        chosen = np.flatnonzero(pool)
+        vectors.append(unit_rows(side.data, None if len(chosen) == side.n_words else chosen))
+        wanted.append(np.searchsorted(chosen, row[has_vector]))
+    sought: Any = {"source_queries": wanted[0], "target_queries": wanted[1], "n_best": depth}
+    csls = similarity == "csls"
+    neighbours = csls_neighbours(*vectors, k=k, **sought) if csls else cosine_neighbours(*vectors, **sought)
     queries = asked[has_vector]
     lists = [np.full((len(queries), depth), -1, dtype=np.int64) for _ in rows]
     for answer, pool, best in zip(lists, reversed(pools), (neighbours.targets, neighbours.sources), strict=True):
@@ -514,15 +518,3 @@ def _rows(side: Embeddings, sentence: np.ndarray, word: np.ndarray) -> np.ndarra
     if np.count_nonzero(met) != len(row):
         raise SettingError("links are not one-to-one: call one_to_one() on them first")
     return row
-
-
-def _search(source, target, pools, rows, similarity: Similarity, k: int, depth: int) -> Neighbours:
-    vectors, queries = [], []
-    for side, pool, row in zip((source, target), pools, rows, strict=True):
-        chosen = np.flatnonzero(pool)
-        vectors.append(unit_rows(side.data, None if len(chosen) == side.n_words else chosen))
-        queries.append(np.searchsorted(chosen, row))
-    asked: Any = {"source_queries": queries[0], "target_queries": queries[1], "n_best": depth}
-    if similarity == "cosine":
-        return cosine_neighbours(*vectors, **asked)
-    return csls_neighbours(*vectors, k=k, **asked)

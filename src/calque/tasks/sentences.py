@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -13,7 +14,6 @@ import numpy as np
 from calque.algebra.margin import Mined, best_by_margin, best_threshold, mine, xsim_neighbours
 from calque.algebra.normalize import unit_rows
 from calque.algebra.similarity import cosine_neighbours, csls_neighbours
-from calque.corpora.comparable import Comparable, gold_file, read_comparable
 from calque.encoders.base import require
 from calque.encoders.sentence_vectors import POOLINGS, Pooling, SentencePooling, SentenceVectors, sentence_vectors
 from calque.errors import SettingError, check_number
@@ -27,19 +27,10 @@ if TYPE_CHECKING:
     from calque.tasks.inputs import Inputs
 
 Similarity = Literal["cosine", "csls"]
-SIMILARITIES: tuple[Similarity, ...] = get_args(Similarity)
 
 
-@dataclass(frozen=True)
-class _Figure:
-    """A figure before it is measured: its name, `[n, sums]`, what makes one number of the sums, how many questions, and what
-    belongs into its settings alone."""
-
-    metric: str
-    sums: np.ndarray
-    statistic: Statistic
-    n: int
-    about: dict[str, Any]
+#: a score before it is measured: its metric, `[n, sums]`, the statistic of the sums, the number of questions, and settings
+_Figure = tuple[str, np.ndarray, Statistic, int, dict[str, Any]]
 
 
 class SentenceRetrieval(Task):
@@ -49,18 +40,16 @@ class SentenceRetrieval(Task):
     and `xsim`, the error rate as LASER counts it, by the ratio margin among the k nearest. A sentence that reads like the
     translation is as good as it.
 
-    With a development text, and always in texts that are no translations of each other (BUCC): F1, precision and recall of
-    mined pairs (Artetxe & Schwenk 2019), with the threshold that is best on the development text.
+    With a development text: F1, precision and recall of mined pairs (Artetxe & Schwenk 2019), with the ratio margin that is
+    best on the development text as threshold.
 
     Args:
-        text: parallel text, or texts with gold pairs. Read at spaces alone (`pretokenized=True`), it is the text itself to
-            poolings of subwords.
-        dev: text to choose the threshold on; None for no mining, or where `threshold` says it.
+        text: parallel text. Read at spaces alone (`pretokenized=True`), it is the text itself to poolings of subwords.
+        dev: text to choose the threshold of mining on; None for no mining.
         sentence_pooling: how a sentence's vector is made, see `SentencePooling.of`; None for the encoder's own, or the mean of
             words.
         similarity: of `accuracy`: "cosine" or "csls".
         k: size of neighbourhoods; None for 10 in CSLS (Conneau et al. 2018a) and 4 in margins.
-        threshold: the margin from which mined pairs count.
         tokenize: divide the text into words where a pooling is one of words: for text that was read at spaces alone.
         bootstrap: samples of the interval; sentences are drawn.
         data: name of the text, for the record.
@@ -71,20 +60,19 @@ class SentenceRetrieval(Task):
 
     def __init__(
         self,
-        text: ParallelCorpus | Comparable,
+        text: ParallelCorpus,
         *,
-        dev: ParallelCorpus | Comparable | None = None,
+        dev: ParallelCorpus | None = None,
         sentence_pooling: Pooling | None = None,
         similarity: Similarity = "cosine",
         k: int | None = None,
-        threshold: float | None = None,
         tokenize: bool = False,
         bootstrap: int = 1000,
         data: str = "",
     ):
         for name, value, known in (
             ("sentence_pooling", sentence_pooling, (None, *POOLINGS)),
-            ("similarity", similarity, SIMILARITIES),
+            ("similarity", similarity, get_args(Similarity)),
         ):
             if value not in known:
                 raise SettingError(f"{name}={value!r}, expected one of {', '.join(each for each in known if each)}")
@@ -92,15 +80,12 @@ class SentenceRetrieval(Task):
             check_number("k", k, least=1, whole=True)
         if dev is not None and dev.langs != text.langs:
             raise SettingError(f"the test text is in {text.langs}, the development text in {dev.langs}")
-        if isinstance(text, Comparable) and dev is None and threshold is None:
-            raise SettingError(
-                f"{text.path or data}: pairs are mined from a threshold on, which is chosen on a development text: add --dev"
-            )
-        self.text = _without_empty(text) if isinstance(text, ParallelCorpus) else text
+        # the pairs that have words on both sides
+        self.text = text.take(np.flatnonzero((text.source.lengths() > 0) & (text.target.lengths() > 0)))
         self.dev, self.k, self.margin_k = dev, k, k or 4
         self.sentence_pooling: Pooling | None = sentence_pooling
         self.similarity: Similarity = similarity
-        self.threshold, self.tokenize, self.bootstrap, self.data = threshold, tokenize, bootstrap, data
+        self.tokenize, self.bootstrap, self.data = tokenize, bootstrap, data
 
     @classmethod
     def from_files(  # type: ignore[override]
@@ -110,19 +95,17 @@ class SentenceRetrieval(Task):
         sentence_pooling: Pooling | None = None,
         similarity: Similarity = "cosine",
         k: int | None = None,
-        threshold: float | None = None,
     ) -> list[Task]:
         """One for each test text."""
         options: Any = {
-            "sentence_pooling": sentence_pooling, "similarity": similarity, "k": k, "threshold": threshold,
+            "sentence_pooling": sentence_pooling, "similarity": similarity, "k": k,
             "tokenize": not inputs.words.pretokenized,
         }  # fmt: skip
         tasks: list[Task] = []
         for one in inputs.each():
             (test,), (langs,) = one.test, one.langs
             dev = _read(one, one.dev[0], langs) if one.dev else None
-            text = _read(one, test, langs, one.links[0] if one.links else None)
-            task = cls(text, dev=dev, data=test, **options)
+            task = cls(_read(one, test, langs), dev=dev, data=test, **options)
             task.notes = {"dev": [Path(one.dev[0]).name]} if one.dev else {}
             tasks.append(task)
         return tasks
@@ -131,7 +114,7 @@ class SentenceRetrieval(Task):
         """Encode both sides and measure.
 
         Returns:
-            in parallel text accuracy and xsim, each the mean of both directions, then each direction; then what mining gives.
+            accuracy and xsim, each the mean of both directions, then each direction; then what mining gives.
 
         Raises:
             SettingError: the encoder has no such pooling, or no vector for any sentence of a language.
@@ -145,19 +128,14 @@ class SentenceRetrieval(Task):
             "margin_k": self.margin_k, "bootstrap": self.bootstrap,
         }  # fmt: skip
 
-        def encoded(sides: Sequence[Sentences]) -> list[SentenceVectors]:
-            return [self._encoded(encoder, pooling, side, progress) for side in sides]
-
-        found: list[Score] = []
-        texts, vectors = [self.text.source, self.text.target], []
-        if isinstance(self.text, ParallelCorpus):
-            vectors = encoded(texts)
-            found += self._scores(self._retrieval(texts, vectors), settings)
-        if self.dev is not None or self.threshold is not None:
-            found += self._scores(self._mined(encoded, vectors), settings)
+        encode = partial(self._encoded, encoder, pooling, progress)
+        vectors = [encode(side) for side in (self.text.source, self.text.target)]
+        found = self._scores(self._retrieval(*vectors), settings)
+        if self.dev is not None:
+            found += self._scores(self._mined(encode, vectors), settings)
         return found
 
-    def _encoded(self, encoder: Encoder, pooling: SentencePooling, side: Sentences, progress: bool) -> SentenceVectors:
+    def _encoded(self, encoder: Encoder, pooling: SentencePooling, progress: bool, side: Sentences) -> SentenceVectors:
         """Return the vectors of sentences; what stands between spaces is divided into words where the pooling needs them.
 
         Raises:
@@ -175,21 +153,19 @@ class SentenceRetrieval(Task):
         return vectors
 
     def _scores(self, figures: Sequence[_Figure], settings: dict[str, Any]) -> list[Score]:
-        """Figures over the same sentences, measured on the same drawing."""
-        measured = measure_all([(figure.sums, figure.statistic) for figure in figures], samples=self.bootstrap)
+        """Measure figures over the same sentences on the same resamples."""
+        measured = measure_all([(sums, statistic) for _, sums, statistic, _, _ in figures], samples=self.bootstrap)
         return [
             Score(
-                "sentences", self.data, self.text.langs, figure.metric, *each.ends, figure.n, 0,
-                {**settings, **figure.about}, **each.kept,
+                "sentences", self.data, self.text.langs, metric, *each.ends, n, 0, {**settings, **about}, **each.kept,
             )
-            for figure, each in zip(figures, measured, strict=True)
+            for (metric, _, _, n, about), each in zip(figures, measured, strict=True)
         ]  # fmt: skip
 
     # -- retrieval -------------------------------------------------------------------------------------------------------
-    def _retrieval(self, texts: Sequence[Sentences], vectors: Sequence[SentenceVectors]) -> list[_Figure]:
-        """Accuracy and errors of parallel sentences."""
-        source, target = vectors[:2]
-        numbers = [text_numbers(side) for side in texts]
+    def _retrieval(self, source: SentenceVectors, target: SentenceVectors) -> list[_Figure]:
+        """Return accuracy and error rate (xsim) of parallel sentences."""
+        numbers = [text_numbers(side) for side in (self.text.source, self.text.target)]
         covered = source.covered & target.covered
         about = {
             "similarity": self.similarity,
@@ -198,41 +174,32 @@ class SentenceRetrieval(Task):
             "target_texts_repeated": int(len(numbers[1]) - len(np.unique(numbers[1]))),
             "sentences_without_vector": int((~covered).sum()),
         }
-        nearest = self._nearest(source.data, target.data)
+        units = unit_rows(source.data), unit_rows(target.data)
+        near = cosine_neighbours(*units) if self.similarity == "cosine" else csls_neighbours(*units, k=self.k or 10)
         xsim = [xsim_neighbours(x.data, y.data, k=self.margin_k) for x, y in ((source, target), (target, source))]
         figures: list[_Figure] = []
-        for name, found, wrong in (("accuracy", nearest, False), ("xsim", xsim, True)):
-            hits = [_same_text(each, of_side) & covered for each, of_side in zip(found, numbers[::-1], strict=True)]
-            counted = [~each for each in hits] if wrong else hits
-            figures += _directions(name, counted, self.text.langs, about if name == "accuracy" else {})
+        for name, found, more in (("accuracy", (near.targets[:, 0], near.sources[:, 0]), about), ("xsim", xsim, {})):
+            # What was found reads like the translation, which stands in the same row.
+            hits = [(at >= 0) & (of[at] == of) & covered for at, of in zip(found, numbers[::-1], strict=True)]
+            counted = [each if name == "accuracy" else ~each for each in hits]
+            figures += _directions(name, counted, self.text.langs, more)
         return figures
-
-    def _nearest(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The nearest of all of the other side, both ways, by the similarity that was asked for."""
-        units = unit_rows(x), unit_rows(y)
-        found = cosine_neighbours(*units) if self.similarity == "cosine" else csls_neighbours(*units, k=self.k or 10)
-        return found.targets[:, 0], found.sources[:, 0]
 
     # -- mining ------------------------------------------------------------------------------------------------------------
     def _mined(
-        self, encoded: Callable[[Sequence[Sentences]], list[SentenceVectors]], vectors: Sequence[SentenceVectors]
+        self, encode: Callable[[Sentences], SentenceVectors], vectors: Sequence[SentenceVectors]
     ) -> list[_Figure]:
-        """F1, precision and recall of mined pairs over the source sentences, with the threshold of the development text.
+        """Return F1, precision and recall of mined pairs over the source sentences.
 
         Args:
-            encoded: makes vectors of sentences.
-            vectors: of the text, where there are some already.
+            encode: returns the vectors of sentences.
+            vectors: of the text.
         """
-        text, threshold = minable(self.text), self.threshold
-        if vectors:
-            sides = [each.take(rows) for each, rows in zip(vectors, text.rows, strict=True)]
-        else:
-            sides = encoded([text.source, text.target])
-        if threshold is None and self.dev is not None:
-            dev = minable(self.dev)
-            pairs = self._candidates(*encoded([dev.source, dev.target]))
-            threshold = best_threshold(pairs, dev.is_gold(pairs), len(dev.gold))
-        threshold = math.inf if threshold is None else threshold
+        assert self.dev is not None
+        text, dev = minable(self.text), minable(self.dev)
+        sides = [each.take(rows) for each, rows in zip(vectors, text.rows, strict=True)]
+        pairs = self._candidates(encode(dev.source), encode(dev.target))
+        threshold = best_threshold(pairs, dev.is_gold(pairs), len(dev.gold))
         found = self._candidates(*sides).at_least(threshold)
         about = {
             "threshold": threshold if math.isfinite(threshold) else None,
@@ -241,37 +208,21 @@ class SentenceRetrieval(Task):
         }  # fmt: skip
         of_source = (found.source[text.is_gold(found)], found.source, text.gold[:, 0])
         hits, said, true = (np.bincount(numbers, minlength=len(text.source)) for numbers in of_source)
-        figures: list[tuple[str, list[np.ndarray], Statistic]] = [
+        figures: tuple[tuple[str, list[np.ndarray], Statistic], ...] = (
             ("f1", [hits, said, true], f1), ("precision", [hits, said], accuracy), ("recall", [hits, true], accuracy),
-        ]  # fmt: skip
-        return [
-            _Figure(name, np.stack(sums, axis=1), statistic, len(text.gold), about) for name, sums, statistic in figures
-        ]
+        )  # fmt: skip
+        return [(name, np.stack(sums, axis=1), statistic, len(text.gold), about) for name, sums, statistic in figures]
 
     def _candidates(self, source: SentenceVectors, target: SentenceVectors) -> Mined:
         """Candidate pairs of sentences that have a vector."""
         rows = [np.flatnonzero(side.covered) for side in (source, target)]
-        best = best_by_margin(source.data[rows[0]], target.data[rows[1]], k=self.margin_k)
-        found = mine(best)
+        found = mine(best_by_margin(source.data[rows[0]], target.data[rows[1]], k=self.margin_k))
         return Mined(rows[0][found.source], rows[1][found.target], found.scores)
 
 
-def _without_empty(text: ParallelCorpus) -> ParallelCorpus:
-    """The pairs that have words on both sides."""
-    rows = np.flatnonzero((text.source.lengths() > 0) & (text.target.lengths() > 0))
-    return text if len(rows) == len(text) else text.take(rows)
-
-
-def _read(one: Inputs, path: str, langs: tuple[str, str], gold: str | None = None) -> ParallelCorpus | Comparable:
-    """A text at spaces alone: parallel, or with gold pairs beside it."""
-    if gold is None and gold_file(path) is None:
-        return replace(one.words, pretokenized=True).read(path, langs)
-    return read_comparable(path, langs=langs, gold=gold, pretokenized=True, limit=one.words.limit)
-
-
-def _same_text(found: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """bool `[n]`: what was found reads like the translation, which stands in the same row."""
-    return (found >= 0) & (numbers[found] == numbers)
+def _read(one: Inputs, path: str, langs: tuple[str, str]) -> ParallelCorpus:
+    """Read a text at spaces alone."""
+    return replace(one.words, pretokenized=True).read(path, langs)
 
 
 def _directions(
@@ -280,9 +231,9 @@ def _directions(
     """The mean of both directions, then each."""
     n = len(counted[0])
     both = np.stack([counted[0].astype(float) + counted[1], np.full(n, 2.0)], axis=1)
-    yield _Figure(name, both, accuracy, n, about)
+    yield name, both, accuracy, n, about
     for way, each in zip((langs, langs[::-1]), counted, strict=True):
-        yield _Figure(f"{name}.{way[0]}-{way[1]}", np.stack([each, np.ones(n)], axis=1), accuracy, n, about)
+        yield f"{name}.{way[0]}-{way[1]}", np.stack([each, np.ones(n)], axis=1), accuracy, n, about
 
 
 # -- mining ------------------------------------------------------------------------------------------------------------
@@ -307,15 +258,10 @@ class Minable:
         return np.isin(found.source * width + found.target, self.gold[:, 0] * width + self.gold[:, 1])
 
 
-def minable(text: ParallelCorpus | Comparable) -> Minable:
-    """A text as it is mined: parallel text is one in which everything has a translation. Sentences that come twice are one, and
-    empty ones none."""
-    if isinstance(text, Comparable):
-        gold = text.gold
-    else:
-        gold = np.repeat(np.arange(len(text))[:, None], 2, axis=1)
+def minable(text: ParallelCorpus) -> Minable:
+    """A text as it is mined: everything has a translation. Sentences that come twice are one, and empty ones none."""
     rows, sides, columns = [], [], []
-    for side, column in ((text.source, gold[:, 0]), (text.target, gold[:, 1])):
+    for side in (text.source, text.target):
         numbers = text_numbers(side)
         distinct, first = np.unique(numbers, return_index=True)
         keep = side.lengths()[first] > 0
@@ -324,7 +270,7 @@ def minable(text: ParallelCorpus | Comparable) -> Minable:
         place[distinct[keep][order]] = np.arange(int(keep.sum()))
         rows.append(first[keep][order])
         sides.append(side.take(rows[-1]))
-        columns.append(place[numbers[column]])
+        columns.append(place[numbers])
     pairs = np.stack(columns, axis=1)
     pairs = np.unique(pairs[(pairs >= 0).all(axis=1)], axis=0)
     return Minable(sides[0], sides[1], pairs, (rows[0], rows[1]))

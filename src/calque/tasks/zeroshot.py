@@ -110,6 +110,8 @@ class ZeroShot(Task, Generic[D]):
     protocol = "zero-shot"
     files = ("test", "train", "dev", "ceiling", "realign")
     languages: ClassVar[Languages] = "files"
+    #: default number of epochs of a head on frozen vectors, and of a head with its encoder
+    epochs: ClassVar[tuple[int, int]] = (15, 3)
     #: tasks that the class serves, if there are several: its first argument then
     names: ClassVar[tuple[str, ...]] = ()
 
@@ -161,7 +163,7 @@ class ZeroShot(Task, Generic[D]):
 
     @classmethod
     def takes(cls) -> list[Callable[..., Any]]:
-        return [cls.from_files, cls.read, cls]
+        return [cls.from_files, cls.read, cls, Supervised]
 
     @classmethod
     def from_files(
@@ -173,14 +175,6 @@ class ZeroShot(Task, Generic[D]):
         select: Select = "source",
         save_head: str | None = None,
         on_error: Literal["raise", "skip"] = "raise",
-        epochs: float | None = None,
-        batch: int | None = None,
-        learning_rate: float | None = None,
-        patience: int | None = None,
-        warmup: float | None = None,
-        decay: Literal["constant", "linear", "cosine"] | None = None,
-        clip: float | None = None,
-        per_epoch: int | None = None,
         **own: Any,
     ) -> list[Task]:
         """The task, and for each language of `--ceiling` the same task learnt from that text (translate-train); or the task
@@ -191,16 +185,14 @@ class ZeroShot(Task, Generic[D]):
             seeds: training runs, with the seeds 0, 1, …; default: see the class.
             tune, select, save_head: see the class.
             on_error: "raise", or "skip" to leave out what cannot be read.
-            epochs, batch, learning_rate, patience, warmup, decay, clip, per_epoch: settings of `Supervised`.
-            own: of `read`, and of the task itself.
+            own: of `read`, of `Supervised`, and of the task itself.
         """
         if not inputs.train:
             raise SettingError(f"{inputs.task} needs training text: --train FILE")
         for name, value in (("ceiling", inputs.ceiling), ("realign", inputs.realign), ("save-head", save_head)):
             if value and inputs.project:
                 raise SettingError(f"--{name} and --project cannot be combined: leave one out")
-        options = {"epochs": epochs, "batch": batch, "learning_rate": learning_rate, "patience": patience, "warmup": warmup,
-                   "decay": decay, "clip": clip, "per_epoch": per_epoch}  # fmt: skip
+        options = {name: own.pop(name) for name in inspect.signature(Supervised).parameters if name in own}
         offered = {"on_error": on_error, "pretokenized": inputs.words.pretokenized, **own}
         reading = {name: offered[name] for name in inspect.signature(cls.read).parameters if name in offered}
         read, known, limit = partial(cls.read, **reading), {}, inputs.words.limit
@@ -214,7 +206,7 @@ class ZeroShot(Task, Generic[D]):
             warn_of_shared(each, [*train, *(text for text in ceiling if text.lang == each.lang)])
         make = partial(
             cls, *((inputs.task,) if cls.names else ()), tune=tune, seeds=None if seeds is None else range(seeds),
-            options={name: value for name, value in options.items() if value is not None},
+            options=options,
             **{name: value for name, value in own.items() if name not in reading},
         )  # fmt: skip
         if inputs.project:
@@ -240,9 +232,11 @@ class ZeroShot(Task, Generic[D]):
         raise SettingError(f"labels can only be projected for tags of words, not for {inputs.task}")
 
     # -- what a task says of itself: its head, its losses and its figures ----------------------------------------------
-    @abstractmethod
     def defaults(self) -> dict[str, Any]:
-        """Settings of `Supervised` that suit the task."""
+        """Return settings of `Supervised` that suit the task."""
+        if self.tune:
+            return {"epochs": self.epochs[1], "batch": 32, "warmup": 0.1, "decay": "linear", "clip": 1.0}
+        return {"epochs": self.epochs[0], "batch": 32, "learning_rate": 1e-3, "patience": 4}
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
@@ -283,7 +277,7 @@ class ZeroShot(Task, Generic[D]):
         return self.options if known else {**self.options, "learning_rate": tuned_rate(encoder.dim)}
 
     def split(self, encoder: Any, data: D) -> Any:
-        """The texts as subwords where the encoder learns too: `SplitSentences`, or what `learning` and `reading` read."""
+        """The texts as subwords where the encoder learns too."""
         return encoder.split(self.sentences(data))
 
     def encoded(self, encoder: Encoder, data: D, *, progress: bool = False) -> Any:
@@ -293,16 +287,6 @@ class ZeroShot(Task, Generic[D]):
     def frozen(self, embeddings: Any, device: torch.device) -> VectorSource:
         """The source over what `encoded` gave."""
         return FrozenSource(embeddings, device)
-
-    def learning(self, encoder: Any, split: Any, processes: Processes) -> VectorSource:
-        """The source over texts that an encoder reads while it learns."""
-        return TrainedSource(encoder, split, processes)
-
-    def reading(
-        self, encoder: Any, split: Any, device: torch.device, numbers: np.ndarray | None = None
-    ) -> VectorSource:
-        """The source over texts that an encoder reads as it is now; `numbers` are those for `take` to say."""
-        return FrozenSource(vectors_of(encoder, split), device, numbers)
 
     def linear(self, head: nn.Module) -> tuple[nn.Linear, Sequence[str], bool]:
         """Return the linear layer that is all of a head, the names of its labels, and whether it reads whole texts.
@@ -429,10 +413,8 @@ class Experiment(Generic[D]):
                 warnings.simplefilter("always")
                 self._known[id(each.data)] = self._read(each)
             for warning in caught:
-                message = warning.message
-                if isinstance(message, Warning):
-                    message.args = (f"{each.name}: {message}",)
-                warnings.warn(message, stacklevel=2)
+                warning.message.args = (f"{each.name}: {warning.message}",)  # type: ignore[union-attr]
+                warnings.warn(warning.message, stacklevel=2)
         return self._known[id(each.data)]
 
     def _read(self, each: Dataset[D]) -> Any:
@@ -472,7 +454,7 @@ class Experiment(Generic[D]):
         if task.tune:
             encoder = float32_copy(encoder, device)  # type: ignore[arg-type]
         metric, statistic = next(iter(task.statistics.items()))
-        source = task.learning(encoder, self.text, self.processes) if task.tune else self.text
+        source = TrainedSource(encoder, self.text, self.processes) if task.tune else self.text  # type: ignore[arg-type]
         if realign is not None and realign.when == "during":
             beside = realign.beside(encoder, self.encoder, seed=seed, processes=self.processes)  # type: ignore[arg-type]
 
@@ -510,13 +492,13 @@ class Experiment(Generic[D]):
             return data
         if not self.task.tune:
             return self.task.frozen(data, self.processes.device)
-        return self.task.reading(encoder, data, self.processes.device)
+        return FrozenSource(vectors_of(encoder, data), self.processes.device)
 
     def source_of(self, numbers: np.ndarray, encoder: Any) -> VectorSource:
         """Vectors of some of the training texts."""
         if not self.task.tune:
             return SubsetSource(self.text, numbers)
-        return self.task.reading(encoder, self.text.take(numbers), self.processes.device, numbers)
+        return FrozenSource(vectors_of(encoder, self.text.take(numbers)), self.processes.device, numbers)
 
     @torch.no_grad()
     def _judged(self, head: nn.Module, source: VectorSource, answers: Answers) -> dict[str, np.ndarray]:

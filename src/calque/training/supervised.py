@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -45,7 +45,7 @@ class Supervised:
         learning_rate: float = 1e-3,
         patience: int | None = None,
         warmup: float = 0.0,
-        decay: Any = "constant",
+        decay: Literal["constant", "linear", "cosine"] = "constant",
         clip: float | None = 5.0,
         seed: int = 0,
         per_epoch: int | None = None,

@@ -12,7 +12,7 @@ from torch import nn
 from calque.training.objective import Objective
 from calque.training.plan import Plan
 
-#: an update of the first objective, if it has its turn, and updates of the second
+#: an update of the first objective and updates of the second
 Joined = tuple[Any, list[Any]]
 
 
@@ -71,8 +71,8 @@ class Together(Objective[Joined]):
     """A first objective that says when an epoch is over and which state is kept, and a second over the same weights.
 
     After an update of the first comes each update of the second that is due, with one optimiser and its one memory. Weights
-    that the second does not share, such as a head's, stay as they are meanwhile. The published code of Gaschi et al. (2023)
-    adds the gradients of both instead, which was no better (65.8 against 67.7).
+    that the second does not share, such as a head's, stay as they are meanwhile. (The published code of Gaschi et al. (2023)
+    adds the gradients of a fixed number of batches instead.)
 
     Args:
         first: its module has all that is trained.
@@ -95,7 +95,7 @@ class Together(Objective[Joined]):
 
     def backward(self, update: Joined) -> dict[str, float]:
         first, seconds = update
-        if first is not None:
+        if not seconds:
             return self._first.backward(first)
         (second,) = seconds
         with self._frozen():

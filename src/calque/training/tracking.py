@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from os import PathLike, fspath
 from typing import Any
 
-from calque.errors import CalqueError, CalqueWarning, SettingError
+from calque.errors import CalqueError, SettingError
 from calque.named import imported, is_path
 
 Log = Callable[[Mapping[str, float], int], None]
@@ -35,43 +34,31 @@ class Tracking:
     def __init__(self, names: Sequence[str], *, run: str, folder: str | PathLike[str] = "tracked"):
         self._kinds = {name: _kind(name) for name in names}
         self._run, self._folder = run, fspath(folder)
-        self._trackers: list[Any] | None = None
-        self._titles: dict[str, int] = {}
+        self._trackers: list[Any] = []
+        self._titles: list[str] = []
         self._last = 0
-        self.begun = False
 
-    def begin(self, title: str, settings: Mapping[str, Any], *, step: int, first: bool) -> Log:
-        """Return what takes the scores of one training, by the number of the update.
-
-        Args:
-            title: of the training, before each score's name.
-            settings: what it depends on; those of the run's first training are stored.
-            step: number of updates that were done before, by a run that was stopped.
-            first: whether this process is the one that tracks.
-        """
-        self.begun = True
-        if not first:
-            return _nothing
-        if self._trackers is None:
+    def begin(self, title: str, settings: Mapping[str, Any], *, step: int) -> Log:
+        """Return what takes the scores of one training, by the number of the update; see `begin`."""
+        if not self._titles:
             self._trackers = [self._started(name, kind, step) for name, kind in self._kinds.items()]
-            known = {name: value if isinstance(value, bool | int | float | str) else str(value)[:200]
-                     for name, value in settings.items()}  # fmt: skip
+            known = {k: v if isinstance(v, bool | int | float | str) else str(v)[:200] for k, v in settings.items()}
             for tracker in self._trackers:
                 tracker.store_init_configuration(known)
-        trackers = self._trackers
-        self._titles[title] = number = self._titles.get(title, 0) + 1
-        before, name = self._last, title if number == 1 else f"{title} {number}"
+        self._titles.append(title)
+        before, number = self._last, self._titles.count(title)
+        name = title if number == 1 else f"{title} {number}"
 
         def log(values: Mapping[str, float], step: int) -> None:
             finite = {f"{name}/{key}": float(value) for key, value in values.items() if math.isfinite(value)}
             self._last = max(self._last, before + step)
-            for tracker in trackers:
+            for tracker in self._trackers:
                 tracker.log(finite, step=before + step)
 
         return log
 
     def finish(self) -> None:
-        for tracker in self._trackers or []:
+        for tracker in self._trackers:
             tracker.finish()
 
     def _started(self, name: str, kind: Any, step: int) -> Any:
@@ -115,9 +102,7 @@ def check_trackers(names: Sequence[str]) -> None:
 
 
 @contextmanager
-def tracked(
-    names: Sequence[str], *, run: str, folder: str | PathLike[str] = "tracked", expected: bool = True
-) -> Iterator[Tracking]:
+def tracked(names: Sequence[str], *, run: str, folder: str | PathLike[str] = "tracked") -> Iterator[Tracking]:
     """Within the block, every training is tracked:
 
         with tracked(["tensorboard"], run="first"):
@@ -125,25 +110,24 @@ def tracked(
 
     Args:
         names, run, folder: see `Tracking`.
-        expected: that something is trained within the block.
-
-    Warns:
-        CalqueWarning: nothing was trained, and that was `expected`.
     """
     tracking = Tracking(names, run=run, folder=folder)
     token = _CURRENT.set(tracking)
     try:
         yield tracking
-        if expected and not tracking.begun:
-            warnings.warn(
-                f"nothing was trained, so {', '.join(names)} has nothing to show", CalqueWarning, stacklevel=3
-            )
     finally:
         _CURRENT.reset(token)
         tracking.finish()
 
 
 def begin(title: str, settings: Mapping[str, Any], *, step: int, first: bool) -> Log:
-    """Return what takes the scores of a training that begins now; see `Tracking.begin`."""
+    """Return what takes the scores of a training that begins now, by the number of the update.
+
+    Args:
+        title: of the training, before each score's name.
+        settings: what it depends on; those of the run's first training are stored.
+        step: number of updates that were done before, by a run that was stopped.
+        first: whether this process is the one that tracks.
+    """
     tracking = _CURRENT.get()
-    return _nothing if tracking is None else tracking.begin(title, settings, step=step, first=first)
+    return _nothing if tracking is None or not first else tracking.begin(title, settings, step=step)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from calque.wordalign.fast_align import FastAlignSettings as FastAlignSettings
     from calque.wordalign.gibbs import GibbsSettings as GibbsSettings
     from calque.wordalign.hmm import HmmSettings as HmmSettings
-    from calque.wordalign.matrices import Similarities as Similarities
+    from calque.wordalign.similarity import Similarities as Similarities
     from calque.wordalign.similarity import links_from_embeddings as links_from_embeddings
     from calque.wordalign.statistical import WordAligner as WordAligner
     from calque.wordalign.statistical import align_words as align_words
@@ -24,8 +24,7 @@ __getattr__ = exported(
         "fast_align": "FastAlignSettings",
         "gibbs": "GibbsSettings",
         "hmm": "HmmSettings",
-        "matrices": "Similarities",
-        "similarity": "links_from_embeddings",
+        "similarity": "Similarities links_from_embeddings",
         "statistical": "WordAligner align_words",
         "symmetrization": "symmetrize",
         "vocabulary": "Classes",

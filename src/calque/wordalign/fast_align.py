@@ -23,8 +23,7 @@ from functools import partial
 
 import numpy as np
 
-from calque.wordalign.bitext import Bitext, Pairs
-from calque.wordalign.compiled import loop
+from calque.wordalign.bitext import Bitext, Pairs, loop
 from calque.wordalign.model import Job, Links, Model, run
 from calque.wordalign.vocabulary import AS_IS
 

@@ -26,8 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calque.wordalign.bitext import Bitext
-from calque.wordalign.compiled import GOLDEN, F, fast_loop, fast_part, loop, mix, unit
+from calque.wordalign.bitext import GOLDEN, Bitext, F, fast_loop, fast_part, loop, mix, unit
 from calque.wordalign.hmm import HmmModel, HmmPass, HmmSettings, HmmTables, known, priors, train
 from calque.wordalign.model import Job, Links, Model, run
 from calque.wordalign.prior import Prior, prior_of
@@ -173,10 +172,6 @@ class Chain:
             begin.jumps[self.slots], begin.fertilities.copy(), np.zeros(FERTILITIES, F), np.array([seed], dtype=np.uint64),
         )  # fmt: skip
 
-    def tally(self) -> None:
-        """Count all links."""
-        tally(self.sentences, self.text, self.state)
-
     def settle(self, prior: np.ndarray) -> None:
         """Add the priors to the counts."""
         state, strength = self.state, self.settings.jump_strength
@@ -222,7 +217,9 @@ class GibbsModel(Model):
         tables = [DirectionTables.empty(job.bitext, across, prior) for across in (True, False)]
         chains = _chains(job, settings, passes, hmm.tables, tables, (None, None))
         del passes
-        run([chain.tally for side in chains for chain in side], job.threads)
+        run(
+            [partial(tally, chain.sentences, chain.text, chain.state) for side in chains for chain in side], job.threads
+        )
         links = _sample(job, chains, prior, settings, learn=True)
         means = [_mean([chain.tables(prior) for chain in side]) for side in chains]
         return cls(settings, hmm, *means), links

@@ -27,8 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calque.wordalign.bitext import Pairs
-from calque.wordalign.compiled import GOLDEN, F, fast_loop, fast_part, loop, mix, unit
+from calque.wordalign.bitext import GOLDEN, F, Pairs, fast_loop, fast_part, loop, mix, unit
 from calque.wordalign.model import Job, Links, Model, n_shards, run
 from calque.wordalign.prior import prior_of
 from calque.wordalign.spelling import ratios
@@ -325,9 +324,7 @@ def _lengthened(null: np.ndarray, n: int) -> np.ndarray:
 
 # -- compiled loops -----------------------------------------------------------------------------------------------------
 @fast_part
-def chain(
-    emission, null_emission, n, width, padded, jump, null, floor, room, flow, posterior, null_posterior
-):  # fmt: skip
+def chain(emission, null_emission, n, width, padded, jump, null, floor, room, flow, posterior, null_posterior):
     """Run forward-backward for one sentence in one direction.
 
     Slot 0 is the place before the sentence, slots 1 to `width` are its positions, slot `width + 1` is the end.
@@ -585,28 +582,10 @@ def link(sentences, text, longest, weights, prior, links):
     for b in sentences:
         n, m, wide_n, wide_m = _both(True, b, text, weights, prior, room)
         top, left = text.given_offsets[b], text.observed_offsets[b]
-        _best(
-            room.post_f,
-            room.post_b,
-            room.none_f,
-            m,
-            n,
-            wide_n,
-            wide_m,
-            links.forward[left:],
-            links.forward_posterior[left:],
-        )
-        _best(
-            room.post_b,
-            room.post_f,
-            room.none_b,
-            n,
-            m,
-            wide_m,
-            wide_n,
-            links.backward[top:],
-            links.backward_posterior[top:],
-        )
+        forward, backward = links.forward[left:], links.backward[top:]
+        of_forward, of_backward = links.forward_posterior[left:], links.backward_posterior[top:]
+        _best(room.post_f, room.post_b, room.none_f, m, n, wide_n, wide_m, forward, of_forward)
+        _best(room.post_b, room.post_f, room.none_b, n, m, wide_m, wide_n, backward, of_backward)
 
 
 @fast_loop

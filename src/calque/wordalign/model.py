@@ -16,7 +16,7 @@ from calque.offsets import offsets_of
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
 from calque.wordalign.bitext import Bitext
-from calque.wordalign.matrices import Similarities
+from calque.wordalign.similarity import Similarities
 from calque.wordalign.vocabulary import Classes
 
 T = TypeVar("T")

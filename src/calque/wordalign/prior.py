@@ -17,9 +17,8 @@ import numpy as np
 
 from calque.errors import SettingError
 from calque.storage import room
-from calque.wordalign.bitext import Bitext
-from calque.wordalign.compiled import F, loop
-from calque.wordalign.matrices import MEMORY, Similarities
+from calque.wordalign.bitext import Bitext, F, loop
+from calque.wordalign.similarity import MEMORY, Similarities
 
 
 class Prior(NamedTuple):

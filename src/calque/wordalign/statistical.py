@@ -21,13 +21,12 @@ from calque.pairs import WordPairs
 from calque.progress import bar
 from calque.storage import whole
 from calque.text import ParallelCorpus, Sentences
-from calque.wordalign.bitext import Bitext, Side
-from calque.wordalign.compiled import loop, mix
+from calque.wordalign.bitext import Bitext, Side, loop, mix
 from calque.wordalign.fast_align import DiagonalModel, FastAlignSettings
 from calque.wordalign.gibbs import GibbsModel, GibbsSettings
 from calque.wordalign.hmm import HmmModel, HmmSettings
-from calque.wordalign.matrices import Similarities
 from calque.wordalign.model import Job, Links, Model, n_threads
+from calque.wordalign.similarity import Similarities
 from calque.wordalign.spelling import CodePoints, code_points, joined, shared
 from calque.wordalign.symmetrization import check_method
 from calque.wordalign.symmetrization import symmetrize as join_directions

@@ -8,7 +8,7 @@ import numpy as np
 
 from calque.errors import SettingError
 from calque.pairs import WordPairs
-from calque.wordalign.compiled import loop
+from calque.wordalign.bitext import loop
 
 Symmetrization = Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and", "one-to-one"]
 METHODS: tuple[str, ...] = get_args(Symmetrization)

@@ -2,7 +2,7 @@
 
 import { drawLinks } from "./links.js";
 import { searchBox } from "./search.js";
-import { context, know, make, nameOf, narrow, spaces, speak } from "./text.js";
+import { context, make, nameOf, narrow, spaces, speak } from "./text.js";
 
 const at = (id) => document.getElementById(id);
 const SIDES = ["before", "after"];
@@ -198,47 +198,27 @@ async function showAnswers(sentence, beside, mine) {
   const answers = await Promise.all(
     state.views.map(({ encoder, layer }) => {
       const asked = { encoder, layer, ...naming(state) };
-      const { senses } = about.encoders.find((each) => each.name === encoder);
       return Promise.all([
         ask("neighbours", { ...asked, word: state.word, n: state.n }),
         beside ? ask("links", { ...asked, to: beside.id }) : null,
-        senses ? ask("sense", { encoder, ...naming(state), word: state.word }) : null,
       ]);
     }),
   );
   if (mine !== turn) return;
   const same = state.views[0].encoder === state.views[1].encoder && state.views[0].layer === state.views[1].layer;
-  answers.forEach(([found, linked, sense], side) => {
+  answers.forEach(([found, linked], side) => {
     const other = answers[1 - side][1];
     const body = panels[side].querySelector(".body");
     const focus = focusIn(body);
     const figure = linked
       ? drawLinks(sentence, beside, linked.links, same ? null : other.links, state.word)
       : make("p", { class: "links soft" }, "Choose a neighbour below to draw word links to its sentence.");
-    body.replaceChildren(figure, ...(sense ? [senseOf(sense)] : []), ...neighbours(found, sentence, beside));
+    body.replaceChildren(figure, ...neighbours(found, sentence, beside));
     body.setAttribute("aria-busy", "false");
     figure.querySelector(".pair")?.redraw();
     if (focus) body.querySelector(`[data-row="${focus}"]`)?.focus();
   });
   at("status").textContent = answers.map(([found], side) => spoken(found, side)).join(" ");
-}
-
-/** Which sense the word has, by what the model has learnt. */
-function senseOf({ word, senses, number, share, nearest }) {
-  const box = make("section", { class: "sense", "aria-label": "Sense", "data-word": String(state.word) });
-  if (!senses) {
-    box.append(make("p", { class: "soft" }, `The model knows no senses of “${word}”: it is not in its vocabulary.`));
-    return box;
-  }
-  const facts = make("span", { class: "soft" }, `${(100 * share).toFixed(0)}% of its uses in training`);
-  box.append(make("p", {}, make("b", {}, `Sense ${number} of ${senses}`), facts));
-  const list = make("ul", { "aria-label": "Nearest senses" });
-  for (const near of nearest) {
-    const name = speak(make("span", { translate: "no" }, `${near.word}_${near.number}`), near.lang ?? "");
-    list.append(make("li", { title: `${near.lang ? `${nameOf(near.lang)}, ` : ""}cosine ${near.cosine.toFixed(2)}` }, name));
-  }
-  box.append(list);
-  return box;
 }
 
 const focusIn = (body) => (body.contains(document.activeElement) ? document.activeElement.dataset.row : null);
@@ -378,20 +358,14 @@ function listen() {
   });
   at("another").addEventListener("click", another);
   addEventListener("popstate", open);
-  const find = async (query, lang, sense) => {
-    const { encoder, layer } = state.views[1];
-    const asked = [ask("search", { q: query, lang, limit: 8 }).catch(() => ({ total: 0, sentences: [] }))];
-    if (sense) asked.push(ask("occurrences", { encoder, layer, ...sense, lang, limit: 8 }).catch(() => null));
-    const [found, near] = await Promise.all(asked);
-    return { ...found, near };
-  };
+  const find = (query, lang) => ask("search", { q: query, lang, limit: 8 }).catch(() => ({ total: 0, sentences: [] }));
   searchBox(at("find"), at("found"), at("lang"), find, chosen, (query) => keep({ query, within: at("lang").value }));
 }
 
 /** A sentence was found or typed. */
-async function chosen({ id, place, text, words, terms }) {
+async function chosen({ id, text, words, terms }) {
   if (text === undefined) {
-    const hit = place ?? words.findIndex((each) => terms.some((term) => each.toLowerCase() === term));
+    const hit = words.findIndex((each) => terms.some((term) => each.toLowerCase() === term));
     go({ id, text: null, lang: null, word: hit < 0 ? null : hit, beside: null });
     return;
   }
@@ -421,7 +395,6 @@ async function start() {
     at("trouble").hidden = false;
     return;
   }
-  know(about.languages);
   for (const { lang } of about.languages) at("lang").append(make("option", { value: lang }, nameOf(lang)));
   for (const select of document.querySelectorAll(".encoder")) {
     select.replaceChildren(...about.encoders.map(({ name }) => make("option", { value: name }, name)));

@@ -7,7 +7,7 @@ const watched = new ResizeObserver((entries) => entries.forEach((entry) => entry
 
 /**
  * Draws the links between two sentences.
- * @param links [[word, word, strength]]
+ * @param links [[word, word]]
  * @param others the same of the other encoder, or null; links that it lacks stand out
  * @param chosen the word of the first sentence that is looked at
  */

@@ -1,14 +1,11 @@
-// The box at the top: finds sentences of the text, a word near others, or takes a sentence of the user's own.
+// The box at the top: finds sentences of the text, or takes a sentence of the user's own.
 
-import { context, joined, make, nameOf, spaces, speak } from "./text.js";
-
-const SENSE = /^\s*(\S+)\s+(?:near|~)\s+(.*\S)\s*$/i;
+import { joined, make, nameOf, spaces, speak } from "./text.js";
 
 /**
  * @param input, list, language the elements
- * @param ask async (query, lang, sense) => {total, sentences, near}; sense is {word, near} for "bank near river", and near
- *   what the server says of it
- * @param choose ({id, words, terms}) | ({id, place}) | ({text}) => void: a sentence of the text, a word in one, or one's own
+ * @param ask async (query, lang) => {total, sentences}
+ * @param choose ({id, words, terms}) | ({text}) => void: a sentence of the text, or one's own
  * @param keep (query) => void: what is looked for, or its language, has changed
  */
 export function searchBox(input, list, language, ask, choose, keep) {
@@ -65,8 +62,7 @@ export function searchBox(input, list, language, ask, choose, keep) {
     }
     turn += 1;
     const mine = turn;
-    const sense = SENSE.exec(query);
-    const found = await ask(query, language.value, sense && { word: sense[1], near: sense[2] });
+    const found = await ask(query, language.value);
     if (mine === turn) show(found, query);
   };
 
@@ -110,10 +106,6 @@ function offers(found, query, lang) {
     options.push({ value, element });
     return element;
   };
-  for (const hit of found.near?.occurrences ?? []) {
-    const value = { id: hit.id, place: hit.word };
-    offer(value, context(hit), make("span", { class: "soft", title: `how near the sentence comes to ${found.near.near.join(", ")}` }, hit.near.toFixed(2)));
-  }
   const terms = query.toLowerCase().split(/\s+/);
   for (const sentence of found.sentences) {
     const value = { id: sentence.id, words: sentence.words, terms };
@@ -121,11 +113,7 @@ function offers(found, query, lang) {
   }
   const more = found.total - found.sentences.length;
   const where = lang ? ` in ${nameOf(lang)}` : "";
-  const own = offer({ text: query }, make("span", {}, `“${query}” as a sentence of your own${where}`));
-  own.classList.add("own");
-  if (found.near && !found.near.total) own.append(make("span", { class: "soft" }, `“${found.near.word}” does not occur in this text`));
-  const further = (found.near?.total ?? 0) - (found.near?.occurrences.length ?? 0);
-  if (further > 0) own.append(make("span", { class: "soft" }, `${further.toLocaleString("en")} more of “${found.near.word}”, less near`));
+  const own = offer({ text: query }, make("span", { class: "own" }, `“${query}” as a sentence of your own${where}`));
   if (more > 0) own.append(make("span", { class: "soft" }, `${more.toLocaleString("en")} more found`));
   return options;
 }

@@ -4,15 +4,10 @@ const CLOSING = /^[.,;:!?…)\]}»”’%。，、；：！？）》」』]+$/u;
 const OPENING = /^[([{«“„¿¡（《「『]+$/u;
 const FRENCH = /^[;:!?»]+$/u;
 const LATIN = /^[\p{Script=Latin}\p{Nd}]/u;
+const UNSPACED = /^(zh|ja|th|lo|km|my)(?![a-z])/i;
 const displayed = new Intl.DisplayNames(["en"], { type: "language" });
 
 export const narrow = matchMedia("(max-width: 36rem)"); // as in style.css
-
-let languages = new Map();
-
-export function know(list) {
-  languages = new Map(list.map((each) => [each.lang, each]));
-}
 
 export function nameOf(lang) {
   try {
@@ -25,13 +20,13 @@ export function nameOf(lang) {
 /** Marks an element as being in a language. */
 export function speak(element, lang) {
   element.lang = lang.replaceAll("_", "-");
-  element.dir = languages.get(lang)?.dir ?? "auto";
+  element.dir = "auto";
   return element;
 }
 
 /** Whether a space stands before each word. */
 export function spaces(words, lang) {
-  const spaced = languages.get(lang)?.spaced ?? true;
+  const spaced = !UNSPACED.test(lang);
   const base = lang.slice(0, 2);
   return words.map((word, k) => {
     if (k === 0) return false;
@@ -53,37 +48,20 @@ export function joined(words, lang) {
 
 /** A sentence's words around one of them, that one marked. */
 export function context(sentence) {
-  const gaps = spaces(sentence.words, sentence.lang);
-  const dense = !(languages.get(sentence.lang)?.spaced ?? true);
-  let start = 0;
-  const before = sentence.words.slice(0, sentence.word);
-  let room = (dense ? 10 : 26) / (narrow.matches ? 2.5 : 1); // letters: the word itself must be seen on a phone
-  for (let k = before.length - 1; k >= 0; k -= 1) {
-    room -= before[k].length + 1;
-    if (room < 0) {
-      start = k + 1;
-      break;
-    }
+  const { words, word, lang } = sentence;
+  const gaps = spaces(words, lang);
+  let room = (UNSPACED.test(lang) ? 10 : 26) / (narrow.matches ? 2.5 : 1); // letters: the word itself must be seen on a phone
+  let start = word;
+  while (start > 0 && room > words[start - 1].length) {
+    start -= 1;
+    room -= words[start].length + 1;
   }
-  const element = speak(document.createElement("span"), sentence.lang);
-  element.className = "context";
-  element.translate = false;
-  let text = start ? "… " : "";
-  sentence.words.forEach((word, k) => {
-    if (k < start) return;
-    if (gaps[k] && k > start) text += " ";
-    if (k !== sentence.word) {
-      text += word;
-      return;
-    }
-    const mark = document.createElement("mark");
-    mark.textContent = word;
-    element.append(text, mark);
-    text = "";
-  });
-  element.append(text);
-  element.title = joined(sentence.words, sentence.lang);
-  return element;
+  const text = (first, last) => words.slice(first, last).map((each, k) => (gaps[first + k] && first + k > start ? " " : "") + each).join("");
+  const mark = make("mark", {}, words[word]);
+  const gap = gaps[word] && word > start ? " " : "";
+  const shown = make("span", { class: "context", translate: "no", title: joined(words, lang) });
+  shown.append((start ? "… " : "") + text(start, word) + gap, mark, text(word + 1, words.length));
+  return speak(shown, lang);
 }
 
 /** An element with attributes and children. */

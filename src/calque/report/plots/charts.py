@@ -1,20 +1,45 @@
-"""Figures over axes: bars, curves, points of two measures, phases of a training; and differences as a heat map."""
+"""Figures over axes: bars, curves, points of two measures; and differences as a heat map."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from calque.report.numbers import Figure, Number
 from calque.report.plots import svg
-from calque.report.plots.axes import Frame, Linear, Logarithmic, apart, around, base_axis, legend, shape, value_axis
+from calque.report.plots.axes import Frame, Scale, around, base_axis, legend, shape, value_axis
 from calque.report.plots.svg import HATCH, Drawing, Series, element, group, mark, path, shortened, text, width_of
 
 _WIDTH, _HEIGHT = 760, 340
 CELL, ROW = 58, 34  # of a heat map
 SIGNS = {"better": "▲", "worse": "▼"}
-_NAMES = 150  # most room for names at the right of a curve
-_APART = 18.0  # between two phases
+
+
+def _units(figures: Iterable[Figure], measure: str) -> tuple[int, str]:
+    """Return the factor of values and the name of their axis: fractions are shown in per cent."""
+    return (100, f"{measure}, per cent") if all(figure.percent for figure in figures) else (1, measure)
+
+
+def _begun(
+    series: Series, figures: Sequence[Figure], measure: str, foot: float
+) -> tuple[list[str], Frame, Callable[[float], float]]:
+    """Return what charts begin with, a legend and an axis of values; the frame of the rest; and the scale of values."""
+    factor, measure = _units(figures, measure)
+    signs, top = legend(series, 16, 16, _WIDTH - 16)
+    frame = Frame(52, top + 34, _WIDTH - 12, _HEIGHT - foot)
+    ends = [factor * end for f in figures for end in (f.value, f.low, f.high) if end is not None]
+    y = Scale(*around(ends, zero=True), frame.bottom, frame.top)
+    return [signs, value_axis(frame, y, y.ticks(), measure)], frame, lambda value: y(factor * value)
+
+
+def _whisker(figure: Figure, x: float, y: Callable[[float], float]) -> list[svg.Raw]:
+    """Draw a line for a figure's interval, where it has one."""
+    if figure.interval is None:
+        return []
+    low, high = (y(end.value) for end in figure.interval)
+    return [element("line", x1=x, x2=x, y1=low, y2=high, class_="whisker")]
 
 
 def bars(
@@ -28,44 +53,26 @@ def bars(
         series: names and numbers of the encoders.
         figures: by number and bin.
     """
-    scaled, measure = _units(figures.values(), measure)
-    signs, top = legend(series, 16, 16, _WIDTH - 16)
-    frame = Frame(52, top + 34, _WIDTH - 12, _HEIGHT - 34)
-    ends = [scaled * e for f in figures.values() if f.value is not None for e in (f.high, f.value) if e is not None]
-    y = Linear(*around(ends, zero=True), frame.bottom, frame.top)
+    known = {key: figure for key, figure in figures.items() if figure.value is not None}
+    parts, frame, y = _begun(series, list(known.values()), measure, 34)
     step = (frame.right - frame.left) / max(len(groups), 1)
     room = step * 0.72 / max(len(series), 1)  # of a bar and the space beside it
     wide = min(room * 0.82, 34)
-    parts: list[str] = [signs, value_axis(frame, y, y.ticks(), measure)]
     for k, name in enumerate(groups):
         left = frame.left + step * k
         for place, (label, number) in enumerate(series):
-            figure = figures.get((number, name))
-            if figure is None or figure.value is None:
+            if (number, name) not in known:
                 continue
-            middle, zero, tip = left + step * 0.14 + room * (place + 0.5), y(0), y(scaled * figure.value)
+            figure = known[number, name]
+            middle, zero, tip = left + step * 0.14 + room * (place + 0.5), y(0), y(figure.value)  # type: ignore[arg-type]
             box = {"x": middle - wide / 2, "y": min(tip, zero), "width": wide, "height": abs(zero - tip)}
-            drawn = [element("rect", **box, class_="bar")]
-            drawn += _whisker(figure, middle, y, scaled)
             foot = zero - 8 if tip <= zero else zero + 8
-            drawn.append(shape(number, middle, foot, min(4.5, max(2.5, wide / 2.6))))  # shapes tell bars apart, too
+            sign = shape(number, middle, foot, min(4.5, max(2.5, wide / 2.6)))  # shapes tell bars apart, too
+            drawn = (element("rect", **box, class_="bar"), *_whisker(figure, middle, y), sign)
             bar = mark(*drawn, tip=f"{label}, {name}: {figure}", source=figure.traced)
             parts.append(group(bar, class_=svg.series(number)))
         parts.append(text(left + step * 0.5, frame.bottom + 19, shortened(name, step - 6), class_="label middle"))
     return Drawing(_WIDTH, _HEIGHT, "".join(parts), title, description)
-
-
-def _units(figures: Iterable[Figure], measure: str) -> tuple[int, str]:
-    """What values are multiplied with, and the name of the axis: fractions are shown in per cent."""
-    return (100, f"{measure}, per cent") if all(figure.percent for figure in figures) else (1, measure)
-
-
-def _whisker(figure: Figure, x: float, y: Linear, scaled: float) -> list[svg.Raw]:
-    """A line for a figure's interval, where it has one."""
-    if figure.interval is None:
-        return []
-    low, high = (y(scaled * end.value) for end in figure.interval)
-    return [element("line", x1=x, x2=x, y1=low, y2=high, class_="whisker")]
 
 
 def curve(
@@ -81,54 +88,36 @@ def curve(
         log: even ratios across; zero stands a step before the rest.
         names: ticks by place, such as names of bins.
     """
-    known = [(x, f) for points in figures.values() for x, f in points if f.value is not None]
-    scaled, measure = _units((figure for _, figure in known), measure)
-    room = min(_NAMES, 16 + max((width_of(label) for label, _ in series), default=0))
-    frame = Frame(52, 36, _WIDTH - room - 8, _HEIGHT - 48)
-    ends = [scaled * e for _, f in known for e in (f.value, f.low, f.high) if e is not None]
-    y = Linear(*around(ends, zero=True), frame.bottom, frame.top)
-    places = sorted({x for x, _ in known}) or [0.0, 1.0]
+    known = {number: [(x, f) for x, f in points if f.value is not None] for number, points in figures.items()}
+    parts, frame, y = _begun(series, [f for points in known.values() for _, f in points], measure, 48)
+    places = sorted({x for points in known.values() for x, _ in points}) or [0.0, 1.0]
     above = [place for place in places if place > 0]
     log = log and places[0] >= 0 and len(above) > 1
     least = above[0] ** 2 / above[1] if log and places[0] == 0 else places[0]
     low, high = (least, places[-1]) if places[-1] > least else (least - 1, least + 1)
-    scale = (Logarithmic if log else Linear)(low, high, frame.left + 14, frame.right - 10)
+    scale = Scale(low, high, frame.left + 14, frame.right - 24, log)  # room for half a name of the last tick
 
     def x(place: float) -> float:
         return scale(max(place, least))
 
-    ticks = scale.ticks(6)
-    if names or len(places) <= (9 if log else 13):
-        ticks = places
-    across_axis = base_axis(frame, x, ticks, across, *([lambda t: names.get(t, "")] if names else []))
-    parts: list[str] = [value_axis(frame, y, y.ticks(), measure), across_axis]
-    labels = []
+    few = bool(names) or len(places) <= (9 if log else 13)
+    shown = [lambda tick: names.get(tick, "")] if names else []
+    parts.append(base_axis(frame, x, places if few else scale.ticks(6), across, *shown))
     for label, number in series:
-        points = [(at, figure) for at, figure in figures.get(number, ()) if figure.value is not None]
-        points.sort(key=lambda point: point[0])
-        if not points:
-            continue
+        points = sorted(known.get(number, ()), key=lambda point: point[0])
         drawn: list[str] = []
-        sure = [(at, f) for at, f in points if f.low is not None and f.high is not None]
-        if len(sure) > 1:
-            upper = [(x(at), y(scaled * f.high)) for at, f in sure]  # type: ignore[operator]
-            lower = [(x(at), y(scaled * f.low)) for at, f in reversed(sure)]  # type: ignore[operator]
-            drawn.append(path(upper + lower, closed=True, class_="band"))
-        line = [(x(at), y(scaled * figure.value)) for at, figure in points]  # type: ignore[operator]
+        ends = [(x(at), y(f.low), y(f.high)) for at, f in points if f.low is not None and f.high is not None]
+        if len(ends) > 1:
+            around_it = [(at, top) for at, _, top in ends] + [(at, bottom) for at, bottom, _ in reversed(ends)]
+            drawn.append(path(around_it, closed=True, class_="band"))
+        line = [(x(at), y(figure.value)) for at, figure in points]  # type: ignore[arg-type]
         if len(line) > 1:
             drawn.append(path(line, class_="curve"))
         for (at, figure), (px, py) in zip(points, line, strict=True):
-            where = (names or {}).get(at, f"{at:,g}")
-            whisker = _whisker(figure, px, y, scaled) if len(sure) == 1 else ()
-            tip = f"{label}, {across} {where}: {figure}"
+            whisker = _whisker(figure, px, y) if len(ends) == 1 else ()
+            tip = f"{label}, {across} {(names or {}).get(at, f'{at:,g}')}: {figure}"
             drawn.append(mark(*whisker, shape(number, px, py), tip=tip, source=figure.traced))
-        labels.append((label, number, line[-1]))
         parts.append(group(*drawn, class_=svg.series(number)))
-    heights = apart([at[1] for _, _, at in labels], 16, frame.top, frame.bottom)
-    for (label, number, at), place in zip(labels, heights, strict=True):
-        leader = [(at[0] + 7, at[1]), (frame.right + 2, place), (frame.right + 6, place)]
-        name = text(frame.right + 9, place + 4, shortened(label, room - 14), class_="name")
-        parts.append(group(path(leader, class_="grid", fill="none"), name, class_=svg.series(number)))
     return Drawing(_WIDTH, _HEIGHT, "".join(parts), title, description)
 
 
@@ -144,18 +133,20 @@ class Point:
 
 
 def scatter(points: Sequence[Point], *, title: str, across: str, up: str, description: str) -> Drawing:
-    """Draw points of two measures with the line that fits them best."""
+    """Draw points of two measures with the line that fits them best (least squares)."""
     width, height = 620, 420
     (sx, x_name), (sy, y_name) = _units([p.x for p in points], across), _units([p.y for p in points], up)
-    series = list(dict.fromkeys((point.label, point.number) for point in points))
-    signs, top = legend(series, 16, 16, width - 16)
+    signs, top = legend(list(dict.fromkeys((p.label, p.number) for p in points)), 16, 16, width - 16)
     frame = Frame(52, top + 34, width - 20, height - 48)
     xs, ys = [sx * p.x.value for p in points], [sy * p.y.value for p in points]  # type: ignore[operator]
-    x = Linear(*around(xs), frame.left, frame.right)
-    y = Linear(*around(ys), frame.bottom, frame.top)
+    x = Scale(*around(xs), frame.left, frame.right)
+    y = Scale(*around(ys), frame.bottom, frame.top)
     parts: list[str] = [signs, value_axis(frame, y, y.ticks(), y_name), base_axis(frame, x, x.ticks(6), x_name)]
     if len(set(xs)) > 1:
-        parts.append(_line(xs, ys, x, y))
+        ends = np.array([min(xs), max(xs)])
+        heights = np.clip(np.polyval(np.polyfit(xs, ys, 1), ends), y.first, y.last)
+        fit = path([(x(a), y(b)) for a, b in zip(ends, heights, strict=True)], class_="fit")
+        parts.append(group(element("title", "least squares"), fit))
     for point, px, py in zip(points, map(x, xs), map(y, ys), strict=True):
         tip = f"{point.label}, {point.lang}: {across} {point.x}, {up} {point.y}"
         sign, name = shape(point.number, px, py, 5), text(px + 8, py + 4, point.lang, class_="small halo")
@@ -164,25 +155,16 @@ def scatter(points: Sequence[Point], *, title: str, across: str, up: str, descri
     return Drawing(width, height, "".join(parts), title, description)
 
 
-def _line(xs: Sequence[float], ys: Sequence[float], x: Linear, y: Linear) -> str:
-    n = len(xs)
-    mx, my = sum(xs) / n, sum(ys) / n
-    slope = sum((a - mx) * (b - my) for a, b in zip(xs, ys, strict=True)) / sum((a - mx) ** 2 for a in xs)
-    ends = [(a, my + slope * (a - mx)) for a in (min(xs), max(xs))]
-    inside = [(x(a), min(max(y(b), min(y.start, y.end)), max(y.start, y.end))) for a, b in ends]
-    return group(element("title", "least squares"), path(inside, class_="fit"))
-
-
 def heat(
     rows: Series, columns: Sequence[str], cells: Mapping[tuple[int, int], tuple[Number, str, str]], *,
-    title: str, description: str, most: float,
+    title: str, description: str,
 ) -> Drawing:  # fmt: skip
-    """Draw differences, methods down, test sets across; those that may not be claimed have no colour.
+    """Draw differences, methods down, test sets across. The largest has the deepest colour; those that
+    may not be claimed have none.
 
     Args:
         rows: names and numbers of the subjects.
         cells: by row and column: the difference, what may be said of it (better, worse, unclear), and a tip.
-        most: the largest difference there is, which has the deepest colour.
     """
     left = min(190.0, 20 + max((width_of(label) for label, _ in rows), default=0))
     width, height = left + CELL * len(columns) + 8, 30 + ROW * len(rows) + 4
@@ -191,6 +173,7 @@ def heat(
         "pattern", stripes, id=HATCH, width=7, height=7, patternUnits="userSpaceOnUse", patternTransform="rotate(45)"
     )
     parts: list[str] = [element("defs", pattern)]
+    most = max(abs(number.value) for number, _, _ in cells.values())
     for c, name in enumerate(columns):
         parts.append(text(left + CELL * (c + 0.5), 20, shortened(name, CELL - 4), class_="label middle"))
     for r, (label, _) in enumerate(rows):
@@ -210,54 +193,3 @@ def heat(
             drawn.append(text(box["x"] + CELL / 2, top + ROW / 2 + 4, shown, class_=look))
             parts.append(mark(*drawn, tip=tip, source=number.traced))
     return Drawing(width, height, "".join(parts), title, description)
-
-
-@dataclass(frozen=True)
-class Phase:
-    """A phase.
-
-    Attributes:
-        name: stands over its curves.
-        curves: by the number of a series, figures and the updates that they are over, first and last.
-    """
-
-    name: str
-    curves: Mapping[int, Sequence[tuple[tuple[int, int], Figure]]]
-
-    @property
-    def last(self) -> int:
-        """Its last update."""
-        return max((last for points in self.curves.values() for (_, last), _ in points), default=1)
-
-
-def phases(each: Sequence[Phase], series: Series, *, title: str, measure: str, description: str) -> Drawing:
-    """Draw curves through the phases of a training, side by side over one scale, each as wide as the others.
-
-    Args:
-        series: names and numbers of the curves.
-    """
-    signs, top = legend(series, 16, 16, _WIDTH - 16)
-    whole = Frame(52, top + 26, _WIDTH - 12, 276)
-    known = [f.value for phase in each for points in phase.curves.values() for _, f in points if f.value is not None]
-    y = Linear(*around(known, zero=True), whole.bottom, whole.top + 20)
-    parts: list[str] = [signs, value_axis(whole, y, y.ticks(), measure)]
-    step = (whole.right - whole.left + _APART) / len(each)
-    for k, phase in enumerate(each):
-        frame = Frame(whole.left + k * step, whole.top + 20, whole.left + (k + 1) * step - _APART, whole.bottom)
-        x = Linear(0, max(1, phase.last), frame.left, frame.right - 6)
-        parts.append(base_axis(frame, x, x.ticks(3 if len(each) > 1 else 6)[:: 1 if phase.last > 3 else 2], "update"))
-        parts.append(element("line", x1=frame.left, x2=frame.left, y1=frame.top, y2=frame.bottom, class_="axis"))
-        name = shortened(f"{k + 1}. {phase.name}" if len(each) > 1 else phase.name, step - _APART - 8)
-        parts.append(text(frame.left + 8, frame.top - 8, name, class_="label strong"))
-        for label, number in series:
-            points = [(span, figure) for span, figure in phase.curves.get(number, ()) if figure.value is not None]
-            line = [(x(last), y(figure.value)) for (_, last), figure in points]  # type: ignore[arg-type]
-            drawn: list[str] = []
-            for ((first, last), figure), (px, py) in zip(points, line, strict=True):
-                where = f"update {last:,}" if first == last else f"updates {first:,} to {last:,}"
-                sign = shape(number, px, py, 4.5 if (px, py) == line[-1] else 2.0)
-                drawn.append(mark(sign, tip=f"{label}, {phase.name}, {where}: {figure}", source=figure.traced))
-            if len(line) > 1:  # over the signs, which it would otherwise seem to be made of
-                drawn.insert(-1, path(line, class_="curve", pointer_events="none"))
-            parts.append(group(*drawn, class_=svg.series(number)))
-    return Drawing(_WIDTH, 320, "".join(parts), title, description)

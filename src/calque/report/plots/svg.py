@@ -68,12 +68,8 @@ def rules(colour: Mapping[str, str]) -> str:
 
 
 def page_rules() -> str:
-    """For drawings in a page: colours are its variables, see `variables`."""
+    """For drawings in a page: colours are its variables."""
     return "".join(f"svg {rule}}}" for rule in rules({name: f"var(--{name})" for name in LIGHT}).split("}") if rule)
-
-
-def variables(values: Mapping[str, str]) -> str:
-    return "".join(f"--{name}:{value};" for name, value in values.items())
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ from calque.named import TRUST_CODE, imported
 from calque.runs.compare import asked, check_results
 from calque.runs.steps import SCORES, Step, Steps, unique
 from calque.runs.study.grid import Grid, label_of
-from calque.runs.study.recipe import BASE, Study, read_study
+from calque.runs.study.plan import BASE, Study
+from calque.runs.study.reading import read_study, tested_on
 from calque.runs.study.work import WORK
 from calque.storage import locked, write_text
 
@@ -51,7 +52,7 @@ def study(
         A record for each score: `encoder`, `layer`, `method`, `supervision`, `training_seed`, `task`, and what
         `Score.to_dict` has. Encoders have the study's names. The records are also in `results.jsonl` of the folder.
     """
-    plan = read_study(path, tests)
+    plan = tested_on(read_study(path), tests)
     if data is not None:
         plan = replace(plan, data=str(Path(data).resolve()))
     folder = Path(plan.folder) / plan.out if out is None else Path(out)
@@ -66,8 +67,6 @@ def study(
     own = plan.own_classes()
     for name in own:  # so that folders of the study's steps, which name them, open
         imported(name)
-    for _, step in grid.scores:
-        step.key  # noqa: B018  # a file that is missing is found before anything is done
     with working(steps, workers, say, own) as do:
         do("pretraining", grid.pretraining)
         do("joining encoders", grid.joining)

@@ -1,33 +1,18 @@
-"""From a study to steps: each names what it reads, so that it is done once."""
+"""From the plan to steps: each names what it reads, so that it is done once."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from calque.alignment import METHODS
-from calque.encoders.key_points import PIVOTS
-from calque.runs.pretrain import pair_of
-from calque.runs.steps import ENTRIES, LINKS, File, Made, Step, Steps
-from calque.runs.study.options import OF_ANCHORS
-from calque.runs.study.recipe import (
-    BASE,
-    PARTS,
-    EncoderTable,
-    MethodTable,
-    Study,
-    SupervisionTable,
-    TaskTable,
-    given,
-    is_for,
-    listed,
-)  # fmt: skip
+from calque.runs.steps import Step, Steps
+from calque.runs.study.options import OF_ROWS, PARTS, of_anchors
+from calque.runs.study.plan import BASE, Study, Training, is_for, listed, seeds_of, supervision_of, trainings
 from calque.tasks.table import TASKS
-
-Langs = tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
@@ -40,37 +25,39 @@ class Row:
         encoder: where it is: the step that makes it, or what `load_encoder` takes.
         load: keyword arguments of `load_encoder`.
         langs: languages that it was made for; None for all.
-        base: the encoder before the method, as `encoder`; None where there was no method.
     """
 
     about: dict[str, Any]
     encoder: Step | str
-    load: Mapping[str, Any] = field(default_factory=dict)
-    langs: Langs = None
-    base: Step | str | None = None
+    load: dict[str, Any] = field(default_factory=dict)
+    langs: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
 class Base:
-    """An encoder before any method; `encoder` and `langs` as in `Row`. `number` and `seed` are those of one of several
-    trainings."""
+    """An encoder before any method.
+
+    Attributes:
+        encoder: as in `Row`.
+        langs: as in `Row`.
+        number, seed: which of several trainings it is, and of which seed; None where there is but one.
+    """
 
     encoder: Step | str
-    langs: Langs = None
+    langs: tuple[str, ...] | None = None
     number: int | None = None
     seed: int | None = None
 
 
-def label_of(about: Mapping[str, Any], langs: Langs = None) -> str:
-    """Return the name of an encoder in the study's own words."""
+def label_of(about: Mapping[str, Any]) -> str:
+    """An encoder by the study's own names."""
     layer, seed = about["layer"], about["training_seed"]
     parts = [about["encoder"], f"layer {layer}" if layer is not None else "", about["method"], about["supervision"]]
-    parts += [f"seed {seed}" if seed is not None else "", " and ".join(langs or ())]
-    return ", ".join(filter(None, parts))
+    return ", ".join([*filter(None, parts), *([f"seed {seed}"] if seed is not None else [])])
 
 
 def about_of(encoder: str, layer: int | None, method: str, supervision: str, seed: int | None = None) -> dict[str, Any]:
-    """Return what is known of a score beside the score."""
+    """What is known of a score beside the score."""
     return {"encoder": encoder, "layer": layer, "method": method, "supervision": supervision, "training_seed": seed}
 
 
@@ -80,7 +67,7 @@ class Grid:
     Attributes:
         pretraining, joining, preparing, aligning, scoring: steps, of which each list reads the results of those before.
         rows: every encoder that is measured.
-        scores: steps that leave scores, and what each is a score of.
+        scores: steps that leave figures, and what each is a figure of.
     """
 
     def __init__(self, plan: Study, steps: Steps):
@@ -89,203 +76,302 @@ class Grid:
         self.joining: list[Step] = []
         self.preparing: list[Step] = []
         self.aligning: list[Step] = []
-        self.scoring: list[Step] = []
         self.rows: list[Row] = []
         self.scores: list[tuple[dict[str, Any], Step]] = []
-        for name, table in plan.encoders.items():
-            for base in self._bases(name, table):
-                self._measure(name, table, base)
-        for row in self.rows:
-            for name, task in plan.tasks.items():
-                if is_for(task.encoders, row.about["encoder"]) and is_for(task.methods, row.about["method"]):
-                    self.scores += [({**row.about, "task": name}, step) for step in self._scoring(row, name, task)]
+        for name, given in plan.encoders.items():
+            for base in self._bases(name, given):
+                self._rows(name, given, base)
+        self.scores += [
+            ({**row.about, "task": task}, step)
+            for row in self.rows
+            for task, given in plan.tasks.items()
+            if is_for(given, row.about["encoder"], row.about["method"])
+            for step in self._scoring(row, task, given)
+        ]
+        self.scoring = [step for _, step in self.scores if step.kind == "score"]
 
-    def _step(self, phase: list[Step], kind: str, label: str, **settings: Any) -> Step:
-        phase.append(self._steps.step(kind, settings, label))
-        return phase[-1]
+    # -- encoders ----------------------------------------------------------------------------------------------------
+    def _bases(self, name: str, given: Mapping[str, Any]) -> list[Base]:
+        """An encoder as it is: one, or one for each training and language."""
+        if "path" in given:
+            return [Base(given["path"])]
+        found, apart, seeds = [], given["pretrain"].get("apart", False), seeds_of(given)
+        parts = trainings(given["pretrain"], self.plan.source)
+        for number, seed in enumerate(seeds):
+            run = (None, None) if len(seeds) == 1 else (number, seed)
+            made = [self._trained(name, given["pretrain"], part, seed, run[1]) for part in parts]
+            if apart:
+                found.append(Base(self._joined(name, list(given["pretrain"]["texts"]), made), None, *run))
+            else:
+                langs = [None if part.other is None else (part.other,) for part in parts]
+                found += [Base(step, some, *run) for step, some in zip(made, langs, strict=True)]
+        return found
 
-    # -- encoders ------------------------------------------------------------------------------------------------------
-    def _bases(self, name: str, table: EncoderTable) -> Iterable[Base]:
-        """Yield an encoder as it is: one, or one for each training and language."""
-        if table.pretrain is None:
-            yield Base(table.path)
-            return
-        pretrain, first = table.pretrain, table.pretrain.options.get("seed", 0)
-        for number in range(table.runs):
-            run = (None, None) if table.runs == 1 else (number, first + number)
-            made = []
-            for langs, measured in pretrain.parts(self.plan.source):
-                dictionaries = {pair_of(name, langs): file for name, file in pretrain.dictionaries.items()}
-                options = {**pretrain.options, "seed": first + number}
-                step = self._step(
-                    self.pretraining, "pretrain", label_of(about_of(name, None, "", "", run[1]), tuple(langs)),
-                    texts=[(lang, self._file(pretrain.texts[lang])) for lang in langs], model=pretrain.model,
-                    dictionaries=[(pair, self._file(file)) for pair, file in dictionaries.items() if pair is not None],
-                    **{each: options.pop(each) for each in ("preset", "senses") if each in options},
-                    **given(pretrain, "limit", "pretokenized"), options=options,
-                )  # fmt: skip
-                self.scores.append(({**about_of(name, None, BASE, "", run[1]), "task": "language-model"}, step))
-                made.append(step)
-                if not pretrain.apart:
-                    yield Base(step, measured, *run)
-            if pretrain.apart:
-                encoders = {lang: Made(step) for lang, step in zip(pretrain.texts, made, strict=True)}
-                yield Base(self._step(self.joining, "join", name, name=name, encoders=encoders), None, *run)
+    def _trained(self, name: str, given: Mapping[str, Any], part: Training, seed: int, run: int | None) -> Step:
+        own = ("texts", "apart", "pairs", "dictionaries")
+        settings = {**{key: value for key, value in given.items() if key not in own}, "seed": seed}
+        files = {"text": [self.plan.path(file) for file in part.texts.values()]}
+        if part.dictionaries:
+            settings["dictionaries"] = list(part.dictionaries)
+            files["dictionary"] = [self.plan.path(file) for file in part.dictionaries.values()]
+        label = f"{name}, {' and '.join(part.texts)}" + ("" if run is None else f", seed {run}")
+        step = self._step("pretrain", {**settings, "langs": list(part.texts)}, files, label=label)
+        self.pretraining.append(step)
+        self.scores.append(({**about_of(name, None, BASE, "", run), "task": "language-model"}, step))
+        return step
 
-    def _measure(self, name: str, table: EncoderTable, base: Base) -> None:
-        """Add the rows of an encoder as it is, and after each method."""
-        plan, layers, own = self.plan, table.layers or (None,), given(table, "pooling", "bidirectional")
+    def _joined(self, name: str, langs: Sequence[str], made: Sequence[Step]) -> Step:
+        """The encoders of several languages as one."""
+        settings, after = {"name": name, "langs": list(langs)}, {"encoder": self._places(made)}
+        self.joining.append(self._step("join", settings, after=after, label=name))
+        return self.joining[-1]
+
+    def _rows(self, name: str, given: Mapping[str, Any], base: Base) -> None:
+        """An encoder as it is, and after each method."""
+        plan, own = self.plan, {name: given[name] for name in ("pooling", "bidirectional") if name in given}
+        layers: list[int | None] = list(given.get("layers", [None]))
         loads = {layer: own if layer is None else {**own, "layer": layer} for layer in layers}
 
         def about(method: str, learnt: str, layer: int | None, seed: int | None) -> dict[str, Any]:
-            return about_of(name, layer, method, learnt, seed if base.seed is None else base.seed)
+            return about_of(name, layer, method, learnt, base.seed if base.seed is not None else seed)
 
-        for layer, load in loads.items() if BASE in plan.methods and is_for(plan.methods[BASE].encoders, name) else ():
-            self.rows.append(Row(about(BASE, "", layer, None), base.encoder, load, base.langs))
+        def row(method, learnt, encoder: Step | str, load: dict[str, Any], layer: int | None, langs=None, seed=None):
+            self.rows.append(Row(about(method, learnt, layer, seed), encoder, load, langs or base.langs))
+
+        several = len(plan.supervision) > 1
+
+        def label(method: str, learnt: str, some: Sequence[str], layer: int | None, seed: int | None) -> str:
+            known = about(method, learnt if several else "", layer, seed)
+            return label_of(known) + ("" if plan.together and base.langs is None else f", {' and '.join(some)}")
+
+        if BASE in plan.methods:
+            for layer, load in loads.items():
+                row(BASE, "", base.encoder, load, layer)
         for learnt, texts in plan.supervision.items():
-            langs = [lang for lang in texts.languages(plan.source) if base.langs is None or lang in base.langs]
-            for method, how in plan.methods.items():
-                if method == BASE or not langs or learnt not in how.supervision or not is_for(how.encoders, name):
-                    continue
-                trains = METHODS[how.method].trains  # once for each layer; the maps of all layers come from one pass
-                at_once = not trains and table.layers and "layers" not in how.options
-                for seed in how.seeds(range(plan.runs) if base.number is None else [base.number]):
-                    options = {**({"layers": layers} if at_once else {}), **how.options}
-                    options |= {} if seed is None else {"seed": seed}
-                    for layer, load in (loads if trains else {None: own}).items():
-                        called = label_of(
-                            about(method, learnt if len(plan.supervision) > 1 else "", layer, seed), base.langs
-                        )
-                        step = self._aligned(base.encoder, how, options, texts, langs, load, called)
-                        if step.kind == "align":  # which leaves the scores that a method has of its own
-                            self.scores.append((about(method, learnt, layer, seed), step))
-                        for shown in layers if at_once else (layer,):
-                            for row, view in how.rows(method).items():
-                                made = about(row, learnt, shown, seed)
-                                loaded = {"layer": shown} if at_once else view
-                                self.rows.append(Row(made, step, loaded, base.langs, base.encoder))
+            langs = [lang for lang in plan.languages(texts) if base.langs is None or lang in base.langs]
+            for some in [langs] * bool(langs) if plan.together else [[lang] for lang in langs]:
+                made_for = None if plan.together else tuple(some)
+                for method, given in plan.methods.items():
+                    if method == BASE or learnt not in plan.supervisions(given) or not is_for(given, name):
+                        continue
+                    for seed in plan.training_seeds(given, None if base.number is None else [base.number]):
+                        settings = given if seed is None else {**given, "seed": seed}
+                        trains = METHODS[settings["method"]].trains  # once for each layer
+                        if trains or layers == [None] or "layers" in settings:
+                            for layer, load in (loads if trains else {None: own}).items():
+                                called = label(method, learnt, some, layer, seed)
+                                step = self._aligned(base.encoder, settings, texts, some, load, called)
+                                if step.kind == "align":  # which leaves the figures that a method has of its own
+                                    self.scores.append((about(method, learnt, layer, seed), step))
+                                for name_of_row, how in plan.rows_of(method, given).items():
+                                    row(name_of_row, learnt, step, how, layer, made_for, seed)
+                        else:  # the maps of all layers from one pass
+                            called = label(method, learnt, some, None, seed)
+                            step = self._aligned(base.encoder, {"layers": layers, **settings}, texts, some, own, called)
+                            for layer in layers:
+                                row(method, learnt, step, {"layer": layer}, layer, made_for, seed)
 
-    # -- alignment -----------------------------------------------------------------------------------------------------
     def _aligned(
-        self, base: Step | str, how: MethodTable, options: Mapping[str, Any], texts: SupervisionTable,
-        langs: Sequence[str], load: Mapping[str, Any], label: str,
-    ) -> Step:  # fmt: skip
-        """Return the step of a method: on parallel text, on text of each language, or on the anchors of words."""
-        plan, method = self.plan, METHODS[how.method]
-        encoder, load = self._encoder(base), {**load, **given(how)}
-        common = {"encoder": encoder, "load": load, "method": how.method, "towards": plan.towards, "options": options}
-        if texts.kind == "parallel":
-            return self._step(self.aligning, "align", label, **common, **self._linked(texts, langs, how.method))
-        pairs, reading = [(plan.source, lang) for lang in langs], given(texts, "limit", "pretokenized")
-        read = {lang: self._file(file, lang) for lang, file in texts.texts.items() if lang in (plan.source, *langs)}
-        if not method.needs_links:
-            return self._step(self.aligning, "plain", label, **common, texts=list(read.values()), words=reading)
-        shared = {"encoder": encoder, "load": load, **reading, **given(texts, *OF_ANCHORS)}
-        shared |= {"layers": options["layers"]} if "layers" in options else {}
-        anchors = {
-            lang: self._step(
-                self.preparing, "anchors", f"anchors of words, {lang}", lang=lang, texts=[File(file.path)], **shared
+        self, base: Step | str, settings: Mapping[str, Any], texts, langs: Sequence[str], load, label: str
+    ) -> Step:
+        options = {
+            name: value for name, value in settings.items() if name not in ("supervision", "encoders", "runs", "views")
+        }
+        about = {
+            "load": load,
+            "towards": self.plan.towards,
+            "langs": [[self.plan.source, lang] for lang in langs],
+            **options,
+        }
+        if texts["kind"] == "parallel":
+            step = self._on_links(base, about, texts, langs, label)
+        elif not METHODS[settings["method"]].needs_links:
+            step = self._on_texts(base, about, texts, langs, label)
+        else:
+            step = self._on_words(base, about, texts, langs, label)
+        self.aligning.append(step)
+        return step
+
+    def _on_links(self, base: Step | str, about: Mapping[str, Any], texts, langs: Sequence[str], label: str) -> Step:
+        """From the linked words of parallel texts; for a method that needs no links, from their sides."""
+        words, files, links = self._linked(texts, langs, about["method"])
+        settings = {**about, "words": words}
+        return self._reading(base, "align", settings, {"text": files}, {"links": links}, label=label)
+
+    def _linked(self, texts, langs: Sequence[str], method: str) -> tuple[dict[str, Any], list[str], list[str]]:
+        """How words are linked for a method, parallel texts, and where their links will be; none for one without need."""
+        words = {"symmetrize": METHODS[method].symmetrize, **self.plan.words, **_given(texts, "limit", "pretokenized")}
+        files = [self.plan.path(texts[lang]) for lang in langs]
+        linking = [
+            self._step(
+                "links", {"langs": [self.plan.source, lang], "words": words}, {"text": [file]},
+                label=f"word links, {self.plan.source}-{lang}",
+            )
+            for lang, file in zip(langs, files, strict=True)
+            if METHODS[method].needs_links
+        ]  # fmt: skip
+        self.preparing += linking
+        return words, files, self._places(linking)
+
+    def _on_words(self, base: Step | str, about: Mapping[str, Any], texts, langs: Sequence[str], label: str) -> Step:
+        """From words' anchors, and the dictionaries that pair them, if there are any."""
+        plan, after = self.plan, {}
+        shared = {**_given(about, "load", "layers"), **_given(texts, *of_anchors())}
+        read = {lang: plan.path(file) for lang, file in texts["texts"].items() if lang in (plan.source, *langs)}
+        anchors = [
+            self._reading(
+                base, "anchors", {**shared, "lang": lang}, {"text": [file]}, label=f"anchors of words, {lang}"
             )
             for lang, file in read.items()
+        ]
+        self.preparing += anchors
+        if texts["kind"] == "dictionary":
+            after["dictionary"] = self._dictionaries(about["langs"], texts)
+        after["anchors"] = self._places(anchors)
+        return self._reading(base, "fit", {**about, "texts": list(read)}, {}, after, label=label)
+
+    def _on_texts(self, base: Step | str, about: Mapping[str, Any], texts, langs: Sequence[str], label: str) -> Step:
+        """Return the step of a method that learns from text of each language."""
+        read = {
+            lang: self.plan.path(file) for lang, file in texts["texts"].items() if lang in (self.plan.source, *langs)
         }
-        entries = [] if texts.kind == "text" else [
+        settings, files = (
+            {**about, **_given(texts, "limit", "pretokenized"), "texts": list(read)},
+            {"text": list(read.values())},
+        )
+        return self._reading(base, "plain", settings, files, label=label)
+
+    def _dictionaries(self, pairs: Sequence[Sequence[str]], texts) -> list[str]:
+        """Where the entries to learn from are."""
+        entries = list(texts.get("entries", [0]))
+        parts = [
             self._step(
-                self.preparing, "entries", f"entries of a dictionary, {'-'.join(pair)}", langs=pair,
-                entries=texts.entries, dictionary=self._file(texts.options[pair[1]]),
+                "entries", {"langs": pair, "entries": entries}, {"dictionary": [self.plan.path(texts[pair[1]])]},
+                label=f"entries of a dictionary, {'-'.join(pair)}",
             )
             for pair in pairs
         ]  # fmt: skip
-        return self._step(
-            self.aligning, "fit", label, **common, langs=pairs, dictionaries=[Made(step, ENTRIES) for step in entries],
-            anchors=[Made(step, lang=lang) for lang, step in anchors.items()],
-        )  # fmt: skip
+        self.preparing += parts
+        return self._places(parts)
 
-    def _linked(self, texts: SupervisionTable, langs: Sequence[str], method: str) -> dict[str, Any]:
-        """Return parallel texts, how their words are linked for a method, and where the links will be, if it needs any."""
-        pairs = [(self.plan.source, lang) for lang in langs]
-        words = {"symmetrize": METHODS[method].symmetrize, **self.plan.words, **given(texts, "limit", "pretokenized")}
-        files = [self._file(texts.options[lang]) for lang in langs]
-        links = [
-            self._step(self.preparing, "links", f"word links, {'-'.join(pair)}", text=file, langs=pair, words=words)
-            for pair, file in zip(pairs, files, strict=True)
-            if METHODS[method].needs_links
-        ]
-        return {"texts": files, "langs": pairs, "words": words, "links": [Made(step, LINKS) for step in links]}
-
-    # -- tasks ---------------------------------------------------------------------------------------------------------
-    def _scoring(self, row: Row, name: str, table: TaskTable) -> list[Step]:
-        """Return the steps of a task for one encoder: one, or one for each language."""
-        plan, task = self.plan, TASKS[table.task]
-        words, options = given(table, "limit", "pretokenized"), dict(table.options)
-        settings: dict[str, Any] = {"task": table.task, "encoder": self._encoder(row.encoder), "load": row.load}
+    # -- tasks -------------------------------------------------------------------------------------------------------
+    def _scoring(self, row: Row, name: str, given: Mapping[str, Any]) -> list[Step]:
+        """The steps of a task for one encoder: one, or one for each language."""
+        plan, task = self.plan, TASKS[given["task"]]
+        own = (*PARTS, *OF_ROWS, "texts")
+        load = {name: value for name, value in row.load.items() if name != "translations"}
+        about = {"load": load, **{key: v for key, v in given.items() if key not in own}}
         if task.languages == "pairs":
-            words = {**(plan.words if "seed" in task.options else {}), **words}
-            return [
-                self._step(
-                    self.scoring, "score", f"{name}, {lang}: {label_of(row.about)}", **settings, words=words, options=options,
-                    inputs=self._pair(table, lang),
-                )
-                for lang in table.files["test"]
-                if row.langs is None or lang in row.langs
-            ]  # fmt: skip
-        own = None if row.langs is None or task.lang else (plan.source, *row.langs)
-        inputs: dict[str, Any] = given(table, "test_limit")
-        for part, files in table.files.items():
-            if part in PARTS:
-                named = [plan.named(file) for file in listed(files)]
-                chosen = [each for each in named if own is None or part in ("train", "dev") or each[0] in own]
-                inputs[part] = [self._file(path, lang or task.lang or "") for lang, path in chosen]
-            else:
-                inputs[part] = self._file(files)
-        if not inputs["test"]:  # of other languages than this encoder's
-            return []
-        if "seeds" in task.options and (seeds := table.seeds or plan.seeds) is not None:
-            options["seeds"] = seeds
-        before = options.pop("base", row.base) if task.compares else None
-        if before is not None:
-            options["base"] = self._encoder(before)
-        if row.load.get("steps") == PIVOTS:
-            tested = {file.lang for file in inputs["test"]}
-            both = {lang: two for lang, two in table.translations.items() if lang in tested}
-            settings["translations"] = [(self._file(a, lang), self._file(b)) for lang, (a, b) in both.items()]
-        if table.realign is not None:
-            how = {"method": "contrastive", **table.realign}
-            texts = plan.parallel(f"tasks.{name}.realign", how.pop("supervision", ""))
-            langs = [lang for lang in texts.languages(plan.source) if row.langs is None or lang in row.langs]
-            settings["realign"] = {**how, **self._linked(texts, langs, how["method"])}
-        called = f"{name}: {label_of(row.about, row.langs)}"
-        return [self._step(self.scoring, "score", called, **settings, words=words, options=options, inputs=inputs)]
+            tests = {lang: file for lang, file in given["test"].items() if row.langs is None or lang in row.langs}
+            return [self._by_language(row, name, given, about, lang, file) for lang, file in tests.items()]
+        texts = {part: [plan.named(file) for file in listed(given.get(part))] for part in PARTS}
+        if row.langs is not None and task.lang is None:
+            own = (plan.source, *row.langs)
+            texts |= {part: [(lang, file) for lang, file in texts[part] if lang in own] for part in ("test", "ceiling")}
+            if not texts["test"]:  # of other languages than this encoder's
+                return []
+        about["langs"] = {part: [lang for lang, _ in several] for part, several in texts.items()}
+        files = {part: [file for _, file in several] for part, several in texts.items()}
+        if "first_senses" in task.files:
+            files["first_senses"] = [plan.path(file) for file in listed(about.pop("first_senses", None))]
+            files["keys"] = [key for part in ("train", "test") for file in files[part] for key in keys_of(file)]
+        if "translations" in row.load:  # files that the encoder reads
+            about["translations"] = list(row.load["translations"])
+            files["translations"] = [plan.path(file) for two in row.load["translations"].values() for file in two]
+        if "seeds" in task.options and given.get("seeds", plan.seeds) is not None:
+            about["seeds"] = given.get("seeds", plan.seeds)
+        after: dict[str, list[str]] = {}
+        if "realign" in given:
+            about["realign"], files["realign"], after["links"] = self._realigned(given["realign"], row.langs)
+        made_for = "" if row.langs is None else f", {' and '.join(row.langs)}"
+        called = f"{name}: {label_of(row.about)}{made_for}"
+        return [self._reading(row.encoder, "score", about, files, after, label=called)]
 
-    def _pair(self, table: TaskTable, lang: str) -> dict[str, Any]:
-        """Return the files of a task on parallel text for one language."""
-        langs = (self.plan.source, lang)
-        files = {part: [self._file(named[lang])] for part, named in table.files.items() if lang in named}
-        text = [self._file(table.texts[side], side) for side in langs] if table.texts else []
-        return {"langs": [langs], **files, **({"text": text} if text else {})}
+    def _realigned(self, given: Mapping[str, Any], langs: Sequence[str] | None):
+        """How an encoder is realigned, on which texts, and where their links will be."""
+        texts = self.plan.supervision[supervision_of(self.plan, "realign", given)]
+        some = [lang for lang in self.plan.languages(texts) if langs is None or lang in langs]
+        words, files, links = self._linked(texts, some, given.get("method", "contrastive"))
+        how = {name: value for name, value in given.items() if name != "supervision"}
+        return {**how, "langs": [[self.plan.source, lang] for lang in some], "words": words}, files, links
 
-    # -- what a step reads ---------------------------------------------------------------------------------------------
-    def _file(self, name: str, lang: str = "") -> File:
-        """Return a file of the study; files of right senses beside a text count as well."""
-        path = self.plan.path(name)
-        stem, is_senses, _ = Path(path).name.partition(".data.xml")
-        keys = sorted(map(str, Path(path).parent.glob(f"{stem}.gold.key.txt*"))) if is_senses else ()
-        return File(path, lang, keys)
+    def _by_language(self, row: Row, name: str, given: Mapping[str, Any], about, lang: str, test: str) -> Step:
+        plan = self.plan
+        settings, files = {**about, "langs": [plan.source, lang]}, {"test": [plan.path(test)]}
+        files |= {
+            part: [plan.path(given[part][lang])] for part in PARTS if part != "test" and lang in given.get(part, {})
+        }
+        if "text" in TASKS[given["task"]].files:
+            files["text"] = [plan.path(given["texts"][side]) for side in settings["langs"] if given.get("texts")]
+        if "seed" in TASKS[given["task"]].options:
+            limit = settings.pop("limit", None)
+            settings["words"] = plan.words if limit is None else {**plan.words, "limit": limit}
+        return self._reading(row.encoder, "score", settings, files, label=f"{name}, {lang}: {label_of(row.about)}")
 
-    def _encoder(self, encoder: Step | str) -> list[Made | File | str]:
-        """Return the parts of an encoder: another step's result, or what `load_encoder` takes. Of that, the content of files
-        and folders counts, those that come with calque included; a name on the hub stands for itself."""
-        from calque.encoders.elmo_files import file_pair
-        from calque.encoders.loading import BUNDLED, by_language
+    # -- what a step reads -------------------------------------------------------------------------------------------
+    def _reading(
+        self, encoder: Step | str, kind: str, settings: Mapping[str, Any], files, after=None, *, label: str
+    ) -> Step:
+        """A step that reads an encoder."""
+        about, files, after = dict(settings), dict(files), dict(after or {})
+        self.refer("encoder", encoder, about, files, after)
+        return self._step(kind, about, files, after, label)
 
+    def refer(self, role: str, encoder: Step | str, about, files, after) -> None:
+        """Say which encoder a step reads: another step's result; or what `load_encoder` takes. Of that, the content of files
+        and folders counts, those that come with calque included; a name on the hub stands for itself.
+
+        Args:
+            role: what it is to the step.
+            encoder: which one.
+            about, files, after: the step's, which are added to.
+        """
         if isinstance(encoder, Step):
-            return [Made(encoder)]
-        found: list[Made | File | str] = []
-        known = os.path.exists(self.plan.path(encoder))
-        for lang, name in ({} if known else by_language(encoder) or {}).items() or [("", encoder)]:
-            path = str(BUNDLED.get(name, self.plan.path(name)))
-            if not os.path.exists(path):
-                found.append(f"{lang}={name}" if lang else name)
-                continue
-            pair = None if os.path.isdir(path) else file_pair(Path(path))  # of an ELMo's weights, the options
-            found.append(File(path, lang, () if pair is None else (str(pair[0]),)))
-        return found
+            after[role] = self._places([encoder])
+            return
+        beside = "beside" if role == "encoder" else f"beside_{role}"
+        about[role], files[role], files[beside] = [], [], []
+        for lang, name in self._parts(encoder).items():
+            place = self._place(name)
+            about[role].append([lang, name if place is None else None])
+            files[role] += [] if place is None else [place]
+            files[beside] += [] if place is None else beside_encoder(place)
+
+    def _parts(self, encoder: str) -> dict[str, str]:
+        """The encoders of `en=a.vec,de=b.vec`; a single one without a language."""
+        from calque.encoders.loading import by_language
+
+        return {"": encoder} if os.path.exists(self.plan.path(encoder)) else by_language(encoder) or {"": encoder}
+
+    def _place(self, encoder: str) -> str | None:
+        """Where an encoder lies; None for a name on the hub."""
+        from calque.encoders.loading import BUNDLED
+
+        if encoder in BUNDLED:
+            return str(BUNDLED[encoder])
+        path = self.plan.path(encoder)
+        return path if os.path.exists(path) else None
+
+    def _step(self, kind: str, settings: Mapping[str, Any], files=None, after=None, label: str = "") -> Step:
+        return self._steps.step(kind, settings, files or {}, after or {}, label)
+
+    def _places(self, steps: Sequence[Step]) -> list[str]:
+        return [str(self._steps.place(step)) for step in steps]
+
+
+def _given(settings: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: settings[name] for name in names if name in settings}
+
+
+def beside_encoder(encoder: str) -> list[str]:
+    """What else is read with an encoder's file: `NAME_options.json` with `NAME_weights.hdf5`."""
+    from calque.encoders.folder import file_pair
+
+    pair = file_pair(Path(encoder))
+    return [str(pair[0])] if pair is not None and not Path(encoder).is_dir() else []
+
+
+def keys_of(data: str) -> list[str]:
+    """Files of right senses beside a text."""
+    stem, is_senses, _ = Path(data).name.partition(".data.xml")
+    return sorted(str(file) for file in Path(data).parent.glob(f"{stem}.gold.key.txt*")) if is_senses else []

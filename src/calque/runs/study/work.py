@@ -3,93 +3,155 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calque.errors import SettingError
-from calque.linking import Words
-from calque.runs.steps import ENTRIES, LINKS, SCORES
+from calque.named import imported
+from calque.runs.steps import SCORES, Step
+from calque.runs.study.options import LOADED, PARTS, PRETRAINING
 from calque.storage import write_text
 
+if TYPE_CHECKING:
+    from calque.linking import Words
+    from calque.runs.realign import TextRealignment
 
-def _pretrain(settings: dict[str, Any], folder: Path) -> None:
-    from calque.runs.pretrain import pretrain
-
-    _write_scores(folder, pretrain(out=folder, overwrite=True, **settings).get("scores", []))
+LINKS, ENTRIES = "links.align", "entries.tsv"
 
 
-def _join(settings: dict[str, Any], folder: Path) -> None:
+# -- encoders --------------------------------------------------------------------------------------------------------
+def _pretrain(step: Step, folder: Path) -> None:
+    _write_scores(folder, imported(f"{PRETRAINING}:train")(step, folder))
+
+
+def _join(step: Step, folder: Path) -> None:
     from calque.encoders import load_encoder
     from calque.encoders.per_language import PerLanguage
 
-    encoders = {lang: load_encoder(place) for lang, place in settings["encoders"].items()}
-    PerLanguage(encoders, name=settings["name"], alike=False).save(folder)
+    langs = step.settings["langs"]
+    encoders = {lang: load_encoder(place) for lang, place in zip(langs, step.after["encoder"], strict=True)}
+    PerLanguage(encoders, name=step.settings["name"], alike=False).save(folder)
 
 
-def _link(settings: dict[str, Any], folder: Path) -> None:
+# -- alignment -------------------------------------------------------------------------------------------------------
+def _link(step: Step, folder: Path) -> None:
+    from calque.linking import Words
     from calque.runs.words import link_words
 
-    link_words(out=folder / LINKS, posteriors=True, **_with_words(settings))
+    langs, words = tuple(step.settings["langs"]), Words(**step.settings["words"])
+    link_words(step.files["text"][0], langs=langs, out=folder / LINKS, words=words, posteriors=True)
 
 
-def _take_entries(settings: dict[str, Any], folder: Path) -> None:
-    """Write a part of a dictionary: the entries of source words number `first` to `end` in its own order, the frequent first."""
+def _entries(step: Step, folder: Path) -> None:
+    """A part of a dictionary: the entries of source words number `first` to `end` in its own order, the frequent first."""
     from calque.corpora import read_dictionary
     from calque.tasks.lexicon import by_frequency
 
-    first, *end = settings["entries"]
-    part = by_frequency(
-        read_dictionary(settings["dictionary"], langs=settings["langs"]), first, end[0] if end else None
-    )
+    first, *end = step.settings["entries"]
+    dictionary = read_dictionary(step.files["dictionary"][0], langs=tuple(step.settings["langs"]))
+    part = by_frequency(dictionary, first, end[0] if end else None)
     if not part.source:
-        raise SettingError(f"{settings['dictionary']} has no entries {settings['entries']}")
+        raise SettingError(f"{step.files['dictionary'][0]} has no entries {step.settings['entries']}")
     lines = [f"{a}\t{b}\n" for a, b in zip(part.source, part.target, strict=True)]
     (folder / ENTRIES).write_text("".join(lines), encoding="utf-8")
 
 
-def _average(settings: dict[str, Any], folder: Path) -> None:
-    from calque.runs.anchors import make_anchors
-
-    make_anchors(out=folder, encoder=",".join(settings.pop("encoder")), **settings)
-
-
-def _align(settings: dict[str, Any], folder: Path) -> None:
-    """Align on parallel text, on the anchors of words, or on text of each language."""
+def _align(step: Step, folder: Path) -> None:
+    """Align on parallel text, on dictionaries and the anchors of words, or on text of each language."""
+    from calque.linking import Words
     from calque.runs.align import align
 
-    encoder = ",".join(settings.pop("encoder"))
-    done = align(encoder=encoder, out=folder, overwrite=True, **_with_words(settings))
+    options = {name: value for name, value in step.settings.items() if name != "encoder"}
+    load = {**options.pop("load", {}), **{name: options.pop(name) for name in LOADED if name in options}}
+    how = {name: options.pop(name) for name in ("method", "towards")}
+    words = Words(**options.pop("words", {}), **_read(options))
+    texts, named = step.files.get("text", ()), options.pop("texts", ())
+    langs = [tuple(pair) for pair in options.pop("langs")]
+    after = {role: [Path(place) for place in places] for role, places in step.after.items()}
+    done = align(
+        [f"{lang}={file}" for lang, file in zip(named, texts, strict=True)] if named and texts else texts,
+        langs=langs if step.kind != "plain" else [],
+        links=[str(place / LINKS) for place in after.get("links", ())],
+        dictionaries=[str(place / ENTRIES) for place in after.get("dictionary", ())],
+        anchors=[f"{lang}={place}" for lang, place in zip(named, after.get("anchors", ()), strict=False)],
+        encoder=encoder_of(step), out=folder, overwrite=True, load=load, words=words, options=options, **how,
+    )  # fmt: skip
     _write_scores(folder, done.record.get("scores", []))
 
 
-def _score(settings: dict[str, Any], folder: Path) -> None:
+def _anchors(step: Step, folder: Path) -> None:
+    from calque.runs.anchors import make_anchors
+
+    options = {name: value for name, value in step.settings.items() if name != "encoder"}
+    make_anchors(step.files["text"], encoder=encoder_of(step), out=folder, **options)
+
+
+def _read(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: options.pop(name) for name in ("limit", "pretokenized") if name in options}
+
+
+# -- tasks -----------------------------------------------------------------------------------------------------------
+def _score(step: Step, folder: Path) -> None:
+    from calque.linking import Words
     from calque.runs.evaluate import evaluate
-    from calque.runs.realign import realign_on
     from calque.tasks.inputs import Inputs
     from calque.tasks.table import TASKS
 
-    task, encoder, given, options = (settings.pop(name) for name in ("task", "encoder", "inputs", "options"))
-    if "realign" in settings:
-        given["realign"] = realign_on(**_with_words(settings.pop("realign")))
-    if isinstance(options.get("base"), list):
-        options["base"] = ",".join(options["base"])
-    words = Words(**{"pretokenized": TASKS[task].pretokenized, **settings.pop("words")})
-    translations = list(map(",".join, settings.pop("translations", ())))
-    inputs = Inputs(task, words=words, **given)
-    scores = evaluate(",".join(encoder), inputs, options=options, translations=translations, **settings)
+    options, files = dict(step.settings), step.files
+    options.pop("encoder", None)
+    if "base" in step.after or "base" in files:
+        options["base"] = encoder_of(step, "base")
+    task, load, langs = options.pop("task"), options.pop("load"), options.pop("langs")
+    row = TASKS[task]
+    read = {name: options.pop(name) for name in ("pretokenized", "limit") if name in options}
+    words = Words(**{"pretokenized": row.pretokenized, **options.pop("words", {}), **read})
+    if row.languages == "pairs":
+        texts = [f"{lang}={file}" for lang, file in zip(langs, files["text"], strict=True)] if files.get("text") else ()
+        given: dict[str, Any] = {part: files.get(part, ()) for part in PARTS} | {"text": texts, "langs": [tuple(langs)]}
+    else:
+        given = {part: _texts(step, part, row.lang or "") for part in PARTS if part in row.files}
+        given |= {"first_senses": files["first_senses"][0]} if files.get("first_senses") else {}
+    if "realign" in options:
+        given["realign"] = _realignment_of(step, Words(**options.pop("realign")["words"]))
+    inputs = Inputs(task, words=words, test_limit=options.pop("test_limit", None), **given)
+    if langs := options.pop("translations", ()):
+        first, second = files["translations"][::2], files["translations"][1::2]
+        translations = [f"{lang}={a},{b}" for lang, a, b in zip(langs, first, second, strict=True)]
+        load = {**load, "translations": translations, "pretokenized": words.pretokenized}
+    scores = evaluate(encoder_of(step), inputs, options=options, load=load)
     _write_scores(folder, [score.to_dict() for score in scores])
 
 
-def _with_words(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {**settings, "words": Words(**settings.get("words", {}))}
+def _realignment_of(step: Step, words: Words) -> TextRealignment:
+    from calque.runs.realign import realign_on
+
+    how = dict(step.settings["realign"])
+    langs = [(source, target) for source, target in how.pop("langs")]
+    how.pop("words")
+    places = [str(Path(place) / LINKS) for place in step.after["links"]]
+    return realign_on(step.files["realign"], langs=langs, links=places, words=words, **how)
 
 
 def _write_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
     write_text(folder / SCORES, json.dumps(scores, ensure_ascii=False, indent=1) + "\n")
 
 
+def encoder_of(step: Step, role: str = "encoder") -> str:
+    """A finished step's folder, or what `load_encoder` takes: local files and folders by their place, others by name."""
+    if role in step.after:
+        return step.after[role][0]
+    local = iter(step.files[role])
+    named = [(lang, next(local) if name is None else name) for lang, name in step.settings[role]]
+    return ",".join(f"{lang}={where}" if lang else where for lang, where in named)
+
+
+def _texts(step: Step, part: str, usual: str = "") -> list[str]:
+    """Files with their languages, where these are known."""
+    langs = [lang or usual for lang in step.settings["langs"][part]]
+    return [f"{lang}={file}" if lang else file for lang, file in zip(langs, step.files[part], strict=True)]
+
+
 WORK = {
-    "pretrain": _pretrain, "join": _join, "links": _link, "entries": _take_entries, "anchors": _average,
+    "pretrain": _pretrain, "join": _join, "links": _link, "entries": _entries, "anchors": _anchors,
     "align": _align, "fit": _align, "plain": _align, "score": _score,
 }  # fmt: skip

@@ -1,0 +1,449 @@
+"""An encoder whose rows are key points: as many, and in the same order, for a sentence and its translation."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from calque.clcr.networks import ORDERS, KeyPointHead, Order, key_points
+from calque.clcr.pivots import find_pivots
+from calque.clcr.transform import Transform
+from calque.corpora import read_labelled, read_parallel
+from calque.corpora.languages import best_match, name_and_path
+from calque.encoders.base import Encoder
+from calque.encoders.folder import ABOUT_FILE, open_folder, read_about, saving, write_about
+from calque.encoders.per_language import sentences_by_language
+from calque.errors import InputError, SettingError, check_number
+from calque.offsets import offsets_of, ranges
+from calque.pairs import WordPairs
+from calque.text import ParallelCorpus, Sentence, Sentences
+from calque.vectors import Embeddings, write_arrays
+
+Step = Literal["transform", "extract", "reorder"]
+STEPS: tuple[Step, ...] = ("transform", "extract", "reorder")
+PIVOTS = "pivots"  # instead of steps: key points by pivots, see `KeyPointEncoder.with_pivots`
+PARTS_FILE = "key-points.safetensors"
+_BLOCK = 65_536  # rows transformed at a time
+_CLASSES: Mapping[str, type[nn.Module]] = {
+    "transform": Transform,
+    "key-points": KeyPointHead,
+    "relative-order": ORDERS["relative"],
+    "absolute-order": ORDERS["absolute"],
+}
+
+
+def named_steps(steps: str | Sequence[str] | None) -> tuple[Step, ...] | None:
+    """Return `transform,extract` as a tuple; None stays.
+
+    Raises:
+        SettingError: not the first one, two or three of `STEPS`.
+    """
+    if steps is None:
+        return None
+    parts = steps.split(",") if isinstance(steps, str) else steps if isinstance(steps, list | tuple) else [steps]
+    named = tuple(part.strip() if isinstance(part, str) else part for part in parts)
+    if not named or named != STEPS[: len(named)]:
+        raise SettingError(
+            f"steps {','.join(map(str, named)) or 'none'}: expected transform, or transform,extract, or transform,extract,reorder"
+        )
+    return STEPS[: len(named)]
+
+
+def check_view(steps: str | None, delta: float | None, translations: Any) -> None:
+    """Check that translations are given with steps "pivots" alone, and a threshold with others alone."""
+    if (steps == PIVOTS) != bool(translations):
+        raise SettingError("steps=pivots needs translations of all tests, translations=de=FILE,FILE; no other steps do")
+    if steps == PIVOTS and delta is not None:
+        raise SettingError("delta does not apply to pivots: these are key points without a classifier's probability")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What has been learnt for a language; of the pivot language, `head` alone.
+
+    Attributes:
+        to_pivot: into the space of the pivot language's encoder (T).
+        from_pivot: from there; only pivots need it.
+        head: which words are key points (P).
+        order: in which order their translations stand (R).
+    """
+
+    to_pivot: Transform | None = None
+    from_pivot: Transform | None = None
+    head: KeyPointHead | None = None
+    order: Order | None = None
+
+    def modules(self) -> dict[str, Any]:
+        """Return those that there are, by their names."""
+        return {name: module for name, module in vars(self).items() if module is not None}
+
+
+@dataclass(frozen=True)
+class KeyPoints:
+    """Which words of some sentences are key points, in the order of their rows.
+
+    Attributes:
+        data: int64 `[n_rows]`, number of the word in its sentence, from 0.
+        offsets: int64 `[n_sentences + 1]`, the rows of each sentence.
+    """
+
+    data: np.ndarray
+    offsets: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, sentence: int) -> np.ndarray:
+        return self.data[self.offsets[sentence] : self.offsets[sentence + 1]]
+
+
+class KeyPointEncoder(Encoder):
+    """Language-independent rows from an encoder of each language (CLCR, §3 and Appendix A).
+
+    A sentence in the pivot language is embedded, and its key points extracted. One in another language is embedded, its
+    key points are extracted, transformed into the pivot language's space, and put into the order that their translations
+    would have there. Fewer `steps` leave the last ones out; with "transform" alone a row is a word, as of other encoders.
+
+    Args:
+        parts: what was learnt for each of them.
+        pivot: the language whose space and order the others take over.
+        steps: the first one, two or three of `STEPS`; T, T+E and T+E+R in the paper.
+        threshold: δ, a word is a key point if it is one with a greater probability; a sentence without any keeps the
+            most probable. 0.2 in the paper.
+        beam: hypotheses that the search for the order keeps; 10 in the paper.
+        costs: by language what a pivot may cost, see `pivots`.
+        settings: how the parts were learnt, for the record.
+
+    Attributes:
+        translations: see `with_pivots`; by language, a sentence in the pivot language for each sentence. None without pivots.
+    """
+
+    def __init__(
+        self,
+        encoders: Mapping[str, Encoder],
+        parts: Mapping[str, Parts],
+        *,
+        pivot: str,
+        steps: Sequence[Step] = STEPS,
+        threshold: float = 0.2,
+        beam: int = 10,
+        costs: Mapping[str, float] | None = None,
+        name: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ):
+        if pivot not in encoders or set(parts) != set(encoders):
+            raise SettingError(f"encoders of {', '.join(encoders)}, but parts of {', '.join(parts)}, pivot {pivot!r}")
+        check_number("threshold", threshold, least=0, below=1)
+        self.encoders, self.parts = dict(encoders), {lang: parts[lang] for lang in encoders}
+        self.pivot, self.threshold, self.beam = pivot, threshold, beam
+        self.steps = self._checked(steps)
+        self.dim = self.encoders[pivot].dim
+        self.settings = dict(settings or {})
+        self.costs, self._name = dict(costs or {}), name
+        self.translations: dict[str, dict[tuple[str, ...], tuple[str, ...]]] | None = None
+        self._weights: str | None = None
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        names = [self._name] if self._name else [encoder.name for encoder in self.encoders.values()]
+        return "+".join([*names, *(step[0].upper() for step in self.steps)]) + (
+            "" if self.translations is None else "+pGA"
+        )
+
+    @property
+    def rows(self) -> Literal["words", "key points"]:  # type: ignore[override]
+        return "words" if self.steps == ("transform",) and self.translations is None else "key points"
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        return tuple(self.encoders if self.translations is None else (self.pivot, *self.translations))
+
+    def with_steps(self, steps: Sequence[Step], *, threshold: float | None = None) -> Self:
+        """Return the same encoder with other steps, or another threshold."""
+        other = copy.copy(self)
+        other.steps = self._checked(steps)
+        if threshold is not None:
+            check_number("threshold", threshold, least=0, below=1)
+            other.threshold = threshold
+        return other
+
+    def with_pivots(self, corpora: Sequence[ParallelCorpus]) -> Self:
+        """Return the same encoder, which extracts and orders by pivots, not by what P and R predict (CLCR, Table 4, T+pGA).
+
+        Of a sentence in the pivot language every word has a row, as with "transform" alone. Of another one, those words that
+        are pivots of it and its translation, in the order of the translation. So the encoder needs the translation of whatever
+        it reads.
+
+        Args:
+            corpora: parallel text, each between the pivot language and another: every sentence that will be read.
+        """
+        translations: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {}
+        for corpus in corpora:
+            if corpus.side(self.pivot) == "target":
+                corpus = corpus.swapped()
+            known = translations.setdefault(self._language(corpus.langs[1]), {})
+            for first, second in zip(corpus.source, corpus.target, strict=True):
+                known.setdefault(second.words, first.words)
+        other = self.with_steps(("transform",))
+        other.translations = translations
+        return other
+
+    def pivots(self, corpus: ParallelCorpus, *, at_least_one: bool = False, progress: bool = False) -> WordPairs:
+        """Return pairs of words that are nearest to each other under both transforms, and cost little enough (CLCR, §3.2).
+
+        Args:
+            corpus: parallel text of the pivot language and another.
+            at_least_one: of a sentence pair without a pivot, its cheapest pair of words.
+
+        Raises:
+            SettingError: languages that it was not made for; or transforms that nothing was learnt about.
+        """
+        if corpus.side(self.pivot) == "source":
+            return self.pivots(corpus.swapped(), at_least_one=at_least_one, progress=progress).swapped()
+        lang = self._language(corpus.langs[0])
+        parts = self.parts[lang]
+        if parts.to_pivot is None or parts.from_pivot is None or lang not in self.costs:
+            raise SettingError(f"nothing is known of pivots between {corpus.langs[0]} and {self.pivot}")
+        source = self.encoders[lang].encode(corpus.source, progress=progress)
+        target = self.encoders[self.pivot].encode(corpus.target, progress=progress)
+        found = find_pivots(source, target, parts.to_pivot, parts.from_pivot)
+        return found.within(self.costs[lang], at_least_one=at_least_one)
+
+    def _language(self, lang: str) -> str:
+        """Return the language whose encoder reads this one: a variety, as de-AT, is read by its language's."""
+        match = best_match(lang, self.encoders)
+        if match is None:
+            raise SettingError(f"no encoder for language {lang!r}, there are those of {', '.join(self.encoders)}")
+        return match
+
+    def _checked(self, steps: Sequence[Step]) -> tuple[Step, ...]:
+        steps = named_steps(steps) or STEPS
+        needed = {"transform": "to_pivot", "extract": "head", "reorder": "order"}
+        for lang, of_language in self.parts.items():
+            for step in steps:
+                if getattr(of_language, needed[step]) is None and (lang != self.pivot or step == "extract"):
+                    raise SettingError(f"step {step} was not learnt for {lang}: train with --steps {','.join(steps)}")
+        return steps
+
+    # -- encoding ------------------------------------------------------------------------------------------------------
+    def encode(
+        self, sentences: Iterable[Sentence], *, progress: bool = False, out: str | PathLike[str] | None = None
+    ) -> Embeddings:
+        """Return one vector per key point, in the order of the pivot language; a file also has the numbers of their `words`."""
+        vectors, words = self._read(sentences, progress)
+        if out is None:
+            return vectors
+        Path(out).parent.mkdir(parents=True, exist_ok=True)
+        covered = {} if vectors.covered is None else {"covered": vectors.covered}
+        write_arrays(out, {"data": vectors.data, "offsets": vectors.offsets, **covered, "words": words})
+        return Embeddings.open(out)
+
+    def key_points(self, sentences: Iterable[Sentence], *, progress: bool = False) -> KeyPoints:
+        """Return the word that each row of `encode` is of."""
+        vectors, words = self._read(sentences, progress)
+        return KeyPoints(words, vectors.offsets)
+
+    def _read(self, sentences: Iterable[Sentence], progress: bool) -> tuple[Embeddings, np.ndarray]:
+        """Return the rows of sentences, and the number of the word in its sentence that each is of."""
+        if isinstance(sentences, Sentences):
+            return self._of_language(sentences, progress)
+        sentences = list(sentences)
+        found = [(self._of_language(part, progress), places) for part, places in sentences_by_language(sentences)]
+        lengths = np.zeros(len(sentences), dtype=np.int64)
+        for (vectors, _), places in found:
+            lengths[places] = np.diff(vectors.offsets)
+        offsets = offsets_of(lengths)
+        data = np.zeros((offsets[-1], self.dim), dtype=np.float32)
+        covered, words = np.ones(len(data), dtype=bool), np.zeros(len(data), dtype=np.int64)
+        for (vectors, points), places in found:
+            rows = ranges(offsets[places], lengths[places])
+            data[rows], words[rows] = vectors.data, points
+            if vectors.covered is not None:
+                covered[rows] = vectors.covered
+        return Embeddings(data, offsets, covered), words
+
+    def _of_language(self, sentences: Sentences, progress: bool) -> tuple[Embeddings, np.ndarray]:
+        lang = self._language(sentences.lang)
+        states = self.encoders[lang].encode(sentences, progress=progress)
+        if self.translations is not None and lang != self.pivot:
+            words, offsets = self._paired(lang, sentences)
+        elif "extract" in self.steps:
+            words, offsets = self._extracted(lang, states)
+        else:
+            words = np.arange(states.n_words) - np.repeat(states.offsets[:-1], np.diff(states.offsets))
+            return self._transformed(lang, states), words
+        rows = np.repeat(states.offsets[:-1], np.diff(offsets)) + words
+        return self._transformed(lang, Embeddings(np.ascontiguousarray(states.data[rows]), offsets)), words
+
+    def _extracted(self, lang: str, states: Embeddings) -> tuple[np.ndarray, np.ndarray]:
+        """Return the words of each sentence that P takes for key points, in the order that R finds, and where each begins."""
+        head, model = self.parts[lang].head, self.parts[lang].order
+        assert head is not None
+        rows = np.flatnonzero(
+            key_points(head.probabilities(states.data), states.offsets, self.threshold, states.covered)
+        )
+        offsets = np.searchsorted(rows, states.offsets)
+        lengths = np.diff(offsets)
+        words = rows - np.repeat(states.offsets[:-1], lengths)
+        if lang != self.pivot and "reorder" in self.steps:
+            assert model is not None
+            vectors = torch.from_numpy(np.ascontiguousarray(states.data[rows], dtype=np.float32))
+            found, _ = model.search(vectors, torch.from_numpy(words), torch.from_numpy(lengths), self.beam)
+            words = words[np.repeat(offsets[:-1], lengths) + found]
+        return words, offsets
+
+    def _paired(self, lang: str, sentences: Sentences) -> tuple[np.ndarray, np.ndarray]:
+        """Return the pivots of each sentence in the order of its translation, and where each sentence begins."""
+        known = (self.translations or {}).get(lang, {})
+        read = [sentence.words for sentence in sentences]
+        if missing := [words for words in read if words not in known]:
+            raise SettingError(
+                f"{len(missing):,} of {len(read):,} sentences in {lang} have no translation here (first: "
+                f"{' '.join(missing[0])[:60]!r}): pivots need that of every sentence"
+            )
+        corpus = ParallelCorpus.of(read, [known[words] for words in read], (lang, self.pivot))
+        pairs = self.pivots(corpus, at_least_one=True)
+        return pairs.source[np.lexsort((pairs.target, pairs.sentence))], pairs.offsets()
+
+    @torch.inference_mode()
+    def _transformed(self, lang: str, states: Embeddings) -> Embeddings:
+        transform = self.parts[lang].to_pivot
+        if lang == self.pivot or transform is None:
+            return states
+        data = np.empty((states.n_words, self.dim), dtype=np.float32)
+        for start in range(0, len(data), _BLOCK):
+            rows = np.ascontiguousarray(states.data[start : start + _BLOCK], dtype=np.float32)
+            data[start : start + _BLOCK] = transform(torch.from_numpy(rows)).numpy()
+        if states.covered is not None:
+            data[~states.covered] = 0.0
+        return Embeddings(data, states.offsets, states.covered)
+
+    # -- disk ----------------------------------------------------------------------------------------------------------
+    @property
+    def fingerprint(self) -> str:
+        if self._weights is None:
+            digest = hashlib.blake2b(digest_size=16)
+            for lang in sorted(self.parts):
+                for name, module in self.parts[lang].modules().items():
+                    for key, weights in sorted(module.state_dict().items()):
+                        digest.update(f"{lang}.{name}.{key}{tuple(weights.shape)}".encode())
+                        digest.update(weights.detach().cpu().contiguous().numpy().tobytes())
+            self._weights = digest.hexdigest()
+        about = [[lang, self.encoders[lang].fingerprint] for lang in sorted(self.encoders)]
+        how = [self.pivot, self.steps, self.threshold, self.beam, self._weights]
+        pivots = [[lang, sorted(known.items())] for lang, known in sorted((self.translations or {}).items())]
+        return hashlib.blake2b(json.dumps([about, how, *pivots]).encode(), digest_size=16).hexdigest()
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write each language's encoder to a folder of its own, the parts, and `calque.json`, which names them."""
+        if self.translations is not None:
+            raise SettingError("key points by pivots belong to a text: save the encoder with steps")
+        kinds = {kind: name for name, kind in _CLASSES.items()}
+        parts: dict[str, Any] = {lang: {} for lang in self.parts}
+        weights: dict[str, torch.Tensor] = {}
+        for number, (lang, of_language) in enumerate(self.parts.items()):
+            for name, module in of_language.modules().items():
+                parts[lang][name] = {"kind": kinds[type(module)], **module.settings}
+                for key, value in module.state_dict().items():
+                    weights[f"{number}.{name}.{key}"] = value.detach().cpu().contiguous()
+        with saving(folder, self) as path:
+            for number, encoder in enumerate(self.encoders.values()):
+                encoder.save_whole(path / f"encoder-{number}")
+            save_file(weights, path / PARTS_FILE)
+            about = {
+                "langs": list(self.encoders), "name": self._name or "", "towards": self.pivot, "steps": list(self.steps),
+                "threshold": self.threshold, "beam": self.beam, "costs": self.costs, "parts": parts, "settings": self.settings,
+            }  # fmt: skip
+            write_about(path, "key-points", about)
+
+    @classmethod
+    def open(
+        cls,
+        folder: str | PathLike[str],
+        *,
+        about: Mapping[str, Any] | None = None,
+        steps: str | None = None,
+        delta: float | None = None,
+        translations: str | Sequence[str] = (),
+        pretokenized: bool = False,
+        **options: Any,
+    ) -> Self:
+        """Read what `save` wrote.
+
+        Args:
+            folder, about: see `Encoder.open`.
+            steps: others than those that were saved; "pivots" for `with_pivots`.
+            delta: another threshold.
+            translations: for pivots, of each language `de=FILE,FILE`, the pivot language's file first, with the same texts line
+                by line (labelled, as of inference); or `de=FILE`, parallel text.
+            pretokenized: in these, words stand between spaces.
+            options: for the encoder of each language. Layer and pooling cannot be others than those that the parts were
+                trained with.
+        """
+        path = Path(folder)
+        about = read_about(path) if about is None else about
+        if fixed := ", ".join(sorted(options.keys() & {"layer", "pooling"})):
+            raise SettingError(f"{fixed} does not apply to {path}: its key points were trained with one")
+        check_view(steps, delta, translations)
+        try:
+            parts = _open_parts(path / PARTS_FILE, about["parts"])
+            langs = list(about["langs"])
+            settings = {name: about[name] for name in ("threshold", "beam", "costs", "settings")}
+            saved, pivot, name = tuple(about["steps"]), about["towards"], about["name"]
+        except (KeyError, TypeError) as error:
+            raise InputError(f"no encoder of key points ({error} is missing)", path=path / ABOUT_FILE) from error
+        encoders = {lang: open_folder(path / f"encoder-{n}", **options) for n, lang in enumerate(langs)}
+        encoder = cls(encoders, parts, pivot=pivot, steps=saved, name=name or None, **settings)
+        if steps == PIVOTS:
+            named = [translations] if isinstance(translations, str) else translations
+            return encoder.with_pivots([_translations(each, pivot, pretokenized) for each in named])
+        return encoder.with_steps(named_steps(steps) or saved, threshold=delta)
+
+
+def _open_parts(path: Path, about: Mapping[str, Any]) -> dict[str, Parts]:
+    """Read the parts by language."""
+    try:
+        weights = load_file(path)
+        parts = {}
+        for number, (lang, of_language) in enumerate(about.items()):
+            modules = {}
+            for name, settings in of_language.items():
+                settings = dict(settings)
+                module = _CLASSES[settings.pop("kind")](**settings)
+                prefix = f"{number}.{name}."
+                state = {key.removeprefix(prefix): value for key, value in weights.items() if key.startswith(prefix)}
+                module.load_state_dict(state)
+                modules[name] = module.eval()
+            parts[lang] = Parts(**modules)
+    except Exception as error:  # whatever a damaged file provokes
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"not the parts of an encoder of key points ({reason})", path=path) from error
+    return parts
+
+
+def _translations(named: str, pivot: str, pretokenized: bool) -> ParallelCorpus:
+    """Read parallel text from one file, or from two that say the same line by line."""
+    lang, paths = name_and_path(named)
+    if not lang:
+        raise SettingError(f"translations {named}: expected the language before it, as in de={named}")
+    first, *second = paths.split(",")
+    if not second:
+        return read_parallel(first, langs=(pivot, lang), pretokenized=pretokenized)
+    two = [read_labelled(path, lang=of, pretokenized=pretokenized) for path, of in ((first, pivot), (second[0], lang))]
+    sides = [[sentence.words for column in each.texts for sentence in column] for each in two]
+    if len(sides[0]) != len(sides[1]):
+        raise SettingError(
+            f"translations {named}: {len(sides[0]):,} and {len(sides[1]):,} texts, expected the same texts in both"
+        )
+    return ParallelCorpus.of(sides[0], sides[1], (pivot, lang))

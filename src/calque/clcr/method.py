@@ -1,0 +1,387 @@
+"""CLCR: encoders of single languages brought together by parallel text alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from calque.alignment.base import Judged, Method
+from calque.clcr.encoder import PIVOTS, STEPS, KeyPointEncoder, check_view, named_steps
+from calque.clcr.learning import HeadTraining, PairedText, Transformed, learn, paired_texts
+from calque.clcr.pivots import TOLERANCE, choose_threshold, covered_words, find_pivots
+from calque.clcr.transform import Score, Side, Space, Transform, Transforming
+from calque.distributed import Processes
+from calque.encoders.base import Encoder, made_of, require
+from calque.encoders.checkpoint import weights_digest
+from calque.encoders.per_language import PerLanguage
+from calque.encoders.split import SplitSentences
+from calque.encoders.trainable import TrainableEncoder
+from calque.errors import SettingError, check_number
+from calque.offsets import offsets_of
+from calque.pairs import WordPairs
+from calque.text import ParallelCorpus
+from calque.training.loop import Loop, Schedule, rate_by_width
+from calque.training.plan import BatchPlan
+from calque.training.sources import ChosenWords, TrainedSource, VectorSource, float32_copy
+from calque.vectors import Embeddings
+
+_BUDGET = 1024  # most subwords of a batch of an encoder that learns, padding included
+PHASES = Schedule(warmup=0.1, decay="linear")
+
+
+def transform_rate(dim: int) -> float:
+    """Return the default learning rate of transforms: an update of Adam moves a row by up to dim · rate.
+
+    5e-3 was as good as any at 48 dimensions, 4e-3 to 8e-3 at 128, 2e-3 at 256 (planted text, and en-de with `mini`).
+    """
+    return min(5e-3, 0.5 / dim)
+
+
+@dataclass(kw_only=True, eq=False)
+class KeyPointAlignment(Method):
+    """Encoders of single languages, of which nothing is known but sentences that translate one another, become one whose
+    rows are key points (CLCR, ICLR 2020 submission).
+
+    Step 1, transform (§3.1): T of Eq. 1 from each language into the space of the pivot language and back, which make
+
+        D(T₁₂(s¹) ‖ s²) + D(T₂₁(s²) ‖ s¹)
+
+    small, where D finds the match of each word by attention (Eqs. 2 and 3, `attention_distance`). In three phases: the
+    transforms alone; with them the encoder of each language beside the pivot; with them the pivot's, for all languages
+    together. Never two encoders at once, which could agree on making all vectors the same. Encoders without weights to train
+    have the first phase only. A last phase is ours: the transforms alone learn from mutual best pairs of words. These pairs
+    are pivots, below a cost that is chosen on held-out text by statistical links.
+
+    What the paper does not say is settled here, and an argument each. `score="dot", scale="raw"` is the usual reading of the
+    word attention. With it the annealing is needed where vectors are small: at τ = 1 attention is soft or sharp as ‖r‖²/√d is
+    below or above 1. With vectors scaled to a variance of 1 it is sharp enough from the beginning, and the annealing takes
+    away what is left of other words.
+
+    Step 2, extract, and step 3, reorder, are learnt from these pivots: see `train_key_points` and `train_order`.
+
+    Args:
+        hidden: rows of B; None for as many as dimensions.
+        linear: T(r) = A·r + a, "linear regression" of Table 1.
+        score: what attention goes by, see `attention_distance`.
+        scale: "spread" centres the vectors of each language and divides them by the root of their mean variance, for the
+            transforms and the distance; "raw" leaves them. The transforms that come of it are for the vectors as they are.
+        beta: β of the annealing, which begins anew in each phase; 0 for none, τ = 1.
+        epochs: passes over the longest corpus of the three phases, of the refinement by mutual best pairs, and passes over
+            the text for P and R; 0 leaves phase 2 or 3 or the refinement out.
+        learning_rate: of each of the three phases; None for `transform_rate` of the larger encoder in the first one, and in the
+            others 5e-5 · (768 / dim)^(5/3), as `FineTune` has it.
+        seed: see `Schedule`.
+        batch: sentence pairs of each corpus in an update.
+        max_words: leave out pairs with a longer side.
+        held_out: fraction of the pairs that is not trained on; what a pivot may cost is chosen there.
+        steps: "transform", "transform,extract" or "transform,extract,reorder".
+        compare: also train what Tables 2 and 3 compare with, for their figures: P from labels as they are, R of places.
+        as_published: leave out what is ours in the choice of pivots and labels: no refinement, the cost of a pivot has the
+            highest F1 (`choose_threshold`), and flip rates are the paper's (`train_key_points`).
+    """
+
+    towards: str
+    hidden: int | None = None
+    linear: bool = False
+    score: Score = "distance"
+    scale: Literal["spread", "raw"] = "spread"
+    beta: float = 0.01
+    epochs: Sequence[float] = (5.0, 1.0, 1.0, 2.0, 10.0)
+    learning_rate: Sequence[float] | None = None
+    seed: int = 0
+    batch: int = 32
+    max_words: int | None = 64
+    held_out: float = 0.05
+    steps: str = ",".join(STEPS)
+    compare: bool = False
+    as_published: bool = False
+
+    def __post_init__(self):
+        for name in ("batch", "max_words", "hidden"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), least=1, whole=True)
+        allowed = {"score": ("distance", "dot"), "scale": ("spread", "raw")}
+        for name, values in allowed.items():
+            if getattr(self, name) not in values:
+                raise SettingError(f"{name} is {' or '.join(values)}, got {getattr(self, name)!r}")
+        for name, n, what in (("epochs", 5, "transform, encoder, pivot's encoder, refinement, heads"),
+                              ("learning_rate", 3, "transform, encoder, pivot's encoder")):  # fmt: skip
+            values = getattr(self, name)
+            if values is not None and (isinstance(values, str) or not isinstance(values, Sequence) or len(values) != n):
+                raise SettingError(f"{name} has {n} numbers ({what}), got {values!r}")
+        for number, value in enumerate(self.epochs):
+            if number in (0, 4):
+                check_number("the first and the last of epochs", value, above=0)
+            check_number("each of epochs", value, least=0)
+        for rate in self.learning_rate or ():
+            check_number("each of learning_rate", rate, above=0)
+        check_number("beta", self.beta, least=0)
+        check_number("held_out", self.held_out, least=0, below=1)
+        self._steps = named_steps(self.steps) or STEPS
+
+    def align(
+        self,
+        encoder: Encoder | Mapping[str, Encoder],
+        corpus: ParallelCorpus | Sequence[ParallelCorpus],
+        pairs: WordPairs | Sequence[WordPairs] | None = None,
+        *,
+        folder: str | Path | None = None,
+        checkpoint_every: int = 200,
+        progress: bool = False,
+    ) -> KeyPointEncoder:
+        """Take all steps. Vectors of all sentences that are not being learnt are held in memory, 4 · dim bytes a word.
+
+        Args:
+            encoder: of each language, which may differ in their dimensions; or one that reads all of them, of which each language
+                gets its own. They stay as they are.
+            corpus: parallel text, each of the pivot language and another.
+            pairs: its word links, which only the threshold of pivots is chosen by; None for none.
+            folder: where each phase keeps its checkpoints and metrics; a run that was stopped there is continued, bit by bit
+                the same. P and R, which take minutes, are trained anew.
+            checkpoint_every, progress: see `Tuner.tune`.
+
+        Raises:
+            SettingError: languages without an encoder, settings that do not fit together, nothing to train on, or a
+                checkpoint of another run in `folder`.
+        """
+        corpora = [corpus] if isinstance(corpus, ParallelCorpus) else list(corpus)
+        langs = list(dict.fromkeys(lang for each in corpora for lang in each.langs))
+        links = [pairs] if isinstance(pairs, WordPairs) else None if pairs is None else list(pairs)
+        if isinstance(encoder, Encoder) and not isinstance(encoder, PerLanguage):
+            encoder = dict.fromkeys(langs, encoder)
+        encoders = dict(encoder.encoders if isinstance(encoder, PerLanguage) else encoder)
+        for each in encoders.values():
+            require(each, "measured")
+        texts = paired_texts(
+            encoders, corpora, links, pivot=self.towards, max_words=self.max_words, held_out=self.held_out,
+            seed=self.seed, progress=progress,
+        )  # fmt: skip
+        place = None if folder is None else Path(folder)
+        self.transformed = first = _Phases(self, encoders, texts, place, checkpoint_every, progress).run()
+        self.learnt = learn(
+            first, pivot=self.towards, steps=self._steps, compare=self.compare, as_published=self.as_published,
+            training=HeadTraining(epochs=self.epochs[4], seed=self.seed, progress=progress), progress=progress,
+        )  # fmt: skip
+        aligned = KeyPointEncoder(
+            {lang: first.encoders[lang] for lang in self.learnt.parts}, self.learnt.parts, pivot=self.towards,
+            steps=self._steps, costs=first.thresholds, settings=self.settings(),
+        )  # fmt: skip
+        base = encoder if isinstance(encoder, Encoder) else PerLanguage(encoder, alike=False)
+        aligned.made = made_of(base, "clcr", self.towards, [], [], self.record()) | {"langs": langs}
+        return aligned
+
+    def record(self) -> dict[str, Any]:
+        first = self.transformed
+        counts = {name: sum(text.counts[name] for text in first.texts) for name in ("too_long", "empty")}
+        return {
+            "settings": self.settings(),
+            "counts": counts,
+            "phases": {name: {"updates": len(h), "first": h[0], "last": h[-1]} for name, h in first.history.items()},
+            "pivots": {lang: {"threshold": cost, "f1": first.f1.get(lang)} for lang, cost in first.thresholds.items()},
+            "key_points": self.learnt.counts,
+            "flip_rates": self.learnt.rates,
+            "examples": self.learnt.examples,
+        }
+
+    def judged(self) -> list[Judged]:
+        """Return figures of the last `align` on held-out text: the distances (Table 1), P (Table 2) and R (Table 3)."""
+        return self.learnt.judged
+
+    def rows(self, load: Mapping[str, Any]) -> str:
+        if unknown := load.keys() - {"steps", "delta", "translations"}:
+            raise SettingError(f"unknown {', '.join(sorted(unknown))}, expected steps, delta or translations")
+        if "delta" in load:
+            check_number("delta", load["delta"], least=0, below=1)
+        translations = load.get("translations", {})
+        if not isinstance(translations, Mapping):
+            raise SettingError(f"translations = {translations!r}, expected two files by language")
+        check_view(load.get("steps"), load.get("delta"), translations)
+        for lang, two in translations.items():
+            if not isinstance(two, list) or len(two) != 2 or not all(isinstance(file, str) for file in two):
+                raise SettingError(
+                    f"translations.{lang} = {two!r}, expected the file in {self.towards} and that in {lang}"
+                )
+        if load.get("steps") == PIVOTS:
+            return "key points"
+        steps = named_steps(load.get("steps")) or self._steps
+        if len(steps) > len(self._steps):
+            raise SettingError(f"{steps[-1]} is not learnt with steps = {self.steps!r}")
+        return "key points" if "extract" in steps else "words"
+
+    def settings(self) -> dict[str, Any]:
+        """Return what the result depends on, for the record."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {"method": "clcr", **{name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}}
+
+
+# -- the first step ----------------------------------------------------------------------------------------------------
+@dataclass
+class _Language:
+    """A language beside the pivot, while it is learnt.
+
+    Attributes:
+        space: of its vectors; the transforms are between the scaled spaces.
+        stored, translated: vectors of its sentences, and of their translations, by the encoders as they are now.
+    """
+
+    text: PairedText
+    space: Space
+    to_pivot: Transform
+    from_pivot: Transform
+    stored: Embeddings
+    translated: Embeddings
+
+
+class _Phases:
+    """The phases of the first step over some texts.
+
+    Args:
+        encoders: by language, as they were given; they stay as they are.
+        texts: of the languages beside the pivot.
+        folder: each phase keeps its checkpoints and metrics in a folder of its name there; None keeps none.
+        every, progress: see `Loop`.
+    """
+
+    def __init__(
+        self, how: KeyPointAlignment, encoders: Mapping[str, Encoder], texts: Sequence[PairedText], folder: Path | None,
+        every: int, progress: bool,
+    ):  # fmt: skip
+        self._how, self.encoders, self._texts, self._pivot = how, dict(encoders), list(texts), how.towards
+        self._folder, self._every, self._progress = folder, every, progress
+        self.history: dict[str, list[dict[str, float]]] = {}
+        self._processes, self._scaled = Processes(), how.scale == "spread"
+        dim = encoders[self._pivot].dim
+        self._space = Space.of([(t.pivot_vectors, t.train) for t in texts], plain=not self._scaled)
+        self._languages = []
+        hidden = 0 if how.linear else how.hidden
+        for text in texts:
+            own = encoders[text.lang].dim
+            torch.manual_seed(how.seed)
+            self._languages.append(_Language(
+                text,
+                Space.of([(text.vectors, text.train)], plain=not self._scaled),
+                Transform(own, dim, hidden).to(self._processes.device),
+                Transform(dim, own, hidden).to(self._processes.device),
+                text.vectors,
+                text.pivot_vectors,
+            ))  # fmt: skip
+
+    def run(self) -> Transformed:
+        """Run those that the settings ask for."""
+        how, dims = self._how, [self.encoders[text.lang].dim for text in self._texts]
+        pivot_dim, refined = self.encoders[self._pivot].dim, 0.0 if how.as_published else how.epochs[3]
+        first = transform_rate(max(*dims, pivot_dim))
+        self._learn_transforms(self._schedule(0, first))
+        for text in self._texts if how.epochs[1] else ():
+            schedule = self._schedule(1, rate_by_width(max(dims), 5 / 3))
+            self._learn_encoder(text.lang, schedule, again=bool(how.epochs[2] or refined))
+        if how.epochs[2]:
+            schedule = self._schedule(2, rate_by_width(pivot_dim, 5 / 3))
+            self._learn_encoder(self._pivot, schedule, again=bool(refined))
+        if refined:
+            self._learn_transforms(replace(self._schedule(0, first / 2), epochs=refined), mutual=True)
+        return self._result(0.0 if how.as_published else TOLERANCE)
+
+    def _schedule(self, number: int, rate: float) -> Schedule:
+        """Return the schedule of phase `number`, from 0; `rate` is the default."""
+        rate = rate if self._how.learning_rate is None else self._how.learning_rate[number]
+        return replace(PHASES, epochs=self._how.epochs[number], learning_rate=rate, seed=self._how.seed)
+
+    def _learn_transforms(self, schedule: Schedule, *, mutual: bool = False) -> None:
+        """Train the transforms of each language by itself, phase 1: all vectors stay as they were.
+
+        Args:
+            mutual: learn from mutual best pairs of words alone, the refinement.
+        """
+        for language in self._languages:
+            side, pivot = self._side(language, self._frozen(language.stored)), self._frozen(language.translated)
+            self._run(f"{'refine' if mutual else 'transform'}-{side.lang}", [side], pivot, schedule, mutual=mutual)
+
+    def _learn_encoder(self, lang: str, schedule: Schedule, *, again: bool) -> None:
+        """Train the encoder of a language, if it has weights to train: of one beside the pivot (phase 2) with its own text; of
+        the pivot (phase 3) with all texts together.
+
+        Args:
+            again: whether the vectors of all sentences will be needed once more.
+        """
+        if not isinstance(encoder := self.encoders[lang], TrainableEncoder):
+            return
+        pivots = lang == self._pivot
+        mine = [language for language in self._languages if pivots or language.text.lang == lang]
+        texts = [language.text.corpus.target if pivots else language.text.corpus.source for language in mine]
+        tuned = float32_copy(encoder, self._processes.device)
+        tuned.model.train()
+        split = SplitSentences.joined([encoder.split(text) for text in texts])
+        source = TrainedSource(tuned, split.covered_words(), self._processes, budget=_BUDGET)
+        if pivots:
+            begins = zip(mine, offsets_of(list(map(len, texts)))[:-1], strict=True)
+            sides = [self._side(language, self._frozen(language.stored), int(begin)) for language, begin in begins]
+            self._run(f"encoder-{lang}", sides, source, schedule)
+        else:
+            pivot = self._frozen(mine[0].translated)
+            self._run(f"encoder-{lang}", [self._side(mine[0], source)], pivot, schedule)
+        tuned.model.eval().requires_grad_(True)
+        self.encoders[lang] = tuned
+        for language, text in zip(mine, texts, strict=True) if again else ():
+            setattr(language, "translated" if pivots else "stored", tuned.encode(text, progress=self._progress))
+
+    def _result(self, tolerance: float) -> Transformed:
+        """Return transforms between vectors as they are, and thresholds that are chosen on the held-out text of each language, by
+        its links."""
+        there = self._space.mean, self._space.spread
+        found = Transformed(self.encoders, {}, {}, {}, {}, self.history, self._texts)
+        for language in self._languages:
+            text, here = language.text, (language.space.mean, language.space.spread)
+            lang = text.lang
+            found.to_pivot[lang] = language.to_pivot.between(here, there).cpu().eval()
+            found.from_pivot[lang] = language.from_pivot.between(there, here).cpu().eval()
+            found.thresholds[lang] = float("inf")
+            if text.links is None or not len(text.held_out):
+                continue
+            sides = text.corpus.source.take(text.held_out), text.corpus.target.take(text.held_out)
+            vectors = self.encoders[lang].encode(sides[0]), self.encoders[self._pivot].encode(sides[1])
+            pivots = find_pivots(*vectors, found.to_pivot[lang], found.from_pivot[lang])
+            links = text.links.take(text.held_out)
+            found.thresholds[lang], found.f1[lang] = choose_threshold(pivots, links, tolerance=tolerance)
+        return found
+
+    # -- what a phase needs ----------------------------------------------------------------------------------------------
+    def _run(
+        self, name: str, sides: list[Side], pivot: VectorSource, schedule: Schedule, *, mutual: bool = False
+    ) -> None:
+        """Train the transforms of some languages, and the encoder that one of the sources reads, if any, in place."""
+        beta, score, batch = 0.0 if mutual else self._how.beta, self._how.score, self._how.batch
+        languages = [*(side.lang for side in sides), self._pivot]
+        maps = nn.ModuleList([module for side in sides for module in (side.to_pivot, side.from_pivot)])
+        objective = Transforming(
+            sides, pivot, self._space, name=self._pivot, processes=self._processes, beta=beta, score=score,
+            mutual=mutual,
+        )  # fmt: skip
+        identity = {
+            "score": score, "scaled": self._scaled, "batch": batch, "phase": name, "beta": beta,
+            "transforms": weights_digest(maps),
+            "encoders": [self.encoders[lang].fingerprint for lang in languages],
+            "text": [text.fingerprint for text in self._texts if text.lang in languages],
+        }  # fmt: skip
+        loop = Loop(
+            objective, schedule=schedule, processes=self._processes, identity=identity,
+            folder=None if self._folder is None else self._folder / name, checkpoint_every=self._every,
+            progress=self._progress, title=name,
+        )  # fmt: skip
+        plan = BatchPlan(objective.lengths, batch=batch, seed=schedule.seed, window=1)
+        self.history[name] = loop.run(plan)
+
+    def _side(self, language: _Language, source: VectorSource, begin: int = 0) -> Side:
+        """Return a language's side, whose translations begin with number `begin` of the pivot's sentences."""
+        train = language.text.train
+        return Side(
+            language.text.lang, source, language.space, language.to_pivot, language.from_pivot, train, train + begin
+        )
+
+    def _frozen(self, vectors: Embeddings) -> VectorSource:
+        return ChosenWords(vectors, covered_words(vectors), self._processes.device)

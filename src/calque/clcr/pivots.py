@@ -1,0 +1,196 @@
+"""Pivots: words of a sentence and its translation that are nearest to each other under the transforms of both languages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from calque.errors import SettingError
+from calque.nn.matched import MatchedSentences
+from calque.offsets import offsets_of, ranges
+from calque.pairs import WordPairs
+from calque.vectors import Embeddings
+
+_WORDS = 32_768  # of both sides, held at a time
+_LEAST = 1e-9  # cost below which pivots are alike
+_ALIKE = 1e-5  # costs that differ by a smaller part are equal: products in float32 are no more exact
+
+TOLERANCE = 0.05  # F1 that a threshold in a gap between costs may lose
+
+
+@dataclass(frozen=True)
+class Pivots:
+    """Mutual best pairs of words, whatever they cost.
+
+    Attributes:
+        pairs: at most one of each word; `posterior` is exp(−cost).
+        costs: float32 `[n_pairs]`.
+    """
+
+    pairs: WordPairs
+    costs: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.costs)
+
+    def within(self, threshold: float, *, at_least_one: bool = False) -> WordPairs:
+        """Return those that cost no more than the threshold.
+
+        Args:
+            threshold: the highest cost.
+            at_least_one: of a sentence pair without any of these, its cheapest pair.
+        """
+        kept = self.costs <= threshold
+        if at_least_one and len(self):
+            order = np.lexsort((self.costs, self.pairs.sentence))
+            _, first = np.unique(self.pairs.sentence[order], return_index=True)
+            kept[order[first]] = True
+        return self.pairs.select(kept)
+
+
+def covered_words(vectors: Embeddings) -> np.ndarray:
+    """Return whether each word has a vector, bool `[n_words]`."""
+    return np.ones(vectors.n_words, dtype=bool) if vectors.covered is None else vectors.covered
+
+
+def words_with_vectors(vectors: Embeddings) -> np.ndarray:
+    """Return the number of words of each sentence that have a vector, int64 `[n_sentences]`."""
+    return np.diff(offsets_of(covered_words(vectors))[vectors.offsets])
+
+
+@torch.no_grad()
+def find_pivots(source: Embeddings, target: Embeddings, to_target: nn.Module, from_target: nn.Module) -> Pivots:
+    """Return the pairs (i, j) of which each is the other's best by
+
+        ‖T₁₂(r¹_i) − r²_j‖² / d₂ + ‖T₂₁(r²_j) − r¹_i‖² / d₁
+
+    (CLCR, §3.2). Of equal ones the first is the best. Words without a vector take no part. Some 32,768 words are held at a
+    time, however long the text is.
+
+    Args:
+        source, target: vectors of sentences and of their translations.
+        to_target, from_target: T₁₂ and T₂₁.
+    """
+    device = next(to_target.parameters()).device
+    words = [np.flatnonzero(covered_words(side)) for side in (source, target)]
+    lengths = [words_with_vectors(side) for side in (source, target)]
+    filled = np.flatnonzero((lengths[0] > 0) & (lengths[1] > 0))
+    part = np.cumsum((lengths[0] + lengths[1])[filled]) // _WORDS
+    found: list[tuple[np.ndarray, ...]] = []
+    for numbers in np.split(filled, np.flatnonzero(np.diff(part)) + 1):
+        rows = [own[ranges(offsets_of(n)[numbers], n[numbers])] for own, n in zip(words, lengths, strict=True)]
+        x, y = (
+            torch.from_numpy(np.asarray(side.data[own], dtype=np.float32)).to(device)
+            for side, own in zip((source, target), rows, strict=True)
+        )
+        i, j, costs = mutual_rows(x, y, to_target(x), from_target(y), *(n[numbers] for n in lengths))
+        found.append((rows[0][i.cpu().numpy()], rows[1][j.cpu().numpy()], costs.cpu().numpy()))
+    first, second, cost = map(np.concatenate, zip(*found, strict=True))
+    sentence = np.searchsorted(source.offsets, first, side="right") - 1
+    places = first - source.offsets[sentence], second - target.offsets[sentence]
+    return Pivots(WordPairs(sentence, *places, n_sentences=len(source), posterior=np.exp(-cost)), cost)
+
+
+@torch.no_grad()
+def mutual_rows(
+    x: Tensor, y: Tensor, there: Tensor, back: Tensor, lengths: np.ndarray, translations: np.ndarray
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the mutual best pairs of a batch: their rows in x and in y, int64 `[n_pairs]` each, in the order of x, and
+    their costs `[n_pairs]`.
+
+    Args:
+        x, y: words of some sentences, and of their translations, in a row.
+        there, back: T₁₂(x) and T₂₁(y).
+        lengths, translations: int64 `[n]`, words of each sentence, and of its translation; none empty.
+    """
+    # The cost of a pair is the squared distance of two points of one space, [n, d₁ + d₂].
+    d1, d2 = x.shape[1] ** 0.5, y.shape[1] ** 0.5
+    one, other = torch.cat([there / d2, x / d1], dim=1), torch.cat([y / d2, back / d1], dim=1)
+    middle = other.mean(0)  # what all have in common costs digits
+    one, other = one - middle, other - middle
+    sentences = MatchedSentences(lengths, translations, device=x.device)
+    found = [torch.zeros(2, 0, dtype=torch.int64, device=x.device)]
+    for left, right in sentences.groups:
+        a, b = left.take(one), right.take(other)
+        far = a.square().sum(2)[:, :, None] + b.square().sum(2)[:, None]
+        cost = torch.baddbmm(far, a, b.mT, alpha=-2).clamp_(min=0)
+        cost.masked_fill_(~(left.held[:, :, None] & right.held[:, None]), torch.inf)
+        best_right, best_left = (_first(cost, _ALIKE * far, dim) for dim in (2, 1))
+        mutual = left.held & (best_left.gather(1, best_right) == torch.arange(cost.shape[1], device=cost.device))
+        pair, first = mutual.nonzero(as_tuple=True)
+        found.append(torch.stack([left.places[pair, first], right.places[pair, best_right[pair, first]]]))
+    i, j = torch.cat(found, dim=1)
+    order = i.argsort()
+    i, j = i[order], j[order]
+    return i, j, (one[i] - other[j]).square().sum(1)
+
+
+def _first(cost: Tensor, bound: Tensor, dim: int) -> Tensor:
+    """Return the number of the first of the lowest costs along a dimension: costs of equal words may differ by rounding."""
+    alike = cost <= cost.amin(dim, keepdim=True) + bound
+    return alike.to(torch.uint8).argmax(dim)
+
+
+def choose_threshold(
+    pivots: Pivots, links: WordPairs, *, tolerance: float = TOLERANCE, gap: float = 1.25
+) -> tuple[float, float]:
+    """Return the threshold with the highest F1 of the pivots within it against links, of all that there are.
+
+    Words that links join, directly or through others, are one group, the finest common granularity (§2.2): a word and the
+    pieces that translate it. A group is to have one pivot, whichever of its words these are: the cheapest one between words
+    of a group is right, and finds it. Where links are one to one, a group is a link, and this is their usual F1.
+
+    F1 changes only where a pivot is added, so they are sorted by cost and all of these places are tried. The threshold is
+    half-way to the next pivot, or the cost of the last one; of equal F1, the lower.
+
+    Links can be wrong in a regular way: articles linked to the particles that stand wherever they do, for instance. Such pairs
+    cost more than translations, with a gap between them. So where there is a gap below the best threshold, in which no
+    pivot lies though one end costs `gap` times the other, and F1 there is lower by no more than `tolerance`, the
+    threshold is half-way in the widest such gap. Ours; the paper only says "a threshold".
+
+    Args:
+        pivots: of held-out text.
+        links: of the same text, all of them, possible ones too.
+        tolerance, gap: see above; tolerance 0 takes the highest F1 as it is.
+
+    Returns:
+        the threshold and its F1.
+
+    Raises:
+        SettingError: no pivot, or no link.
+    """
+    if not len(pivots) or not len(links):
+        raise SettingError(
+            f"no threshold can be chosen from {len(pivots)} pivots and {len(links)} links of the held-out text: hold out "
+            "more, or name a threshold"
+        )
+    order = np.argsort(pivots.costs, kind="stable")
+    costs = pivots.costs[order].astype(np.float64)
+    group, n_groups = _groups(pivots.pairs, links)
+    numbers, places = np.unique(group[order], return_index=True)
+    right = np.isin(np.arange(len(costs)), places[numbers >= 0]).cumsum()
+    f1 = 2 * right / (np.arange(1, len(costs) + 1) + n_groups)
+    f1[:-1][np.diff(costs) == 0] = -1.0  # no threshold lies between equal costs
+    best = int(f1.argmax())
+    wide = np.where(f1[:best] >= f1[best] - tolerance, costs[1 : best + 1] / np.maximum(costs[:best], _LEAST), 0.0)
+    if tolerance and len(wide) and wide.max() >= gap:
+        best = int(wide.argmax())
+    threshold = costs[best] if best + 1 == len(costs) else (costs[best] + costs[best + 1]) / 2
+    return float(threshold), float(f1[best])
+
+
+def _groups(pairs: WordPairs, links: WordPairs) -> tuple[np.ndarray, int]:
+    """Return the group that both words of each pair are in, int64 `[n_pairs]`, −1 where there is none; and the number of
+    groups."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    sentence, *sides = (np.append(getattr(links, of), getattr(pairs, of)) for of in ("sentence", "source", "target"))
+    words = np.concatenate([[sentence, side, np.full_like(side, k)] for k, side in enumerate(sides)], axis=1)
+    ends = np.unique(words, axis=1, return_inverse=True)[1].reshape(2, -1)
+    linked, (i, j), n = ends[:, : len(links)], ends[:, len(links) :], int(ends.max()) + 1
+    group = connected_components(coo_array((np.ones(len(links)), tuple(linked)), shape=(n, n)), directed=False)[1]
+    return np.where(group[i] == group[j], group[i], -1), len(np.unique(group[linked[0]]))

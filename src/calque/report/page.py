@@ -1,0 +1,109 @@
+"""The report as one HTML file that needs nothing else, and its plots as files of their own."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+import calque
+from calque.report.document import Plot, Report
+from calque.report.plots import svg
+from calque.report.plots.axes import shape
+from calque.report.plots.svg import beside, element
+from calque.storage import write_text
+
+_LIGHT = {"link": "#0b5ca3", "up": "#00704f", "down": "#b3440a", "marked": "#fdeec2"}
+_DARK = {"link": "#7cbcec", "up": "#4fc79b", "down": "#f2955c", "marked": "#4d3f12"}
+
+
+def html(report: Report) -> str:
+    """Return the page. Everything in it that comes from files is escaped; its only script and style are calque's own, by their
+    hashes, and it may fetch nothing."""
+    style, script = _style(), _read("page.js")
+    environment = Environment(loader=PackageLoader("calque.report", "."), autoescape=True, undefined=StrictUndefined)
+    environment.policies["json.dumps_kwargs"] = {"sort_keys": False}
+    names, records, _, dates = zip(*report.files, strict=True)
+    shown = ", ".join(names) if len(names) <= 3 else f"{len(names)} files"
+    return environment.get_template("page.html.j2").render(
+        report=report,
+        meta=f"{sum(records):,} results from {shown} · {max(dates)[:10]}",
+        version=calque.__version__,
+        style=Markup(style),
+        script=Markup(script),
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+        key=key,
+        inline=lambda drawing, name: Markup(drawing.inline(name)),
+        kind_of=lambda block: type(block).__name__,
+        tally=tally,
+    )
+
+
+@cache
+def key(number: int) -> Markup:
+    """Return the sign of a series, for a name beside it."""
+    inside = element("g", shape(number, 7, 7, 5.5), class_=svg.series(number))
+    return Markup(element("svg", inside, class_="key", viewBox="0 0 14 14", aria_hidden="true"))
+
+
+def tally(outcomes: Sequence[str]) -> str:
+    """Return outcomes in words."""
+    counts = Counter(outcomes)
+    words = {"better": "better", "worse": "worse", "unclear": "without a clear difference"}
+    return ", ".join(f"{counts[outcome]} {word}" for outcome, word in words.items() if counts[outcome])
+
+
+@cache
+def _style() -> str:
+    """Return the style sheet: colours as variables of the page, light and dark, then those of drawings."""
+    light, dark = (
+        "".join(f"--{name}:{value};" for name, value in {**drawn, **own}.items())
+        for drawn, own in ((svg.LIGHT, _LIGHT), (svg.DARK, _DARK))
+    )
+    rules = [
+        f":root{{{light}--font:{svg.FONT};color-scheme:light}}",
+        f"@media (prefers-color-scheme:dark){{:root{{{dark}color-scheme:dark}}}}",
+        f':root[data-theme="light"]{{{light}color-scheme:light}}',
+        f':root[data-theme="dark"]{{{dark}color-scheme:dark}}',
+        f"@media print{{:root,:root[data-theme]{{{light}color-scheme:light}}}}",
+        svg.page_rules(),
+    ]
+    return "\n".join([*rules, _read("page.css")])
+
+
+@cache
+def _read(name: str) -> str:
+    return files("calque.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash(content: str) -> str:
+    """Return a hash for the content security policy: of what stands between the tags, with line ends as line feeds."""
+    content = re.sub(r"\r\n?", "\n", content)
+    return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+
+
+def write_plots(plots: Sequence[Plot], folder: str | os.PathLike[str]) -> list[Path]:
+    """Write every view of every plot as SVG into a folder, named by what it shows."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    written: dict[str, Path] = {}
+    for plot in plots:
+        several = plot.choices
+        for panel in plot.panels:
+            parts = [plot.id.removesuffix("-plot"), *(value for name, value in panel.choice.items() if name in several)]
+            name = re.sub(r"[^\w.]+", "-", "-".join(parts)).strip("-.") or "plot"
+            while name.casefold() in written:
+                name += "-"
+            written[name.casefold()] = folder / f"{name}.svg"
+            write_text(folder / f"{name}.svg", beside(panel.drawings).standalone())
+    return list(written.values())

@@ -1,0 +1,380 @@
+"""ELMo from scratch: a bidirectional language model of words, for whoever has text and no encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from calque.annotated import Dictionary
+from calque.distributed import Processes
+from calque.encoders.batches import token_batches
+from calque.errors import SettingError, check_number
+from calque.linking import Say
+from calque.nn.ragged import Ragged
+from calque.offsets import offsets_of
+from calque.senses.base import LanguageModel, Prediction, Update
+from calque.senses.elmo import ElmoEncoder, character_rows, sentence_ends
+from calque.senses.elmo_network import ElmoNetwork, elmo_options
+from calque.senses.softmax import Negatives, Softmax, Targets, WordTable
+from calque.senses.text import FIRST_WORD, UNKNOWN, Blocks, Mixture, Vocabulary, WordText
+from calque.senses.training import Selected, SenseTraining
+from calque.text import Sentence, Sentences
+from calque.training.loop import Schedule, adam
+
+_SCALE = 20.0  # of the loss, bilm-tf's unroll_steps: so that its clipping and its accumulators mean the same here
+
+
+def adagrad(parameters: list[torch.nn.Parameter], schedule: Schedule) -> torch.optim.Optimizer:
+    """Duchi et al. (2011), with accumulators that begin at 1, as bilm-tf has it."""
+    return torch.optim.Adagrad(parameters, lr=schedule.rate(0, 1), initial_accumulator_value=1.0)
+
+
+OPTIMISERS: dict[str, Callable[[list[torch.nn.Parameter], Schedule], torch.optim.Optimizer]] = {
+    "adam": adam,
+    "adagrad": adagrad,
+}
+
+
+@dataclass(kw_only=True, eq=False)
+class BiLanguageModel(LanguageModel):
+    """Trains an ELMo from scratch to predict each word from those before it, and from those after it (Peters et al. 2018,
+    §3.1, 3.4).
+
+    Both directions share the words' vectors and, unless `tables` is 2, the softmax. The loss is the mean of both
+    directions'. Departures from bilm-tf: a text is read sentence by sentence, each begun anew, as the encoder will read it,
+    not as one stream in pieces of 20 words; and the optimiser.
+
+    Args:
+        dim: size of a word's vector and of a state in each direction; layers have 2 · dim.
+        hidden: size of an LSTM cell; None: 8 · dim, as published.
+        layers, filters: see `elmo_options`.
+        vocabulary: most words that are predicted; the others count as one, but are read by their characters.
+        min_count: occurrences below which a word is not predicted.
+        negatives: words drawn for each direction of an update, see `Softmax`.
+        tables: 1 for output vectors that both directions share, 2 for some of each; senses are of each.
+        dropout: share of the components zeroed at the input of each LSTM layer and at the output of the last.
+        optimiser: "adam", or "adagrad" as published; after a few hundred updates Adam's perplexity is about half.
+        learning_rate: the highest; None: 5e-3, beyond 128 dimensions 0.64 / dim, and 0.2 with Adagrad.
+        length, alpha, batch, updates, warmup, decay, clip, seed, precision, lower: see `LanguageModel`.
+    """
+
+    unit = "words"
+    hidden: int | None = None
+    layers: int = 2
+    filters: Sequence[tuple[int, int]] | None = None
+    vocabulary: int = 100_000
+    min_count: int = 2
+    negatives: int = 8192
+    tables: int = 1
+    dropout: float = 0.1
+    optimiser: Literal["adam", "adagrad"] = "adam"
+    clip: float | None = 10.0
+
+    def __post_init__(self):
+        if self.optimiser not in OPTIMISERS:
+            raise SettingError(f"optimiser is {' or '.join(OPTIMISERS)}, got {self.optimiser!r}")
+        super().__post_init__()
+        for name in ("vocabulary", "layers"):
+            check_number(name, getattr(self, name), least=1, whole=True)
+        check_number("dropout", self.dropout, least=0, below=1)
+        filters = None if self.filters is None else tuple(self.filters)
+        self.options = elmo_options(dim=self.dim, hidden=self.hidden, layers=self.layers, filters=filters)
+        with torch.device("meta"):  # these complain of what cannot be
+            ElmoNetwork(self.options)
+            Softmax([WordTable(1, 1)] * self.tables, negatives=self.negatives)
+
+    def default_rate(self) -> float:
+        return 0.2 if self.optimiser == "adagrad" else 5e-3 * min(1.0, 128 / self.dim)
+
+    def settings(self) -> dict[str, Any]:
+        names = ("vocabulary", "min_count", "negatives", "tables", "dropout", "length", "alpha", "batch", "updates",
+                 "optimiser", "precision", "seed")  # fmt: skip
+        return {"method": "bidirectional language model", "options": self.options,
+                **{name: getattr(self, name) for name in names}, **({"lower": True} if self.lower else {}),
+                **super().settings()}  # fmt: skip
+
+    def train(
+        self,
+        texts: Mapping[str, Sentences],
+        *,
+        dictionaries: Sequence[Dictionary] = (),
+        folder: str | Path | None = None,
+        checkpoint_every: int = 200,
+        progress: bool = False,
+        say: Say = lambda line: None,
+    ) -> ElmoEncoder:
+        """Return a new encoder; the language model, with its softmax and its perplexity, is `self.model`.
+
+        Raises:
+            SettingError: a language without words, or no word that occurs often enough.
+        """
+        processes = Processes(self.precision)
+        text = WordText.of(
+            texts, size=self.vocabulary + FIRST_WORD, min_count=self.min_count, length=self.length, alpha=self.alpha,
+            lower=self.lower,
+        )  # fmt: skip
+        mixture = Mixture(text.blocks, batch=self.batch, alpha=self.alpha, seed=self.seed)
+        torch.manual_seed(self.seed)
+        network = ElmoNetwork(self.options)
+        model = self.model = WordModel(network, self._head(text.vocabulary), text.vocabulary, lower=self.lower)
+        model.to(processes.device).train()
+
+        def numbers() -> dict[str, int]:
+            return {word: k for k, word in enumerate(text.vocabulary.words, FIRST_WORD)}
+
+        training = self._sense_training(model.head, list(text.blocks), numbers, dictionaries, processes)
+        self._run(
+            WordPrediction(model, text, mixture, self.dropout, processes, training),
+            identity={"words": text.vocabulary.fingerprint}, folder=folder, checkpoint_every=checkpoint_every,
+            progress=progress, optimiser=OPTIMISERS[self.optimiser],
+        )  # fmt: skip
+        model.eval()
+        return model.encoder("pretrained")
+
+    def _head(self, vocabulary: Vocabulary) -> Softmax:
+        size = self.options["lstm"]["projection_dim"]
+        if self.senses is None:
+            return Softmax([WordTable(len(vocabulary), size) for _ in range(self.tables)], negatives=self.negatives)
+        counts = vocabulary.counts.copy()
+        counts[:UNKNOWN] = 0  # the ends of a sentence have no senses
+        return Softmax(self.senses.tables(counts, size, 2), negatives=self.negatives)
+
+    # -- what is saved -----------------------------------------------------------------------------------------------------
+    @property
+    def softmax(self) -> Softmax:
+        return self.model.head
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        return len(self.model.vocabulary), sum(p.numel() for p in self.model.network.parameters())
+
+    def size(self, sentences: Sentences, blocks: Blocks) -> int:
+        return int(sentences.lengths().sum())
+
+    def save(self, folder: Path) -> None:
+        self.model.save(folder, self.settings().get("senses", {}))
+
+    def card(self, record: Mapping[str, Any], senses: Sequence[str]) -> tuple[list[str], list[str]]:
+        settings, lstm = record["settings"], record["settings"]["options"]["lstm"]
+        front = ["language:", *[f"- {lang}" for lang in record["languages"]], "tags:", "- calque", "- elmo"]
+        return front, [
+            f"# An ELMo of {lstm['n_layers']} layers, {lstm['dim']} projected to {lstm['projection_dim']}", "",
+            f"Trained from scratch as a bidirectional language model with calque {record['calque']}: "
+            f"{record['updates']:,} updates of {settings['batch']} sentences; {record['parameters']:,} parameters without "
+            f"the softmax over {record['vocabulary']:,} words; mean loss {record['last_loss']:.3f} at the end.", "",
+            *senses,
+            "`options.json` and `weights.hdf5` are in the format of bilm-tf and AllenNLP; "
+            f"`{'senses' if senses else 'softmax'}.safetensors` and `vocabulary.json` are the output layer.", "",
+        ]  # fmt: skip
+
+
+class WordPrediction(Prediction):
+    """The mean of both directions' cross-entropy, see `Prediction`.
+
+    Args:
+        model: predicts.
+        text: whose sentences are the mixture's blocks.
+        dropout: see `BiLanguageModel`.
+        mixture, processes, training: see `Prediction`.
+    """
+
+    def __init__(
+        self, model: WordModel, text: WordText, mixture: Mixture, dropout: float, processes: Processes,
+        training: SenseTraining | None = None,
+    ):  # fmt: skip
+        super().__init__(model, mixture, processes, training)
+        self.model, self.dropout = model, dropout
+        self._rows = model.rows(text.forms)
+
+    def backward(self, update: Update) -> dict[str, float]:
+        texts = [
+            blocks.ids[blocks.offsets[k] : blocks.offsets[k + 1]]
+            for blocks, numbers in ((self.mixture.languages[lang], numbers) for lang, numbers in update)
+            for k in numbers.tolist()
+        ]
+        predictions = np.array([len(text) - 1 for text in texts])
+        # What is drawn follows from the update's own random state, which `Loop` sets from its number; the negatives are
+        # those of all processes, each of which knows its own state from its rank.
+        seed = torch.initial_seed()
+        negatives = self.model.head.draw(np.random.default_rng([seed - self.processes.rank, 1]))
+        mine = self.processes.share(np.arange(len(texts)))
+        loss, selected = torch.zeros((), device=self.model.device), [None, None]
+        if len(mine):
+            drop = _dropout(self.dropout, np.random.default_rng([seed, 2, 0]), self.processes.device)
+            with self.processes.autocast():
+                contexts = self.model.contexts(
+                    self._rows, np.concatenate([texts[k] for k in mine]), predictions[mine] + 1, drop
+                )
+                languages = torch.from_numpy(np.repeat(self._languages(update)[mine], predictions[mine]))
+                terms = [self._term(contexts, side, negatives[side], languages) for side in (0, 1)]
+                loss = (terms[0][0] + terms[1][0]) / (2 * int(predictions.sum()))
+            (_SCALE * loss).backward()
+            selected = [part for _, part in terms]
+        return self._finish(loss, selected, predictions)
+
+    def _term(
+        self, contexts: Contexts, side: int, negatives: Negatives | None, languages: Tensor
+    ) -> tuple[Tensor, Selected | None]:
+        """Return the summed loss of one direction, and the senses that were selected.
+
+        Args:
+            languages: int64 `[n]`, index of the language of each prediction's text.
+        """
+        states, head, training = contexts.states[side], self.model.head, self.training
+        words = torch.from_numpy(contexts.following[side]).to(states.device)
+        if training is None:
+            return head.loss(states, Targets(words[:, None], words.new_ones(len(words), 1)), side, negatives), None
+        own = contexts.own[side]
+        compared = dict(enumerate(own)) if training.settings.grouped else {side: own[side]}
+        targets = training.targets(compared, words, languages.to(states.device))
+        selected = Selected(own[side], words, targets.classes[:, 0], states.detach())
+        return head.loss(states, targets, side, negatives), selected
+
+
+def _dropout(share: float, rng: np.random.Generator, device: torch.device) -> Callable[[Tensor], Tensor]:
+    """Return dropout with random numbers of its own, which are the same after a resume."""
+    generator = torch.Generator(device).manual_seed(int(rng.integers(1 << 62)))
+
+    def drop(x: Tensor) -> Tensor:
+        return x * torch.empty_like(x).bernoulli_(1 - share, generator=generator).div_(1 - share) if share else x
+
+    return drop
+
+
+# -- the model ---------------------------------------------------------------------------------------------------------
+class Contexts(NamedTuple):
+    """What is known before each word, read from the left, and read from the right.
+
+    Attributes:
+        states: two of `[n, dim]`: forwards, of every place but a text's last; backwards, of every place but its first.
+        following: two int64 `[n]`: the number of the word that comes next in that direction.
+        own: for each direction two of `[n, dim]`: the states, read from the left and from the right, after that word has
+            been read, too; no gradient comes from them.
+    """
+
+    states: tuple[Tensor, Tensor]
+    following: tuple[np.ndarray, np.ndarray]
+    own: tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+class WordModel(nn.Module):
+    """p(w_t | w_1 … w_{t−1}) and p(w_t | w_{t+1} … w_n), a word's characters in and its number out.
+
+    Args:
+        network: of ELMo.
+        head: predicts from its last layer.
+        vocabulary: what is predicted.
+        lower: whether words are read in lower case.
+    """
+
+    def __init__(self, network: ElmoNetwork, head: Softmax, vocabulary: Vocabulary, *, lower: bool = False):
+        super().__init__()
+        self.network, self.head, self.vocabulary, self.lower = network, head, vocabulary, lower
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    def rows(self, forms: Sequence[str]) -> np.ndarray:
+        """Characters of the forms of a text, int16 `[UNKNOWN + 1 + n, length]`, at the numbers that `WordText` gives."""
+        length = self.network.words.max_characters
+        nobody = np.ones((1, length), dtype=np.int16)  # what is not predicted is read by its characters
+        return np.concatenate([sentence_ends(length), nobody, character_rows(forms, length)])
+
+    def contexts(
+        self, rows: np.ndarray, ids: np.ndarray, lengths: np.ndarray, drop: Callable[[Tensor], Tensor] = lambda x: x
+    ) -> Contexts:
+        """Read some texts.
+
+        Args:
+            rows: see `rows`.
+            ids: numbers of forms, of all texts in a row `[N]`.
+            lengths: int64 `[n_texts]`, 2 at least.
+            drop: dropout, as in `ElmoNetwork.read`.
+        """
+        types, place = np.unique(ids, return_inverse=True)
+        words = self.network.words(torch.from_numpy(rows[types]).to(self.device))
+        ragged = Ragged(lengths)
+        left, right = self.network.read(words[torch.from_numpy(place).to(self.device)], ragged, drop=drop)
+        inner = np.ones(len(ids), dtype=bool)
+        inner[ragged.offsets[:-1]] = False
+        not_first, not_last = np.flatnonzero(inner), np.flatnonzero(np.roll(inner, -1))
+        numbers = np.where(ids < len(self.vocabulary), ids, UNKNOWN).astype(np.int64)
+        after, before = (torch.from_numpy(places).to(self.device) for places in (not_first, not_last))
+        forwards, backwards = left[-1], right[-1]
+        own = forwards.detach(), backwards.detach()
+        return Contexts(
+            (forwards[before], backwards[after]),
+            (numbers[not_first], numbers[not_last]),
+            ((own[0][after], own[1][after]), (own[0][before], own[1][before])),
+        )
+
+    @torch.inference_mode()
+    def negative_log_likelihood(
+        self, sentences: Iterable[Sentence | Sequence[str]], *, budget: int = 4096
+    ) -> np.ndarray:
+        """Return what a perplexity over the whole vocabulary is made of, sentence by sentence.
+
+        Args:
+            sentences: of any language; those without words are passed over.
+            budget: words read at a time.
+
+        Returns:
+            float64 `[n_sentences, 5]`, sums over the predictions in each sentence that has words: −log p forwards,
+            backwards, and by frequency alone; their number, and how many of them are of unknown words.
+
+        Raises:
+            SettingError: no words.
+        """
+        text = WordText.seen_by(self.vocabulary, sentences, lower=self.lower)
+        rows, (blocks,) = self.rows(text.forms), text.blocks.values()
+        if not len(blocks):
+            raise SettingError("no words to measure the perplexity on")
+        frequency, training = -np.log(self.vocabulary.unigram()), self.training
+        sums = np.zeros((len(blocks), 5))
+        self.eval()
+        for numbers in token_batches(blocks.lengths, budget):
+            states, following, _ = self.contexts(rows, blocks.rows(numbers), blocks.lengths[numbers])
+            losses = np.zeros((len(following[0]), 5))
+            for side in (0, 1):
+                words = torch.from_numpy(following[side]).to(self.device)
+                losses[:, side] = self.head.negative_log_likelihood(states[side], words, side).double().cpu().numpy()
+                losses[:, 2] += frequency[following[side]] / 2
+            losses[:, 3], losses[:, 4] = 1, following[0] == UNKNOWN
+            predictions = blocks.lengths[numbers] - 1
+            sums[numbers] = np.add.reduceat(losses, offsets_of(predictions)[:-1])
+        self.train(training)
+        return sums
+
+    def encoder(self, name: str = "elmo") -> ElmoEncoder:
+        """The network as an encoder, which shares its weights."""
+        return ElmoEncoder(self.network, name=name, lower=self.lower)
+
+    def save(self, folder: str | Path, senses: Mapping[str, Any] | None = None) -> None:
+        """Write the encoder, and beside it what predicts words: `vocabulary.json`, and see `Softmax.save`.
+
+        Args:
+            senses: how they were found, for the file of those that there are.
+        """
+        path = Path(folder)
+        self.encoder().save(path)
+        self.vocabulary.save(path)
+        self.head.save(path, senses or {})
+
+    @classmethod
+    def open(cls, folder: str | Path) -> WordModel:
+        """Read what `save` wrote.
+
+        Raises:
+            InputError: a file is missing or damaged.
+        """
+        path = Path(folder)
+        encoder, vocabulary = ElmoEncoder.open(path, device="cpu"), Vocabulary.open(path)
+        head = Softmax.open(path, words=len(vocabulary), dim=encoder.network.size, tables=2)
+        return cls(encoder.network, head, vocabulary, lower=encoder.lower)

@@ -1,0 +1,479 @@
+"""Masked language modelling from scratch: an encoder for whoever has text and no encoder."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from calque.annotated import Dictionary
+from calque.distributed import Processes, is_first
+from calque.encoders.checkpoint import save_model, weights_as, weights_digest
+from calque.encoders.folder import BUNDLED, read_about, write_about
+from calque.encoders.huggingface import HuggingFaceEncoder
+from calque.errors import InputError, SettingError, check_number
+from calque.linking import Say, digest_of
+from calque.senses.base import LanguageModel, Prediction, Update
+from calque.senses.sense_table import SenseTable
+from calque.senses.softmax import Softmax
+from calque.senses.text import Blocks, Mixture, mask
+from calque.senses.training import Selected, SenseTraining
+from calque.text import Sentences
+
+if TYPE_CHECKING:
+    from tokenizers import BertWordPieceTokenizer
+    from transformers import PreTrainedTokenizerFast
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_INSIDE = "##"
+
+
+def train_tokenizer(
+    texts: Mapping[str, Sentences],
+    *,
+    size: int = 16_000,
+    alpha: float = 0.5,
+    sample: int = 400_000,
+    lower: bool = False,
+    seed: int = 0,
+) -> PreTrainedTokenizerFast:
+    """WordPiece over several languages, with accents, Chinese characters apart.
+
+    Args:
+        texts: sentences by language.
+        size: subwords of the vocabulary, the special ones included.
+        alpha: a language with n sentences is drawn with probability ∝ n^alpha.
+        sample: sentences to learn from.
+        lower: put all text in lower case first, here and wherever the tokenizer is used.
+        seed: of the sample.
+    """
+    from transformers import BertTokenizerFast  # type: ignore[attr-defined]
+
+    rng = np.random.default_rng(seed)
+    counts = np.array([len(text) for text in texts.values()], dtype=np.float64)
+    shares = counts**alpha / (counts**alpha).sum() * min(sample, counts.sum())
+
+    def lines():
+        for text, share in zip(texts.values(), shares, strict=True):
+            wanted = round(share)
+            while wanted > 0:
+                drawn = np.sort(rng.permutation(len(text))[:wanted])
+                for k in drawn.tolist():
+                    yield " ".join(text[k].words)
+                wanted -= len(drawn)
+
+    # Letters come first, so that a quarter of the vocabulary at most goes to rare Chinese characters.
+    backend = train_wordpiece(lines(), size=size, letters=size // 4, lower=lower)
+    return BertTokenizerFast(
+        tokenizer_object=backend._tokenizer, do_lower_case=lower, strip_accents=False, model_max_length=512
+    )
+
+
+def train_wordpiece(
+    lines: Iterable[str], *, size: int, letters: int | None = None, lower: bool = False
+) -> BertWordPieceTokenizer:
+    """A tokenizer like BERT's, with accents, Chinese characters apart.
+
+    The trainer of `tokenizers` numbers letters inside words in the order of a hash table, another one each time, and decides
+    by these numbers between merges of equal count (its issue 1794). Here all letters are numbered beforehand.
+
+    Args:
+        lines: text.
+        size: subwords of the vocabulary, the special ones and the letters included.
+        letters: how many different ones at most, the most frequent; None for all.
+        lower: whether it puts all text in lower case first.
+    """
+    from tokenizers import BertWordPieceTokenizer
+
+    def blank(*vocabulary) -> BertWordPieceTokenizer:
+        return BertWordPieceTokenizer(*vocabulary, lowercase=lower, strip_accents=False)
+
+    words = Counter(word for line in lines for word in line.split())
+    trained = blank()
+    counts, inside = Counter[str](), set[str]()
+    for word, n in words.items():
+        for part, _ in trained.pre_tokenizer.pre_tokenize_str(trained.normalizer.normalize_str(word)):
+            inside.update(part[1:])
+            for letter in part:
+                counts[letter] += n
+    alphabet = sorted(sorted(counts, key=lambda letter: (-counts[letter], letter))[:letters])
+    # What is called special comes first and in this order. Only the true ones are special in what is given back.
+    trained.train_from_iterator(
+        (" ".join([word] * n) for word, n in words.items()),
+        vocab_size=size, initial_alphabet=alphabet, limit_alphabet=len(alphabet), show_progress=False,
+        special_tokens=[*SPECIAL, *(_INSIDE + letter for letter in alphabet if letter in inside)],
+    )  # fmt: skip
+    return blank(trained.get_vocab())
+
+
+@dataclass(kw_only=True, eq=False)
+class MaskedLanguageModel(LanguageModel):
+    """Trains a BERT from scratch to predict masked subwords (Devlin et al. 2019, §3.1; no next-sentence task).
+
+    Args:
+        layers, dim, heads, inner: shape of the model; by default heads of 64 dimensions, but four where that many of 32
+            or more fit, and an inner size of 4 · dim.
+        positions: longest text the model takes, in subwords.
+        share: of subwords hidden.
+        dropout: of states and of attention.
+        initial: standard deviation of the weights at the beginning; None: 0.02 · (768 / dim)^0.5.
+        learning_rate: the highest; None: 1e-4 · (768 / dim)^1.5.
+        length, alpha, batch, updates, warmup, decay, clip, seed, precision, lower: see `LanguageModel`.
+        vocabulary: subwords of the tokenizer that is trained.
+        tokenizer: folder of one to use instead.
+        start: folder, or `mini`, of a BERT with its head to go on from, instead of random weights; its shape and its tokenizer
+            count then.
+        half: save the weights in float16.
+    """
+
+    unit = "subwords"
+    layers: int = 6
+    heads: int | None = None
+    inner: int | None = None
+    positions: int = 256
+    share: float = 0.15
+    dropout: float = 0.0
+    initial: float | None = None
+    warmup: float = 0.05
+    decay: Literal["constant", "linear", "cosine"] = "cosine"
+    clip: float | None = 1.0
+    vocabulary: int = 16_000
+    tokenizer: str | Path | None = None
+    start: str | Path | None = None
+    half: bool = False
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name in ("layers", "heads", "inner"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), least=1, whole=True)
+        check_number("share", self.share, above=0, below=1)
+        check_number("dropout", self.dropout, least=0, below=1)
+        if self.initial is not None:
+            check_number("initial", self.initial, above=0)
+        check_number("positions", self.positions, least=4, whole=True)
+        check_number("length", self.length, least=4, most=self.positions, whole=True)
+        dim = self.dim
+        heads = max(1, dim // 64, min(4, dim // 32)) if self.heads is None else self.heads
+        if dim % heads:
+            raise SettingError(f"dim={dim} cannot be divided among {heads} heads")
+        self.shape: dict[str, Any] = {"num_hidden_layers": self.layers, "hidden_size": dim, "num_attention_heads": heads,
+                      "intermediate_size": 4 * dim if self.inner is None else self.inner,
+                      "max_position_embeddings": self.positions}  # fmt: skip
+        self._start_weights: str | None = None
+        self._softmax: Softmax | None = None
+        if self.start is not None:
+            self.start = self.tokenizer = str(BUNDLED.get(str(self.start), self.start))
+        self.lower = self.lower and self.tokenizer is None
+
+    def default_rate(self) -> float:
+        return 1e-4 * (768 / self.dim) ** 1.5
+
+    def settings(self) -> dict[str, Any]:
+        """What the result depends on; a model to go on from with the hash of its weights, once they are loaded."""
+        names = ("length", "share", "alpha", "batch", "updates", "precision", "seed")
+        rare = {name: getattr(self, name) for name in ("dropout", "initial") if getattr(self, name)}
+        start = {} if self.start is None else {"start": Path(self.start).name, "start_weights": self._start_weights}
+        return {"method": "masked language model", **self.shape, **{n: getattr(self, n) for n in names}, **rare, **start,
+                **super().settings()}  # fmt: skip
+
+    def train(
+        self,
+        texts: Mapping[str, Sentences],
+        tokenizer: PreTrainedTokenizerFast | None = None,
+        *,
+        dictionaries: Sequence[Dictionary] = (),
+        folder: str | Path | None = None,
+        checkpoint_every: int = 200,
+        progress: bool = False,
+        say: Say = lambda line: None,
+    ) -> HuggingFaceEncoder:
+        """Return a new encoder; its model with the language model's head is `self.model`.
+
+        Args:
+            tokenizer: with a mask and special subwords at both ends; None for that of the settings, or a new one.
+        """
+        processes = Processes(self.precision)
+        started = None if self.start is None else self._started()
+        if tokenizer is None:
+            tokenizer = self._tokenizer(texts, None if folder is None else Path(folder) / "tokenizer", say)
+        torch.manual_seed(self.seed)
+        model = self.model = self._new_model(tokenizer) if started is None else started
+        self._check_size(len(tokenizer))
+        tokenizer.model_max_length = self.shape["max_position_embeddings"]
+        encoder = HuggingFaceEncoder(model.bert, tokenizer, max_length=self.length, name="pretrained")
+        mixture = Mixture(
+            {lang: Blocks.of(encoder.split(text), self.length) for lang, text in texts.items()},
+            batch=self.batch, alpha=self.alpha, seed=self.seed,
+        )  # fmt: skip
+        model.to(device=processes.device).train()
+        counts = np.sum([np.bincount(b.ids, minlength=len(tokenizer)) for b in mixture.languages.values()], axis=0)
+        head: Any = model.cls.predictions
+        softmax = self._softmax = None if self.senses is None else self._sense_softmax(head.decoder, counts)
+
+        def words() -> dict[str, int]:
+            return dict(sorted(whole_words(encoder, dictionaries).items(), key=lambda item: -counts[item[1]]))
+
+        softmax = softmax if softmax is None else softmax.to(processes.device)
+        training = self._sense_training(softmax, list(mixture.languages), words, dictionaries, processes)
+        self._run(
+            MaskedPrediction(
+                model, mixture, processes, tokenizer=tokenizer, share=self.share, softmax=softmax, training=training
+            ),
+            identity={"tokenizer": tokenizer.get_vocab()}, folder=folder, checkpoint_every=checkpoint_every, progress=progress,
+        )  # fmt: skip
+        model.eval()
+        self.encoder = HuggingFaceEncoder(model.bert, tokenizer, name="pretrained")
+        return self.encoder
+
+    def _new_model(self, tokenizer: PreTrainedTokenizerFast) -> Any:
+        from transformers import BertConfig, BertForMaskedLM
+
+        pad: Any = tokenizer.pad_token_id
+        initial = 0.02 * (768 / self.dim) ** 0.5 if self.initial is None else self.initial
+        config = BertConfig(
+            vocab_size=len(tokenizer), pad_token_id=pad, type_vocab_size=1, hidden_dropout_prob=self.dropout,
+            attention_probs_dropout_prob=self.dropout, initializer_range=initial, **self.shape,
+        )  # fmt: skip
+        model = BertForMaskedLM(config)
+        _waves(model.bert.embeddings.position_embeddings.weight, config.initializer_range)
+        return model
+
+    def _tokenizer(self, texts: Mapping[str, Sentences], folder: Path | None, say: Say) -> PreTrainedTokenizerFast:
+        """The tokenizer of the settings, or one of these texts: that which a stopped run trained, if that read the same texts in
+        the same way."""
+        if self.tokenizer is not None:
+            return open_tokenizer(self.tokenizer)
+        how: dict[str, Any] = {"size": self.vocabulary, "alpha": self.alpha, "seed": self.seed}
+        how |= {"lower": True} if self.lower else {}
+        if folder is None:
+            return train_tokenizer(texts, **how)
+        key = json.dumps([how, {lang: digest_of(text) for lang, text in texts.items()}], sort_keys=True)
+        about = folder / "made-from.json"
+        if about.is_file() and about.read_text(encoding="utf-8") == key:
+            return open_tokenizer(folder)
+        say(f"training a tokenizer of {self.vocabulary:,} subwords")
+        tokenizer = train_tokenizer(texts, **how)
+        if not is_first():
+            return tokenizer
+        about.unlink(missing_ok=True)
+        tokenizer.save_pretrained(folder)
+        about.write_text(key, encoding="utf-8")
+        return open_tokenizer(folder)  # as the run that goes on from here will have it
+
+    def _sense_softmax(self, decoder: Any, counts: np.ndarray) -> Softmax:
+        """Untied from the embeddings; of a model to go on from, the first senses begin with its output layer."""
+        assert self.senses is not None
+        (table,) = self.senses.tables(counts, self.shape["hidden_size"])
+        if self.start is not None:
+            table.begin_with(decoder.weight, decoder.bias)
+        return Softmax([table])
+
+    def _started(self) -> Any:
+        """The model to go on from, in float32."""
+        from transformers import AutoConfig, BertForMaskedLM
+
+        try:
+            config = AutoConfig.from_pretrained(str(self.start))
+            if config.model_type != "bert":
+                raise SettingError(f"{self.start} is a {config.model_type}: only a BERT can be trained further")
+            loaded: Any = BertForMaskedLM.from_pretrained(
+                str(self.start), **weights_as(torch.float32), output_loading_info=True
+            )
+        except (OSError, ValueError) as error:
+            raise InputError(f"not a BERT to continue from ({str(error).splitlines()[0]})", path=self.start) from error
+        model, report = loaded
+        if report["missing_keys"]:
+            raise InputError("no language-model head in this folder; calque pretrain saves one", path=self.start)
+        self.shape = {name: getattr(config, name) for name in self.shape}
+        self._start_weights = weights_digest(model)
+        return model
+
+    def _check_size(self, vocabulary: int) -> None:
+        config: Any = self.model.config
+        if config.vocab_size != vocabulary or config.max_position_embeddings < self.length:
+            raise SettingError(
+                f"{self.start} has {config.vocab_size} subwords and reads {config.max_position_embeddings}; the tokenizer "
+                f"has {vocabulary}, and blocks are up to {self.length} long"
+            )
+
+    # -- what is saved -----------------------------------------------------------------------------------------------------
+    @property
+    def softmax(self) -> Softmax | None:
+        return self._softmax
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        return len(self.encoder.tokenizer), sum(p.numel() for p in self.model.parameters())
+
+    def size(self, sentences: Sentences, blocks: Blocks) -> int:
+        return len(blocks.ids)
+
+    def save(self, folder: Path) -> None:
+        from calque.encoders.sentence_transformers import write_modules
+
+        self.encoder.save(folder)
+        if self._softmax is not None:
+            self._softmax.save(folder, self.settings().get("senses", {}))
+            untie(self.model, self._softmax.senses[0])
+        self.model.to(dtype=torch.float16 if self.half else torch.float32)
+        save_model(self.model, folder)  # with its head, instead of the bare encoder
+        tokenizer = self.encoder.tokenizer
+        write_modules(folder, dim=self.encoder.dim, max_length=tokenizer.model_max_length, tokenizer=tokenizer)
+        write_about(folder, "huggingface", read_about(folder) | {"max_length": None, "own_pooling": False})
+
+    def card(self, record: Mapping[str, Any], senses: Sequence[str]) -> tuple[list[str], list[str]]:
+        settings = record["settings"]
+        front = ["library_name: transformers", "pipeline_tag: fill-mask", "language:",
+                 *[f"- {lang}" for lang in record["languages"]], "tags:", "- calque"]  # fmt: skip
+        head = ["As a masked language model of transformers it predicts each subword by the vector of its most selected sense "
+                "alone; `calque perplexity` sums over the senses.", ""]  # fmt: skip
+        return front, [
+            f"# A BERT of {settings['num_hidden_layers']} layers × {settings['hidden_size']}", "",
+            f"Trained from scratch by masked language modelling with calque {record['calque']}: {record['updates']:,} "
+            f"updates of {settings['batch']} blocks of up to {settings['length']} subwords; {record['parameters']:,} "
+            f"parameters, {record['vocabulary']:,} subwords; mean loss {record['last_loss']:.3f} at the end.", "",
+            *senses, *(head if senses else []),
+        ]  # fmt: skip
+
+
+def open_tokenizer(where: str | Path) -> Any:
+    """Open a fast tokenizer with a mask.
+
+    Raises:
+        InputError: there is none.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(str(where))
+    except Exception as error:  # a name the hub does not know, a damaged file
+        raise InputError(f"not a tokenizer ({str(error).splitlines()[0]})", path=where) from error
+    if not getattr(tokenizer, "is_fast", False) or tokenizer.mask_token_id is None:
+        raise InputError("not a fast tokenizer with a mask token, which masked language modelling needs", path=where)
+    return tokenizer
+
+
+@torch.no_grad()
+def untie(model: Any, table: SenseTable) -> None:
+    """Give a BERT's output layer, apart from the embeddings, one vector and bias for each subword: its most selected sense's.
+
+    Then it predicts without its senses, too, though not as well as with them.
+    """
+    head, chosen = model.cls.predictions, table.most_selected()
+    model.config.tie_word_embeddings = False
+    head.decoder.weight = torch.nn.Parameter(table.weight[chosen].clone())
+    # Two of them, as transformers keeps them where the layer is not tied.
+    head.bias, head.decoder.bias = (torch.nn.Parameter(table.bias[chosen].clone()) for _ in range(2))
+
+
+def whole_words(encoder: HuggingFaceEncoder, dictionaries: Sequence[Dictionary]) -> dict[str, int]:
+    """The number of each word of some dictionaries, and of its capitalised forms, that is one subword."""
+    words = sorted({word for d in dictionaries for word in (*d.source, *d.target)})
+    words = list(dict.fromkeys([*words, *(word.lower() for word in words), *(word.capitalize() for word in words)]))
+    split = encoder.split([[word] for word in words])
+    single = (np.diff(split.word_offsets) == 1) & (split.word_lengths == 1)
+    ids = split.ids[split.offsets[:-1] + split.word_starts]
+    unknown: Any = encoder.tokenizer.unk_token_id
+    return {word: int(k) for word, k, one in zip(words, ids, single, strict=True) if one and k != unknown}
+
+
+@torch.no_grad()
+def _waves(table: Tensor, size: float) -> None:
+    """Let positions begin as sines and cosines (Vaswani et al. 2017, §3.5) of the same size as the other embeddings: what
+    lies so many places away looks alike from everywhere, which attention would have to learn for each position else."""
+    n, dim = table.shape
+    half = torch.arange(0, dim, 2, dtype=torch.float64)
+    turns = torch.arange(n, dtype=torch.float64)[:, None] * 10_000.0 ** (-half / dim)
+    table.copy_(torch.stack([turns.sin(), turns.cos()], dim=2).flatten(1)[:, :dim] * (size * 2**0.5))
+
+
+class Hidden(NamedTuple):
+    """The hidden subwords that a process predicts.
+
+    Attributes:
+        answers: int64 `[n]`, what they are.
+        languages: int64 `[n]`, index of the language of each one's text.
+        words: bool `[n]`, whether each is a whole word.
+        masked: bool `[n]`, whether the mask stands in its place.
+    """
+
+    answers: Tensor
+    languages: Tensor
+    words: Tensor
+    masked: Tensor
+
+
+class MaskedPrediction(Prediction):
+    """The mean cross-entropy of hidden subwords, predicted from the last layer's states in the place of each, see `Prediction`.
+    Senses are selected by and predicted from the state after the head's dense layer and norm.
+
+    Args:
+        model: with its head.
+        tokenizer: of the model, with a mask.
+        share: of the subwords to hide.
+        softmax: of senses, which predicts in place of the head's last layer; None for a model of subwords.
+        mixture, processes, training: see `Prediction`.
+    """
+
+    def __init__(
+        self, model: Any, mixture: Mixture, processes: Processes, *, tokenizer: Any, share: float,
+        softmax: Softmax | None = None, training: SenseTraining | None = None,
+    ):  # fmt: skip
+        self.body, self.head, self.share, self.softmax = model.bert, model.cls, share, softmax
+        self._transform = model.cls.predictions.transform
+        parts = {"model": model.bert, "transform": self._transform, "senses": softmax}
+        super().__init__(model if softmax is None else nn.ModuleDict(parts), mixture, processes, training)
+        self._special = [tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id]
+        self._mask_id, self._vocabulary = tokenizer.mask_token_id, len(tokenizer)
+
+    def backward(self, update: Update) -> dict[str, float]:
+        ids, whole = self.blocks(update)
+        # The text that is hidden follows from the update's own random state, which `Loop` sets from its number and from the
+        # rank; without the rank it is the same in every process.
+        shared = torch.Generator().manual_seed(torch.initial_seed() - self.processes.rank)
+        read, chosen = mask(
+            ids, self._special, mask_id=self._mask_id, vocabulary=self._vocabulary, share=self.share,
+            rng=np.random.default_rng(int(torch.randint(1 << 62, (1,), generator=shared))),
+        )  # fmt: skip
+        row, mine = chosen // ids.shape[1], self.processes.share(np.arange(len(ids)))
+        loss, selected = torch.zeros((), device=self.processes.device), None
+        if len(mine):
+            own = np.isin(row, mine)
+            answers, masked = ids.flat[chosen[own]].astype(np.int64), read.flat[chosen[own]] == self._mask_id
+            about = answers, self._languages(update)[row[own]], whole.flat[chosen[own]], masked
+            part = torch.from_numpy(read[mine].astype(np.int64)).to(self.processes.device)
+            places = torch.from_numpy(chosen[own] - mine[0] * ids.shape[1]).to(part.device)
+            with self.processes.autocast():
+                inside = (part != self._special[0]).long()
+                states = self.body(input_ids=part, attention_mask=inside).last_hidden_state.flatten(0, 1)[places]
+                total, selected = self._term(
+                    states.float(), Hidden(*(torch.from_numpy(x).to(part.device) for x in about))
+                )
+                loss = total / len(chosen)
+            loss.backward()
+        return self._finish(loss, [selected], np.bincount(row, minlength=len(ids)))
+
+    def _term(self, states: Tensor, hidden: Hidden) -> tuple[Tensor, Selected | None]:
+        """Return the summed loss of this process's hidden subwords, and the senses that were selected."""
+        if self.softmax is None or self.training is None:
+            return F.cross_entropy(self.head(states).float(), hidden.answers, reduction="sum"), None
+        states, answers = self._transform(states).float(), hidden.answers
+        targets = self.training.targets({0: states.detach()}, answers, hidden.languages, hidden.words)
+        selected = Selected(states.detach(), answers, targets.classes[:, 0], unread=hidden.masked)
+        return self.softmax.loss(states, targets), selected
+
+    def blocks(self, update: Update) -> tuple[np.ndarray, np.ndarray]:
+        """Return the blocks of an update, int32 `[n, longest]`, and the mask of those of their subwords that are whole words."""
+        named = [(self.mixture.languages[lang], numbers) for lang, numbers in update]
+        width = max(int(blocks.lengths[numbers].max()) for blocks, numbers in named)
+        ids, whole = zip(*(blocks.padded(numbers, self._special[0], width) for blocks, numbers in named), strict=True)
+        return np.concatenate(ids), np.concatenate(whole)

@@ -1,0 +1,222 @@
+"""How well a language model guesses words: hidden ones, or those that come next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from calque.encoders.batches import collate, token_batches
+from calque.encoders.folder import BUNDLED, file_pair
+from calque.encoders.loading import load_encoder
+from calque.errors import SettingError
+from calque.linking import Say, read_languages
+from calque.offsets import offsets_of, ranges
+from calque.senses.bidirectional import WordModel
+from calque.senses.reader import open_masked
+from calque.senses.sense_table import has_senses
+from calque.senses.softmax import SOFTMAX_FILE, Softmax
+from calque.tasks.base import Score
+from calque.tasks.bootstrap import measure, ratio
+from calque.text import Sentences
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from calque.encoders.split import SplitSentences
+    from calque.encoders.subwords import Subwords
+
+_LOGITS = 100_000_000  # numbers held at once
+
+
+def masked_perplexity(
+    model: PreTrainedModel,
+    subwords: Subwords,
+    sentences: Sentences,
+    *,
+    share: float = 0.15,
+    mask_id: int,
+    senses: Softmax | None = None,
+    seed: int = 0,
+    bootstrap: int = 1000,
+    data: str = "",
+    name: str = "",
+) -> Score:
+    """Perplexity of hidden words, exp of the mean of −log p(word | the rest of its sentence).
+
+    Words are chosen at random, the same ones for every model; all subwords of a chosen word are hidden at once, and the
+    probability of a word is the product of those of its subwords, each guessed without the others. So models with
+    different vocabularies can be compared, as perplexities of subwords cannot.
+
+    Args:
+        model: with a language model's head (`AutoModelForMaskedLM`).
+        share: of the words of each sentence to hide, at least one.
+        mask_id: the subword that hides.
+        senses: of a BERT that predicts these instead: p of a subword is then the sum over its senses in use.
+        bootstrap: samples of the interval.
+        data, name: of the text and of the model, for the record.
+
+    Returns:
+        the perplexity, a number from 1 on; `settings` counts chosen words that the model cannot read (`left_out`).
+
+    Raises:
+        SettingError: no words, or none that the model can read.
+    """
+    if not 0 < share <= 1:
+        raise SettingError(f"share must be above 0 and at most 1, got {share}")
+    split = subwords.split(sentences)
+    chosen = choose_words(np.diff(split.word_offsets), share, seed)
+    readable = split.word_lengths[chosen] > 0
+    left_out = int((~readable).sum())
+    chosen = chosen[readable]
+    if not len(chosen):
+        raise SettingError(
+            f"{data or 'the text'}: not one word that {name or 'the model'} can read, so there is nothing to measure"
+        )
+    losses = np.zeros(len(chosen))
+    owner = np.searchsorted(split.word_offsets, chosen, side="right") - 1
+    asked = np.unique(owner)
+    vocabulary: Any = model.get_input_embeddings()
+    budget = max(64, min(4096, _LOGITS // vocabulary.num_embeddings))
+    for part in token_batches(split.lengths[asked], budget):
+        numbers = asked[part]
+        # Chosen words in the order of the batch's sentences.
+        first, last = np.searchsorted(owner, numbers), np.searchsorted(owner, numbers, side="right")
+        places = ranges(first, last - first)
+        losses[places] = _losses(model, split, numbers, chosen[places], last - first, mask_id, senses)
+    sums = np.zeros((len(sentences), 2))
+    np.add.at(sums, owner, np.stack([losses, np.ones(len(losses))], axis=1))
+    measured = measure(sums, lambda s: np.exp(ratio(s[..., 0], s[..., 1])), samples=bootstrap)
+    about = {"share": share, "left_out": left_out, "encoder": name, "subwords_per_word": _mean(split, chosen)}
+    metric = f"perplexity.{sentences.lang}"
+    return Score(
+        "masked-words", data, (sentences.lang,), metric, *measured.ends, len(chosen), seed, about, percent=False,
+        **measured.kept,
+    )  # fmt: skip
+
+
+def word_perplexity(
+    model: WordModel, sentences: Sentences, *, bootstrap: int = 1000, seed: int = 0, data: str = "", name: str = ""
+) -> list[Score]:
+    """Perplexity of each word and each sentence's end, exp of the mean of −log p, read from the left and from the right; then
+    that of the same words by their frequency in the training text alone, with one added.
+
+    Args:
+        bootstrap: samples of the interval, over sentences.
+        seed: for the record.
+        data, name: of the text and of the model, for the record.
+
+    Returns:
+        both; `settings` has the perplexity of each direction, and counts the words outside the vocabulary, all of which count as
+        one (`unknown`).
+
+    Raises:
+        SettingError: no words.
+    """
+    sums = model.negative_log_likelihood(sentences)
+    forward, backward, _, n, unknown = sums.sum(axis=0).tolist()
+    about = {"forward": round(math.exp(forward / n), 3), "backward": round(math.exp(backward / n), 3),
+             "unknown": int(unknown), "vocabulary": len(model.vocabulary), "encoder": name}  # fmt: skip
+    scores = []
+    for metric, total in (("perplexity", sums[:, :2].mean(axis=1)), ("unigram-perplexity", sums[:, 2])):
+        pairs = np.stack([total, sums[:, 3]], axis=1)
+        measured = measure(pairs, lambda s: np.exp(ratio(s[..., 0], s[..., 1])), samples=bootstrap)
+        lang = (sentences.lang,)
+        scores.append(
+            Score("next-word", data, lang, metric, *measured.ends, int(n), seed, about, percent=False, **measured.kept)
+        )
+    return scores
+
+
+def choose_words(counts: np.ndarray, share: float, seed: int) -> np.ndarray:
+    """Numbers of the words to hide, in order: of a sentence of n words `share · n`, rounded, and at least one."""
+    rng = np.random.default_rng(seed)
+    starts = offsets_of(counts)[:-1]
+    chosen = [
+        start + np.sort(rng.permutation(count)[: max(1, round(share * count))])
+        for start, count in zip(starts.tolist(), counts.tolist(), strict=True)
+        if count
+    ]
+    return np.concatenate(chosen) if chosen else np.zeros(0, dtype=np.int64)
+
+
+@torch.inference_mode()
+def _losses(
+    model: Any, split: SplitSentences, numbers: np.ndarray, words: np.ndarray, per_sentence: np.ndarray, mask_id: int,
+    senses: Softmax | None,
+) -> np.ndarray:  # fmt: skip
+    """−log p of some words, float64 `[len(words)]`."""
+    batch = collate(split, numbers)
+    width = batch.input_ids.shape[1]
+    lengths = split.word_lengths[words].astype(np.int64)
+    starts = split.word_starts[words] + np.repeat(np.arange(len(numbers)) * width, per_sentence)
+    hidden = torch.from_numpy(ranges(starts, lengths))
+    ids = batch.input_ids.clone()
+    answers = ids.view(-1)[hidden]
+    ids.view(-1)[hidden] = mask_id
+    device = model.device
+    mask = None if batch.attention_mask is None else batch.attention_mask.to(device)
+    read, hidden, answers = {"input_ids": ids.to(device), "attention_mask": mask}, hidden.to(device), answers.to(device)
+    if senses is None:
+        logits = model(**read).logits.flatten(0, 1)[hidden]
+        loss = torch.nn.functional.cross_entropy(logits.float(), answers, reduction="none")
+    else:
+        states = model.bert(**read).last_hidden_state.flatten(0, 1)[hidden]
+        loss = senses.negative_log_likelihood(model.cls.predictions.transform(states).float(), answers)
+    return np.add.reduceat(loss.double().cpu().numpy(), offsets_of(lengths)[:-1])
+
+
+def _mean(split: SplitSentences, words: Sequence[int] | np.ndarray) -> float:
+    return round(float(split.word_lengths[words].mean()), 3) if len(words) else 0.0
+
+
+# -- from a folder -----------------------------------------------------------------------------------------------------
+def perplexity(
+    encoder: str,
+    texts: Sequence[tuple[str, str]],
+    *,
+    share: float = 0.15,
+    pretokenized: bool = False,
+    limit: int | None = None,
+    seed: int = 0,
+    say: Say = lambda line: None,
+) -> list[Score]:
+    """Perplexity of hidden words in each language; of an ELMo, of each word that comes next. Where senses are predicted, p
+    of a word is the sum over its senses.
+
+    Arguments not listed here are the options of `calque perplexity`.
+
+    Args:
+        texts: languages and files, one sentence a line.
+
+    Raises:
+        InputError: no masked language model there.
+    """
+    sentences = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say)
+    names = {lang: ", ".join(Path(path).name for language, path in texts if language == lang) for lang in sentences}
+    folder = Path(encoder)
+    if (folder / SOFTMAX_FILE).is_file() or (has_senses(folder) and file_pair(folder) is not None):
+        words, name = WordModel.open(encoder), Path(encoder).resolve().name
+        return [
+            score
+            for lang, text in sentences.items()
+            for score in word_perplexity(words, text, seed=seed, data=names[lang], name=name)
+        ]
+    loaded, where = load_encoder(encoder), str(BUNDLED.get(encoder, encoder))
+    model, tokenizer = open_masked(where)
+    model.to(loaded.device).eval()  # type: ignore[attr-defined]
+    senses = None
+    if has_senses(where):
+        words, dim = model.config.vocab_size, model.config.hidden_size
+        senses = Softmax.open(where, words=words, dim=dim, tables=1).to(model.device)
+    return [
+        masked_perplexity(
+            model, loaded.subwords, text, share=share, mask_id=tokenizer.mask_token_id, senses=senses, seed=seed,  # type: ignore[attr-defined]
+            data=names[lang], name=loaded.name,
+        )
+        for lang, text in sentences.items()
+    ]  # fmt: skip

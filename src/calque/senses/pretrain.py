@@ -1,0 +1,318 @@
+"""From plain text to a folder with an encoder trained on nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from calque.annotated import Dictionary
+from calque.corpora import read_dictionary
+from calque.distributed import is_first
+from calque.distributed.environment import environment
+from calque.encoders.folder import RUN_FILE
+from calque.errors import SettingError
+from calque.linking import Say, read_languages
+from calque.runs.folder import TRAINING, check, writing
+from calque.senses.base import LanguageModel
+from calque.senses.bidirectional import BiLanguageModel
+from calque.senses.elmo import h5py_module
+from calque.senses.masked import MaskedLanguageModel
+from calque.senses.perplexity import masked_perplexity, word_perplexity
+from calque.senses.sense_table import SenseTable
+from calque.senses.training import Senses
+from calque.storage import write_text
+from calque.tasks.base import Score
+from calque.text import Sentences
+
+MODELS: Mapping[str, type[LanguageModel]] = {"bert": MaskedLanguageModel, "elmo": BiLanguageModel}
+
+
+def model_class(name: Any) -> type[LanguageModel]:
+    """Return the class of a language model.
+
+    Raises:
+        SettingError: there is none of this name.
+    """
+    if not isinstance(name, str) or name not in MODELS:
+        raise SettingError(f"unknown model {name!r} to pretrain, expected {' or '.join(MODELS)}")
+    return MODELS[name]
+
+
+def pretrain(
+    texts: Sequence[tuple[str, str]],
+    *,
+    out: str | Path,
+    model: str = "bert",
+    preset: str | None = None,
+    senses: int | Mapping[str, Any] | None = None,
+    dictionaries: Sequence[tuple[tuple[str, str], str]] = (),
+    options: Mapping[str, Any] | None = None,
+    held_out: int = 0,
+    pretokenized: bool = False,
+    limit: int | None = None,
+    overwrite: bool = False,
+    checkpoint_every: int = 200,
+    progress: bool = False,
+    say: Say = lambda line: None,
+) -> dict[str, Any]:
+    """Train an encoder, and what it needs beside it: a tokenizer, or the words that it predicts.
+
+    Arguments not listed here are the options of `calque pretrain`.
+
+    Args:
+        texts: languages and files, one sentence a line; several files of one language are read one after the other.
+        out: folder for the result, which appears when it is complete. Until then everything is in `.OUT.calque-part`; a run that
+            was stopped goes on from what it finds there, the tokenizer included.
+        preset: a name in `PRESETS`, for what neither `senses` nor `options` say.
+        senses: how many senses a word has at most, or the options of `calque.senses.training.Senses`; None for a plain model.
+        dictionaries: pairs of languages of the text, and files, whose translations the senses learn from. Then the
+            languages are seen in equal shares, unless `options` say else.
+        options: keyword arguments of `MaskedLanguageModel` or `BiLanguageModel`.
+        held_out: sentences of each language, drawn evenly from its text, that are not trained on but give the perplexity.
+
+    Returns:
+        what was done, as `calque-run.json` has it; `scores`, if there are any, are those on what was held out.
+
+    Raises:
+        SettingError: a finished encoder in `out`; a model, a preset or a dictionary's language that there is not.
+        MissingExtraError: a library that the model needs is not installed; before anything is computed.
+    """
+    check(out, overwrite=overwrite)
+    langs = list(dict.fromkeys(lang for lang, _ in texts))
+    kind = model_class(model)
+    settings = settings_for(
+        model, preset=preset, senses=senses, langs=langs, translated=bool(dictionaries), options=options or {}
+    )
+    if model == "elmo":
+        h5py_module()
+    method = kind(**settings)
+    check_warmup(method)
+    opened = [read_dictionary(path, langs=pair) for pair, path in dictionaries]
+    corpora, aside = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say), []
+    if held_out:
+        parts = {lang: hold_out(text, held_out) for lang, text in corpora.items()}
+        corpora, aside = {lang: rest for lang, (rest, _) in parts.items()}, [held for _, held in parts.values()]
+    with writing(out, overwrite=overwrite) as folder:
+        method.train(
+            corpora, folder=folder / TRAINING, dictionaries=opened, checkpoint_every=checkpoint_every, progress=progress,
+            say=say,
+        )  # fmt: skip
+        found = [_measured(method, text, Path(out).name) for text in aside]
+        record = {
+            **_record(method, corpora, texts),
+            **({} if preset is None else {"preset": preset}),
+            **({} if method.senses is None else {"senses": _about_senses(method, opened)}),
+            "scores": [score.to_dict() for scores in found for score in scores],
+        }
+        if is_first():
+            method.save(folder)
+            write_text(folder / RUN_FILE, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+            write_text(folder / "README.md", _card(method, record))
+    return record
+
+
+def settings_for(
+    model: str, *, preset: str | None, senses: int | Mapping[str, Any] | None, langs: Sequence[str], translated: bool,
+    options: Mapping[str, Any],
+) -> dict[str, Any]:  # fmt: skip
+    """Return keyword arguments of a language model: those of a preset, and over them those that are named."""
+    equal = {"alpha": 0.0} if translated else {}
+    settings = {**of_model(preset, model, len(langs) > 1), **equal, **options}
+    if senses is None:
+        return settings
+    given = {"senses": senses} if isinstance(senses, int) else dict(senses)
+    return {**settings, "senses": Senses(**{**of_senses(preset, model), **given})}
+
+
+def check_warmup(method: LanguageModel) -> None:
+    """Complain of a training that ends before there is more than one sense.
+
+    Raises:
+        SettingError: it does.
+    """
+    warmup = -1 if method.senses is None else method.senses.warmup_of(method.updates)
+    if warmup >= method.updates:
+        raise SettingError(
+            f"the warm-up of {warmup:,} updates with one sense leaves none of {method.updates:,} to learn senses in: "
+            "train longer, or shorten the warm-up"
+        )
+
+
+def _measured(method: LanguageModel, text: Sentences, name: str) -> list[Score]:
+    """Return the perplexity of text that was held out."""
+    about: Any = {"data": f"{len(text):,} sentences held out", "name": name}
+    if isinstance(method, BiLanguageModel):
+        return word_perplexity(method.model, text, **about)
+    assert isinstance(method, MaskedLanguageModel)
+    encoder, mask_id = method.encoder, method.encoder.tokenizer.mask_token_id
+    return [masked_perplexity(method.model, encoder.subwords, text, mask_id=mask_id, senses=method.softmax, **about)]  # type: ignore[arg-type]
+
+
+def _record(
+    method: LanguageModel, corpora: Mapping[str, Sentences], texts: Sequence[tuple[str, str]]
+) -> dict[str, Any]:
+    mixture, history = method.mixture, method.history
+    vocabulary, parameters = method.sizes
+    return {
+        **environment(),
+        "settings": method.settings(),
+        "vocabulary": vocabulary,
+        "parameters": parameters,
+        **({"lower_case": True} if method.lower else {}),
+        "texts": [{"path": Path(path).name, "lang": lang} for lang, path in texts],
+        "languages": {
+            lang: {
+                "sentences": len(corpora[lang]),
+                method.unit: method.size(corpora[lang], blocks),
+                "passes": round(method.updates / mixture.steps_per_epoch * mixture.drawn[lang] / len(blocks), 2),
+            }
+            for lang, blocks in mixture.languages.items()
+        },
+        "updates": len(history),
+        "first_loss": history[0]["loss"],
+        "last_loss": sum(line["loss"] for line in history[-100:]) / len(history[-100:]),
+    }
+
+
+def _card(method: LanguageModel, record: dict[str, Any]) -> str:
+    unit, (front, text) = method.unit, method.card(record, _told(record))
+    rows = [f"| {lang} | {r['sentences']:,} | {r[unit]:,} | {r['passes']} |" for lang, r in record["languages"].items()]
+    lines = [
+        "---", *front, "---", "", *text,
+        f"| language | sentences | {unit} | passes |", "|---|---:|---:|---:|", *rows, "",
+        f"Texts: {', '.join(file['path'] for file in record['texts'])}{', in lower case' if method.lower else ''}.", "",
+        *(f"{score['metric'].split('.')[0].capitalize()} of {score['data']} in {score['languages'][0]}: {score['value']:.1f}.\n"
+          for score in record["scores"]),
+        "## Settings", "", "```json", json.dumps(record["settings"], indent=2), "```", "",
+    ]  # fmt: skip
+    return "\n".join(lines)
+
+
+def hold_out(text: Sentences, n: int) -> tuple[Sentences, Sentences]:
+    """Split a text into two: most of its sentences, and some that are drawn evenly from it.
+
+    Of these, those that stand in the rest of the text word for word are left out, and those without words.
+
+    Raises:
+        SettingError: more than half the text; or none of them is new.
+    """
+    if not 0 < 2 * n <= len(text):
+        raise SettingError(f"cannot hold out {n} of {len(text)} sentences in {text.lang}: at most half")
+    chosen = np.arange(n) * len(text) // n
+    rest = text.take(np.setdiff1d(np.arange(len(text)), chosen))
+    known = {sentence.words for sentence in rest}
+    new = [k for k in chosen.tolist() if text[k].words and text[k].words not in known]
+    if not new:
+        raise SettingError(f"every held-out sentence in {text.lang} also occurs in the training text: hold out more")
+    return rest, text.take(np.array(new, dtype=np.int64))
+
+
+def _about_senses(method: LanguageModel, dictionaries: Sequence[Dictionary]) -> dict[str, Any]:
+    """What the record says under `senses`: of each table how many senses a word has left, and what translates what."""
+    assert method.softmax is not None
+    about: dict[str, Any] = {"tables": [_table(table) for table in method.softmax.senses]}
+    if method.translations is not None:
+        about["translated_words"] = dict(method.translations.words)
+        about["dictionaries"] = [
+            {"path": Path(d.path or "").name, "langs": list(d.langs), "pairs": len(d)} for d in dictionaries
+        ]
+    return about
+
+
+def _table(table: SenseTable) -> dict[str, Any]:
+    used = (table.live.cpu()[table.index.cpu().clamp(min=0)] & (table.index.cpu() >= 0)).sum(1).numpy()
+    n = np.bincount(used)
+    return {
+        "words": len(used),
+        "senses_per_word": round(float(used.mean()), 3),
+        "several": round(float((used > 1).mean()), 4),
+        "words_by_senses": {str(k): int(n[k]) for k in range(1, len(n)) if n[k]},
+    }
+
+
+def _told(record: Mapping[str, Any]) -> list[str]:
+    """Return paragraphs for the model card; none without senses."""
+    if "senses" not in record:
+        return []
+    about, most = record["senses"], record["settings"]["senses"]["senses"]
+    tables = about["tables"]
+    names = ["forwards", "backwards"] if len(tables) == 2 else [""]
+    left = "; ".join(
+        f"{name + ': ' if name else ''}{row['senses_per_word']:.2f} senses a word in use after training, several for "
+        f"{row['several']:.1%} of the words"
+        for name, row in zip(names, tables, strict=True)
+    )
+    lines = [
+        f"It is sense-aware: its output layer had up to {most} vectors for each word while it was trained, and the model's "
+        f"own state told which of them was meant. {left[0].upper()}{left[1:]}. The encoder has the same size as without; "
+        "the senses are in `senses.safetensors`.",
+        "",
+    ]
+    if "dictionaries" in about:
+        files = ", ".join(f"{d['path']} ({'-'.join(d['langs'])}, {d['pairs']:,} pairs)" for d in about["dictionaries"])
+        words = ", ".join(f"{n:,} words in {lang}" for lang, n in about["translated_words"].items())
+        lines += [f"It also learnt to predict the senses of translations, from {files}: {words} had any.", ""]
+    return lines
+
+
+# -- presets -----------------------------------------------------------------------------------------------------------
+# Settings under a name: those of the Multi-sense paper, and smaller ones that can be compared alike. A preset holds for a model
+# with senses and without, so that the two differ in nothing else. Whatever is named beside it counts instead.
+Settings = dict[str, Any]
+
+# Tables 6 to 8 of the paper, and Appendix D. Where it gives no number, or one that has no counterpart, ours stay:
+# - a batch is of sentences, not of pieces of 20 words (12, with two languages) of a stream (`unroll_steps`);
+# - an epoch (`n_epochs`) is counted in updates: 1,000,000, or 600,000 for several languages;
+# - of ELMo the size of the vocabulary, of BERT the batch, the learning rate and the length of a block.
+_PAPER: Mapping[str, Settings] = {
+    "elmo": {
+        "dim": 512, "hidden": 4096, "layers": 2, "clip": 10.0, "dropout": 0.1, "batch": 256, "negatives": 8192, "tables": 2,
+        "optimiser": "adagrad", "learning_rate": 0.2, "vocabulary": 100_000, "lower": True,
+    },
+    "bert": {
+        "dim": 512, "layers": 4, "heads": 8, "inner": 2048, "positions": 512, "initial": 0.02,
+        "dropout": 0.1, "vocabulary": 27_654, "lower": True,
+    },
+}  # fmt: skip
+_ALGORITHMS: Settings = {"warmup": 20_000, "occurrences": 0, "rate": 0.01, "queue": 20_000}
+_PAPER_SENSES: Mapping[str, Settings] = {
+    "elmo": {**_ALGORITHMS, "start": "fresh", "axes": 16, "below": 0.1},
+    "bert": {**_ALGORITHMS, "start": "kept", "axes": 14, "below": 0.0},
+}
+
+# About an hour at most on two cores, with 9 MB of text of each language; and minutes.
+_SMALL: Mapping[str, Settings] = {
+    "elmo": {"dim": 64, "hidden": 256, "vocabulary": 20_000, "batch": 64, "updates": 3000, "negatives": 2048, "tables": 2},
+    "bert": {"dim": 128, "layers": 4, "vocabulary": 12_000, "batch": 32, "updates": 6000, "length": 64, "positions": 128},
+}  # fmt: skip
+_TINY: Mapping[str, Settings] = {
+    "elmo": {"dim": 32, "hidden": 64, "vocabulary": 5000, "batch": 32, "updates": 400, "negatives": 512, "tables": 2},
+    "bert": {"dim": 64, "layers": 2, "vocabulary": 4000, "batch": 16, "updates": 600, "length": 64, "positions": 128},
+}
+PRESETS: Mapping[str, Mapping[str, Settings]] = {"paper": _PAPER, "small": _SMALL, "tiny": _TINY}
+
+
+def of_model(preset: str | None, model: str, several: bool) -> Settings:
+    """What a preset says of a language model.
+
+    Raises:
+        SettingError: no such preset.
+    """
+    if preset is None:
+        return {}
+    if preset not in PRESETS:
+        raise SettingError(f"unknown preset {preset!r}, expected {', '.join(PRESETS)}")
+    settings = dict(PRESETS[preset][model])
+    if preset == "paper":
+        settings["updates"] = 600_000 if several else 1_000_000
+    return {**settings, **({"alpha": 0.0} if several else {})}
+
+
+def of_senses(preset: str | None, model: str) -> Settings:
+    """Return what a preset says of the senses; `small` and `tiny` have the defaults. How many there are is not among it: 5 as
+    published, or 3 with two languages."""
+    return dict(_PAPER_SENSES[model]) if preset == "paper" else {}

@@ -1,0 +1,497 @@
+"""Senses of words: those that a model was trained with, and clusters of the states that predict the words of a text."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from calque.algebra.normalize import unit_rows
+from calque.encoders.base import Encoder
+from calque.encoders.batches import collate, token_batches
+from calque.encoders.checkpoint import weights_as
+from calque.encoders.extraction import encode_bar, word_counts
+from calque.encoders.folder import file_pair, read_about
+from calque.encoders.huggingface import HuggingFaceEncoder
+from calque.encoders.numerics import matmul_precision
+from calque.encoders.split import SplitSentences, number_words
+from calque.encoders.subwords import Subwords
+from calque.errors import InputError, SettingError
+from calque.offsets import offsets_of, ranges
+from calque.senses.clusters import ENOUGH, FEWEST_WORDS, split_words, word_space
+from calque.senses.elmo import ElmoEncoder
+from calque.senses.masked import open_tokenizer
+from calque.senses.sense_table import SenseTable, open_senses, principal_axes
+from calque.senses.text import FIRST_WORD, Vocabulary
+from calque.text import Sentence, Sentences
+
+#: of the words of a sentence every so many-th is hidden at a time: about the share of training
+EVERY = 7
+_WINDOW = 4096  # sentences whose states are held at once
+_WORDS = 2000  # words of a text whose senses are asked, the most frequent
+_OCCURRENCES = 200  # of each of these that are divided
+
+
+class Neighbour(NamedTuple):
+    """A sense near to another: number of its word, its own number within that, and the cosine."""
+
+    word: int
+    number: int
+    cosine: float
+
+
+class Inventory:
+    """Senses of words, numbered from 1 for each word.
+
+    Args:
+        name: of the model.
+        words: form of each word.
+        n_senses: int64 `[n_words]`.
+        shares: float64 `[n_words, k]`, of the uses of each word; 0 for no sense.
+        vectors: `[n_senses, dim]`, of length 1, in the order of words and numbers.
+        lower: look words up in lower case.
+    """
+
+    lacks = "is not in the vocabulary of {}"
+
+    def __init__(
+        self, name: str, words: Sequence[str], n_senses: np.ndarray, shares: np.ndarray, vectors: Tensor, *,
+        lower: bool = False,
+    ):  # fmt: skip
+        self.name, self.words, self.lower = name, words, lower
+        self.n_senses, self.shares, self.vectors = n_senses, shares, vectors
+        self._number = {form: k for k, form in enumerate(words)}
+        #: word and number of every sense, int64 `[n, 2]`
+        self.senses = np.stack(
+            [np.repeat(np.arange(len(n_senses)), n_senses), ranges(0 * n_senses, n_senses) + 1], axis=1
+        )
+
+    def numbers(self, words: Sequence[str]) -> np.ndarray:
+        """The number of each word, int64 `[n]`; −1 for one that has no senses."""
+        forms = (word.lower() if self.lower else word for word in words)
+        return np.fromiter((self._number.get(form, -1) for form in forms), dtype=np.int64, count=len(words))
+
+    def find(self, word: str) -> int:
+        """The number of a word.
+
+        Raises:
+            SettingError: it is not in the vocabulary; close ones are named.
+        """
+        number = int(self.numbers([word])[0])
+        if number < 0:
+            close = difflib.get_close_matches(word, self.words, n=3, cutoff=0.7)
+            hint = f"did you mean {' or '.join(close)}?" if close else "only whole words of it have senses"
+            raise SettingError(f"{word!r} {self.lacks.format(self.name)}: {hint}")
+        return number
+
+    def row(self, word: int, number: int) -> int:
+        """Return the index of a sense in `senses`."""
+        return int(self.n_senses[:word].sum()) + number - 1
+
+    def nearest(self, word: int, number: int, k: int, among: np.ndarray | None = None) -> list[Neighbour]:
+        """The other senses, of any word, whose vectors are nearest to that of a sense, nearest first.
+
+        Args:
+            among: bool `[n_words]`, words to look among; None for all.
+        """
+        own = self.row(word, number)
+        cosines = (self.vectors @ self.vectors[own]).double().numpy()
+        cosines[own] = -np.inf
+        if among is not None:
+            cosines[~among[self.senses[:, 0]]] = -np.inf
+        best = np.argsort(-cosines, kind="stable")[:k]
+        found = ((*self.senses[r].tolist(), float(cosines[r])) for r in best if np.isfinite(cosines[r]))
+        return [Neighbour(word, number, cosine) for word, number, cosine in found]
+
+    def plane(self, rows: np.ndarray) -> np.ndarray:
+        """Some senses on the first two principal axes of the vectors of all senses, float64 `[n, 2]` (Multi-sense, Figures
+        4 to 7)."""
+        axes = principal_axes(self.vectors, min(2, self.vectors.shape[1]))
+        signs = axes.gather(0, axes.abs().argmax(0, keepdim=True)).sign()  # otherwise the sign of an axis is arbitrary
+        places = np.zeros((len(rows), 2))
+        places[:, : axes.shape[1]] = ((self.vectors[rows] - self.vectors.mean(0)) @ (axes * signs)).numpy()
+        return places
+
+    def uses(self, sentences: Iterable[Sentence | Sequence[str]]) -> np.ndarray:
+        """How often each word stands in a text, int64 by number."""
+        types, place, _ = number_words(sentences)
+        words = self.numbers(types)[place] if len(types) else np.zeros(0, dtype=np.int64)
+        return np.bincount(words[words >= 0], minlength=len(self.words))
+
+
+def languages_of(uses: Mapping[str, np.ndarray]) -> np.ndarray | None:
+    """The language of each word, by number: that in whose text it has the largest share; None for a word of no text.
+
+    Args:
+        uses: by language, see `Inventory.uses`; without any nothing is known.
+    """
+    if not uses:
+        return None
+    shares = np.stack([of_lang / max(1, of_lang.sum()) for of_lang in uses.values()])
+    names = np.array([*uses, None], dtype=object)
+    return names[np.where(shares.any(axis=0), shares.argmax(axis=0), len(uses))]
+
+
+# -- senses of a training ------------------------------------------------------------------------------------------------
+def trained_senses(folder: str | PathLike[str]) -> Inventory:
+    """Open the senses that a language model in a folder has learnt, of words that are one number of its vocabulary.
+
+    A sense is a class of one table; or, of an ELMo whose directions selected together, the same class of both, and its vector is
+    both vectors side by side. Where each direction of an ELMo selected for itself, the senses are those of the forward direction.
+
+    Args:
+        folder: what `calque pretrain --senses` has made.
+
+    Raises:
+        InputError: a file is missing or damaged.
+    """
+    path = Path(folder)
+    tables, settings = open_senses(path)
+    name = path.resolve().name
+    if file_pair(path) is not None and not (path / "config.json").is_file():
+        vocabulary = Vocabulary.open(path)
+        if len(tables) != 2 or any(table.n_words != len(vocabulary) for table in tables):
+            raise InputError(f"senses of another vocabulary than that of {len(vocabulary):,} words here", path=path)
+        numbers = np.arange(FIRST_WORD, len(vocabulary))
+        joint = settings.get("joint", settings.get("start", "grouped") == "grouped")
+        lower = bool(read_about(path).get("lower"))
+        return inventory_of(name, vocabulary.words, numbers, tables if joint else tables[:1], lower=lower)
+    if len(tables) != 1:
+        raise InputError(f"{len(tables)} tables of senses, but a masked language model has one", path=path)
+    tokenizer = open_tokenizer(path)
+    if len(tokenizer) != tables[0].n_words:
+        raise InputError(f"senses of {tables[0].n_words:,} subwords, but a tokenizer of {len(tokenizer):,}", path=path)
+    forms = [form.strip() for form in tokenizer.batch_decode(np.arange(len(tokenizer))[:, None].tolist())]
+    # What a subword's form is split into again is that subword alone, where it is a whole word.
+    whole = single_subwords(Subwords(tokenizer, max_length=8, vocabulary=len(tokenizer)), forms) == np.arange(
+        len(forms)
+    )
+    numbers = np.flatnonzero(whole)
+    lower = bool(getattr(tokenizer, "do_lower_case", False))
+    return inventory_of(name, [forms[k] for k in numbers], numbers, tables, lower=lower)
+
+
+def inventory_of(
+    name: str, words: Sequence[str], numbers: np.ndarray, tables: Sequence[SenseTable], *, lower: bool = False
+) -> Inventory:
+    """Return the senses in use of some words, those selected most often in training first, of equally frequent ones that of the
+    lower class.
+
+    Args:
+        words: their forms.
+        numbers: int64 `[n]`, their numbers in the tables.
+        tables: one, or two of the same senses; then a sense must be in use in both, and its share is the mean of both. A word
+            without such a sense has its first.
+    """
+    first = tables[0]
+    index = first.index.cpu()[torch.from_numpy(numbers)]  # [n, S]
+    live = torch.stack([table.live.cpu()[index.clamp(min=0)] & (index >= 0) for table in tables]).all(0)
+    live[:, 0] |= ~live.any(1)
+    shares = torch.stack([_shares(table)[index.clamp(min=0)] for table in tables]).mean(0)
+    order = torch.argsort(torch.where(live, -shares, torch.inf), dim=1, stable=True)[:, : int(live.sum(1).max())]
+    live, shares, classes = live.gather(1, order), shares.gather(1, order), index.gather(1, order)
+    shares = torch.where(live, shares, 0.0)
+    # A class of both directions may have been selected in neither: what is shown are shares of the word.
+    shares = torch.where(shares.any(1, keepdim=True), shares, live.double())
+    vectors = [
+        nn.functional.normalize(table.weight.detach().cpu()[classes[live]], dim=1, eps=1e-30) for table in tables
+    ]
+    return Inventory(
+        name, words, live.sum(1).numpy(), (shares / shares.sum(1, keepdim=True)).numpy(),
+        torch.cat(vectors, dim=1) / len(vectors) ** 0.5, lower=lower,
+    )  # fmt: skip
+
+
+def _shares(table: SenseTable) -> Tensor:
+    """Share of each class in the selections of its word, float64 `[n_classes]`; equal ones for a word not seen."""
+    live, words = table.live.cpu(), table.words.cpu()
+    counts, zeros = table.counts.double().cpu() * live, torch.zeros(table.n_words, dtype=torch.float64)
+    totals, in_use = zeros.index_add(0, words, counts), zeros.index_add(0, words, live.double())
+    return torch.where(totals[words] > 0, counts / totals[words].clamp(min=1), live / in_use[words].clamp(min=1))
+
+
+# -- senses of a text ------------------------------------------------------------------------------------------------------
+class ElmoContexts:
+    """States of an ELMo that predict words, see `ElmoEncoder.encode_contexts`."""
+
+    def __init__(self, encoder: ElmoEncoder):
+        self.encoder, self.lower = encoder, encoder.lower
+
+    def predicted(self, words: Sequence[str]) -> np.ndarray:
+        """Return the mask of the words that have a state that predicts them alone, bool `[n]`."""
+        return np.ones(len(words), dtype=bool)
+
+    def covered(self, sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
+        """Return the mask of the words that the model reads, bool `[n_words]`."""
+        return np.ones(int(word_counts(sentences).sum()), dtype=bool)
+
+    def states(self, sentences: Sequence[Sentence | Sequence[str]], rows: np.ndarray) -> Tensor:
+        """Return the states `[n, dim]` of the words with some indices, int64 `[n]`, ascending, among all of the sentences."""
+        part, places = _needed(sentences, rows)
+        return torch.from_numpy(self.encoder.encode_contexts(part).data[places])
+
+
+class MaskedContexts:
+    """States of a masked language model in the place of a word that is hidden, after its head's dense layer and norm.
+
+    Only words of one subword have such states. Every `EVERY`-th word of a sentence is hidden at a time, as in training, so
+    that a sentence is read up to so many times.
+
+    Args:
+        encoder: around the model's body.
+        read: gives the states of a batch, `[n, length, dim]`.
+    """
+
+    def __init__(self, encoder: HuggingFaceEncoder, read: Callable[..., Tensor]):
+        tokenizer: Any = encoder.tokenizer
+        self.encoder, self._read = encoder, read
+        self.lower, self._mask = bool(getattr(tokenizer, "do_lower_case", False)), int(tokenizer.mask_token_id)
+
+    def predicted(self, words: Sequence[str]) -> np.ndarray:
+        """Return the mask of the words that have a state that predicts them alone, bool `[n]`."""
+        return single_subwords(self.encoder.subwords, words) >= 0
+
+    def covered(self, sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
+        """Return the mask of the words that the model reads, bool `[n_words]`."""
+        return self.encoder.split(sentences).covered
+
+    def states(self, sentences: Sequence[Sentence | Sequence[str]], rows: np.ndarray) -> Tensor:
+        """Return the states `[n, dim]` of the words with some indices, int64 `[n]`, ascending, among all of the sentences."""
+        copies, order = _copies(self.encoder.split(sentences), rows, EVERY, self._mask)
+        sizes, device, parts, places = np.diff(copies.word_offsets), self.encoder.device, [], []
+        with matmul_precision(self.encoder.precision or "highest"), torch.inference_mode():
+            for numbers in token_batches(copies.lengths, self.encoder.budget):
+                batch = collate(copies, numbers).to(device)
+                states = self._read(input_ids=batch.input_ids, attention_mask=batch.attention_mask)
+                parts.append(states.flatten(0, 1)[batch.starts].float().cpu())
+                places.append(order[ranges(copies.word_offsets[numbers], sizes[numbers])])
+        found = torch.cat(parts)
+        return torch.empty_like(found).index_copy_(0, torch.from_numpy(np.concatenate(places)), found)
+
+
+Contexts = ElmoContexts | MaskedContexts
+
+
+def open_contexts(encoder: Encoder) -> Contexts:
+    """Open the states by which an encoder predicts words.
+
+    Raises:
+        SettingError: it is neither an ELMo nor a model of `transformers` with a mask among its subwords.
+    """
+    if isinstance(encoder, ElmoEncoder):
+        return ElmoContexts(encoder)
+    if not isinstance(encoder, HuggingFaceEncoder) or encoder.tokenizer.mask_token_id is None:
+        raise SettingError(
+            f"{encoder.name} predicts no words from their context: senses need an ELMo or a model with a mask"
+        )
+    try:
+        model = without_output(open_masked(str(getattr(encoder.model, "name_or_path", "")))[0]).to(encoder.device)
+    except InputError:  # aligned encoders and sentence encoders have no head
+        return MaskedContexts(encoder, lambda **batch: encoder.model(**batch).last_hidden_state)
+    return MaskedContexts(encoder, lambda **batch: model(**batch).logits)
+
+
+def without_output(model: Any) -> Any:
+    """Return a masked language model of `transformers` whose scores are the states that its output layer would read."""
+    output: Any = nn.Identity()
+    output.bias = None
+    model.set_output_embeddings(output)
+    return model.eval()
+
+
+class ContextSenses(Inventory):
+    """Senses of the words of a text: clusters of the states that predict them, see `split_words`. The model needs no senses.
+
+    Words are those with a letter that occur `ENOUGH` times or more, the most frequent 2,000 at most. Of each up to 200
+    occurrences are divided, drawn evenly; every other one has the sense whose centre is nearest.
+
+    Args:
+        contexts: of the model.
+        name: of the model.
+        texts: gives the blocks of sentences anew at each call.
+        word: to be among the words, however many are more frequent.
+        most, seed: see `split_words`.
+
+    Raises:
+        SettingError: the text has fewer than `FEWEST_WORDS` such words.
+    """
+
+    lacks = f"does not occur {ENOUGH} times in the text as a word that the model can predict"
+
+    def __init__(
+        self, contexts: Contexts, name: str, texts: Callable[[], Iterable[Sentences]], *, word: str = "", most: int = 5,
+        seed: int = 0,
+    ):  # fmt: skip
+        self.contexts, self.lower = contexts, contexts.lower
+        counts: Counter[str] = Counter()
+        for block in texts():
+            types, place, _ = number_words(block)
+            for form, n in zip(types, np.bincount(place, minlength=len(types)).tolist(), strict=True):
+                counts[self._form(form)] += n
+        forms = [form for form, n in counts.most_common() if n >= ENOUGH and any(letter.isalpha() for letter in form)]
+        forms = [form for form, can in zip(forms, contexts.predicted(forms).tolist(), strict=True) if can]
+        forms = forms[:_WORDS] + [form for form in forms[_WORDS:] if form == self._form(word)]
+        self._number = {form: k for k, form in enumerate(forms)}
+        kept = self._sample(texts, np.array([counts[form] for form in forms], dtype=np.int64), seed)
+        forms = [form for form, states in zip(forms, kept, strict=True) if len(states) >= ENOUGH]
+        kept = [states for states in kept if len(states) >= ENOUGH]
+        if len(forms) < FEWEST_WORDS:
+            raise SettingError(
+                f"only {len(forms)} words of the text occur {ENOUGH} times or more, {FEWEST_WORDS} are needed to tell how "
+                "words of one sense divide: give more text"
+            )
+        self._mean, self._axes = word_space(kept)
+        labels = split_words(kept, most=most, seed=seed)
+        n_senses = np.array([of_word.max() + 1 for of_word in labels])
+        shares = np.stack([np.bincount(of_word, minlength=n_senses.max()) / len(of_word) for of_word in labels])
+        centres = [
+            self._compared(states)[of_word == sense].mean(0)
+            for states, of_word in zip(kept, labels, strict=True)
+            for sense in range(of_word.max() + 1)
+        ]
+        self._centres, self._first = np.stack(centres), offsets_of(n_senses)
+        vectors = torch.from_numpy(unit_rows(self._centres))
+        super().__init__(name, forms, n_senses, shares, vectors, lower=contexts.lower)
+
+    def _form(self, word: str) -> str:
+        return word.lower() if self.lower else word
+
+    def _compared(self, states: np.ndarray) -> np.ndarray:
+        return unit_rows((states - self._mean) @ self._axes)
+
+    def _sample(self, texts: Callable[[], Iterable[Sentences]], counts: np.ndarray, seed: int) -> list[np.ndarray]:
+        """Return the states of up to `_OCCURRENCES` occurrences of each word, of words with these counts."""
+        rng, first = np.random.default_rng(seed), offsets_of(counts)
+        drawn, seen = np.zeros(first[-1], dtype=bool), np.zeros(len(counts), dtype=np.int64)
+        for begin, n in zip(first.tolist(), counts.tolist(), strict=False):
+            drawn[begin + rng.permutation(n)[:_OCCURRENCES]] = True
+        kept: list[list[np.ndarray]] = [[] for _ in counts]
+        for block in texts():
+            types, place, _ = number_words(block)
+            words = self.numbers(types)[place] if len(types) else place
+            rows = np.flatnonzero(words >= 0)
+            order = rows[np.argsort(words[rows], kind="stable")]
+            uses = np.bincount(words[rows], minlength=len(counts))
+            rank = np.empty(len(words), dtype=np.int64)
+            rank[order] = ranges(first[:-1] + seen, uses)
+            seen += uses
+            rows = rows[drawn[rank[rows]]]
+            rows = rows[self.contexts.covered(block)[rows]]
+            if len(rows):
+                states = self.contexts.states(block, rows).numpy()
+                for k in np.unique(words[rows]).tolist():
+                    kept[k].append(states[words[rows] == k])
+        return [np.concatenate(parts) if parts else np.zeros((0, 1), dtype=np.float32) for parts in kept]
+
+    def select(self, sentences: Iterable[Sentence | Sequence[str]], *, progress: bool = False) -> np.ndarray:
+        """The number of the sense of every word, from 1.
+
+        Args:
+            sentences: of any language that the model knows.
+            progress: show a bar on standard error.
+
+        Returns:
+            int64 `[n_words]`, of all sentences in a row; 0 where a word has none, because it is none of the words, or lies beyond
+            the length that the model reads.
+        """
+        sentences = sentences if isinstance(sentences, Sequence) else list(sentences)
+        offsets = offsets_of(word_counts(sentences))
+        chosen = np.zeros(offsets[-1], dtype=np.int64)
+        with encode_bar(int(offsets[-1]), progress) as shown, torch.inference_mode():
+            for start in range(0, len(sentences), _WINDOW):
+                part = sentences[start : start + _WINDOW]
+                first, last = offsets[start], offsets[min(start + _WINDOW, len(sentences))]
+                chosen[first:last] = self._selected(part)
+                shown.update(int(last - first))
+        return chosen
+
+    def _selected(self, sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
+        types, place, _ = number_words(sentences)
+        words = self.numbers(types)[place] if len(types) else np.zeros(0, dtype=np.int64)
+        chosen = (self.contexts.covered(sentences) & (words >= 0)).astype(np.int64)
+        rows = np.flatnonzero((chosen > 0) & (self.n_senses[words] > 1))  # of one sense there is nothing to select
+        if not len(rows):
+            return chosen
+        x, words = self._compared(self.contexts.states(sentences, rows).numpy()), words[rows]
+        for word in np.unique(words).tolist():
+            own = words == word
+            centres = self._centres[self._first[word] : self._first[word + 1]]
+            chosen[rows[own]] = ((x[own, None] - centres) ** 2).sum(2).argmin(1) + 1
+        return chosen
+
+
+def single_subwords(subwords: Subwords, words: Sequence[str]) -> np.ndarray:
+    """Return the subword that each word is, int64 `[n]`; −1 for a word of several, or of none that means something."""
+    split = subwords.split([[word] for word in words])
+    ids = split.ids[split.offsets[:-1] + split.word_starts]
+    nothing = np.array(sorted(subwords.tokenizer.all_special_ids))
+    return np.where((split.word_lengths == 1) & ~np.isin(ids, nothing), ids, -1).astype(np.int64)
+
+
+def _needed(
+    sentences: Sequence[Sentence | Sequence[str]], rows: np.ndarray
+) -> tuple[Sequence[Sentence | Sequence[str]], np.ndarray]:
+    """Return the sentences that contain the words with some indices, and the indices of these words among theirs."""
+    offsets = offsets_of(word_counts(sentences))
+    sentence = np.searchsorted(offsets, rows, side="right") - 1
+    needed, place = np.unique(sentence, return_inverse=True)
+    part = sentences.take(needed) if isinstance(sentences, Sentences) else [sentences[k] for k in needed.tolist()]
+    return part, offsets_of(np.diff(offsets)[needed])[place] + rows - offsets[sentence]
+
+
+def _copies(split: SplitSentences, rows: np.ndarray, every: int, mask: int) -> tuple[SplitSentences, np.ndarray]:
+    """Sentences with some words hidden: as many copies as are needed so that each of these is hidden in one.
+
+    Args:
+        rows: int64 `[n]`, the words, each of one subword; in order.
+        every: words of a sentence that lie so far apart, or a multiple of that, are hidden together.
+        mask: the subword that hides them.
+
+    Returns:
+        the copies, whose words are those that are hidden in them; and the place of each in `rows`.
+    """
+    counts = np.diff(split.word_offsets)
+    sentence = np.repeat(np.arange(len(split)), counts)[rows]
+    names, copy = np.unique(sentence * every + (rows - split.word_offsets[sentence]) % every, return_inverse=True)
+    order = np.argsort(copy, kind="stable")
+    lengths = split.lengths[names // every]
+    offsets = offsets_of(lengths)
+    ids = split.ids[ranges(split.offsets[names // every], lengths)]
+    starts = split.word_starts[rows[order]]
+    ids[offsets[copy[order]] + starts] = mask
+    return SplitSentences(
+        ids, offsets, offsets_of(np.bincount(copy, minlength=len(names))), starts, np.ones_like(starts),
+        pad_id=split.pad_id,
+    ), order  # fmt: skip
+
+
+def open_masked(where: str | PathLike[str]) -> tuple[Any, Any]:
+    """Open a masked language model with its head, in float32, and its tokenizer.
+
+    Raises:
+        InputError: there is none, or no head.
+    """
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        loaded: Any = AutoModelForMaskedLM.from_pretrained(
+            str(where), **weights_as(torch.float32), output_loading_info=True
+        )
+        model, report = loaded
+        tokenizer: Any = AutoTokenizer.from_pretrained(str(where))
+    except Exception as error:  # an encoder of another kind, or whatever a damaged folder provokes
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"not a masked language model ({reason})", path=where) from error
+    if report["missing_keys"] or tokenizer.mask_token_id is None:
+        raise InputError("no language-model head in this folder; calque pretrain saves one", path=where)
+    return model, tokenizer

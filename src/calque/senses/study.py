@@ -1,0 +1,69 @@
+"""Encoders that a study trains itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from calque.corpora.languages import pair_of
+from calque.errors import SettingError
+from calque.runs.steps import Step
+from calque.runs.study.plan import trainings
+from calque.runs.study.values import Count, check, of
+from calque.senses.pretrain import PRESETS, check_warmup, model_class, pretrain, settings_for
+from calque.senses.training import Senses
+
+_BY_LANGUAGE = Mapping[str, str]
+#: what a table of pretraining has beside settings of the language model
+_READ: dict[str, Any] = {
+    "model": str, "texts": _BY_LANGUAGE, "apart": bool, "pairs": bool, "dictionaries": _BY_LANGUAGE, "limit": Count,
+    "pretokenized": bool, "preset": Literal[tuple(PRESETS)], "senses": int | Mapping[str, Any], "held_out": int,
+}  # fmt: skip
+#: arguments of `pretrain`
+_HOW = ("limit", "pretokenized", "preset", "senses", "held_out")
+
+
+def check_pretraining(name: str, given: Mapping[str, Any], source: str) -> None:
+    """Check the table of an encoder that the study trains itself."""
+    where = f"encoders.{name}.pretrain"
+    if not given.get("texts"):
+        raise SettingError(f'encoder {name!r} has no text to pretrain on: texts = {{ en = "en.txt.gz" }}')
+    model = given.get("model", "bert")
+    check(where, given, {**of(model_class(model), "start", "tokenizer"), **_READ})
+    if isinstance(given.get("senses"), Mapping):
+        check(f"{where}.senses", given["senses"], of(Senses))
+    if given.get("apart") and given.get("pairs"):
+        raise SettingError(f"{where}: apart and pairs exclude each other")
+    if given.get("pairs") and (source not in given["texts"] or len(given["texts"]) < 2):
+        raise SettingError(f"{where}.pairs: expected texts in {source}, the source language, and in another")
+    dictionaries = given.get("dictionaries", {})
+    if dictionaries and ("senses" not in given or given.get("apart")):
+        raise SettingError(f"{where}: dictionaries translate the senses of languages that one encoder learns together")
+    for name in dictionaries:
+        if not any(pair_of(name, list(each.texts)) for each in trainings(given, source)):
+            langs = (
+                f"{source} and another of {', '.join(given['texts'])}"
+                if given.get("pairs")
+                else (f"two of {', '.join(given['texts'])}")
+            )
+            raise SettingError(f"{where}.dictionaries: {name!r} is not {langs}, expected en-de = FILE")
+    options = {name: value for name, value in given.items() if name not in _READ}
+    about = {"preset": given.get("preset"), "senses": given.get("senses"), "options": options}
+    try:
+        settings = settings_for(model, langs=list(given["texts"]), translated=bool(dictionaries), **about)
+        check_warmup(model_class(model)(**settings))
+    except SettingError as error:
+        raise SettingError(f"{where}: {error}") from error
+
+
+def train(step: Step, folder: Path) -> list[dict[str, Any]]:
+    """Train the encoder of a step into its folder, and return scores on what was held out."""
+    options = dict(step.settings)
+    model, langs, named = options.pop("model", "bert"), options.pop("langs"), options.pop("dictionaries", [])
+    pairs = [pair for name in named if (pair := pair_of(name, langs)) is not None]
+    dictionaries = list(zip(pairs, step.files.get("dictionary", []), strict=True))
+    texts = list(zip(langs, step.files["text"], strict=True))
+    how = {name: options.pop(name) for name in _HOW if name in options}
+    record = pretrain(texts, out=folder, model=model, dictionaries=dictionaries, options=options, overwrite=True, **how)
+    return record["scores"]

@@ -1,0 +1,240 @@
+"""Key points from noisy labels, whose planted flips are made up for; orders learnt from planted rules; BLEU one n-gram after
+another."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calque.clcr.learning import (
+    OF_KEY_POINTS,
+    OF_ORDER,
+    HeadTraining,
+    LinkedOrder,
+    linked_words,
+    ngram_counts,
+    order_examples,
+    score_key_points,
+    score_order,
+    train_key_points,
+    train_order,
+)
+from calque.clcr.networks import KeyPointHead
+from calque.errors import SettingError
+from calque.offsets import offsets_of
+from calque.pairs import WordPairs
+from calque.tasks.bootstrap import measure
+from calque.text import Sentences
+from calque.vectors import Embeddings
+
+TRAINING = HeadTraining(epochs=12)
+NOUN, ADJECTIVE, VERB, FUNCTION = range(4)
+
+
+# -- key points --------------------------------------------------------------------------------------------------------
+def links_to(marked, offsets):
+    """Each marked word of a sentence linked to a word of its own."""
+    sentences = np.split(marked, offsets[1:-1])
+    return WordPairs.of([[(int(i), int(i)) for i in np.flatnonzero(words)] for words in sentences])
+
+
+def flipped(n, positive, negative, seed=0, covered=None, dim=6, share=0.5):
+    """Sentences whose words are of two kinds, told by their vectors, and labels of which some are flipped."""
+    rng = np.random.default_rng(seed)
+    offsets = offsets_of(rng.integers(3, 12, n))
+    clean = rng.random(offsets[-1]) < share
+    data = rng.standard_normal((len(clean), dim)).astype(np.float32)
+    data[:, 0] += np.where(clean, 2.0, -2.0)
+    noisy = np.where(rng.random(len(clean)) < np.where(clean, positive, negative), ~clean, clean)
+    mask = None if covered is None else rng.random(len(clean)) < covered
+    return Embeddings(data, offsets, mask), clean, links_to(noisy, offsets)
+
+
+def figures(counts, statistics):
+    return {name: float(statistic(counts.sum(axis=0))) for name, statistic in statistics.items()}
+
+
+def same(one, other):
+    return all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), other.state_dict().values(), strict=True))
+
+
+def test_planted_flips_are_estimated_and_made_up_for():
+    train, _, pivots = flipped(800, positive=0.35, negative=0.15)
+    unseen, clean, noisy = flipped(200, positive=0.35, negative=0.15, seed=1)
+    plain, _, without = train_key_points(train, pivots, TRAINING, confident=False)
+    mended, _, rates = train_key_points(train, pivots, TRAINING)
+    assert without == {}
+    assert rates["used"]
+    assert (rates["positive"], rates["negative"]) == pytest.approx((0.35, 0.15), abs=0.05)
+    assert rates["with_rates"] < rates["without"]
+    scores = [score_key_points(head, unseen, noisy, threshold=0.5) for head in (plain, mended)]
+    before, after = (float(-np.mean(np.log(np.where(clean, p, 1 - p)))) for p, *_ in scores)
+    assert after < before / 2
+    assert after < 0.2
+    before, after = (figures(counts, OF_KEY_POINTS) for *_, counts in scores)
+    assert after["ambiguous"] < before["ambiguous"] / 3  # "significantly less ambiguous"
+    right = [np.mean((p > 0.2) == clean) for p, *_ in scores]  # at δ = 0.2 noise of 0.15 is near
+    assert right[1] > right[0]
+    measured = measure(scores[1][2], OF_KEY_POINTS["accuracy"])
+    assert measured.low < measured.value == after["accuracy"] < measured.high
+
+
+def test_scores_are_counts_over_the_words_that_have_a_vector():
+    embeddings, _, pivots = flipped(30, 0.2, 0.2, covered=0.7)
+    torch.manual_seed(0)
+    head = KeyPointHead(6, 4)
+    p, _, counts = score_key_points(head, embeddings, pivots, threshold=0.45)
+    expected = np.zeros((30, 6), dtype=int)
+    for sentence in range(30):
+        links = set(pivots.source[pivots.sentence == sentence].tolist())
+        for word in range(len(embeddings[sentence])):
+            row = int(embeddings.offsets[sentence]) + word
+            if embeddings.covered[row]:
+                said, marked = p[row] > 0.45, word in links
+                expected[sentence] += [1, said == marked, said and marked, said, marked, 0.2 < p[row] < 0.8]
+    assert counts.tolist() == expected.tolist()
+    words, right, both, said, marked, between = expected.sum(axis=0)
+    assert figures(counts, OF_KEY_POINTS) == pytest.approx(
+        {"accuracy": right / words, "precision": both / said, "recall": both / marked, "ambiguous": between / words}
+    )
+    assert np.isnan(OF_KEY_POINTS["precision"](np.zeros(6)))
+
+
+def test_words_without_a_vector_are_neither_learnt_nor_marked():
+    embeddings, _, pivots = flipped(40, 0.1, 0.1, covered=0.6)
+    head, counts, _ = train_key_points(embeddings, pivots, TRAINING, confident=False)
+    assert counts["words"] == embeddings.covered.sum()
+    assert counts["without_vector"] == (~embeddings.covered).sum()
+    data = embeddings.data.copy()
+    data[~embeddings.covered] = 1e6
+    other = Embeddings(data, embeddings.offsets, embeddings.covered)
+    assert same(head, train_key_points(other, pivots, TRAINING, confident=False)[0])
+
+
+def test_where_every_word_has_a_partner_the_share_of_labels_is_no_flip_rate():
+    """One word in ten is rare and labelled 85 times in 100, the others 99: no class is labelled by mistake."""
+    embeddings, _, pivots = flipped(500, positive=0.01, negative=0.85, share=0.9, dim=24)
+    mended, _, rates = train_key_points(embeddings, pivots, TRAINING)
+    assert rates["negative"] > 0.8
+    assert rates["with_rates"] > 1.5 * rates["without"]
+    assert same(train_key_points(embeddings, pivots, TRAINING, confident=False)[0], mended)
+
+
+def test_flip_rates_are_of_words_that_the_classifier_has_not_learnt():
+    """It learns three wrong labels in ten by heart: of its own text it says that none is wrong."""
+    embeddings, _, pivots = flipped(300, positive=0.3, negative=0.3, dim=200)
+    for published, wrong, within in ((False, 0.3, 0.1), (True, 0.0, 0.01)):
+        rates = train_key_points(embeddings, pivots, HeadTraining(epochs=40), as_published=published)[2]
+        assert (rates["positive"], rates["negative"]) == pytest.approx((wrong, wrong), abs=within)
+    assert rates["used"]
+
+
+def test_one_sentence_of_one_word_and_no_word_at_all():
+    one = Embeddings(np.ones((1, 6), dtype=np.float32), np.array([0, 0, 1]))
+    _, counts, rates = train_key_points(one, WordPairs.of([[], [(0, 0)]]), TRAINING)
+    assert counts == {"words": 1, "labelled": 1, "without_vector": 0}
+    assert not rates["used"]  # labels that are all alike
+    nothing = Embeddings(np.zeros((0, 6), dtype=np.float32), np.array([0, 0]))
+    with pytest.raises(SettingError, match="no sentence to learn from"):
+        train_key_points(nothing, WordPairs.of([[]]), TRAINING)
+
+
+# -- orders ------------------------------------------------------------------------------------------------------------
+def planted(n, seed):
+    """Sentences of three to six phrases; the other language has verbs last and adjectives after their nouns.
+
+    Function words, such as those before nouns, have no partner. The class of a word is in its vector, with noise.
+    """
+    rng = np.random.default_rng(seed)
+    kinds = [(VERB,), (NOUN,), (ADJECTIVE, NOUN), (FUNCTION, NOUN), (FUNCTION, ADJECTIVE, NOUN)]
+    vectors = 2.0 * np.eye(4, 8)
+    data, lengths, links = [], [], []
+    for _ in range(n):
+        words = [kind for k in rng.integers(len(kinds), size=rng.integers(3, 7)) for kind in kinds[k]]
+        order = list(range(len(words)))
+        for k in range(len(words) - 1):
+            if words[k] == ADJECTIVE:
+                order[k], order[k + 1] = order[k + 1], order[k]
+        order = sorted(order, key=lambda word: words[word] == VERB)
+        order = [word for word in order if words[word] != FUNCTION]
+        links.append([(word, place) for place, word in enumerate(order)])
+        lengths.append(len(words))
+        data.append(vectors[words] + 0.3 * rng.standard_normal((len(words), 8)))
+    return Embeddings(np.concatenate(data).astype(np.float32), offsets_of(lengths)), WordPairs.of(links)
+
+
+def test_a_planted_order_is_learnt_from_pairs_better_than_from_places():
+    train, unseen = planted(400, 0), planted(100, 1)
+    found, heads = {}, {}
+    for kind in ("relative", "absolute"):
+        heads[kind], _ = train_order(*train, HeadTraining(epochs=30), kind)
+        scores = score_order(heads[kind], *unseen)
+        found[kind] = {name: figures(counts, OF_ORDER) for name, counts in scores.items()}
+    assert found["relative"]["n = 10"]["bleu-4"] >= 0.95
+    assert found["relative"]["n = 1"]["bleu-4"] >= 0.9
+    assert found["absolute"]["n = 10"]["bleu-4"] < found["relative"]["n = 10"]["bleu-4"] - 0.1
+    assert found["absolute"]["n = 10"]["bleu-2"] > found["absolute"]["as it stands"]["bleu-2"]  # it learns, too
+    assert found["relative"]["as it stands"]["bleu-2"] < 0.7
+    measured = measure(scores["n = 10"], OF_ORDER["bleu-4"])
+    assert measured.low < measured.value == found["absolute"]["n = 10"]["bleu-4"] < measured.high
+    sentences = Sentences.of([[f"w{k}" for k in range(n)] for n in np.diff(unseen[0].offsets)], "aa")
+    examples = order_examples("aa", sentences, *unseen, heads)
+    assert len(examples) == 5
+    for example in examples:
+        words, ranks, n = example["words"], np.array(example["ranks"]), len(example["words"])
+        links = unseen[1].slice(example["sentence"], example["sentence"] + 1)
+        assert words == [f"w{k}" for k in sorted(links.source.tolist())]
+        assert ranks.tolist() == links.target[np.argsort(links.source)].tolist()
+        before, places = np.array(example["before"]), np.array(example["places"])
+        assert before + before.T == pytest.approx(np.ones((n, n)), abs=2e-3)
+        assert ((before > 0.5) == (ranks[:, None] < ranks))[~np.eye(n, dtype=bool)].mean() > 0.9
+        assert places.shape == (n, n)
+        assert (places.sum(axis=1) <= 1 + 1e-2).all()
+
+
+def literal_counts(order, gold):
+    """n-grams of one sequence of symbols found in another, for n = 1 to 4, and n-grams."""
+    grams = [[seq[k : k + n] for k in range(len(seq) - n + 1)] for n in range(1, 5) for seq in (order, gold)]
+    return [sum(g in right for g in mine) for mine, right in zip(grams[::2], grams[1::2], strict=True)] + [
+        len(mine) for mine in grams[::2]
+    ]
+
+
+@settings(deadline=None)
+@given(lengths=st.lists(st.integers(0, 8), max_size=5), seed=st.integers(0, 10**6))
+def test_bleu_counts_are_those_of_n_grams_one_by_one(lengths, seed):
+    rng = np.random.default_rng(seed)
+    orders, ranks, expected = [], [], []
+    for n in lengths:
+        gold = list(range(n))
+        found = list(range(n))
+        for _ in range(2):  # disturbed a little, so that n-grams remain
+            for seq in (gold, found):
+                a, b = sorted(rng.integers(0, n + 1, 2))
+                seq[a:b] = seq[a:b][::-1]
+        orders += found
+        ranks += np.argsort(gold).tolist()
+        expected.append(literal_counts(found, gold))
+    counts = ngram_counts(np.array(orders, dtype=int), np.array(ranks, dtype=int), np.array(lengths, dtype=int))
+    assert counts.tolist() == expected
+    if lengths and max(lengths) >= 3:
+        right, all_ = np.array(expected).sum(axis=0).reshape(2, 4)
+        assert OF_ORDER["bleu-3"](counts.sum(axis=0)) == pytest.approx(right[2] / all_[2])
+
+
+def test_gold_orders_leave_out_what_says_nothing_and_count_it():
+    covered = np.array([True, True, False, True, True, True, True, True])
+    embeddings = Embeddings(np.zeros((8, 2), dtype=np.float32), np.array([0, 4, 4, 6, 8]), covered)
+    pairs = WordPairs.of([[(3, 0), (0, 5), (2, 1), (1, 9)], [], [(0, 0), (1, 0)], [(1, 2)]])
+    gold = LinkedOrder.of(embeddings, pairs)
+    assert gold.lengths.tolist() == [3, 0, 0, 0]
+    assert gold.positions.tolist() == [0, 1, 3]
+    assert gold.ranks.tolist() == [1, 2, 0]
+    assert np.flatnonzero(gold.chosen).tolist() == [0, 1, 3]
+    assert gold.skipped == {
+        "links_not_one_to_one": 2, "links_without_vector": 1, "sentences_with_fewer_than_2_key_points": 3
+    }  # fmt: skip
+    assert np.flatnonzero(linked_words(embeddings, pairs)).tolist() == [0, 1, 3, 4, 5, 7]
+    with pytest.raises(SettingError, match="no order can be learnt from"):
+        train_order(embeddings, WordPairs.of([[], [], [(0, 0)], []]), TRAINING)

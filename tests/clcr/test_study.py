@@ -1,0 +1,214 @@
+"""Studies with CLCR: a method that takes an encoder of each language, and rows that are key points."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+from benchmarks.planted_key_points import write_world
+
+from calque.errors import InputError
+from calque.report.study_tables import tables
+from calque.runs import steps
+from calque.runs.steps import Step, Steps
+from calque.runs.study import read_study, study
+from calque.runs.study.grid import Grid
+from calque.runs.study.work import WORK
+from toml_text import toml_file
+
+PLAN = """
+source = "aa"
+towards = "aa"
+seeds = 1
+runs = 1
+words = { model = "fast-align" }
+
+[encoders]
+planted = "aa=aa,bb=bb"
+forms = "calque.encoders.random_vectors:RandomVectors"
+[encoders.own.pretrain]
+apart = true
+texts = { aa = "train.aa", bb = "train.bb" }
+limit = 100
+updates = 3
+batch = 4
+dim = 8
+layers = 1
+heads = 2
+inner = 8
+vocabulary = 120
+length = 16
+positions = 64
+
+[methods.base]
+[methods.linear]
+method = "clcr"
+linear = true
+steps = "transform"
+epochs = [0.5, 0, 0, 0, 1]
+encoders = ["own"]
+[methods.clcr]
+epochs = [1.0, 0.1, 0.1, 2.0, 1.0]
+compare = true
+encoders = ["planted", "own"]
+[methods.clcr.views]
+T = { steps = "transform" }
+"T+E" = { steps = "transform,extract" }
+"T+E, 0.9" = { steps = "transform,extract", delta = 0.9 }
+all = { steps = "transform,extract,reorder" }
+"T+pGA" = { steps = "pivots", translations = { bb = ["nli.test.aa.tsv", "nli.test.bb.tsv"] } }
+
+[supervision.parallel]
+pretokenized = true
+limit = 150
+bb = "train.tsv"
+
+[tasks.nli]
+encoders = ["planted", "own"]
+methods = ["T", "T+E", "all", "T+pGA"]
+pretokenized = true
+epochs = 1
+hidden = 4
+head = "mean"
+train = ["aa=nli.train.aa.tsv"]
+dev = ["aa=nli.dev.aa.tsv"]
+test = ["aa=nli.test.aa.tsv", "bb=nli.test.bb.tsv"]
+
+[tasks.probing]
+encoders = ["own", "forms"]
+methods = ["base", "T", "T+E", "T+E, 0.9"]
+epochs = 1
+hidden = 4
+width = 4
+train = ["pos.aa.tsv"]
+test = ["pos.aa.tsv"]
+"""
+VIEWS = ("T", "T+E", "T+E, 0.9", "all", "T+pGA")
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("world")
+    write_world(folder, pairs=150, test=4, examples=40, dim=8, noise=0.05)
+    lines = (folder / "train.aa").read_text().splitlines()[:30]
+    tags = ("".join(f"{word}\t{word[:3]}\n" for word in line.split()) for line in lines)
+    (folder / "pos.aa.tsv").write_text("\n".join(tags))
+    (folder / "study.toml").write_text(PLAN)
+    return folder / "study.toml"
+
+
+def laid_out(plan, path):
+    path.write_text(toml_file(plan), encoding="utf-8")
+    return Grid(read_study(path), Steps(path.parent / "steps", WORK))
+
+
+@pytest.fixture
+def unread(monkeypatch):
+    """Files are there, whatever they are called."""
+    monkeypatch.setattr(steps, "digest", lambda path: "0")
+
+
+# -- the plan ----------------------------------------------------------------------------------------------------------
+def test_views_are_rows_of_one_training(tmp_path, unread):
+    grid = laid_out(tomllib.loads(PLAN), tmp_path / "study.toml")
+    assert len({step.key for step in grid.aligning}) == 3  # clcr of two encoders, linear of one
+    rows = {(row.about["encoder"], row.about["method"]): row for row in grid.rows}
+    assert set(rows) == {(name, row) for name in ("planted", "own") for row in ("base", *VIEWS)} | {
+        ("own", "linear"), ("forms", "base"),
+    }  # fmt: skip
+    of_own = [rows["own", view] for view in VIEWS]
+    made = {row.encoder.key for row in of_own if isinstance(row.encoder, Step)}
+    assert made < {step.key for step in grid.aligning}
+    assert len(made) == 1
+    assert of_own[2].load == {"steps": "transform,extract", "delta": 0.9}
+    scored = {
+        (about["encoder"], about["method"], about["task"]): step for about, step in grid.scores if "task" in about
+    }
+    assert {key for key in scored if key[2] != "language-model"} == {
+        *((name, row, "nli") for name in ("planted", "own") for row in ("T", "T+E", "all", "T+pGA")),
+        *(("own", row, "probing") for row in ("base", "T", "T+E", "T+E, 0.9")), ("forms", "base", "probing"),
+    }  # fmt: skip
+    assert scored["own", "T+pGA", "nli"].settings["translations"] == ["bb"]
+    assert [file.rpartition("/")[2] for file in scored["own", "T+pGA", "nli"].files["translations"]] == [
+        "nli.test.aa.tsv", "nli.test.bb.tsv",
+    ]  # fmt: skip
+    assert "translations" not in scored["own", "T+E", "nli"].files
+    own = [about["method"] for about, step in grid.scores if step.kind == "align"]
+    assert sorted(own) == ["clcr", "clcr", "linear"]
+
+
+@pytest.mark.parametrize(("place", "value", "fact"), [
+    (("methods", "clcr", "views"), {"T": {"steps": "extract"}}, "clcr.views.T: steps extract: expected transform, or"),
+    (("methods", "clcr", "views"), {"P": {"steps": "pivots"}}, "clcr.views.P: steps=pivots needs translations"),
+    (("methods", "clcr", "views"), {"P": {"steps": "pivots", "delta": 0.1, "translations": {"bb": ["a", "b"]}}},
+     "clcr.views.P: delta does not apply to pivots"),
+    (("methods", "linear", "views"), {"L": {"steps": "transform,extract"}}, "linear.views.L: extract is not learnt with steps"),
+    (("tasks", "pos"), {"train": ["aa=a"], "test": ["bb=b"]}, "pos: pos is on words, and row 'T.E' of methods.clcr has key"),
+    (("tasks", "retrieval"), {"test": {"bb": "a"}, "methods": ["T", "all"]}, "retrieval is on words, and row 'all' of meth"),
+])  # fmt: skip
+def test_what_is_wrong_is_said_before_anything_is_trained(place, value, fact, tmp_path, unread):
+    plan = tomllib.loads(PLAN)
+    within = plan
+    for key in place[:-1]:
+        within = within[key]
+    within[place[-1]] = value
+    path = tmp_path / "study.toml"
+    with pytest.raises(InputError, match=f"^{re.escape(str(path))}: .*{fact}"):
+        laid_out(plan, path)
+
+
+# -- the study ---------------------------------------------------------------------------------------------------------
+@pytest.mark.filterwarnings("ignore:the classifier of key points cannot tell words apart")
+@pytest.mark.filterwarnings("ignore::calque.tasks.overlap.OverlapWarning")
+def test_from_texts_to_tables(plan):
+    said: list[str] = []
+    records = study(plan, say=said.append)
+    assert "pretraining: 2 of 2 steps to do" in said
+    assert "joining encoders: 1 of 1 steps to do" in said
+    assert "aligning: 3 of 3 steps to do" in said
+    assert "evaluating: 13 of 13 steps to do" in said
+    rows = {}
+    for record in records:
+        rows.setdefault(record["task"], set()).add((record["encoder"], record["method"]))
+    assert rows["nli"] == {(name, row) for name in ("planted", "own") for row in ("T", "T+E", "all", "T+pGA")}
+    assert rows["probing"] == {("forms", "base"), *(("own", row) for row in ("base", "T", "T+E", "T+E, 0.9"))}
+    assert rows["distance"] == {("planted", "clcr"), ("own", "clcr"), ("own", "linear")}
+    assert rows["key-points"] == {("planted", "clcr"), ("own", "clcr")}
+    assert ("planted", "clcr") in rows["order"] <= rows["key-points"]
+    assert {r["languages"][-1] for r in records if (r["task"], r["method"]) == ("nli", "T+pGA")} == {"aa", "bb"}
+    recall = {
+        r["method"]: r["value"]
+        for r in records
+        if (r["task"], r["metric"], r["encoder"]) == ("probing", "recall", "own")
+    }
+    assert recall["T+E, 0.9"] <= recall["T+E"]
+    assert all(record["training_seed"] == 0 for record in records if record["task"] in ("distance", "order"))
+    shown = tables(records)
+    for title, columns in (
+        ("Distance: relative distance, lower is better", "bb-aa | aa-bb"),
+        ("Key-points: accuracy, per cent, higher is better", "aa | bb"),
+    ):
+        assert f"**{title}**\n\n| method | {columns} | " in shown
+    assert "**Order: bleu-4, per cent, higher is better**" in shown
+    for row in ("own · linear: transform", "own · clcr: labels as they are", "planted · clcr: relative, n = 10"):
+        assert f"| {row} |" in shown
+    said.clear()
+    assert study(plan, say=said.append) == records
+    assert "aligning: 0 of 3 steps to do" in said
+
+
+def own_figure(model, value, langs=("bb", "aa"), **more):
+    return {"task": "order", "metric": "bleu-2", "data": f"held out, {model}", "languages": list(langs), "value": value,
+            "low": value - 0.01, "high": value + 0.01, "settings": {"model": model}, "encoder": "e", "layer": None,
+            "method": "clcr", "supervision": "parallel", "training_seed": 0, **more}  # fmt: skip
+
+
+def test_models_are_rows_and_pairs_of_languages_columns():
+    shown = tables(
+        [own_figure("absolute", 0.5), own_figure("relative", 0.7), own_figure("relative", 0.6, ("cc", "aa"))]
+    )
+    assert shown.splitlines()[:6] == [
+        "**Order: bleu-2, per cent, higher is better**", "", "| method | bb-aa | cc-aa | mean |", "| --- | ---: | ---: | ---: |",
+        "| clcr: absolute | 50.0 |  |  |", "| clcr: relative | 70.0 | 60.0 | 65.0 [64.3, 65.7] |",
+    ]  # fmt: skip

@@ -1,0 +1,381 @@
+"""CLCR's first step: the loss against loops over words, planted languages found again, kills, and what is skipped."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import clcr_job
+from calque.clcr.method import KeyPointAlignment
+from calque.clcr.pivots import covered_words, find_pivots
+from calque.clcr.transform import Side, Space, Transform, Transforming
+from calque.distributed import Processes
+from calque.encoders.batches import collate
+from calque.encoders.extraction import UncoveredWordsWarning
+from calque.errors import SettingError
+from calque.offsets import offsets_of
+from calque.text import ParallelCorpus
+from calque.training.sources import ChosenWords, TrainedSource
+from calque.vectors import Embeddings
+from linked_text import make_text
+from planted_vectors import f1, languages
+
+
+# -- the distance, and the transform -------------------------------------------------------------------------------------
+def literal(keys, queries, temperature, score):
+    """Eqs. 2 and 3 for one pair of sentences: the distance of each word of the second."""
+    d, distances = queries.shape[1], []
+    for word in queries:
+        a = torch.stack([key @ word if score == "dot" else -(key - word).square().sum() / 2 for key in keys]) / d**0.5
+        found = sum(share * key for share, key in zip(torch.softmax(a / temperature, 0), keys, strict=True))
+        distances.append((found - word).square().sum() / d)
+    return distances
+
+
+def rows(lengths, dim, seed, dtype=torch.float32):
+    return torch.randn(sum(lengths), dim, generator=torch.Generator().manual_seed(seed), dtype=dtype).requires_grad_()
+
+
+def filled(module, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.normal_(0, 0.3, generator=generator)
+    return module
+
+
+@pytest.mark.parametrize("hidden", [None, 7, 0])
+def test_the_transform_is_the_formula(hidden):
+    module = filled(Transform(5, 4, hidden))
+    r = rows([6], 5, 0)
+    state = module.state_dict()
+    expected = r @ state["linear.weight"].T + state["linear.bias"]
+    if hidden != 0:
+        inside = r @ state["inner.weight"].T + state["inner.bias"]
+        expected = expected + inside.clamp(min=0) @ state["outer.weight"].T
+        assert state["inner.weight"].shape == (5 if hidden is None else hidden, 5)
+    else:
+        assert set(state) == {"linear.weight", "linear.bias"}
+    torch.testing.assert_close(module(r), expected)
+    again = Transform(**module.settings)
+    again.load_state_dict(state)
+    torch.testing.assert_close(again(r), module(r))
+
+
+@pytest.mark.parametrize("hidden", [None, 0])
+def test_a_map_learnt_between_scaled_spaces_is_one_between_the_spaces(hidden):
+    module = filled(Transform(5, 4, hidden)).double()
+    r = rows([6], 5, 0, torch.float64)
+    m, k = rows([1], 5, 1, torch.float64)[0], rows([1], 4, 2, torch.float64)[0]
+    expected = module((r - m) / 0.7) * 3.0 + k
+    torch.testing.assert_close(module.between((m, 0.7), (k, 3.0))(r), expected)
+
+
+# -- an update ---------------------------------------------------------------------------------------------------------
+def word_vectors(encoder, sentence, space):
+    split = encoder.split([sentence])
+    rows = encoder.forward(collate(split, np.array([0])), [encoder.layer])[encoder.layer][split.covered]
+    return (rows - space.mean.float()) / space.spread
+
+
+def gradients(*modules):
+    found = {}
+    for number, module in enumerate(modules):
+        found |= {(number, name): p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}
+        module.zero_grad(set_to_none=True)
+    return found
+
+
+@pytest.mark.filterwarnings("ignore::calque.encoders.extraction.UncoveredWordsWarning")
+@pytest.mark.parametrize(
+    ("learns", "score"),
+    [("nothing", "distance"), ("language", "distance"), ("language", "dot"), ("pivot", "dot"), ("pivot", "distance")],
+)
+def test_an_update_is_the_formula(tiny_encoder, learns, score):
+    """One sentence pair after the other, of two languages with one pivot; words without a vector take no part."""
+    encoder = copy.copy(tiny_encoder)
+    encoder.model = copy.deepcopy(tiny_encoder.model).eval()
+    corpora = [make_text(lang, 8, number)[0].swapped() for number, lang in enumerate(("xx", "yy"))]
+    words = [list(sentence.words) for sentence in corpora[0].source]
+    words[3] = ["\x00", *words[3]]
+    corpora[0] = ParallelCorpus.of(words, [s.words for s in corpora[0].target], ("xx", "en"))
+    spaces = [Space(torch.linspace(-1, 1, 32, dtype=torch.float64) * k, 0.5 + k) for k in range(3)]
+    maps = [(filled(Transform(32), 2 * k), filled(Transform(32, hidden=7), 2 * k + 1)) for k in range(2)]
+    update = [np.array([5, 0, 3, 6]), np.array([2, 4, 1])]
+    step, beta = 7, 0.1
+
+    def source(texts, trained):
+        splits = [encoder.split(text) for text in texts]
+        if trained:
+            return TrainedSource(encoder, type(splits[0]).joined(splits).covered_words(), Processes(), budget=40)
+        vectors = Embeddings.joined([encoder.encode(text) for text in texts])
+        return ChosenWords(vectors, covered_words(vectors))
+
+    pivot = source([corpus.target for corpus in corpora], learns == "pivot")
+    begins = offsets_of([len(corpus) for corpus in corpora])
+    sides = [
+        Side(lang, source([corpus.source], learns == "language" and k == 0), spaces[k], *maps[k], np.arange(8),
+             np.arange(8) + begins[k])
+        for k, (lang, corpus) in enumerate(zip(("xx", "yy"), corpora, strict=True))
+    ]  # fmt: skip
+    objective = Transforming(sides, pivot, spaces[2], name="en", processes=Processes(), beta=beta, score=score)
+    objective.after_update(step)
+    terms = objective.backward(update)
+    ours = gradients(*(module for pair in maps for module in pair), encoder.model)
+
+    expected, loss = {}, torch.zeros(())
+    for k, (lang, corpus) in enumerate(zip(("xx", "yy"), corpora, strict=True)):
+        forth, back = [], []
+        for number in update[k]:
+            with torch.set_grad_enabled(learns == "language" and k == 0):
+                x = word_vectors(encoder, corpus.source[int(number)], spaces[k])
+            with torch.set_grad_enabled(learns == "pivot"):
+                y = word_vectors(encoder, corpus.target[int(number)], spaces[2])
+            forth += literal(maps[k][0](x), y.detach(), 1 / (1 + beta * step), score)
+            back += literal(maps[k][1](y), x.detach(), 1 / (1 + beta * step), score)
+        for name, several in ((f"{lang}-en", forth), (f"en-{lang}", back)):
+            expected[name] = torch.stack(several).mean()
+            loss = loss + expected[name]
+    loss.backward()
+    theirs = gradients(*(module for pair in maps for module in pair), encoder.model)
+
+    assert terms["temperature"] == pytest.approx(1 / (1 + beta * step))
+    assert terms["loss"] == pytest.approx(float(loss.detach()), rel=1e-5)
+    for name, value in expected.items():
+        assert terms[name] == pytest.approx(float(value.detach()), rel=1e-5)
+    assert ours.keys() == theirs.keys()
+    for name, gradient in theirs.items():
+        torch.testing.assert_close(ours[name], gradient, atol=2e-5 * max(1.0, float(gradient.abs().max())), rtol=1e-3)
+    assert any(number == 4 for number, _ in ours) == (learns != "nothing")
+
+
+def test_refining_is_the_cost_of_mutual_best_pairs():
+    """Word by word: which pairs are each other's best by both transforms, what they cost, and the gradient of that."""
+    rng = np.random.default_rng(0)
+    lengths = [np.array([3, 1, 5, 2]), np.array([2, 4, 3, 2])]
+    vectors = [
+        Embeddings(rng.standard_normal((n.sum(), dim)).astype(np.float32), offsets_of(n))
+        for n, dim in zip(lengths, (6, 4), strict=True)
+    ]
+    sources = [ChosenWords(side, np.ones(side.n_words, dtype=bool)) for side in vectors]
+    maps = filled(Transform(6, 4), 0), filled(Transform(4, 6), 1)
+    plain = [Space.of([(side, np.arange(4))], plain=True) for side in vectors]
+    side = Side("xx", sources[0], plain[0], *maps, np.arange(4), np.arange(4))
+    objective = Transforming([side], sources[1], plain[1], name="en", processes=Processes(), beta=0.0, mutual=True)
+    update = np.array([2, 0, 3])
+    terms = objective.backward([update])
+    ours = gradients(*maps)
+
+    found = find_pivots(*vectors, *maps).pairs
+    forth, back = torch.zeros(()), torch.zeros(())
+    for k in np.flatnonzero(np.isin(found.sentence, update)):
+        x, y = (torch.from_numpy(side[found.sentence[k]]) for side in vectors)
+        i, j = found.source[k], found.target[k]
+        forth, back = (
+            forth + (maps[0](x)[i] - y[j]).square().sum() / 4,
+            back + (maps[1](y)[j] - x[i]).square().sum() / 6,
+        )
+    forth, back = forth / lengths[1][update].sum(), back / lengths[0][update].sum()
+    (forth + back).backward()
+    assert terms["xx-en"] == pytest.approx(float(forth.detach()), rel=1e-5)
+    assert terms["en-xx"] == pytest.approx(float(back.detach()), rel=1e-5)
+    for name, gradient in gradients(*maps).items():
+        torch.testing.assert_close(ours[name], gradient, atol=1e-5, rtol=1e-4)
+
+
+# -- planted languages -----------------------------------------------------------------------------------------------
+def held_out_f1(found, planted):
+    (text,) = found.texts
+    sides = (text.corpus.source, "aa", found.encoders["aa"]), (text.corpus.target, "bb", found.encoders["bb"])
+    vectors = [encoder.encode(side.take(text.held_out)) for side, _, encoder in sides]
+    pivots = find_pivots(*vectors, found.to_pivot["aa"], found.from_pivot["aa"]).within(found.thresholds["aa"])
+    return f1(pivots, planted.links.take(text.held_out))
+
+
+def transformed(planted, links=None, **settings):
+    method = KeyPointAlignment(towards="bb", steps="transform", **settings)
+    method.align(planted.encoders, planted.corpus, links)
+    return method.transformed
+
+
+def mean_of_last(history, name, n=20):
+    return float(np.mean([line[name] for line in history[-n:]]))
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"score": "dot", "scale": "raw"}, {"linear": True}], ids=["default", "dot, raw", "linear"]
+)
+def test_a_planted_language_is_found_from_sentences_alone(settings):
+    planted = languages()
+    found = transformed(planted, planted.links, epochs=(8, 1, 1, 2, 1), **settings)
+    assert found.f1["aa"] >= 0.95
+    assert held_out_f1(found, planted) == pytest.approx(found.f1["aa"])
+    history = found.history["transform-aa"]
+    assert found.history.keys() == {"transform-aa", "refine-aa"}, "known vectors are not trained"
+    assert mean_of_last(found.history["refine-aa"], "loss") < mean_of_last(history, "loss")
+    assert mean_of_last(history, "aa-bb") < 0.35 * history[0]["aa-bb"]
+    assert found.encoders == planted.encoders
+
+
+def test_without_annealing_attention_stays_soft_where_vectors_are_small():
+    """‖r‖²/√d is far below 1 here: at τ = 1 a word finds half of all the others in its sentence."""
+    planted = languages(scale=0.2)
+    last = {}
+    for beta in (0.0, 0.01, 0.03):
+        found = transformed(planted, epochs=(8, 0, 0, 0, 1), score="dot", scale="raw", beta=beta)
+        last[beta] = mean_of_last(found.history["transform-aa"], "loss")
+        temperatures = [line["temperature"] for line in found.history["transform-aa"]]
+        assert temperatures == pytest.approx([1 / (1 + beta * step) for step in range(len(temperatures))])
+    assert last[0.0] > 2 * last[0.03]
+    assert last[0.0] > last[0.01] > last[0.03]
+
+
+def test_distances_are_to_the_nearest_word_alone_and_soft_ones_at_a_temperature_of_1():
+    """Table 1, one held-out sentence after the other."""
+    planted = languages(200, scale=0.2)
+    method = KeyPointAlignment(towards="bb", epochs=(2, 0, 0, 0, 1), steps="transform")
+    method.align(planted.encoders, planted.corpus)
+    found, judged = method.transformed, [each for each in method.judged() if each.langs == ("aa", "bb")]
+    figures = {each.metric: each.statistic(each.counts.sum(axis=0)) for each in judged}
+    (text,), transform = found.texts, found.to_pivot["aa"]
+    x, y = (vectors.take(text.held_out) for vectors in (text.vectors, text.pivot_vectors))
+    pairs = [(transform(torch.from_numpy(x[k])).detach(), torch.from_numpy(y[k])) for k in range(len(x))]
+    nearest = [(keys - word).square().mean(1).min() for keys, queries in pairs for word in queries]
+    soft = [distance for pair in pairs for distance in literal(*pair, 1.0, "distance")]
+    assert figures["distance"] == pytest.approx(float(torch.stack(nearest).mean()), rel=1e-3)
+    assert figures["soft distance"] == pytest.approx(float(torch.stack(soft).mean()), rel=1e-4)
+    assert figures["soft distance"] > 1.1 * figures["distance"]
+
+
+def test_as_published_nothing_is_refined_and_a_pivot_may_cost_what_has_the_highest_f1():
+    """Links of all mutual best pairs, so that the dearest of them has it."""
+    planted = languages(400)
+    first = transformed(planted, epochs=(8, 0, 0, 0, 1))
+    sides = first.texts[0].vectors, first.texts[0].pivot_vectors
+    every = find_pivots(*sides, first.to_pivot["aa"], first.from_pivot["aa"])
+    published = transformed(planted, every.pairs, epochs=(8, 0, 0, 2, 1), as_published=True)
+    ours = transformed(planted, every.pairs, epochs=(8, 0, 0, 0, 1))
+    assert published.history.keys() == {"transform-aa"}
+    dearest = every.costs[np.isin(every.pairs.sentence, published.texts[0].held_out)].max()
+    assert (published.thresholds["aa"], published.f1["aa"]) == pytest.approx((dearest, 1.0))
+    assert ours.thresholds["aa"] < published.thresholds["aa"]
+
+
+# -- phases, with encoders that learn ----------------------------------------------------------------------------------
+def test_one_encoder_learns_at_a_time_and_the_pivots_is_one(tiny_folder, tmp_path, monkeypatch):
+    learnt = []
+    original = Transforming.__init__
+
+    def watched(self, sides, pivot, space, **options):
+        original(self, sides, pivot, space, **options)
+        models = [source.model is not None for source in (*(side.source for side in sides), pivot)]
+        learnt.append(([side.lang for side in sides], models))
+
+    monkeypatch.setattr(Transforming, "__init__", watched)
+    given = clcr_job.two_languages(str(tiny_folder))
+    before = {lang: encoder.fingerprint for lang, encoder in given.items()}
+    monkeypatch.setattr(clcr_job, "two_languages", lambda *_: given)
+    found, _ = clcr_job.run(str(tiny_folder), tmp_path, epochs=(2, 1, 1, 0, 1))
+    assert learnt == [
+        (["xx"], [False, False]), (["yy"], [False, False]), (["xx"], [True, False]), (["yy"], [True, False]),
+        (["xx", "yy"], [False, False, True]),
+    ]  # fmt: skip
+    names = ["transform-xx", "transform-yy", "encoder-xx", "encoder-yy", "encoder-en"]
+    assert list(found.history) == names
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+    assert {"loss", "xx-en", "en-xx", "yy-en", "en-yy", "temperature"} <= found.history["encoder-en"][0].keys()
+    for name in names:
+        lines = [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        assert lines == found.history[name]
+        assert lines[0]["temperature"] == 1.0, "annealing begins anew in each phase"
+    assert {lang: encoder.fingerprint for lang, encoder in given.items()} == before
+    for lang, encoder in found.encoders.items():
+        assert encoder.fingerprint != before[lang]
+        assert not encoder.model.training
+        assert all(p.requires_grad for p in encoder.model.parameters())
+
+
+class Killed(Exception):
+    pass
+
+
+def test_killed_in_each_phase_and_resumed_gives_the_same_bits(tiny_folder, tmp_path, monkeypatch):
+    """With dropout. Killed in the last update of each phase, once more in its first, and in between."""
+    whole, expected = clcr_job.run(str(tiny_folder), tmp_path / "whole", dropout=0.1)
+    updates = [len(history) for history in whole.history.values()]
+    assert min(updates) >= 2
+    backward, done = Transforming.backward, []
+    ends = np.cumsum(updates)
+    kills = sorted({int(k) for end, n in zip(ends, updates, strict=True) for k in (end - n + 1, end - n // 2, end)})
+
+    def dying(self, update):
+        done.append(1)
+        if kills and len(done) >= kills[0]:
+            raise Killed
+        return backward(self, update)
+
+    monkeypatch.setattr(Transforming, "backward", dying)
+    for _ in range(len(kills)):
+        with pytest.raises(Killed):
+            clcr_job.run(str(tiny_folder), tmp_path / "killed", dropout=0.1)
+        kills.pop(0)
+    found, weights = clcr_job.run(str(tiny_folder), tmp_path / "killed", dropout=0.1)
+    assert found.history == whole.history
+    assert found.thresholds == whole.thresholds
+    assert weights.keys() == expected.keys()
+    for name, value in expected.items():
+        assert torch.equal(weights[name], value), name
+
+
+def test_a_checkpoint_of_another_run_is_refused(tiny_folder, tmp_path):
+    clcr_job.run(str(tiny_folder), tmp_path, sizes=(12,), epochs=(1, 1, 0, 0, 1))
+    with pytest.raises(SettingError, match="transform-xx.*: beta: 0.01 → 0.1"):
+        clcr_job.run(str(tiny_folder), tmp_path, sizes=(12,), epochs=(1, 1, 0, 0, 1), beta=0.1)
+    with pytest.raises(SettingError, match="encoder-xx.*: epochs: 1 → 2"):
+        clcr_job.run(str(tiny_folder), tmp_path, sizes=(12,), epochs=(1, 2, 0, 0, 1))
+
+
+# -- what is left out, and what cannot be ----------------------------------------------------------------------------
+def test_what_cannot_be_trained_on_is_counted(tiny_encoder):
+    source = [["the", "cat"], [], ["\x00"], ["water"] * 70, ["a", "\x00"], ["house"], ["of", "time"]]
+    target = [["THE"], ["WATER"], ["A"], ["WATER"], ["A", "IN"], ["HOUSE"], []]
+    corpus = ParallelCorpus.of(source, target, ("xx", "en"))
+    encoders = {"xx": tiny_encoder, "en": tiny_encoder}
+    method = KeyPointAlignment(towards="en", epochs=(1, 1, 1, 2, 1), held_out=0, batch=2, steps="transform")
+    with pytest.warns(UncoveredWordsWarning):
+        method.align(encoders, corpus)
+    found = method.transformed
+    assert found.texts[0].counts == {"trained": 3, "held_out": 0, "too_long": 1, "empty": 3}
+    assert found.thresholds == {"xx": float("inf")}
+    assert all(np.isfinite(line["loss"]) for history in found.history.values() for line in history)
+
+
+def test_languages_that_do_not_fit_say_so(tiny_encoder):
+    text, _ = make_text("xx", 6, 0)
+    encoders = {"en": tiny_encoder, "xx": tiny_encoder}
+    method = KeyPointAlignment(towards="en")
+    with pytest.raises(SettingError, match="two corpora of xx-en: join them to one"):
+        method.align(encoders, [text, text])
+    with pytest.raises(SettingError, match="language 'de' is not in this corpus"):
+        KeyPointAlignment(towards="de").align(encoders, text)
+    empty = ParallelCorpus.of([["a"], []], [[], ["b"]], ("xx", "en"))
+    with pytest.raises(
+        SettingError,
+        match="of the 2 sentence pairs of xx-en, 2 have a side without a word that its encoder has a vector for, 0 are too long",
+    ):
+        method.align(encoders, empty)
+
+
+def test_settings_that_cannot_be_are_refused():
+    for settings, message in (
+        ({"epochs": (1, 1)}, "epochs has 5 numbers .transform, encoder, pivot's encoder, refinement, heads., got"),
+        ({"epochs": (0, 1, 1, 1, 1)}, "the first and the last of epochs must be above 0"),
+        ({"beta": -1}, "beta must be at least 0"),
+        ({"held_out": 1}, "held_out must be at least 0 and below 1"),
+    ):
+        with pytest.raises(SettingError, match=message):
+            KeyPointAlignment(towards="en", **settings)

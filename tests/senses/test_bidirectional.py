@@ -1,0 +1,332 @@
+"""The bidirectional language model against literal sums, and its training from text to encoder."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from calque.encoders import load_encoder
+from calque.errors import InputError, SettingError
+from calque.nn.ragged import Ragged
+from calque.senses import bidirectional
+from calque.senses.bidirectional import BiLanguageModel, WordModel, WordPrediction
+from calque.senses.perplexity import word_perplexity
+from calque.senses.softmax import Sampler, Softmax, Targets, WordTable
+from calque.senses.text import BEGIN, END, FIRST_WORD, UNKNOWN, Vocabulary, WordText
+from calque.text import Sentence, Sentences
+from command import fails, works
+
+pytest.importorskip("h5py")
+EN = Sentences.of(
+    [["the", "cat", "sees", "the", "dog"], [], ["the", "dog", "sees"], ["a", "cat"]] * 3 + [["rare"]], "en"
+)
+DE = Sentences.of([["die", "Katze", "和"], ["die", "Katze"]], "de")
+TINY = {"dim": 6, "hidden": 8, "filters": [(1, 4), (2, 4)], "dropout": 0.0, "min_count": 1}
+
+
+def small(**options) -> BiLanguageModel:
+    return BiLanguageModel(**TINY | {"batch": 4, "updates": 6} | options)
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+def test_words_are_numbered_by_frequency():
+    text = WordText.of({"en": EN, "de": DE}, size=8, min_count=2)
+    vocabulary = text.vocabulary
+    assert vocabulary.words == ("the", "cat", "sees", "dog", "a")
+    assert vocabulary.counts.tolist() == [12, 12, 6, 9, 6, 6, 6, 3]
+    assert len(vocabulary) == 8
+    assert text.forms == ["the", "cat", "sees", "dog", "a", "die", "Katze", "rare", "和"]
+    assert vocabulary.numbers(["dog", "die", "the"]).tolist() == [6, UNKNOWN, FIRST_WORD]
+    en, de = text.blocks["en"], text.blocks["de"]
+    assert en.ids[en.offsets[0] : en.offsets[3]].tolist() == [
+        BEGIN, 3, 4, 5, 3, 6, END, BEGIN, 3, 6, 5, END, BEGIN, 7, 4, END
+    ]  # fmt: skip
+    assert de.ids.tolist() == [BEGIN, 8, 9, 11, END, BEGIN, 8, 9, END]
+    assert vocabulary.unigram().sum() == pytest.approx(1)
+    held = WordText.seen_by(vocabulary, [["new", "the", "new"], Sentence(()), Sentence(("die", "dog"))])
+    assert held.forms[5:] == ["new", "die"]
+    assert held.blocks[""].ids.tolist() == [BEGIN, 8, 3, 8, END, BEGIN, 9, 6, END]
+    assert held.blocks[""].offsets.tolist() == [0, 5, 9]
+    # Words of a small language move up by as much as they are drawn more often.
+    assert WordText.of({"en": EN, "de": DE}, size=20, alpha=0).vocabulary.words.index("die") < 2
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 7, 100])
+def test_a_long_sentence_is_cut_so_that_each_word_is_predicted_once(length):
+    words = [f"w{k}" for k in range(6)]
+    text = WordText.of({"en": Sentences.of([words, words[:2]], "en")}, size=100, length=length)
+    blocks = text.blocks["en"]
+    whole = (
+        [BEGIN, *text.vocabulary.numbers(words).tolist(), END],
+        [BEGIN, *text.vocabulary.numbers(words[:2]).tolist(), END],
+    )
+    expected = Counter(pair for ids in whole for pair in pairwise(ids))
+    found: Counter = Counter()
+    for a, b in pairwise(blocks.offsets):
+        assert 2 <= b - a <= length + 1
+        found.update(zip(blocks.ids[a : b - 1].tolist(), blocks.ids[a + 1 : b].tolist(), strict=True))
+    assert found == expected
+
+
+def test_vocabulary_on_disk(tmp_path):
+    vocabulary = WordText.of({"en": EN}, size=50).vocabulary
+    vocabulary.save(tmp_path)
+    again = Vocabulary.open(tmp_path)
+    assert again.words == vocabulary.words
+    assert again.fingerprint == vocabulary.fingerprint
+    (tmp_path / "vocabulary.json").write_text(json.dumps({"words": ["a"], "counts": [1]}))
+    with pytest.raises(InputError, match="1 counts of 1 words"):
+        Vocabulary.open(tmp_path)
+    with pytest.raises(SettingError, match="nothing to predict"):
+        WordText.of({"en": EN}, size=50, min_count=100)
+    with pytest.raises(SettingError, match="expected more than 3"):
+        WordText.of({"en": EN}, size=3)
+
+
+# -- the softmax -------------------------------------------------------------------------------------------------------
+def literal_loss(states, words, weight, bias, candidates, log_q) -> torch.Tensor:
+    """Word by word: −log of its share among itself and the candidates, without itself among these."""
+    total = torch.zeros(())
+    for state, word in zip(states, words.tolist(), strict=True):
+        others = [k for k in candidates if k != word]
+        scores = torch.stack([state @ weight[k] + bias[k] - log_q[k] for k in [word, *others]])
+        total = total - scores.log_softmax(0)[0]
+    return total
+
+
+def drawn(n=40, size=30, dim=5, seed=0):
+    torch.manual_seed(seed)
+    states, words = torch.randn(n, dim).requires_grad_(), torch.randint(size, (n,))
+    return states, words, Targets(words[:, None], torch.ones(n, 1)), Softmax([WordTable(size, dim)], negatives=10)
+
+
+def test_sampled_loss_and_its_gradient_are_the_literal_ones():
+    states, words, targets, head = drawn()
+    sampler, table = Sampler(head.table(0)), head.table(1)  # both directions share a table
+    negatives = sampler.draw(10, np.random.default_rng(0))
+    assert np.isin(words.numpy(), negatives.classes).any()  # accidental hits are there
+    log_q = sampler.log_expected(np.arange(30), negatives.tries)
+    weights = [states, table.weight, table.bias]
+    expected = literal_loss(states, words, table.weight, table.bias, negatives.classes.tolist(), log_q)
+    found = head.loss(states, targets, 1, negatives)
+    assert float(found.detach()) == pytest.approx(float(expected.detach()), rel=1e-5)
+    pairs = zip(torch.autograd.grad(found, weights), torch.autograd.grad(expected, weights), strict=True)
+    for ours, theirs in pairs:
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_over_all_words_it_is_the_full_softmax():
+    states, words, targets, head = drawn()
+    table = head.table(0)
+    assert Sampler(table).draw(15, np.random.default_rng(0)) is None  # twice as many are all there are
+    expected = torch.nn.functional.cross_entropy(states @ table.weight.t() + table.bias, words, reduction="sum")
+    found = head.loss(states, targets)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(head.negative_log_likelihood(states, words).sum(), expected.detach())
+    for ours, theirs in zip(torch.autograd.grad(found, [states, *head.parameters()]),
+                            torch.autograd.grad(expected, [states, *head.parameters()]), strict=True):  # fmt: skip
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_a_sample_of_nothing_but_the_answer_has_a_gradient():
+    states, _, _, head = drawn()
+    targets = Targets(torch.full((40, 1), 3), torch.ones(40, 1))
+    loss = head.loss(states, targets, 0, head.draw(np.random.default_rng(0))[0]._replace(classes=np.array([3])))
+    loss.backward()
+    assert float(loss.detach()) == 0
+    assert not states.grad.any()
+
+
+# -- training ----------------------------------------------------------------------------------------------------------
+def literal_model_loss(model: WordModel, sentences) -> torch.Tensor:
+    """Mean of −log p over all words and ends, both directions, from the encoder's own layers and a full softmax."""
+    total, n = torch.zeros(()), 0
+    for words in sentences:
+        numbers = [BEGIN, *model.vocabulary.numbers(words).tolist(), END]
+        rows = torch.from_numpy(model.rows(words))
+        x = model.network.words(rows[[0, *range(3, 3 + len(words)), 1]])
+        left, right = model.network.read(x, Ragged([len(numbers)]))
+        for side, states in ((0, left[-1][:-1]), (1, right[-1][1:])):
+            table, answers = model.head.table(side), numbers[1:] if side == 0 else numbers[:-1]
+            shares = (states @ table.weight.t() + table.bias).log_softmax(1)
+            total = total - shares[torch.arange(len(answers)), torch.tensor(answers)].sum() / 2
+        n += len(numbers) - 1
+    return total / n
+
+
+@pytest.mark.parametrize("tables", [1, 2])
+def test_loss_and_gradient_are_the_literal_ones(tables, monkeypatch):
+    method = small(batch=6, updates=1, tables=tables, vocabulary=5)
+    backward, kept = WordPrediction.backward, {}
+
+    def spy(self, update):
+        kept["model"] = copy.deepcopy(self.module)
+        kept["sentences"] = [
+            [forms[i - FIRST_WORD] for i in blocks.ids[blocks.offsets[k] + 1 : blocks.offsets[k + 1] - 1]]
+            for lang, numbers in update
+            for blocks in [self.mixture.languages[lang]]
+            for k in numbers
+        ]
+        kept["terms"] = backward(self, update)
+        kept["gradients"] = [p.grad.clone() for p in self.module.parameters()]
+        return kept["terms"]
+
+    forms = WordText.of({"en": EN, "de": DE}, size=8, alpha=0.5).forms
+    monkeypatch.setattr(WordPrediction, "backward", spy)
+    method.train({"en": EN, "de": DE})
+    model = kept["model"]
+    assert sum(len(words) == 0 for words in kept["sentences"]) == 0
+    loss = literal_model_loss(model, kept["sentences"])
+    assert kept["terms"]["loss"] == pytest.approx(float(loss.detach()), rel=1e-5)
+    expected = torch.autograd.grad(bidirectional._SCALE * loss, list(model.parameters()))
+    largest = max(float(g.abs().max()) for g in expected)
+    for (name, _), ours, theirs in zip(model.named_parameters(), kept["gradients"], expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5 * largest, msg=name)
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "adagrad"])
+def test_a_stopped_run_is_continued_bit_by_bit(tmp_path, monkeypatch, optimiser):
+    options = {"updates": 14, "dropout": 0.2, "negatives": 3, "optimiser": optimiser}
+    whole = small(**options)
+    encoder = whole.train({"en": EN, "de": DE}, folder=tmp_path / "whole")
+    assert (tmp_path / "whole" / "checkpoint.pt").exists()  # until the caller has saved what came of it
+
+    class Stopped(Exception):
+        pass
+
+    backward, calls = WordPrediction.backward, Counter()
+
+    def stop(self, update):
+        calls["n"] += 1
+        if calls["n"] == 8:
+            raise Stopped
+        return backward(self, update)
+
+    monkeypatch.setattr(WordPrediction, "backward", stop)
+    part = small(**options)
+    with pytest.raises(Stopped):
+        part.train({"en": EN, "de": DE}, folder=tmp_path / "part", checkpoint_every=3)
+    monkeypatch.setattr(WordPrediction, "backward", backward)
+    with pytest.raises(SettingError, match="other settings or data: negatives: 3 → 4"):
+        small(**options | {"negatives": 4}).train({"en": EN, "de": DE}, folder=tmp_path / "part")
+    continued = part.train({"en": EN, "de": DE}, folder=tmp_path / "part", checkpoint_every=3)
+    assert part.history == whole.history
+    for (name, one), other in zip(whole.model.state_dict().items(), part.model.state_dict().values(), strict=True):
+        assert torch.equal(one, other), name
+    assert continued.fingerprint == encoder.fingerprint
+    other = small(**options | {"seed": 1})
+    assert other.train({"en": EN, "de": DE}).fingerprint != encoder.fingerprint
+
+
+@pytest.mark.parametrize(("negatives", "updates"), [(8192, 90), (16, 140)])
+def test_it_learns_what_follows_what(tmp_path, negatives, updates):
+    """Each word is followed by one of two, and preceded by one of two, out of 40: perplexity 2, by frequency about 40."""
+    rng = np.random.default_rng(0)
+    words = [f"{chr(97 + k % 8)}{chr(97 + k // 8)}" for k in range(40)]
+
+    def text(n):
+        starts, steps = rng.integers(0, 40, n), rng.integers(1, 3, (n, 9))
+        return Sentences.of(
+            [[words[(s + step) % 40] for step in np.cumsum(row)] for s, row in zip(starts, steps, strict=True)]
+        )
+
+    method = BiLanguageModel(
+        dim=16, hidden=32, filters=[(1, 16), (2, 32)], dropout=0.0, updates=updates, batch=24, negatives=negatives,
+        learning_rate=0.02, optimiser="adam",
+    )  # fmt: skip
+    encoder = method.train({"": text(400)})
+    measured, unigram = word_perplexity(method.model, text(60))
+    about = measured.settings
+    assert unigram.value > 30
+    assert about["forward"] < 6
+    assert about["backward"] < 6
+    assert measured.value == pytest.approx((about["forward"] * about["backward"]) ** 0.5, rel=1e-3)
+    assert (measured.n, about["unknown"]) == (60 * 10, 0)
+    method.model.save(tmp_path)
+    again = WordModel.open(tmp_path)
+    few = [["aa", "ba"]]
+    assert np.array_equal(again.negative_log_likelihood(few), method.model.negative_log_likelihood(few))
+    assert load_encoder(tmp_path, device="cpu").fingerprint == encoder.fingerprint
+    (tmp_path / "softmax.safetensors").write_bytes(b"no")
+    with pytest.raises(InputError, match="not the softmax of this model"):
+        WordModel.open(tmp_path)
+
+
+def test_perplexity_is_the_literal_one():
+    method = small(vocabulary=5)
+    method.train({"en": EN, "de": DE})
+    held = [["the", "Hund", "和"], [], ["cat"], ["the"] * 40]
+    loss = literal_model_loss(method.model, [words for words in held if words])
+    found, unigram = word_perplexity(method.model, Sentences.of(held, "en"))
+    assert found.value == pytest.approx(float(loss.detach().exp()), rel=1e-5)
+    assert (found.n, found.settings["unknown"]) == (3 + 1 + 40 + 3, 2)
+    frequency = np.log(method.model.vocabulary.unigram())
+    numbers = [[*method.model.vocabulary.numbers(words), END] for words in held if words]
+    assert unigram.value == pytest.approx(np.exp(-frequency[np.concatenate(numbers)].mean()))
+    each = method.model.negative_log_likelihood(held, budget=10)
+    assert each.shape == (3, 5)  # without the empty one
+    for row, words in zip(each, [words for words in held if words], strict=True):
+        np.testing.assert_allclose(row, method.model.negative_log_likelihood([words])[0], rtol=1e-5)
+    with pytest.raises(SettingError, match="no words"):
+        method.model.negative_log_likelihood([[]])
+
+
+def test_dropout_and_what_it_leaves_alone():
+    method = small(dropout=0.5, updates=2)
+    method.train({"en": EN})
+    again = small(dropout=0.5, updates=2)
+    torch.rand(5)  # what others draw changes nothing
+    again.train({"en": EN})
+    assert again.history == method.history
+    one, other = (method.model.negative_log_likelihood(EN) for _ in range(2))
+    assert np.array_equal(one, other)
+    assert not method.model.training
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [{"updates": 0}, {"seed": -1}, {"learning_rate": np.nan}, {"dropout": 1.0}, {"precision": "half"},
+     {"optimiser": "sgd"}, {"vocabulary": 0}, {"tables": 3}, {"negatives": 0}, {"dim": 0}, {"filters": [(99, 3)]}],
+)  # fmt: skip
+def test_settings_that_cannot_be(bad):
+    with pytest.raises(SettingError):
+        small(**bad)
+
+
+def test_a_language_without_words():
+    with pytest.raises(SettingError, match="no text in xx"):
+        small().train({"en": EN, "xx": Sentences.of([[], []], "xx")})
+
+
+def test_perplexity_of_what_was_held_out(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    lines = [" ".join(rng.choice(["the", "cat", "sees", "a", "dog", "12"], 5)) for _ in range(40)]
+    lines[0] = lines[1] = "the same again"
+    (tmp_path / "en").write_text("\n".join(lines) + "\n")
+    options = ["--model", "elmo", "--hidden", "8", "--dim", "8", "--updates", "2", "--batch", "4", "--pretokenized"]
+
+    _, err = works(capsys, "pretrain", f"en={tmp_path / 'en'}", "--out", tmp_path / "out", "--held-out", 5, *options)
+    record = json.loads((tmp_path / "out" / "calque-run.json").read_text())
+    assert record["languages"]["en"]["sentences"] == 35
+    perplexity, unigram = record["scores"]
+    # Every eighth line; the first of them stands in the text that was trained on, too.
+    held = [lines[k].split() for k in (8, 16, 24, 32)]
+    expected, by_frequency = word_perplexity(WordModel.open(tmp_path / "out"), Sentences.of(held, "en"))
+    assert perplexity["value"] == pytest.approx(expected.value)
+    assert perplexity["low"] < expected.value < perplexity["high"]
+    assert unigram["value"] == pytest.approx(by_frequency.value)
+    assert (perplexity["n"], perplexity["languages"], unigram["metric"]) == (24, ["en"], "unigram-perplexity")
+    assert f"perplexity in en: {expected.value:.1f}" in err
+    assert "Perplexity of 4 sentences held out in en" in (tmp_path / "out" / "README.md").read_text()
+    (tmp_path / "held.txt").write_text("".join(" ".join(words) + "\n" for words in held))
+    out, _ = works(capsys, "perplexity", tmp_path / "out", f"en={tmp_path / 'held.txt'}", "--pretokenized", "--json")
+    assert json.loads(out)["value"] == pytest.approx(expected.value)
+    given = ["pretrain", f"en={tmp_path / 'en'}", "--out", tmp_path / "b", *options]
+    assert "cannot hold out 8 of 8 sentences" in fails(capsys, *given, "--limit", 8, "--held-out", 8)
+    assert "also occurs in the training text" in fails(capsys, *given, "--held-out", 1)

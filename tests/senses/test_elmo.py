@@ -1,0 +1,388 @@
+"""ELMo against a literal transcription, word by word and step by step, that reads the files itself."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from calque.encoders import extraction, load_encoder
+from calque.errors import InputError, MissingExtraError, SettingError
+from calque.senses.elmo import ElmoEncoder, character_rows, sentence_ends
+from calque.senses.elmo_network import ElmoNetwork, elmo_options, projected_lstm, scalar_mix
+from calque.text import Sentence, Sentences
+
+h5py = pytest.importorskip("h5py")
+TEXT = [
+    "a harbour in the wind", "", "x", "naïve 時間 🙂 ж", "\u200b \x07 \x00", "a " * 30, "y" * 60 + " " + "é" * 30,
+    "the the harbour", "<S> a </S>", "in in in in in the wind of a harbour",
+]  # fmt: skip
+WORDS = [line.split(" ") if line else [] for line in TEXT] + [["", "a", ""]]
+
+
+# -- the transcription -------------------------------------------------------------------------------------------------
+def literal_row(word: str) -> list[int]:
+    """ELMoCharacterMapper: bytes between 258 and 259, filled up with 260, all one higher."""
+    row = [258, *word.encode("utf-8")[:48], 259]
+    return [number + 1 for number in row + [260] * (50 - len(row))]
+
+
+KNOWN: dict = {}  # words come again
+
+
+def literal_word(file, options, row: list[int]) -> torch.Tensor:
+    key = file.filename, *row
+    if key not in KNOWN:
+        KNOWN[key] = _literal_word(file, options, row)
+    return KNOWN[key]
+
+
+def _literal_word(file, options, row: list[int]) -> torch.Tensor:
+    def weight(key):
+        return torch.from_numpy(file[key][...]).double()
+
+    cnn = options["char_cnn"]
+    table = weight("char_embed")
+    characters = torch.stack([torch.zeros(table.shape[1]).double() if i == 0 else table[i - 1] for i in row])
+    parts = []
+    for k, (width, _) in enumerate(cnn["filters"]):
+        kernel, bias = weight(f"CNN/W_cnn_{k}")[0], weight(f"CNN/b_cnn_{k}")
+        answers = torch.stack(
+            [torch.einsum("wd,wdn->n", characters[p : p + width], kernel) + bias for p in range(50 - width + 1)]
+        )
+        best = answers.max(0).values
+        parts.append(best.relu() if cnn["activation"] == "relu" else best.tanh())
+    x = torch.cat(parts)
+    for k in range(cnn["n_highway"]):  # AllenNLP's form, with the carry weights negated
+        gate = (-(x @ weight(f"CNN_high_{k}/W_carry") + weight(f"CNN_high_{k}/b_carry"))).sigmoid()
+        new = (x @ weight(f"CNN_high_{k}/W_transform") + weight(f"CNN_high_{k}/b_transform")).relu()
+        x = gate * x + (1 - gate) * new
+    return x @ weight("CNN_proj/W_proj") + weight("CNN_proj/b_proj")
+
+
+def literal_sentence(file, options, words: list[str]) -> list[np.ndarray]:
+    """Layers 0 to L of one sentence, `[n_words, 2 P]`."""
+    lstm = options["lstm"]
+    begin, end = ([259, number + 1, 260] + [261] * 47 for number in (256, 257))
+    x = [literal_word(file, options, row) for row in [begin, *map(literal_row, words), end]]
+    sides = {0: x, 1: x}
+    layers = [[torch.cat([each, each]) for each in x]]
+    for k in range(lstm["n_layers"]):
+        for side in (0, 1):
+            cell = file[f"RNN_{side}/RNN/MultiRNNCell/Cell{k}/LSTMCell"]
+            kernel, bias, projection = (torch.from_numpy(cell[n][...]).double() for n in ("W_0", "B", "W_P_0"))
+            size = lstm["projection_dim"]
+            h, c = torch.zeros(size).double(), torch.zeros(lstm["dim"]).double()
+            below = sides[side]
+            above: list = [None] * len(below)
+            for t in range(len(below)) if side == 0 else range(len(below) - 1, -1, -1):
+                i, j, f, o = (torch.cat([below[t], h]) @ kernel + bias).split(lstm["dim"])
+                c = (f + 1).sigmoid() * c + i.sigmoid() * j.tanh()
+                c = c.clamp(-lstm["cell_clip"], lstm["cell_clip"])
+                h = ((o.sigmoid() * c.tanh()) @ projection).clamp(-lstm["proj_clip"], lstm["proj_clip"])
+                above[t] = h + below[t] if k > 0 else h
+            sides[side] = above
+        layers.append([torch.cat(pair) for pair in zip(sides[0], sides[1], strict=True)])
+    return [torch.stack(layer[1:-1]).numpy() if words else np.zeros((0, 2 * size)) for layer in layers]
+
+
+def write_files(folder: Path, *, rows=261, n_characters=262, layers=2, highway=2, activation="relu", seed=0) -> dict:
+    """The two files with random weights, large enough for both clips to matter."""
+    options = elmo_options(
+        dim=6, hidden=10, layers=layers, filters=((1, 4), (2, 3), (5, 8)), character_dim=5, highway=highway,
+        activation=activation, clip=0.7,
+    )  # fmt: skip
+    options["char_cnn"]["n_characters"] = n_characters
+    options["n_train_tokens"] = 768_648_884  # files say more than the network needs
+    rng = np.random.default_rng(seed)
+    folder.mkdir(exist_ok=True)
+    (folder / "options.json").write_text(json.dumps(options))
+    with h5py.File(folder / "weights.hdf5", "w") as file:
+
+        def put(key, *shape, size=1.0):
+            file[key] = (size * rng.normal(size=shape)).astype(np.float32)
+
+        put("char_embed", rows, 5)
+        for k, (width, n) in enumerate(options["char_cnn"]["filters"]):
+            put(f"CNN/W_cnn_{k}", 1, width, 5, n, size=0.5)
+            put(f"CNN/b_cnn_{k}", n)
+        for k in range(highway):
+            for name in ("carry", "transform"):
+                put(f"CNN_high_{k}/W_{name}", 15, 15, size=0.3)
+                put(f"CNN_high_{k}/b_{name}", 15)
+        put("CNN_proj/W_proj", 15, 6, size=0.3)
+        put("CNN_proj/b_proj", 6)
+        for side in (0, 1):
+            for k in range(layers):
+                cell = f"RNN_{side}/RNN/MultiRNNCell/Cell{k}/LSTMCell"
+                put(f"{cell}/W_0", 12, 40, size=0.5)
+                put(f"{cell}/B", 40)
+                put(f"{cell}/W_P_0", 10, 6, size=0.7)
+    return options
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("elmo")
+    write_files(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(folder):
+    """The transcription's layers of every sentence of `WORDS`."""
+    options = json.loads((folder / "options.json").read_text())
+    with h5py.File(folder / "weights.hdf5", "r") as file:
+        return [literal_sentence(file, options, words) for words in WORDS]
+
+
+@pytest.fixture
+def encoder(folder):
+    return load_encoder(folder, device="cpu")
+
+
+def close(found: np.ndarray, expected: np.ndarray) -> bool:
+    return found.shape == expected.shape and bool(np.abs(found - expected).max(initial=0) <= 1e-5)
+
+
+# -- vectors -----------------------------------------------------------------------------------------------------------
+def test_all_layers_are_those_of_the_transcription(encoder, expected):
+    found = encoder.encode_layers(WORDS, [0, 1, 2, -1])
+    assert list(found) == [0, 1, 2, -1]
+    assert found[-1] is found[2]
+    assert (encoder.n_layers, encoder.dim, encoder.layer) == (2, 12, 2)
+    for k, layers in enumerate(expected):
+        for layer in (0, 1, 2):
+            assert close(found[layer][k], layers[layer]), (layer, WORDS[k])
+    assert found[0].covered is None
+    assert close(encoder.encode(WORDS).data, found[2].data)
+    # Layers, halves and words differ, and both clips are at work: otherwise little would be tested.
+    assert not close(found[1][0][:, :6], found[1][0][:, 6:])
+    assert not close(found[1].data, found[2].data)
+    assert (np.abs(found[1].data) == np.float32(0.7)).mean() > 0.01
+    with torch.no_grad():
+        encoder.network.clips = {"cell_clip": None, "state_clip": 0.7}
+        unclipped = encoder.encode_layers(WORDS, [1])[1].data
+    assert not close(unclipped, found[1].data)
+
+
+@pytest.mark.parametrize(("layers", "highway", "activation"), [(1, 0, "tanh"), (3, 1, "relu")])
+def test_other_shapes(tmp_path, layers, highway, activation):
+    options = write_files(tmp_path, layers=layers, highway=highway, activation=activation, seed=3)
+    found = load_encoder(tmp_path, device="cpu").encode_layers(WORDS[:4], range(layers + 1))
+    with h5py.File(tmp_path / "weights.hdf5", "r") as file:
+        for k, words in enumerate(WORDS[:4]):
+            for layer, vectors in enumerate(literal_sentence(file, options, words)):
+                assert close(found[layer][k], vectors)
+
+
+def test_without_skip_connections(folder, expected):
+    network = load_encoder(folder, device="cpu").network
+    plain = ElmoNetwork({**network.options, "lstm": {**network.options["lstm"], "use_skip_connections": False}})
+    plain.load_state_dict(network.state_dict())
+    found = ElmoEncoder(plain).encode_layers(WORDS[:1], [1, 2])
+    assert close(found[1][0], expected[0][1])
+    assert close(found[2][0] + found[1][0], expected[0][2])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_batches_and_threads_do_not_change_the_numbers(encoder, expected, threads, monkeypatch):
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        for budget in (1, 60, 10_000):
+            encoder.budget = budget
+            found = encoder.encode(Sentences.of([[w.replace("\0", "\1") for w in s] for s in WORDS] * 3, "en"))
+            assert close(found[0], expected[0][2])
+            assert close(found[25], expected[3][2])
+        monkeypatch.setattr("calque.senses.elmo.Plan", lambda *a, **k: extraction.Plan(*a, **{**k, "window": 2}))
+        assert close(encoder.encode(WORDS).data, np.concatenate([layers[2] for layers in expected]))
+    finally:
+        torch.set_num_threads(before)
+    for words, layers in zip(WORDS, expected, strict=True):
+        assert close(encoder.encode([words]).data, layers[2])
+    assert encoder.encode([]).data.shape == (0, 12)
+    assert encoder.encode([[], []]).data.shape == (0, 12)
+    assert close(encoder.encode([Sentence(("a", "harbour"), "en")]).data, encoder.encode([["a", "harbour"]]).data)
+
+
+def test_a_stateful_encoder_of_a_former_version_is_refused(folder, tmp_path):
+    old = shutil.copytree(folder, tmp_path / "old")
+    (old / "calque.json").write_text('{"kind": "elmo", "stateful": true, "batch": 7}')
+    with pytest.raises(InputError, match="a stateful ELMo, which calque no longer has"):
+        load_encoder(old, device="cpu")
+
+
+def test_words_as_characters():
+    words = ["", "a", "ж", "🙂", "y" * 60, "é" * 30, "\x00", "<S>", "\ud800b"]
+    rows = character_rows(words)
+    assert rows.shape == (9, 50)
+    for word, row in zip(words[:-1], rows[:-1], strict=True):
+        assert row.tolist() == literal_row(word)
+    assert rows[-1].tolist() == literal_row("b")  # half a surrogate pair is passed over
+    assert rows[4].tolist() == [259, *[ord("y") + 1] * 48, 260]
+    assert sentence_ends().tolist() == [[259, 257, 260] + [261] * 47, [259, 258, 260] + [261] * 47]
+    assert character_rows([], 50).shape == (0, 50)
+
+
+def test_mixture_of_layers(folder, expected):
+    encoder = ElmoEncoder.open(folder, mix=[0.3, -1.0, 0.5], scale=2.0)
+    weights = np.exp([0.3, -1.0, 0.5])
+    mixed = [
+        2 * sum(w * layer for w, layer in zip(weights / weights.sum(), layers, strict=True)) for layers in expected
+    ]
+    assert close(encoder.encode(WORDS).data, np.concatenate(mixed))
+    assert close(encoder.encode_layers(WORDS, [1])[1][0], expected[0][1])
+    layers = [torch.randn(3, 2, requires_grad=True) for _ in range(3)]
+    assert scalar_mix(layers, torch.zeros(3)).detach().allclose(torch.stack(layers).mean(0).detach())
+    with pytest.raises(SettingError, match="mix has 2 numbers, expected one for each layer from 0 to 2"):
+        ElmoEncoder.open(folder, mix=[1, 2])
+
+
+# -- the network -------------------------------------------------------------------------------------------------------
+def test_no_gradient_where_a_clip_holds():
+    x, weights = (
+        torch.ones(1, 1, requires_grad=True),
+        (torch.full((2, 4), 5.0), torch.zeros(4), torch.full((1, 1), 9.0)),
+    )
+    out = projected_lstm(x, [1], *weights, state_clip=3.0)
+    assert out.item() == 3
+    assert torch.autograd.grad(out.sum(), x)[0].item() == 0
+
+
+def test_a_broken_number_stays_visible():
+    x = torch.full((2, 3), float("nan"))
+    weights = torch.ones(5, 16), torch.zeros(16), torch.ones(4, 2)
+    assert projected_lstm(x, [2], *weights, cell_clip=3.0, state_clip=3.0).isnan().all()
+    assert projected_lstm(x[:0], [], *weights).shape == (0, 2)
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("rows", "n_characters"), [(261, 261), (261, 262), (262, 262)])
+def test_what_is_saved_is_what_was_read(tmp_path, rows, n_characters):
+    options = write_files(tmp_path / "a", rows=rows, n_characters=n_characters)
+    before = torch.get_rng_state()
+    encoder = load_encoder(tmp_path / "a", layer=1, device="cpu")
+    assert torch.equal(torch.get_rng_state(), before)
+    encoder.save(tmp_path / "b")
+    assert json.loads((tmp_path / "b" / "options.json").read_text()) == options
+    assert json.loads((tmp_path / "b" / "calque.json").read_text())["kind"] == "elmo"
+    assert not list((tmp_path / "b").glob("*.part"))
+
+    def arrays(path):
+        found = {}
+        with h5py.File(path, "r") as file:
+            file.visititems(lambda key, value: found.update({key: value[...]}) if hasattr(value, "dtype") else None)
+        return found
+
+    one, other = arrays(tmp_path / "a" / "weights.hdf5"), arrays(tmp_path / "b" / "weights.hdf5")
+    assert one.keys() == other.keys()
+    assert all(one[key].dtype == other[key].dtype and np.array_equal(one[key], other[key]) for key in one)
+    again = load_encoder(tmp_path / "b", device="cpu")
+    assert again.layer == 1
+    assert again.fingerprint == encoder.fingerprint
+    assert np.array_equal(again.encode(WORDS).data, encoder.encode(WORDS).data)
+    mixed = ElmoEncoder(encoder.network, mix=[1, 2, 3], scale=0.5)
+    mixed.save(tmp_path / "c")
+    assert load_encoder(tmp_path / "c", device="cpu").fingerprint == mixed.fingerprint
+
+
+def test_a_pair_of_files_under_any_name(folder, tmp_path, encoder):
+    shutil.copy(folder / "options.json", tmp_path / "small_options.json")
+    shutil.copy(folder / "weights.hdf5", tmp_path / "small_weights.hdf5")
+    shutil.copy(folder / "options.json", tmp_path / "x.json")
+    found = load_encoder(tmp_path / "small_weights.hdf5", device="cpu")
+    assert found.fingerprint == encoder.fingerprint
+    assert found.name == "small_weights"
+    pair = ElmoEncoder.open(tmp_path / "small_weights.hdf5", tmp_path / "x.json", layer=0)
+    assert pair.layer == 0
+
+
+def broken(folder, tmp_path, change) -> Path:
+    """A copy of the files in which one thing is changed."""
+    copied = shutil.copytree(folder, tmp_path / "broken", dirs_exist_ok=True)
+    with h5py.File(copied / "weights.hdf5", "r+") as file:
+        options = json.loads((copied / "options.json").read_text())
+        change(file, options)
+    (copied / "options.json").write_text(json.dumps(options))
+    return copied
+
+
+def replaced(key, value):
+    def change(file, options):
+        del file[key]
+        if value is not None:
+            file[key] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "place", "message"),
+    [
+        (replaced("char_embed", None), "weights.hdf5", "char_embed is missing"),
+        (replaced("CNN/b_cnn_1", np.zeros(3, np.int32)), "weights.hdf5", "CNN/b_cnn_1 is no array of floating-point"),
+        (replaced("CNN/W_cnn_2", np.zeros((1, 5, 8, 5))), "weights.hdf5",
+         r"W_cnn_2 is of shape \(1, 5, 8, 5\), but \(1, 5, 5, 8\) follows from options.json"),
+        (replaced("char_embed", np.zeros((200, 5))), "weights.hdf5", "char_embed has 200 characters"),
+        (lambda file, options: options["char_cnn"].update(n_characters=300), "weights.hdf5", "n_characters is 300"),
+        (lambda file, options: options["lstm"].pop("dim"), "options.json", "dim is None, expected a whole number"),
+        (lambda file, options: options.pop("char_cnn"), "options.json", "char_cnn is missing"),
+        (lambda file, options: options["char_cnn"].update(filters=[[70, 2]]), "options.json", "over 70 characters"),
+        (lambda file, options: options["char_cnn"].update(activation="gelu"), "options.json", "relu or tanh"),
+        (lambda file, options: options.update(bidirectional=False), "options.json", "bidirectional is false"),
+    ],
+)  # fmt: skip
+def test_files_that_do_not_fit(folder, tmp_path, change, place, message):
+    path = broken(folder, tmp_path, change)
+    with pytest.raises(InputError, match=message) as error:
+        load_encoder(path, device="cpu")
+    assert error.value.path == path / place
+    assert "\n" not in str(error.value)
+
+
+def test_files_that_are_something_else(folder, tmp_path, monkeypatch):
+    copied = shutil.copytree(folder, tmp_path / "a")
+    (copied / "weights.hdf5").write_bytes(b"\x89HDF\r\n\x1a\n" + b"\0" * 100)
+    with pytest.raises(InputError, match="no HDF5 file"):
+        load_encoder(copied, device="cpu")
+    (copied / "options.json").write_text("[1]")
+    with pytest.raises(InputError, match="no options of an ELMo"):
+        load_encoder(copied, device="cpu")
+    with pytest.raises(InputError, match="no ELMo here"):
+        ElmoEncoder.open(tmp_path)
+    shutil.copy(folder / "options.json", copied)
+    (copied / "weights.hdf5").unlink()
+    (copied / "calque.json").write_text('{"kind": "elmo"}')
+    with pytest.raises(InputError, match="no ELMo here"):
+        load_encoder(copied, device="cpu")
+    (copied / "calque.json").write_text('{"kind": "elmo"')
+    shutil.copy(folder / "weights.hdf5", copied)
+    with pytest.raises(InputError, match="not written by calque"):
+        ElmoEncoder.open(copied)
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name == "h5py":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(MissingExtraError, match=r"calque-align\[elmo\]"):
+        load_encoder(folder, device="cpu")
+
+
+def test_fingerprint_tells_what_decides_the_vectors(folder, encoder):
+    others = [
+        load_encoder(folder, device="cpu", layer=1), ElmoEncoder.open(folder, mix=[0, 0, 0]),
+        ElmoEncoder.open(folder, mix=[0, 0, 0], scale=2), ElmoEncoder.open(folder),
+    ]  # fmt: skip
+    with torch.no_grad():
+        others[-1].network.words.characters[5, 0] += 1
+    assert len({encoder.fingerprint, *(other.fingerprint for other in others)}) == 5
+    assert load_encoder(folder, device="cpu").fingerprint == encoder.fingerprint

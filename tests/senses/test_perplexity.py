@@ -1,0 +1,82 @@
+"""Perplexity of hidden words against a loop that hides and guesses one sentence at a time."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from calque.encoders.subwords import Subwords
+from calque.errors import SettingError
+from calque.senses.masked import MaskedLanguageModel, train_tokenizer
+from calque.senses.perplexity import choose_words, masked_perplexity
+from calque.text import Sentences
+
+WORDS = ["the", "cat", "sees", "houses", "of", "time", "unseen", "waters"]
+
+
+@pytest.fixture(scope="module")
+def trained():
+    rng = np.random.default_rng(0)
+    text = Sentences.of([list(rng.choice(WORDS, rng.integers(0, 12))) for _ in range(40)], "en")
+    tokenizer = train_tokenizer({"en": text}, size=60)
+    method = MaskedLanguageModel(layers=1, dim=16, heads=2, positions=40, length=30, batch=8, updates=3)
+    method.train({"en": text}, tokenizer)
+    return method.model, tokenizer, text
+
+
+def test_against_a_loop(trained):
+    model, tokenizer, text = trained
+    score = masked_perplexity(
+        model,
+        Subwords(tokenizer, max_length=40, vocabulary=len(tokenizer)),
+        text,
+        mask_id=tokenizer.mask_token_id,
+        seed=5,
+    )
+    chosen = set(choose_words(text.lengths(), 0.15, 5).tolist())
+    total, n, start = 0.0, 0, 0
+    for sentence in text:
+        words = [w for w in range(len(sentence)) if start + w in chosen]
+        start += len(sentence)
+        if not words:
+            continue
+        encoded = tokenizer(list(sentence.words), is_split_into_words=True, return_tensors="pt")
+        places = [k for k, w in enumerate(encoded.word_ids()) if w in words]
+        ids = encoded.input_ids.clone()
+        ids[0, places] = tokenizer.mask_token_id
+        with torch.no_grad():
+            logp = model(ids).logits[0].log_softmax(-1)
+        total -= sum(float(logp[k, encoded.input_ids[0, k]]) for k in places)
+        n += len(words)
+    assert score.n == n
+    assert score.value == pytest.approx(math.exp(total / n), rel=1e-4)
+    assert score.low < score.value < score.high
+    assert str(score).endswith(f"n={n}")
+    assert f" {score.value:.1f} [" in str(score), "a perplexity is not shown in per cent"
+
+
+def test_choice_of_words():
+    counts = np.array([0, 1, 3, 40, 0, 7])
+    chosen = choose_words(counts, 0.15, 0)
+    owner = np.searchsorted(np.cumsum(counts), chosen, side="right")
+    assert np.bincount(owner, minlength=6).tolist() == [0, 1, 1, 6, 0, 1]
+    assert (np.diff(chosen) > 0).all()
+    assert not np.array_equal(chosen, choose_words(counts, 0.15, 1))
+    assert len(choose_words(np.zeros(3, dtype=int), 0.5, 0)) == 0
+
+
+def test_words_beyond_the_limit_are_counted_not_guessed(trained):
+    model, tokenizer, _ = trained
+    text = Sentences.of([["the", "cat"] * 10], "en")
+    subwords = Subwords(tokenizer, max_length=8, vocabulary=len(tokenizer))
+    score = masked_perplexity(model, subwords, text, mask_id=tokenizer.mask_token_id, share=1.0)
+    assert score.n + score.settings["left_out"] == 20
+    assert score.settings["left_out"] >= 14
+    with pytest.raises(SettingError, match="share"):
+        masked_perplexity(model, subwords, text, mask_id=4, share=0.0)
+    for nothing in (Sentences.of([], "en"), Sentences.of([[], []], "en"), Sentences.of([["\x00"]], "en")):
+        with pytest.raises(SettingError, match="the text: not one word that the model can read, so there is nothing"):
+            masked_perplexity(model, subwords, nothing, mask_id=4)

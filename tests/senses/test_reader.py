@@ -1,0 +1,229 @@
+"""Senses as people see them: their numbers, what is near to them, and which one each word of a text has."""
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForMaskedLM, BertForMaskedLM
+
+from calque.encoders import load_encoder
+from calque.errors import InputError, SettingError
+from calque.senses import reader as module
+from calque.senses.clusters import word_space
+from calque.senses.elmo import ElmoEncoder
+from calque.senses.reader import EVERY, ContextSenses, inventory_of, open_contexts, trained_senses, without_output
+from calque.senses.sense_table import SenseTable, open_senses, save_senses
+from sense_models import WORDS, a_bert, a_table, a_text, an_elmo
+
+
+@pytest.fixture(scope="module")
+def elmo(tmp_path_factory):
+    return an_elmo(tmp_path_factory.mktemp("elmo") / "elmo")
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    return a_bert(tmp_path_factory.mktemp("bert") / "bert")
+
+
+# -- senses of a training ----------------------------------------------------------------------------------------------
+def inventory(*tables: SenseTable):
+    n = tables[0].n_words
+    return inventory_of("it", [f"w{k}" for k in range(n)], np.arange(n), tables)
+
+
+def numbered(table: SenseTable, word: int) -> list[int]:
+    """The classes of a word by number, literally: those in use, the most frequent first, of equal ones the first."""
+    classes = [c for c in table.index[word].tolist() if c >= 0 and table.live[c]]
+    return sorted(classes, key=lambda c: (-int(table.counts[c]), c))
+
+
+def test_numbers_follow_the_shares_and_leave_out_what_was_pruned():
+    table = a_table(30, 6, 0)
+    found, classes = inventory(table), [numbered(table, word) for word in range(30)]
+    assert found.n_senses.tolist() == [len(of_word) for of_word in classes]
+    for word, of_word in enumerate(classes):
+        total = sum(int(table.counts[c]) for c in of_word)
+        shares = [int(table.counts[c]) / total if total else 1 / len(of_word) for c in of_word]
+        np.testing.assert_allclose(found.shares[word, : len(of_word)], shares, atol=1e-12)
+    unit = torch.nn.functional.normalize(table.weight.detach()[[c for of_word in classes for c in of_word]], dim=1)
+    torch.testing.assert_close(found.vectors, unit)
+    assert [found.row(*sense) for sense in found.senses.tolist()] == list(range(len(found.senses)))
+    unseen = SenseTable([3, 2], 4, axes=2, queue=4)
+    unseen.open()
+    np.testing.assert_allclose(inventory(unseen).shares, [[1 / 3] * 3, [0.5, 0.5, 0]])
+
+
+def test_the_nearest_senses_are_those_of_the_largest_cosine():
+    """Of two tables the mean of the cosines in both."""
+    tables = [a_table(20, 6, 1), a_table(20, 6, 1)]
+    tables[1].weight.data = torch.randn_like(tables[1].weight)
+    found = inventory(*tables)
+    classes = {(w, n): c for w in range(20) for n, c in enumerate(numbered(tables[0], w), 1)}
+    assert list(classes) == [tuple(sense) for sense in found.senses.tolist()]
+
+    def cosine(one, other) -> float:
+        return (
+            sum(float(torch.cosine_similarity(t.weight[classes[one]], t.weight[classes[other]], dim=0)) for t in tables)
+            / 2
+        )
+
+    own = list(classes)[3]
+    expected = sorted((s for s in classes if s != own), key=lambda s: -cosine(own, s))
+    got = found.nearest(*own, 5)
+    assert [(near.word, near.number) for near in got] == expected[:5]
+    np.testing.assert_allclose([near.cosine for near in got], [cosine(own, s) for s in expected[:5]], atol=1e-6)
+    few = np.arange(20) == 7
+    assert {near.word for near in found.nearest(*own, 50, few)} == {7}
+    assert len(found.nearest(*own, 50, few)) == found.n_senses[7]
+
+
+def test_directions_that_selected_together_share_the_senses_that_both_have_in_use():
+    first, second = a_table(50, 6, 3), a_table(50, 6, 3)
+    second.live[first.live.nonzero()[::5, 0]] = False  # pruned in one direction alone
+    found, alone = inventory(first, second), 0
+    for word in range(50):
+        row = [c for c in first.index[word].tolist() if c >= 0]
+        both = [c for c in row if first.live[c] and second.live[c]]
+        alone += not both
+        assert found.n_senses[word] == len(both or row[:1])
+    assert alone
+    np.testing.assert_allclose(found.shares.sum(1), 1)
+
+
+def test_the_plane_is_that_of_the_two_largest_principal_components():
+    found = inventory(a_table(20, 6, 1), a_table(20, 6, 1))
+    every = np.arange(len(found.senses))
+    x = found.vectors.double().numpy()
+    np.testing.assert_allclose(np.linalg.norm(x, axis=1), 1, atol=1e-6)
+    u, s, _ = np.linalg.svd(x - x.mean(0))
+    places = found.plane(every)
+    np.testing.assert_allclose(np.abs(places), np.abs((u[:, : len(s)] * s)[:, :2]), atol=1e-5)
+    np.testing.assert_allclose(found.plane(every[[4, 7]]), places[[4, 7]], atol=1e-6)
+
+
+def test_of_an_elmo_trained_together_both_directions_count_else_the_forward_one(elmo, tmp_path):
+    assert trained_senses(elmo).vectors.shape[1] == 16
+    folder = shutil.copytree(elmo, tmp_path / "elmo")
+    for settings, dim in (({"joint": False}, 8), ({"start": "fresh"}, 8), ({"start": "grouped"}, 16)):
+        save_senses(open_senses(elmo).tables, folder, settings)
+        found = trained_senses(folder)
+        assert found.vectors.shape[1] == dim
+        assert found.words == WORDS
+
+
+def test_a_bert_has_senses_of_whole_words_alone(bert):
+    found = trained_senses(bert)
+    assert set(WORDS) <= set(found.words)
+    assert not any(word.startswith("##") for word in found.words)
+    assert [found.words[k] for k in found.numbers(WORDS)] == list(WORDS)
+    assert found.numbers(["[MASK]", "zyzzyvas", "", "[UNK]"]).tolist() == [-1] * 4
+
+
+def test_a_word_that_is_not_there_is_told_of_close_ones(elmo):
+    found = trained_senses(elmo)
+    with pytest.raises(SettingError, match=r"'bnak' is not in the vocabulary of elmo: did you mean bank\?"):
+        found.find("bnak")
+    with pytest.raises(SettingError, match="'qqqqqqq' is not in the vocabulary of elmo: only whole words"):
+        found.find("qqqqqqq")
+
+
+def test_senses_of_another_model_are_one_line(elmo, bert, tmp_path):
+    for source, tables, message in [
+        (elmo, [a_table(9, 8, 0), a_table(9, 8, 1)], "senses of another vocabulary"),
+        (elmo, [a_table(15, 8, 0)], "senses of another vocabulary"),
+        (bert, [a_table(9, 4, 0)], "senses of 9 subwords, but a tokenizer of"),
+        (bert, [a_table(9, 16, 0), a_table(9, 16, 1)], "2 tables of senses, but a masked language model has one"),
+    ]:
+        folder = shutil.copytree(source, tmp_path / f"{len(list(tmp_path.iterdir()))}")
+        save_senses(tables, folder, {})
+        with pytest.raises(InputError, match=message):
+            trained_senses(folder)
+    with pytest.raises(InputError, match="calque pretrain --senses writes one"):
+        trained_senses(tmp_path)
+
+
+# -- states that predict words -----------------------------------------------------------------------------------------
+def test_the_contexts_of_an_elmo_are_the_states_before_and_after_a_word(elmo):
+    encoder, other = ElmoEncoder.open(elmo), ["loan", "bank", "the", "river"]
+    for words in (["bank"], ["the", "bank", "of", "a", "river"]):
+        last, got = encoder.encode_layers([words], [-1])[-1].data, encoder.encode_contexts([words]).data
+        np.testing.assert_allclose(got[1:, :8], last[:-1, :8], atol=1e-6)
+        np.testing.assert_allclose(got[:-1, 8:], last[1:, 8:], atol=1e-6)
+        for place in range(len(words)):  # the word itself is not read
+            changed = [*words[:place], other[place % 4], *words[place + 1 :]]
+            np.testing.assert_allclose(encoder.encode_contexts([changed]).data[place], got[place], atol=1e-6)
+
+
+WITH_HEAD = ("bert", "distilbert", "roberta", "xlm-roberta", "deberta-v2", "modernbert", "electra")
+
+
+@pytest.mark.parametrize("family", WITH_HEAD)
+def test_without_its_output_layer_a_model_gives_the_states_that_this_layer_reads(family, family_folders):
+    torch.manual_seed(0)
+    model = AutoModelForMaskedLM.from_config(AutoConfig.from_pretrained(family_folders(family))).eval()
+    output, ids = model.get_output_embeddings(), torch.arange(10, 40).view(2, 15)
+    torch.nn.init.normal_(output.bias)
+    with torch.no_grad():
+        scores = model(input_ids=ids).logits
+        states = without_output(model)(input_ids=ids).logits
+        torch.testing.assert_close(output(states), scores)
+
+
+def test_the_contexts_of_a_bert_are_states_of_the_mask_in_the_place_of_a_word(bert):
+    """Every so many-th of the words that are asked is hidden at a time."""
+    encoder, text = load_encoder(bert), a_text(12)
+    contexts, model = open_contexts(encoder), BertForMaskedLM.from_pretrained(bert).eval()
+    rows = np.flatnonzero(contexts.covered(text) & (np.random.default_rng(0).random(int(text.lengths().sum())) < 0.7))
+    rows = np.array([row for row in rows if contexts.predicted([[w for s in text for w in s.words][row]])[0]])
+    got, place, asked = contexts.states(text, rows), 0, set(rows.tolist())
+    for sentence in text:
+        split = encoder.split([sentence.words])
+        for k in range(len(sentence.words)):
+            if place + k not in asked:
+                continue
+            ids = split.ids.copy()
+            for other in range(k % EVERY, len(sentence.words), EVERY):
+                if place + other in asked:
+                    ids[split.word_starts[other]] = encoder.tokenizer.mask_token_id
+            with torch.inference_mode():
+                states = model.bert(input_ids=torch.from_numpy(ids.astype(np.int64))[None]).last_hidden_state[0]
+                state = model.cls.predictions.transform(states[split.word_starts[k]])
+            torch.testing.assert_close(got[int(np.searchsorted(rows, place + k))], state, rtol=1e-4, atol=1e-5)
+        place += len(sentence.words)
+
+
+# -- senses of a text --------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("kind", ["elmo", "bert"])
+def test_a_word_has_the_sense_of_the_nearest_mean_of_its_contexts(request, kind, monkeypatch):
+    """Of all occurrences of each word, in two blocks; the clusters are those that a stranger gives."""
+    monkeypatch.setattr(module, "split_words", lambda vectors, **_: [np.arange(len(x)) % 3 % 2 for x in vectors])
+    encoder, text = load_encoder(str(request.getfixturevalue(kind))), a_text(70)
+    contexts = open_contexts(encoder)
+    found = ContextSenses(contexts, "it", lambda: [text.take(np.arange(40)), text.take(np.arange(40, 70))])
+    words = [word for sentence in text for word in sentence.words]
+    read = contexts.covered(text) & (found.numbers(words) >= 0)
+    states, known = contexts.states(text, np.flatnonzero(read)).numpy(), [words[k] for k in np.flatnonzero(read)]
+    own = {form: [x for word, x in zip(known, states, strict=True) if word == form] for form in found.words}
+    assert set(WORDS) <= set(found.words)
+    mean, axes = word_space([np.stack(own[form]) for form in found.words])
+
+    def compared(x):
+        return (x - mean) @ axes / np.linalg.norm((x - mean) @ axes)
+
+    wanted = []
+    for word, state in zip(known, states, strict=True):
+        centres = [np.mean([compared(x) for x in part], axis=0) for part in
+                   ([x for k, x in enumerate(own[word]) if k % 3 % 2 == sense] for sense in (0, 1))]  # fmt: skip
+        wanted.append(1 + int(np.argmin([((compared(state) - centre) ** 2).sum() for centre in centres])))
+    got = found.select(text)
+    assert got[got > 0].tolist() == wanted
+    shares = found.shares[found.find("bank")]
+    np.testing.assert_allclose(shares, np.bincount(np.arange(len(own["bank"])) % 3 % 2) / len(own["bank"]))
+    assert found.select([]).tolist() == []
+    assert found.select([[], ["unheard"], []]).tolist() == [0]
+    if kind == "bert":  # words beyond what the model reads have none
+        far = found.select([["the"] * 40])
+        assert (far[:22] > 0).all()
+        assert not far[22:].any()

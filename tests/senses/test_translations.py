@@ -1,0 +1,140 @@
+"""Which words of a joint vocabulary translate each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from calque.annotated import Dictionary
+from calque.errors import SettingError
+from calque.senses.masked import MaskedLanguageModel, train_tokenizer
+from calque.senses.training import Senses, Translations
+from calque.text import Sentences
+
+WORDS = ["the", "house", "Haus", "bank", "Bank", "Ufer", "casa", "taxi", "HAUS", "home", "shore", "building", "cab"]
+VOCABULARY = {word: number for number, word in enumerate(WORDS, 3)}  # the most frequent first
+
+
+def dictionary(langs: str, *pairs: str, path: str | None = None) -> Dictionary:
+    """`dictionary("en-de", "house Haus")`."""
+    source, target = zip(*(pair.split() for pair in pairs), strict=True)
+    first, second = langs.split("-")
+    return Dictionary(source, target, (first, second), path)
+
+
+def of(translations: Translations, lang: str, word: str) -> list[list[str]]:
+    """The translations of a word, into each other language."""
+    language, names = translations.languages.index(lang), {number: word for word, number in VOCABULARY.items()}
+    (rows,) = translations.of(torch.tensor([language]), torch.tensor([VOCABULARY[word]])).tolist()
+    return [[names[number] for number in row if number >= 0] for row in rows]
+
+
+def test_a_dictionary_counts_in_both_directions():
+    found = Translations([dictionary("en-de", "bank Bank", "bank Ufer", "shore Ufer")], ["en", "de"], VOCABULARY)
+    assert of(found, "en", "bank") == [["Bank", "Ufer"]]
+    assert of(found, "en", "shore") == [["Ufer"]]
+    assert of(found, "de", "Ufer") == [["bank", "shore"]]
+    assert of(found, "de", "Bank") == [["bank"]]
+    # A German word in English text is no German word.
+    assert of(found, "en", "Ufer") == [[]]
+    assert of(found, "de", "the") == [[]]
+    assert found.words == {"en": 3, "de": 2}  # an English sentence may begin with `Bank`
+    turned = Translations([dictionary("de-en", "Bank bank", "Ufer bank", "Ufer shore")], ["en", "de"], VOCABULARY)
+    assert turned.fingerprint == found.fingerprint
+    assert found.of(torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64)).shape == (0, 1, 4)
+
+
+def test_capitals():
+    """An entry speaks of the forms that are written otherwise, unless another entry does; its translation is the form as it
+    is written, or else the most frequent one."""
+    found = Translations([dictionary("en-de", "house haus", "HOME Haus", "bank bank")], ["en", "de"], VOCABULARY)
+    assert of(found, "en", "house") == [["Haus"]]
+    assert of(found, "en", "home") == [["Haus"]]
+    assert of(found, "de", "Haus") == [["home"]]  # which has an entry of its own
+    assert of(found, "de", "HAUS") == [["house", "home"]]
+    assert of(found, "de", "Bank") == [["bank"]]
+    assert of(found, "en", "bank") == [["Bank"]]  # the same in both languages
+    assert of(found, "en", "Bank") == [["bank"]]  # `bank` is in the vocabulary, so it is meant as it is written
+
+
+def test_a_word_is_no_translation_of_itself():
+    found = Translations([dictionary("en-de", "taxi taxi", "taxi Bank", "cab taxi")], ["en", "de"], VOCABULARY)
+    assert of(found, "en", "taxi") == [["Bank"]]
+    assert of(found, "de", "taxi") == [["cab"]]
+
+
+def test_at_most_four_translations_each_in_the_order_of_the_dictionary():
+    pairs = ["house Haus", "house Haus", "house casa", "house HAUS", "house Ufer", "house Bank", "the Bank"]
+    found = Translations([dictionary("en-de", *pairs)], ["en", "de"], VOCABULARY)
+    assert of(found, "en", "house") == [["Haus", "casa", "HAUS", "Ufer"]]
+    assert of(found, "de", "Bank") == [["house", "the"]]
+    fewer = Translations([dictionary("en-de", *pairs)], ["en", "de"], VOCABULARY, most=2)
+    assert of(fewer, "en", "house") == [["Haus", "casa"]]
+    assert fewer.fingerprint != found.fingerprint
+
+
+def test_three_languages():
+    given = [dictionary("en-de", "house Haus"), dictionary("es-en", "casa house", "casa home"),
+             dictionary("en-de", "home Haus", "house Haus")]  # fmt: skip
+    found = Translations(given, ["en", "es", "de"], VOCABULARY)
+    assert of(found, "en", "house") == [["casa"], ["Haus"]]
+    assert of(found, "es", "casa") == [["house", "home"], []]
+    assert of(found, "de", "Haus") == [["house", "home"], []]
+    assert found.words == {"en": 2, "es": 1, "de": 2}  # `HAUS` is `Haus`
+
+
+def test_the_same_dictionary_twice_is_as_good_as_once():
+    once, twice = (Translations([dictionary("en-de", "house Haus")] * n, ["en", "de"], VOCABULARY) for n in (1, 2))
+    assert twice.fingerprint == once.fingerprint
+
+
+def test_numbers_that_the_vocabulary_has_not():
+    found = Translations([dictionary("en-de", "house Haus")], ["en", "de"], {"house": 4, "Haus": 2})
+    assert found.of(torch.tensor([0, 0, 1]), torch.tensor([4, 5, 90])).tolist() == [
+        [[2, -1, -1, -1]], [[-1] * 4], [[-1] * 4]
+    ]  # fmt: skip
+
+
+def test_of_subwords_those_that_are_whole_words_are_translated():
+    """Those that the dictionary does not name are there, too, and of two forms the one that is more frequent is meant."""
+    texts = {
+        "en": Sentences.of([["the", "house", "zebra"], ["the", "zebra", "unhouse"]] * 4, "en"),
+        "de": Sentences.of([["ein", "Haus", "haus", "haus"], ["ein", "Ufer"]] * 4, "de"),
+    }
+    tokenizer = train_tokenizer(texts, size=90)
+    shape: dict[str, Any] = {"layers": 1, "dim": 8, "heads": 2, "inner": 8, "positions": 20, "length": 20}
+    method = MaskedLanguageModel(**shape, batch=2, updates=4, share=0.5, senses=Senses(senses=2, axes=2, occurrences=0))
+    method.train(texts, tokenizer, dictionaries=[dictionary("en-de", "house HAUS", "unheard Ufer")])
+    numbers = tokenizer.get_vocab()
+    house, haus = numbers["house"], numbers["haus"]
+    found = method.translations
+    assert found is not None
+    assert found.of(torch.tensor([0]), torch.tensor([house])).tolist() == [[[haus, -1, -1, -1]]]
+    assert (found.of(torch.zeros(90, dtype=torch.int64), torch.arange(90)) >= 0).sum() == 1
+    assert np.isfinite([line["loss"] for line in method.history]).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("en-fr", "house maison"), "words.txt is of en-fr, but the text is in en, de"),
+        (("en-en", "house home"), "words.txt is of en-en: expected two different languages"),
+        (("en-de", "river Fluss", "house Hausboot"), "words.txt: none of its 2 pairs of different words is in the vocabulary"),
+        (("en-de", "taxi taxi"), "words.txt: none of its 1 pairs of different words is in the vocabulary"),
+    ],
+)  # fmt: skip
+def test_dictionaries_that_cannot_be(given, message):
+    good = dictionary("en-de", "house Haus")
+    with pytest.raises(SettingError, match=message) as error:
+        Translations([good, dictionary(*given, path="words.txt")], ["en", "de"], VOCABULARY)
+    assert "\n" not in str(error.value)
+
+
+def test_an_empty_dictionary_or_vocabulary():
+    with pytest.raises(SettingError, match="the dictionary: none of its 0 pairs"):
+        Translations([Dictionary((), (), ("en", "de"))], ["en", "de"], VOCABULARY)
+    with pytest.raises(SettingError, match="the dictionary: none of its 1 pairs"):
+        Translations([dictionary("en-de", "house Haus")], ["en", "de"], {})
