@@ -25,7 +25,7 @@ from calque.errors import CalqueError, CalqueWarning, SettingError, Stopped
 _SEVERAL = {
     "align": (("--dictionary", "--text", "--anchors", "--released"), 0),
     "evaluate": (("--test", "--train", "--dev", "--text", "--ceiling", "--project", "--rename", "--links",
-                  "--train-links", "--translations", "--realign"), 2),
+                  "--train-links", "--translations"), 2),
     "distil": (("--text",), 0),
     "analyze": (("--upos",), 1),
     "explore": (("--text", "--test"), 1),

@@ -47,11 +47,6 @@ LOADED: Types = {"layer": Layer, "pooling": _POOLING, "bidirectional": bool}
 OF_METHOD = ("method", "supervision", "encoders", "views")
 #: what a view of key points says where its steps are not all; see `load_encoder`
 OF_VIEW: Types = {"steps": str, "delta": Share}
-#: alignment in the run that trains an encoder for a task, `realign = { when = "before" }`
-OF_REALIGNMENT: Types = {
-    "supervision": str, "when": Literal["before", "during", "after"], "method": str,
-    "towards": str, "options": Mapping[str, Any],
-}  # fmt: skip
 #: of a method, or a task: the only encoders, and of a task the only methods, that it is for
 OF_ROWS: Types = {"encoders": Files, "methods": Files}
 
@@ -181,8 +176,7 @@ def of_task(task: str) -> Types:
         files.pop("links", None)  # those of a text over which tags are projected
     if "key points" in TASKS.load(task).rows:
         files["translations"] = Mapping[str, Sequence[str]]
-    files |= {"realign": Mapping[str, Any]} if "realign" in row.files else {}
-    unnamed = (*PARTS, "text", "train_links", "project", "realign")
+    unnamed = (*PARTS, "text", "train_links", "project")
     others = {name: str for name in row.files if name not in unnamed}
     read = {"pretokenized": bool, "test_limit": Count} if row.languages == "files" or "text" in row.files else {}
     return {
