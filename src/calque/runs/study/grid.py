@@ -11,7 +11,7 @@ from typing import Any
 from calque.alignment import METHODS
 from calque.runs.steps import Step, Steps
 from calque.runs.study.options import OF_ROWS, PARTS, of_anchors
-from calque.runs.study.plan import BASE, Study, Training, is_for, listed, seeds_of, supervision_of, trainings
+from calque.runs.study.plan import BASE, Study, Training, is_for, listed, seeds_of, trainings
 from calque.tasks.table import TASKS
 
 
@@ -281,19 +281,9 @@ class Grid:
         if "seeds" in task.options and given.get("seeds", plan.seeds) is not None:
             about["seeds"] = given.get("seeds", plan.seeds)
         after: dict[str, list[str]] = {}
-        if "realign" in given:
-            about["realign"], files["realign"], after["links"] = self._realigned(given["realign"], row.langs)
         made_for = "" if row.langs is None else f", {' and '.join(row.langs)}"
         called = f"{name}: {label_of(row.about)}{made_for}"
         return [self._reading(row.encoder, "score", about, files, after, label=called)]
-
-    def _realigned(self, given: Mapping[str, Any], langs: Sequence[str] | None):
-        """How an encoder is realigned, on which texts, and where their links will be."""
-        texts = self.plan.supervision[supervision_of(self.plan, "realign", given)]
-        some = [lang for lang in self.plan.languages(texts) if langs is None or lang in langs]
-        words, files, links = self._linked(texts, some, given.get("method", "contrastive"))
-        how = {name: value for name, value in given.items() if name != "supervision"}
-        return {**how, "langs": [[self.plan.source, lang] for lang in some], "words": words}, files, links
 
     def _by_language(self, row: Row, name: str, given: Mapping[str, Any], about, lang: str, test: str) -> Step:
         plan = self.plan

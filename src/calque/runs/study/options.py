@@ -46,11 +46,6 @@ LOADED: Types = {"layer": Layer, "pooling": _POOLING, "bidirectional": bool}
 OF_METHOD = ("method", "supervision", "encoders", "runs", "views")
 #: module of the system that trains encoders from text, whose `check` and `train` do so
 PRETRAINING = "calque.senses.study"
-#: alignment in the run that trains an encoder for a task, `realign = { when = "before" }`
-OF_REALIGNMENT: Types = {
-    "supervision": str, "when": Literal["before", "during", "after"], "method": str,
-    "towards": str, "options": Mapping[str, Any],
-}  # fmt: skip
 #: of a method, or a task: the only encoders, and of a task the only methods, that it is for
 OF_ROWS: Types = {"encoders": Files, "methods": Files}
 
@@ -139,8 +134,7 @@ def of_task(task: str) -> Types:
     files = {SETTINGS.get(name, name): shape for name in (*PARTS, "text") if name in row.files}
     if row.languages != "pairs":
         files.pop("links", None)  # those of a text over which tags are projected
-    files |= {"realign": Mapping[str, Any]} if "realign" in row.files else {}
-    unnamed = (*PARTS, "text", "train_links", "project", "realign")
+    unnamed = (*PARTS, "text", "train_links", "project")
     others = {name: str for name in row.files if name not in unnamed}
     read = {"pretokenized": bool, "test_limit": Count} if row.languages == "files" or "text" in row.files else {}
     return {

@@ -43,9 +43,7 @@ class Study:
             "text": such texts alone, for starts, and for methods that need no translations (`means`); these
             take the two sides of parallel text for texts, too.
         tasks: settings of `calque evaluate` by name: `task` (default: the name), `train`, `test`, `dev` and options;
-            `encoders` and `methods`, the only ones that it is for; `realign`, with `tune = true`,
-            a table of `when`, `method`, `towards`, `options` of the method, and the
-            `supervision` whose parallel text it reads, if there are several.
+            `encoders` and `methods`, the only ones that it is for.
         source: the language of the texts' first side.
         towards: the language that the others are aligned with.
         together: one model for all languages of a supervision, not one for each.
@@ -176,19 +174,3 @@ def trainings(given: Mapping[str, Any], source: str) -> list[Training]:
 def seeds_of(encoder: Mapping[str, Any]) -> list[int]:
     """Seeds of an encoder's trainings."""
     return [encoder["pretrain"].get("seed", 0) + number for number in range(encoder.get("runs", 1))]
-
-
-def supervision_of(study: Study, where: str, given: Mapping[str, Any]) -> str:
-    """The name of the parallel text: the one that is named, or the only one.
-
-    Raises:
-        SettingError: there is none, or several of which none is named.
-    """
-    known = [name for name, texts in study.supervision.items() if texts["kind"] == "parallel"]
-    name = given.get("supervision", known[0] if len(known) == 1 else None)
-    if name not in known:
-        said = "names none" if name is None else f"names {name!r}"
-        raise SettingError(
-            f"{where}.supervision {said}, expected one of parallel text: {', '.join(known) or 'there is none'}"
-        )
-    return name

@@ -18,7 +18,6 @@ from calque.runs.study.options import (
     LOADED,
     OF_ENCODER,
     OF_METHOD,
-    OF_REALIGNMENT,
     PARTS,
     PRETRAINING,
     TOP,
@@ -28,9 +27,8 @@ from calque.runs.study.options import (
     of_supervision,
     of_task,
     of_words,
-    options_of_method,
 )
-from calque.runs.study.plan import BASE, KINDS, OWN, Study, is_for, learns, listed, supervision_of, users
+from calque.runs.study.plan import BASE, KINDS, OWN, Study, is_for, learns, listed, users
 from calque.runs.study.values import Files, check, check_value, no_repetition, of
 from calque.tasks.table import TASKS
 
@@ -195,8 +193,6 @@ def _check_task(study: Study, name: str, given: Mapping[str, Any]) -> None:
         what = 'a table by language, { de = "FILE" }' if by_language else "a list of files"
         raise SettingError(f"task {name!r}: test is {given['test']!r}, expected {what}")
     check(where, given, {"task": str, **of_task(task)})
-    if "realign" in given:
-        _check_realign(study, where, given)
     _check_rows(study, where, given)
     _check_entries(where, given)
     _check_rows_of_vectors(study, where, given)
@@ -269,25 +265,6 @@ def _covered(study: Study, what: str, texts: Mapping[str, str], langs: Iterable[
 def check_pretraining(name: str, given: Mapping[str, Any], source: str) -> None:
     """Check the table of an encoder that the study trains itself."""
     imported(f"{PRETRAINING}:check_pretraining")(name, given, source)
-
-
-def _check_realign(study: Study, where: str, task: Mapping[str, Any]) -> None:
-    """Check `realign`, the alignment in the run that trains an encoder for a task."""
-    from calque.runs.realign import TextRealignment
-
-    given, where = task["realign"], f"{where}.realign"
-    check(where, given, OF_REALIGNMENT)
-    if not task.get("tune"):
-        raise SettingError(f"{where}: an encoder is realigned in the run that trains it for the task: set tune = true")
-    supervision_of(study, where, given)
-    how = {name: value for name, value in given.items() if name not in ("supervision", "options")}
-    options = given.get("options", {})
-    try:
-        TextRealignment(lambda: ((), ()), **how)
-        check(f"{where}.options", options, options_of_method(given.get("method", "contrastive")))
-        TextRealignment(lambda: ((), ()), **how, options=options)
-    except SettingError as error:
-        raise SettingError(str(error) if where in str(error) else f"{where}: {error}") from error
 
 
 # -- methods that take an encoder of each language, and what rows of vectors are ----------------------------------------

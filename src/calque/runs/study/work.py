@@ -13,8 +13,7 @@ from calque.runs.study.options import LOADED, PARTS, PRETRAINING
 from calque.storage import write_text
 
 if TYPE_CHECKING:
-    from calque.linking import Words
-    from calque.runs.realign import TextRealignment
+    pass
 
 LINKS, ENTRIES = "links.align", "entries.tsv"
 
@@ -111,8 +110,6 @@ def _score(step: Step, folder: Path) -> None:
     else:
         given = {part: _texts(step, part, row.lang or "") for part in PARTS if part in row.files}
         given |= {"first_senses": files["first_senses"][0]} if files.get("first_senses") else {}
-    if "realign" in options:
-        given["realign"] = _realignment_of(step, Words(**options.pop("realign")["words"]))
     inputs = Inputs(task, words=words, test_limit=options.pop("test_limit", None), **given)
     if langs := options.pop("translations", ()):
         first, second = files["translations"][::2], files["translations"][1::2]
@@ -120,16 +117,6 @@ def _score(step: Step, folder: Path) -> None:
         load = {**load, "translations": translations, "pretokenized": words.pretokenized}
     scores = evaluate(encoder_of(step), inputs, options=options, load=load)
     _write_scores(folder, [score.to_dict() for score in scores])
-
-
-def _realignment_of(step: Step, words: Words) -> TextRealignment:
-    from calque.runs.realign import realign_on
-
-    how = dict(step.settings["realign"])
-    langs = [(source, target) for source, target in how.pop("langs")]
-    how.pop("words")
-    places = [str(Path(place) / LINKS) for place in step.after["links"]]
-    return realign_on(step.files["realign"], langs=langs, links=places, words=words, **how)
 
 
 def _write_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
