@@ -156,18 +156,11 @@ def test_what_is_trained_is_trained_several_times(plan):
 def test_starts_at_random_are_runs_too_and_keep_apart(own):
     own.write_text(own.read_text().replace("runs = 1", "runs = 2").replace("restarts = 1", "restarts = 4"))
     plan = read_study(own)
-    assert plan.training_seeds(plan.methods["distributions"]) == [0, 4]
-    assert plan.training_seeds(plan.methods["rotation"]) == [None]
+    assert plan.methods["distributions"].seeds(plan.runs) == [0, 4]
+    assert plan.methods["rotation"].seeds(plan.runs) == [None]
     own.write_text(own.read_text().replace("runs = 2\n", "").replace("seeds = 1\n", ""))
-    assert read_study(own).training_seeds(plan.methods["distributions"]) == [0, 4, 8]  # what nobody says is three
+    assert read_study(own).runs == 3  # by default
     assert "seeds" not in next(step for step in Grid(read_study(own), Steps(own.parent, WORK)).scoring).settings
-
-
-def test_one_model_for_each_language(plan):
-    plan.write_text(plan.read_text().replace("seeds = 1", "seeds = 1\ntogether = false"))
-    records = study(plan)
-    rotated = [r for r in records if r["method"] == "rotation" and r["task"] == "ner"]
-    assert {r["languages"][-1] for r in rotated} == {"de"}  # its text is in German only
 
 
 def test_a_study_takes_given_links_of_a_test_text(plan):

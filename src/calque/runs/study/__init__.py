@@ -21,8 +21,7 @@ from calque.named import TRUST_CODE, imported
 from calque.runs.compare import asked, check_results
 from calque.runs.steps import SCORES, Step, Steps, unique
 from calque.runs.study.grid import Grid, label_of
-from calque.runs.study.plan import BASE, Study
-from calque.runs.study.reading import read_study, tested_on
+from calque.runs.study.recipe import BASE, Study, read_study
 from calque.runs.study.work import WORK
 from calque.storage import locked, write_text
 
@@ -52,7 +51,7 @@ def study(
         A record for each score: `encoder`, `layer`, `method`, `supervision`, `training_seed`, `task`, and what
         `Score.to_dict` has. Encoders have the study's names. The records are also in `results.jsonl` of the folder.
     """
-    plan = tested_on(read_study(path), tests)
+    plan = read_study(path, tests)
     if data is not None:
         plan = replace(plan, data=str(Path(data).resolve()))
     folder = Path(plan.folder) / plan.out if out is None else Path(out)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from calque.errors import SettingError
 from calque.named import imported
 from calque.runs.steps import SCORES, Step
-from calque.runs.study.options import LOADED, PARTS, PRETRAINING
+from calque.runs.study.options import PRETRAINING
+from calque.runs.study.recipe import LOADED, PARTS
 from calque.storage import write_text
 
 if TYPE_CHECKING:
@@ -98,8 +99,6 @@ def _score(step: Step, folder: Path) -> None:
 
     options, files = dict(step.settings), step.files
     options.pop("encoder", None)
-    if "base" in step.after or "base" in files:
-        options["base"] = encoder_of(step, "base")
     task, load, langs = options.pop("task"), options.pop("load"), options.pop("langs")
     row = TASKS[task]
     read = {name: options.pop(name) for name in ("pretokenized", "limit") if name in options}
@@ -123,12 +122,12 @@ def _write_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
     write_text(folder / SCORES, json.dumps(scores, ensure_ascii=False, indent=1) + "\n")
 
 
-def encoder_of(step: Step, role: str = "encoder") -> str:
+def encoder_of(step: Step) -> str:
     """A finished step's folder, or what `load_encoder` takes: local files and folders by their place, others by name."""
-    if role in step.after:
-        return step.after[role][0]
-    local = iter(step.files[role])
-    named = [(lang, next(local) if name is None else name) for lang, name in step.settings[role]]
+    if "encoder" in step.after:
+        return step.after["encoder"][0]
+    local = iter(step.files["encoder"])
+    named = [(lang, next(local) if name is None else name) for lang, name in step.settings["encoder"]]
     return ",".join(f"{lang}={where}" if lang else where for lang, where in named)
 
 
