@@ -9,7 +9,7 @@ import typer
 
 from calque.analyses.table import ANALYSES, users
 from calque.cli.checks import output_file, refuse_unused
-from calque.cli.options import Linking, Loading, Pretokenized, Quiet, SubjectCommand, grouped, news, pairs_of
+from calque.cli.options import Linking, Loading, PairLangs, Pretokenized, Quiet, SubjectCommand, grouped, news, pairs_of
 from calque.storage import append_lines
 from calque.tasks.inputs import Inputs
 
@@ -27,10 +27,7 @@ def analyze(
         ),
     ] = None,
     test: Annotated[str | None, typer.Option(metavar="FILE", help="Parallel text to test on.")] = None,
-    langs: Annotated[
-        list[str] | None,
-        typer.Option("--langs", metavar="SOURCE TARGET", help="The two languages of the text, e.g. en de."),
-    ] = None,
+    langs: PairLangs = None,
     only: Annotated[
         str | None, typer.Option(help=f"Which analyses, separated by commas: {', '.join(ANALYSES)}; default: all.")
     ] = None,

@@ -10,9 +10,13 @@ import typer
 
 from calque.cli.checks import language, output_folder, refuse_unused
 from calque.cli.options import (
+    CheckpointEvery,
     Layer,
     Limit,
+    ManyLangs,
     MaxLength,
+    Overwrite,
+    OwnOption,
     Pretokenized,
     Quiet,
     Seed,
@@ -57,10 +61,7 @@ def distil(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the trained student.")],
     tracking: Tracking,
     train: Annotated[list[str] | None, typer.Argument(metavar="[TRAIN...]", help="One or more parallel texts.")] = None,
-    langs: Annotated[
-        list[str] | None,
-        typer.Option("--langs", metavar="SOURCE TARGET", help="Languages of a text, e.g. en de; repeatable."),
-    ] = None,
+    langs: ManyLangs = None,
     towards: Annotated[
         str | None, typer.Option(callback=language, help="The teacher's language; default: the first of --langs.")
     ] = None,
@@ -99,18 +100,13 @@ def distil(
         typer.Option(help="Pharaoh file with the word links for --words; default: link as calque words does."),
     ] = None,
     pretokenized: Pretokenized = False,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="An option of the training, also written --NAME VALUE; repeatable."),
-    ] = None,
+    option: OwnOption = None,
     seed: Seed = 0,
     layer: Layer = None,
     max_length: MaxLength = None,
     limit: Limit = None,
-    checkpoint_every: Annotated[
-        int, typer.Option(min=0, help="Also save a checkpoint every N updates (one is saved every minute); 0: none.")
-    ] = 200,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished encoder in --out.")] = False,
+    checkpoint_every: CheckpointEvery = 200,
+    overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
     """Teach a sentence encoder other languages.

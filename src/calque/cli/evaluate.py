@@ -12,8 +12,11 @@ import typer
 
 from calque.cli.checks import given, output_file, refuse_unused
 from calque.cli.options import (
+    EncoderArgument,
     Linking,
     Loading,
+    OwnOption,
+    PairLangs,
     Quiet,
     SubjectCommand,
     Tracking,
@@ -192,18 +195,14 @@ class TaskCommand(SubjectCommand):
 @grouped
 def evaluate(
     context: typer.Context,
-    encoder: Annotated[
-        str, typer.Argument(metavar="ENCODER", help="Hub name, folder, mini (bundled) or word vectors.")
-    ],
+    encoder: EncoderArgument,
     task: Annotated[str, typer.Argument(metavar="TASK", help="One of those below, or package.module:Class.")],
     texts: Texts,
     loading: Loading,
     linking: Linking,
     output: Output,
     tracking: Tracking,
-    langs: Annotated[
-        list[str] | None, typer.Option(metavar="SOURCE TARGET", help="Languages of the parallel text or dictionary.")
-    ] = None,
+    langs: PairLangs = None,
     by_layer: Annotated[
         str | None,
         typer.Option(
@@ -212,10 +211,7 @@ def evaluate(
             "and scored on the others.",
         ),
     ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="An option of the task, also written --NAME VALUE; repeatable."),
-    ] = None,
+    option: OwnOption = None,
     rename: Annotated[
         list[str] | None, typer.Option(metavar="OLD=NEW...", help="Rename labels; OLD= drops one.")
     ] = None,

@@ -30,6 +30,30 @@ if TYPE_CHECKING:
 Langs = Annotated[
     list[str], typer.Option("--langs", metavar="SOURCE TARGET", help="The two languages of the text, e.g. en de.")
 ]
+PairLangs = Annotated[
+    list[str] | None,
+    typer.Option("--langs", metavar="SOURCE TARGET", help="The two languages of the text, e.g. en de."),
+]
+ManyLangs = Annotated[
+    list[str] | None,
+    typer.Option("--langs", metavar="SOURCE TARGET", help="Languages of a text or dictionary, e.g. en de; repeatable."),
+]
+EncoderArgument = Annotated[
+    str, typer.Argument(metavar="ENCODER", help="Hub name, folder, mini (bundled) or word vectors.")
+]
+OwnOption = Annotated[
+    list[str] | None,
+    typer.Option("--option", metavar="NAME=VALUE", help="An own option, also written --NAME VALUE; repeatable."),
+]
+CheckpointEvery = Annotated[
+    int,
+    typer.Option(min=0, help="Training: also save a checkpoint every N updates (one is saved every minute); 0: none."),
+]
+KeepLayers = Annotated[
+    bool,
+    typer.Option("--keep-layers", help="Save the layers above the encoder's own too; default: cut them off."),
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a finished result in --out.")]
 Pretokenized = Annotated[
     bool, typer.Option("--pretokenized", help="Words are already separated by spaces; otherwise calque splits them.")
 ]

@@ -11,8 +11,11 @@ import typer
 
 from calque.cli.checks import language, output_file, output_folder, refuse_unused
 from calque.cli.options import (
+    EncoderArgument,
+    KeepLayers,
     Limit,
     Loading,
+    Overwrite,
     Pretokenized,
     Quiet,
     Seed,
@@ -31,7 +34,7 @@ def demo(
         str, typer.Option(help="Languages to align with English, separated by commas; default: all seven.")
     ] = "",
     seed: Seed = 0,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is in --out.")] = False,
+    overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
     """Align and measure an encoder on the bundled text.
@@ -96,9 +99,7 @@ def study(
 
 @grouped
 def encode(
-    encoder: Annotated[
-        str, typer.Argument(metavar="ENCODER", help="Hub name, folder, mini (bundled) or word vectors.")
-    ],
+    encoder: EncoderArgument,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="Text, one sentence per line (also .gz, .zst).")],
     lang: Annotated[str, typer.Option(callback=language, help="Language of the text.")],
     out: Annotated[
@@ -132,10 +133,8 @@ def encode(
 def merge(
     adapters: Annotated[str, typer.Argument(metavar="FOLDER", help="Adapters, as calque align --lora saves them.")],
     out: Annotated[Path, typer.Option(help="Folder for the encoder.")],
-    keep_layers: Annotated[
-        bool, typer.Option("--keep-layers", help="Save the layers above the encoder's own too; default: cut them off.")
-    ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished encoder in --out.")] = False,
+    keep_layers: KeepLayers = False,
+    overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
     """Put adapters (LoRA) into the weights of their encoder.
