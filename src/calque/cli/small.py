@@ -68,13 +68,6 @@ def study(
     workers: Annotated[int, typer.Option(min=1, help="Number of parallel processes, which share the cores.")] = 1,
     data: Annotated[Path | None, typer.Option(help="Folder of the texts; default: as in the study.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for steps and results; default: as in the study.")] = None,
-    test: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TASK=[LANG=]FILE",
-            help="Another test file for a zero-shot task, e.g. parsing=de_gsd.conllu; repeatable.",
-        ),
-    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Compare encoders, methods and languages on tasks.
@@ -93,7 +86,7 @@ def study(
     os.environ.setdefault("PYTHONWARNINGS", "ignore:resource_tracker")  # workers may be ended
     output_folder("--out", out)
     run(
-        plan, workers=workers, data=data, out=out, tests=test or [], say=news(quiet), then=show
+        plan, workers=workers, data=data, out=out, say=news(quiet), then=show
     )  # fmt: skip
 
 

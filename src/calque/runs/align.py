@@ -276,8 +276,6 @@ def _dictionaries(
     """Read dictionaries, with rows for the record."""
     from calque.corpora import read_dictionary
 
-    if files and len(langs) not in (1, len(files)):
-        raise SettingError(f"{len(files)} dictionaries but {len(langs)} pairs of --langs")
     for a, b in langs:
         if towards not in (a, b) or a == b:
             raise SettingError(f"--towards {towards} is not one of the languages {a} and {b}")

@@ -35,7 +35,6 @@ def study(
     workers: int = 1,
     data: str | Path | None = None,
     out: str | Path | None = None,
-    tests: Sequence[str] = (),
     say: Say = lambda line: None,
     then: Callable[[Path, list[dict[str, Any]]], object] = lambda folder, records: None,
 ) -> list[dict[str, Any]]:
@@ -51,7 +50,7 @@ def study(
         A record for each score: `encoder`, `layer`, `method`, `supervision`, `training_seed`, `task`, and what
         `Score.to_dict` has. Encoders have the study's names. The records are also in `results.jsonl` of the folder.
     """
-    plan = read_study(path, tests)
+    plan = read_study(path)
     if data is not None:
         plan = replace(plan, data=str(Path(data).resolve()))
     folder = Path(plan.folder) / plan.out if out is None else Path(out)

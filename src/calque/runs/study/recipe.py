@@ -263,11 +263,8 @@ def listed(files: Sequence[str] | str | None) -> list[str]:
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
-def read_study(path: str | Path, tests: Sequence[str] = ()) -> Study:
+def read_study(path: str | Path) -> Study:
     """Read a study from a TOML file.
-
-    Args:
-        tests: more test files, `TASK=FILE` or `TASK=LANG=FILE`, relative to the working directory.
 
     Raises:
         InputError: it cannot be read, or a key or value in it is not valid; the message names the key, what is there and
@@ -280,12 +277,12 @@ def read_study(path: str | Path, tests: Sequence[str] = ()) -> Study:
         reason = (isinstance(error, OSError) and error.strerror) or error
         raise InputError(f"not a study that can be read ({reason})", path=path) from error
     try:
-        return _study(tables, str(Path(path).resolve().parent), tests)
+        return _study(tables, str(Path(path).resolve().parent))
     except SettingError as error:
         raise InputError(str(error), path=path) from error
 
 
-def _study(tables: dict[str, Any], folder: str, tests: Sequence[str]) -> Study:
+def _study(tables: dict[str, Any], folder: str) -> Study:
     named = Mapping[str, Mapping[str, Any]]
     check("", tables, {
         **of(Study, "folder"), "encoders": Mapping[str, str | Mapping[str, Any]] | Sequence[str],
@@ -299,7 +296,6 @@ def _study(tables: dict[str, Any], folder: str, tests: Sequence[str]) -> Study:
     encoders, methods, tasks = tables["encoders"], tables["methods"], tables["tasks"]
     encoders = encoders if isinstance(encoders, dict) else {Path(name).name: name for name in encoders}
     methods = methods if isinstance(methods, dict) else {name: {} for name in methods}
-    _add_tests(tasks, tests)
     source, towards = tables.get("source", "en"), tables.get("towards", "en")
     supervision = {
         name: _supervision(f"supervision.{name}", table, source, towards)
@@ -344,17 +340,6 @@ def _constructed(where: str, make: Callable[..., Any], *args: Any, **settings: A
         return make(*args, **settings)
     except SettingError as error:
         raise SettingError(f"{where}: {error}") from error
-
-
-def _add_tests(tasks: Mapping[str, Any], tests: Sequence[str]) -> None:
-    """Add test files from the command line to the tables of tasks."""
-    several = [name for name, task in tasks.items() if isinstance(task.get("test"), list)]
-    for item in tests:
-        name, file = name_and_path(item)
-        if name not in several:
-            raise SettingError(f"{item}: expected TASK=FILE, with one of the tasks {', '.join(several)}")
-        lang, path = name_and_path(file)
-        tasks[name]["test"].append((f"{lang}=" if lang else "") + os.path.abspath(path))
 
 
 def _encoder(where: str, table: Mapping[str, Any] | str, source: str) -> EncoderTable:

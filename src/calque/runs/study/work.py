@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from calque.errors import SettingError
 from calque.named import imported
@@ -12,9 +12,6 @@ from calque.runs.steps import SCORES, Step
 from calque.runs.study.options import PRETRAINING
 from calque.runs.study.recipe import LOADED, PARTS
 from calque.storage import write_text
-
-if TYPE_CHECKING:
-    pass
 
 LINKS, ENTRIES = "links.align", "entries.tsv"
 
