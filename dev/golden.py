@@ -141,8 +141,7 @@ neighbours/aligned: neighbours --encoder mini --aligned @align/contrastive/out -
 analyze/all: analyze mini aligned=@align/rotation/out <test> --train @in/train.tsv --upos en=@in/pos.test.tsv
   de=@in/pos.de.tsv --bootstrap 50 --out findings.jsonl
 
-study/parallel: study @in/parallel.toml --out out --workers 2 ; study @in/parallel.toml --out out --test
-  pos=es=@in/pos.test.tsv
+study/parallel: study @in/parallel.toml --out out --workers 2 ; study @in/parallel.toml --out out
 report/html: report @study/parallel/out @analyze/all/findings.jsonl --out report.html --plots plots
 report/md: report @study/parallel/out @evaluate/lexicon/scores.jsonl --out report.md --base base ; report
   @evaluate/ner/scores.jsonl --format md --out scores.txt
