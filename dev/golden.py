@@ -93,10 +93,6 @@ align/record: copy @align/rotation/out out ; evaluate mini retrieval <test> --ou
 
 anchors/mean: anchors @in/en.txt --lang en --encoder mini --out out
 anchors/german: anchors @in/de.txt --lang de --encoder mini --out out --occurrences 4 --pretokenized
-anchors/part: anchors @in/en.txt --lang en --encoder mini --shard 1/2 --out one ; anchors @in/en.txt --lang en --encoder
-  mini --shard 2/2 --out two
-anchors/merge: anchors @anchors/part/one/sums-1-of-2.safetensors @anchors/part/two/sums-2-of-2.safetensors --merge --out
-  out --at-least 2
 
 encode/mini: encode mini @in/en.txt --lang en --out vectors.safetensors ; encode mini @in/en.txt --lang en --out
   vectors.safetensors
@@ -145,8 +141,7 @@ neighbours/aligned: neighbours --encoder mini --aligned @align/contrastive/out -
 analyze/all: analyze mini aligned=@align/rotation/out <test> --train @in/train.tsv --upos en=@in/pos.test.tsv
   de=@in/pos.de.tsv --bootstrap 50 --out findings.jsonl
 
-study/parallel: study @in/parallel.toml --out out --workers 2 ; study @in/parallel.toml --out out --test
-  pos=es=@in/pos.test.tsv
+study/parallel: study @in/parallel.toml --out out --workers 2 ; study @in/parallel.toml --out out
 report/html: report @study/parallel/out @analyze/all/findings.jsonl --out report.html --plots plots
 report/md: report @study/parallel/out @evaluate/lexicon/scores.jsonl --out report.md --base base ; report
   @evaluate/ner/scores.jsonl --format md --out scores.txt

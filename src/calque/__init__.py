@@ -13,6 +13,7 @@ from calque.version import VERSION
 
 if TYPE_CHECKING:
     from calque.alignment.contrastive import Contrastive as Contrastive
+    from calque.alignment.driver import align as align
     from calque.alignment.finetune import FineTune as FineTune
     from calque.alignment.held_out import HeldOut as HeldOut
     from calque.corpora import read_parallel as read_parallel
@@ -52,6 +53,7 @@ __version__ = VERSION
 # Imported when first asked for, so that `import calque` and `calque --help` stay quick.
 NAMES = {
     "alignment.contrastive": "Contrastive",
+    "alignment.driver": "align",
     "alignment.finetune": "FineTune",
     "alignment.held_out": "HeldOut",
     "corpora": "read_parallel",

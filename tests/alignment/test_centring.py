@@ -11,7 +11,6 @@ from calque.alignment.contrastive import Contrastive
 from calque.alignment.text_maps import centred
 from calque.encoders import load_encoder
 from calque.errors import SettingError
-from calque.runs.realign import TextRealignment
 from calque.text import Sentence
 from command import fails, works
 from linked_text import make_text
@@ -66,10 +65,3 @@ def test_on_the_command_line(capsys, tiny_folder, tmp_path):
     np.testing.assert_allclose(*means, atol=1e-4)
     said = fails(capsys, *common, "--encoder", tiny_folder, "--method", "rotation", "--centre", "--overwrite")
     assert "--centre is for training, but rotation is a map" in said
-
-
-def test_an_encoder_that_learns_a_task_is_not_shifted():
-    with pytest.raises(
-        SettingError, match="centre of contrastive: an encoder with shifted languages cannot learn a task"
-    ):
-        TextRealignment(lambda: ((), ()), options={"centre": True})

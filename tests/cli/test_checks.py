@@ -153,8 +153,6 @@ RETRIEVAL = ("evaluate", "mini", "retrieval", "--test", "x", *EN_XX)
         ((*RETRIEVAL, "--seeds", "3"), "--seeds", "ner"),
         ((*ALIGN, "--links", "x", "--model", "hmm"), "--model", "--links"),
         (("words", "x", *EN_XX, "--out", "OUT", "--use", "y", "--model", "hmm"), "--model", "--use"),
-        (("anchors", "x", "--lang", "en", "--encoder", "mini", "--out", "OUT", "--shard", "1/2", "--most", "5"),
-         "--most", "--merge"),
         (("pretrain", "en=x", "--out", "OUT", "--start", "mini", "--dim", "64"), "--dim", "--start"),
         (("neighbours", "--encoder", "mini", "--lang1", "en", "--sentence1", "a", "--word1", "a", "--lang2", "de",
           "--sentence2", "b", "--limit", "5"), "--limit", "--text2"),
@@ -248,8 +246,6 @@ def test_pairs_that_training_skips_are_said_on_the_terminal(capsys, tmp_path, te
 
 
 def test_several_texts_and_languages_in_one_evaluation(capsys, tmp_path, text, tiny_folder):
-    import json
-
     other = tmp_path / "other.tsv"
     other.write_text("the cat sees\tsees cat the\na house\thouse a\n" * 4, encoding="utf-8")
     out = tmp_path / "r.jsonl"
@@ -266,28 +262,13 @@ def test_several_texts_and_languages_in_one_evaluation(capsys, tmp_path, text, t
         )
         together = [score["value"] for score in scores if score["languages"] == ["en", lang]]
         assert together == [score["value"] for score in json.loads(alone)["scores"]]
-    one, _ = works(  # one text that has several languages
-        capsys, "evaluate", tiny_folder, "retrieval", "--test", text / "moses", *EN_XX, "--langs", "xx", "en", "-q"
-    )  # fmt: skip
+    moses = ("evaluate", tiny_folder, "retrieval", "--test", text / "moses")  # one text that has several languages
+    one, _ = works(capsys, *moses, *EN_XX, "--langs", "xx", "en", "-q")
     assert "moses en-xx" in one
     assert "moses xx-en" in one
-    line = fails(
-        capsys,
-        "align",
-        text / "train.tsv",
-        other,
-        *EN_XX,
-        "--encoder",
-        tiny_folder,
-        "--towards",
-        "en",
-        "--out",
-        tmp_path / "out",
-    )  # one pair would serve both texts, and the card would call the second en-xx
-    assert (
-        f"2 text(s) ({text / 'train.tsv'}, {other}) and 1 pair(s) of --langs (en-xx): give one pair for each text"
-        in line
-    )
+    align = ("--encoder", tiny_folder, "--towards", "en", "--out", tmp_path / "out")
+    line = fails(capsys, "align", text / "train.tsv", other, *EN_XX, *align)  # one pair would serve both texts
+    assert f"{other}) and 1 pair(s) of --langs (en-xx): give one pair for each text" in line
 
 
 def test_testing_on_the_training_text_is_said(capsys, tmp_path, text, tiny_folder):

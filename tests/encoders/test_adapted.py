@@ -246,7 +246,7 @@ def test_centred_adapters_are_saved_under_maps(tiny_encoder, tmp_path):
 
 
 def test_a_file_has_no_adapters_to_merge(tmp_path):
-    from calque.runs.merge import merge
+    from calque.runs.align import merge
 
     (tmp_path / "file").write_bytes(b"x")
     with pytest.raises(

@@ -95,16 +95,10 @@ def test_a_saved_pipeline_needs_no_other_folder(make, tiny_folder, tmp_path):
     vectors = nlp(TEXT)._.calque_vectors
     assert not np.allclose(vectors, make()(TEXT)._.calque_vectors)
     nlp.to_disk(tmp_path / "saved")
-    data = nlp.to_bytes()
     shutil.rmtree(tmp_path / "base")
     opened = spacy.load(tmp_path / "saved")
     np.testing.assert_allclose(opened(TEXT)._.calque_vectors, vectors, atol=1e-6)
-    again = spacy.blank("en")
-    again.add_pipe("calque")
-    again.from_bytes(data)
-    np.testing.assert_allclose(again(TEXT)._.calque_vectors, vectors, atol=1e-6)
-    for pipeline in (opened, again):
-        assert SentencePooling.of(pipeline.get_pipe("calque").encoder).modes == ("cls",)
+    assert SentencePooling.of(opened.get_pipe("calque").encoder).modes == ("cls",)
 
 
 def test_a_saved_doc_keeps_its_vectors(make):

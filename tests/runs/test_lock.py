@@ -141,14 +141,6 @@ def test_a_verb_does_not_write_what_another_process_writes(capsys, inputs, monke
     assert not [path for path in inputs.rglob("*") if path.name.endswith(".lock")]
 
 
-def test_parts_of_a_text_are_made_side_by_side(capsys, inputs):
-    with locked(inputs / "out" / "sums-1-of-2.safetensors"):
-        works(
-            capsys, "anchors", inputs / "text", "--lang", "en", "--encoder", inputs / "words.vec", "--out", inputs / "out",
-            "--shard", "2/2",
-        )  # fmt: skip
-
-
 def test_what_takes_a_moment_waits(tmp_path):
     done = []
 

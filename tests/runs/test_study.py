@@ -23,7 +23,7 @@ from calque.report.reading import read_results
 from calque.report.study_tables import bullets, tables
 from calque.runs.compare import mean_of
 from calque.runs.steps import Step, Steps, digest
-from calque.runs.study import Workers, read_study, study
+from calque.runs.study import read_study, study, working
 from calque.runs.study.grid import Grid
 from calque.runs.study.work import WORK, encoder_of
 from command import run
@@ -114,21 +114,17 @@ def test_the_command_and_two_workers(plan, capsys, monkeypatch):
         return forked.SERVER
 
     monkeypatch.setattr("calque.runs.study.get_context", clean)
-    code, said, news = run(capsys, "study", plan, "--workers", 2, "--test", f"ner=nl={plan.parent / 'ner.test.es.tsv'}")
+    code, said, news = run(capsys, "study", plan, "--workers", 2)
     assert code == 0, news
     assert said.startswith("**Named entities: F1")
-    assert said.splitlines()[2] == "| method | de | es | nl | mean |"
+    assert said.splitlines()[2] == "| method | de | es | mean |"
     one = study(plan, data=plan.parent, out=plan.parent / "again")
     two = [json.loads(line) for line in (plan.parent / "study" / "results.jsonl").read_text().splitlines()]
 
     def strip(records):
-        return [(r["method"], r["data"].rpartition("/")[2], r["metric"], round(r["value"] or 0, 6))
-                for r in records if r["languages"][-1] != "nl"]  # fmt: skip
+        return [(r["method"], r["data"].rpartition("/")[2], r["metric"], round(r["value"] or 0, 6)) for r in records]  # fmt: skip
 
     assert strip(one) == strip(two)
-    code, said, news = run(capsys, "study", plan, "--test", "retrieval=x.tsv", "-q")
-    assert (code, said) == (2, "")
-    assert "expected TASK=FILE, with one of the tasks ner" in news
 
 
 def test_what_is_trained_is_trained_several_times(plan):
@@ -156,18 +152,11 @@ def test_what_is_trained_is_trained_several_times(plan):
 def test_starts_at_random_are_runs_too_and_keep_apart(own):
     own.write_text(own.read_text().replace("runs = 1", "runs = 2").replace("restarts = 1", "restarts = 4"))
     plan = read_study(own)
-    assert plan.training_seeds(plan.methods["distributions"]) == [0, 4]
-    assert plan.training_seeds(plan.methods["rotation"]) == [None]
+    assert plan.methods["distributions"].seeds(plan.runs) == [0, 4]
+    assert plan.methods["rotation"].seeds(plan.runs) == [None]
     own.write_text(own.read_text().replace("runs = 2\n", "").replace("seeds = 1\n", ""))
-    assert read_study(own).training_seeds(plan.methods["distributions"]) == [0, 4, 8]  # what nobody says is three
+    assert read_study(own).runs == 3  # by default
     assert "seeds" not in next(step for step in Grid(read_study(own), Steps(own.parent, WORK)).scoring).settings
-
-
-def test_one_model_for_each_language(plan):
-    plan.write_text(plan.read_text().replace("seeds = 1", "seeds = 1\ntogether = false"))
-    records = study(plan)
-    rotated = [r for r in records if r["method"] == "rotation" and r["task"] == "ner"]
-    assert {r["languages"][-1] for r in rotated} == {"de"}  # its text is in German only
 
 
 def test_a_study_takes_given_links_of_a_test_text(plan):
@@ -480,9 +469,9 @@ def test_the_content_of_an_encoder_counts_wherever_it_lies(plan, monkeypatch, tm
 # -- processes -------------------------------------------------------------------------------------------------------
 def test_two_studies_do_not_share_a_folder(tmp_path):
     steps = Steps(tmp_path / "steps", {})
-    with Workers(steps, 1, print), pytest.raises(SettingError, match=r"another process is writing .*steps"):
-        Workers(steps, 1, print).__enter__()
-    with Workers(steps, 1, print):  # the first has ended
+    with working(steps, 1, print), pytest.raises(SettingError, match=r"another process is writing .*steps"):
+        working(steps, 1, print).__enter__()
+    with working(steps, 1, print):  # the first has ended
         pass
 
 
@@ -508,8 +497,8 @@ def test_a_killed_study_takes_its_workers_with_it(tmp_path):
         "import os, time\n"
         "from concurrent.futures import ProcessPoolExecutor\n"
         "from multiprocessing import get_context\n"
-        "from calque.runs.study import _begin\n"
-        "pool = ProcessPoolExecutor(1, get_context('fork'), initializer=_begin, initargs=(1,))\n"
+        "from calque.runs.study import begin_worker\n"
+        "pool = ProcessPoolExecutor(1, get_context('fork'), initializer=begin_worker, initargs=(1,))\n"
         "print(pool.submit(os.getpid).result(), flush=True)\n"
         "pool.submit(time.sleep, 600)\n"
         "time.sleep(600)\n"

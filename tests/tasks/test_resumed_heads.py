@@ -28,7 +28,7 @@ def test_a_stopped_training_goes_on(tune, files, tiny_folder, tmp_path, monkeypa
 
     def scores(out, stop=None):
         updates.clear()
-        steps = loop.Loop._turn
+        steps = loop.Loop._update
 
         def counted(self, *args):
             updates.append(self.step)
@@ -37,7 +37,7 @@ def test_a_stopped_training_goes_on(tune, files, tiny_folder, tmp_path, monkeypa
             return steps(self, *args)
 
         with monkeypatch.context() as patch:
-            patch.setattr(loop.Loop, "_turn", counted)
+            patch.setattr(loop.Loop, "_update", counted)
             found = evaluate(str(tiny_folder), Inputs("pos", **files), options=options, out=tmp_path / out)
         return [{**score.to_dict(), "settings": score.settings} for score in found]
 

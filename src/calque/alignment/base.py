@@ -6,14 +6,45 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from calque.errors import SettingError
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from calque.anchors import Anchors
+    from calque.annotated import Dictionary
     from calque.encoders.base import Encoder
+    from calque.pairs import WordPairs
+    from calque.text import ParallelCorpus, Sentences
+
+    Text = ParallelCorpus | Sequence[ParallelCorpus]
+
+
+class FromLinks(Protocol):
+    """A method that learns from parallel text and the word links of each text."""
+
+    def align(self, encoder: Any, corpus: Text, pairs: WordPairs | Sequence[WordPairs], /, **kept: Any) -> Encoder: ...
+
+
+class FromDictionary(Protocol):
+    """A method that learns from the anchors of words, by language and layer, and dictionaries; none where it does without."""
+
+    def align(
+        self,
+        encoder: Any,
+        anchors: Mapping[str, Mapping[int, Anchors]],
+        dictionaries: Sequence[Dictionary] = (),
+        /,
+        **kept: Any,
+    ) -> Encoder: ...
+
+
+class FromText(Protocol):
+    """A method that learns from text of each language; of parallel text it takes the two sides for that."""
+
+    def align(self, encoder: Any, texts: Mapping[str, Sentences] | Text, /, **kept: Any) -> Encoder: ...
 
 
 @dataclass(frozen=True)
@@ -66,11 +97,7 @@ class Method(ABC):
 
         Args:
             encoder: the one to align.
-            corpus: a `ParallelCorpus`, or several; for a method that learns from dictionaries the words' anchors,
-                `{language: {layer: Anchors}}`, or, if it trains, text, `{language: Sentences}`; which one that learns from
-                text alone takes, too.
-            pairs: what translates what there: `WordPairs` for each corpus; or dictionaries, none for a method that does
-                without.
+            corpus, pairs: what it learns from, see `FromLinks`, `FromDictionary` and `FromText`.
             folder: where a method that trains keeps its checkpoints.
             checkpoint_every: updates between these.
             progress: show bars on standard error.

@@ -24,8 +24,7 @@ from calque.errors import CalqueError, CalqueWarning, SettingError, Stopped
 # Options that take every value up to the next option, and how many there are at least after the command's name.
 _SEVERAL = {
     "align": (("--dictionary", "--text", "--anchors", "--released"), 0),
-    "evaluate": (("--test", "--train", "--dev", "--text", "--ceiling", "--project", "--rename", "--links", "--train-links",
-                  "--realign"), 2),
+    "evaluate": (("--test", "--train", "--dev", "--text", "--ceiling", "--project", "--rename", "--links", "--train-links"), 2),
     "distil": (("--text",), 0),
     "analyze": (("--upos",), 1),
     "explore": (("--text", "--test"), 1),

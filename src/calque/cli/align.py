@@ -13,9 +13,14 @@ import typer
 from calque.alignment import METHODS, learns_from, methods_for
 from calque.cli.checks import given, language, output_folder, refuse_unused
 from calque.cli.options import (
+    CheckpointEvery,
+    KeepLayers,
     Limit,
     Linking,
     Loading,
+    ManyLangs,
+    Overwrite,
+    OwnOption,
     Pretokenized,
     Quiet,
     SubjectCommand,
@@ -108,12 +113,7 @@ def align(
     train: Annotated[
         list[str] | None, typer.Argument(metavar="[TRAIN...]", help="Parallel texts, as FILE or en-de=FILE.")
     ] = None,
-    langs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--langs", metavar="SOURCE TARGET", help="Languages of a text or dictionary, e.g. en de; repeatable."
-        ),
-    ] = None,
+    langs: ManyLangs = None,
     method: Annotated[str | None, typer.Option(help=_methods())] = None,
     dictionary: Annotated[
         list[str] | None,
@@ -152,21 +152,10 @@ def align(
     ] = None,
     pretokenized: Pretokenized = False,
     limit: Limit = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="An option of the method, also written --NAME VALUE; repeatable."),
-    ] = None,
-    keep_layers: Annotated[
-        bool,
-        typer.Option("--keep-layers", help="Training: save the layers above --layer too; default: cut them off."),
-    ] = False,
-    checkpoint_every: Annotated[
-        int,
-        typer.Option(
-            min=0, help="Training: also save a checkpoint every N updates (one is saved every minute); 0: none."
-        ),
-    ] = 200,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished encoder in --out.")] = False,
+    option: OwnOption = None,
+    keep_layers: KeepLayers = False,
+    checkpoint_every: CheckpointEvery = 200,
+    overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
     """Align the languages of an encoder.

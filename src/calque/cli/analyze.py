@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from calque.analyses.table import ANALYSES, users
 from calque.cli.checks import output_file, refuse_unused
-from calque.cli.options import Linking, Loading, Pretokenized, Quiet, grouped, news, pairs_of
+from calque.cli.options import Linking, Loading, PairLangs, Pretokenized, Quiet, SubjectCommand, grouped, news, pairs_of
 from calque.storage import append_lines
 from calque.tasks.inputs import Inputs
 
@@ -28,10 +27,7 @@ def analyze(
         ),
     ] = None,
     test: Annotated[str | None, typer.Option(metavar="FILE", help="Parallel text to test on.")] = None,
-    langs: Annotated[
-        list[str] | None,
-        typer.Option("--langs", metavar="SOURCE TARGET", help="The two languages of the text, e.g. en de."),
-    ] = None,
+    langs: PairLangs = None,
     only: Annotated[
         str | None, typer.Option(help=f"Which analyses, separated by commas: {', '.join(ANALYSES)}; default: all.")
     ] = None,
@@ -104,8 +100,10 @@ def _check(context: typer.Context, chosen: list[str] | None, *, test, train) -> 
         refuse_unused(context, {"train_links": "needs --train FILE"})
 
 
-class AnalysisCommand(TyperCommand):
+class AnalysisCommand(SubjectCommand):
     """A command whose help also says what each analysis shows."""
+
+    hides = ("pooling", "max_length", "bidirectional", "non_contextual", "forms", "pairs", "projection", "bootstrap")
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         super().format_options(ctx, formatter)

@@ -15,22 +15,9 @@ from calque.errors import SettingError
 from calque.storage import is_text
 
 
-def finite(parameter: typer.CallbackParam, value: float | None) -> float | None:
-    """A number that one can compute with: `nan` and `inf` parse as numbers, and pass every check of a range."""
-    if value is not None and not math.isfinite(value):
-        raise SettingError(f"{parameter.opts[0]} {value}: expected a finite number")
-    return value
-
-
 def positive(parameter: typer.CallbackParam, value: float | None) -> float | None:
     if value is not None and not (math.isfinite(value) and value > 0):
         raise SettingError(f"{parameter.opts[0]} {value}: expected a finite number above 0")
-    return value
-
-
-def fraction(parameter: typer.CallbackParam, value: float | None) -> float | None:
-    if value is not None and not 0 <= value < 1:  # false for nan
-        raise SettingError(f"{parameter.opts[0]} {value}: expected a share, from 0 to below 1")
     return value
 
 
@@ -58,8 +45,6 @@ def output_file(
     """Refuse to write where no file can be written, and over what is read.
 
     Args:
-        option: for the message.
-        path: where to write; None is fine.
         inputs: files that are read, as the user named them: `de=FILE` and the prefix of two files (Moses), too.
         langs: how the names of the latter end.
         adds: scores are added to those that are in the file; anything else in it is refused.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,9 +10,13 @@ import typer
 
 from calque.cli.checks import language, output_folder, refuse_unused
 from calque.cli.options import (
+    CheckpointEvery,
     Layer,
     Limit,
+    ManyLangs,
     MaxLength,
+    Overwrite,
+    OwnOption,
     Pretokenized,
     Quiet,
     Seed,
@@ -29,13 +33,10 @@ from calque.errors import SettingError
 class DistilCommand(SubjectCommand):
     """A command whose own options are those of `Distillation`."""
 
-    asks_for = "calque distil --more --help"
-
-    def find_subject(self, words: Sequence[str]) -> str | None:
-        return None if "--help" in words and "--more" not in words else "distillation"
+    hides = ("links", "pretokenized", "layer", "max_length", "track_folder", "checkpoint_every", "vectors")
 
     def subjects(self) -> Mapping[str, str]:
-        return {"calque distil": "distillation"}
+        return {"calque distil": "distil"}
 
     def types_of(self, subject: str) -> Mapping[str, Any]:
         from calque.alignment.distilled import Distillation
@@ -60,10 +61,7 @@ def distil(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the trained student.")],
     tracking: Tracking,
     train: Annotated[list[str] | None, typer.Argument(metavar="[TRAIN...]", help="One or more parallel texts.")] = None,
-    langs: Annotated[
-        list[str] | None,
-        typer.Option("--langs", metavar="SOURCE TARGET", help="Languages of a text, e.g. en de; repeatable."),
-    ] = None,
+    langs: ManyLangs = None,
     towards: Annotated[
         str | None, typer.Option(callback=language, help="The teacher's language; default: the first of --langs.")
     ] = None,
@@ -102,19 +100,13 @@ def distil(
         typer.Option(help="Pharaoh file with the word links for --words; default: link as calque words does."),
     ] = None,
     pretokenized: Pretokenized = False,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="An option of the training, also written --NAME VALUE; repeatable."),
-    ] = None,
-    more: Annotated[bool, typer.Option("--more", help="With --help: list the options of the training.")] = False,
+    option: OwnOption = None,
     seed: Seed = 0,
     layer: Layer = None,
     max_length: MaxLength = None,
     limit: Limit = None,
-    checkpoint_every: Annotated[
-        int, typer.Option(min=0, help="Also save a checkpoint every N updates (one is saved every minute); 0: none.")
-    ] = 200,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished encoder in --out.")] = False,
+    checkpoint_every: CheckpointEvery = 200,
+    overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
     """Teach a sentence encoder other languages.

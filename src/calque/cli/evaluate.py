@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import typer
 
-from calque.cli.checks import given, language, output_file, refuse_unused
+from calque.cli.checks import given, output_file, refuse_unused
 from calque.cli.options import (
+    EncoderArgument,
     Linking,
     Loading,
+    OwnOption,
+    PairLangs,
     Quiet,
     SubjectCommand,
     Tracking,
-    by_name,
     grouped,
     language_pairs,
     news,
@@ -27,11 +29,8 @@ from calque.cli.options import (
 from calque.errors import SettingError
 from calque.named import is_path
 from calque.storage import append_lines
-from calque.tasks.inputs import FIELDS, FILES, REALIGN, Inputs
+from calque.tasks.inputs import FIELDS, FILES, Inputs
 from calque.tasks.table import TASKS, TaskRow, users
-
-if TYPE_CHECKING:
-    from calque.training.realignment import Realignment
 
 #: what a task that is learnt from labels has only for parallel text
 _OF_PARALLEL = ("langs", "model", "symmetrize", "seed")
@@ -113,30 +112,6 @@ _HELPS = {
 
 
 @dataclass(frozen=True)
-class Realigning:
-    """Realignment, with --tune."""
-
-    realign: Annotated[
-        Files,
-        _files("Also align the encoder on this parallel text (with --langs) in the run that trains it for the task."),
-    ] = None
-    realign_when: Annotated[str, typer.Option(help="Align before, during or after the training for the task.")] = (
-        "before"
-    )
-    realign_method: Annotated[str, typer.Option(help="contrastive or finetune, or package.module:Class.")] = (
-        "contrastive"
-    )
-    realign_towards: Annotated[
-        str | None,
-        typer.Option(callback=language, help="Language that the others are aligned with; default: the one of --train."),
-    ] = None
-    realign_option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="An option of the method, e.g. epochs=3 or freeze=2; repeatable."),
-    ] = None
-
-
-@dataclass(frozen=True)
 class Output:
     """Results."""
 
@@ -157,7 +132,7 @@ class Output:
 class TaskCommand(SubjectCommand):
     """A command whose subject is a task."""
 
-    hides = tuple(name for name in (*FIELDS, "rename") if users(name) or name in REALIGN)
+    hides = tuple(name for name in (*FIELDS, "rename") if users(name))
     asks_for = "calque evaluate ENCODER TASK --help lists the options of a task"
     spelled: ClassVar[Mapping[str, str]] = {"--non-contextual": "contextual", "--extract": "method"}
     helps: ClassVar[Mapping[str, str]] = _HELPS
@@ -220,19 +195,14 @@ class TaskCommand(SubjectCommand):
 @grouped
 def evaluate(
     context: typer.Context,
-    encoder: Annotated[
-        str, typer.Argument(metavar="ENCODER", help="Hub name, folder, mini (bundled) or word vectors.")
-    ],
+    encoder: EncoderArgument,
     task: Annotated[str, typer.Argument(metavar="TASK", help="One of those below, or package.module:Class.")],
     texts: Texts,
-    realigning: Realigning,
     loading: Loading,
     linking: Linking,
     output: Output,
     tracking: Tracking,
-    langs: Annotated[
-        list[str] | None, typer.Option(metavar="SOURCE TARGET", help="Languages of the parallel text or dictionary.")
-    ] = None,
+    langs: PairLangs = None,
     by_layer: Annotated[
         str | None,
         typer.Option(
@@ -241,10 +211,7 @@ def evaluate(
             "and scored on the others.",
         ),
     ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="An option of the task, also written --NAME VALUE; repeatable."),
-    ] = None,
+    option: OwnOption = None,
     rename: Annotated[
         list[str] | None, typer.Option(metavar="OLD=NEW...", help="Rename labels; OLD= drops one.")
     ] = None,
@@ -272,11 +239,9 @@ def evaluate(
     one language and tested in others.
     """
     row, named = TASKS[task], given(context)
-    _refuse_unused(named, task, row, projected=bool(texts.project), realigned=bool(realigning.realign))
+    _refuse_unused(named, task, row, projected=bool(texts.project))
     if output.against is not None and not output.record:
         raise SettingError("--against is only for --record")
-    if output.record and realigning.realign:
-        raise SettingError("--record is for scores of ENCODER as it is, and --realign measures another one: use --out")
     if output.record and not (Path(encoder) / "calque.json").is_file():
         what = f"--record adds scores to the model card of a folder that calque wrote, and {encoder} has no calque.json"
         raise SettingError(f"{what}: name such a folder, or keep the scores with --out FILE")
@@ -298,12 +263,7 @@ def evaluate(
     layers = by_layer if by_layer == "all" else numbers(by_layer)
     if layers is not None:
         refuse_unused(context, dict.fromkeys(("layer", "record"), "does not go together with --layers"))
-    if realigning.realign:
-        if not options.get("tune"):
-            raise SettingError("--realign aligns an encoder in the run that trains it: add --tune")
-        inputs = replace(inputs, realign=_realignment(realigning, inputs, named, linking))
     every = [file for name in FILES if name in files for file in _listed(files[name])]
-    every += realigning.realign or []
     output_file("--out", output.out, [*every, encoder], langs or [], adds=True)
     from calque.runs.evaluate import evaluate as run
     from calque.runs.shown import layer_table, table
@@ -329,42 +289,18 @@ def evaluate(
         add_scores(Path(encoder), [score.to_dict() for score in scores], base)
 
 
-def _refuse_unused(named: Mapping[str, str], task: str, row: TaskRow, *, projected: bool, realigned: bool) -> None:
+def _refuse_unused(named: Mapping[str, str], task: str, row: TaskRow, *, projected: bool) -> None:
     """An option that the task does not use is an error: who gave it thinks that it counts."""
-    parallel = [f"--{name}" for name in ("project", "realign") if name in row.files]
     for name, option in named.items():
         having = users(name)
         if having and name not in row.takes:
             raise SettingError(f"{option} does not apply to {task}; it is for {', '.join(having)}")
-        if name in REALIGN and not realigned:
-            raise SettingError(f"{option} is for the parallel text of --realign, and there is none")
         if name == "links" and "project" in row.files and not projected:
             raise SettingError(f"--links does not apply to {task} without the parallel text of --project")
-        if name in _OF_PARALLEL and parallel and not projected and not realigned:
+        if name in _OF_PARALLEL and "project" in row.files and not projected:
             runs = " (runs use the seeds 0, 1, …; --seeds sets how many)" if name == "seed" else ""
             hint = "; give the language in the file name, or as de=FILE" if name == "langs" else ""
-            raise SettingError(
-                f"{option} does not apply to {task} without the parallel text of {' or '.join(parallel)}{runs}{hint}"
-            )
-
-
-def _realignment(realigning: Realigning, inputs: Inputs, named: Mapping[str, str], linking: Linking) -> Realignment:
-    """What --realign and its options say."""
-    from calque.alignment import METHODS
-    from calque.runs.realign import realign_on
-    from calque.runs.study.options import options_of_method
-
-    method, symmetrize = realigning.realign_method, linking.symmetrize
-    if "symmetrize" not in named and method in METHODS:
-        symmetrize = METHODS[method].symmetrize
-    items = realigning.realign_option or []
-    options = by_name(items, options_of_method(method), "--realign-option") if items else {}
-    options |= {"seed": linking.seed} if "seed" in named and "seed" not in options else {}
-    return realign_on(
-        realigning.realign or [], langs=inputs.langs, words=replace(linking, symmetrize=symmetrize).words(False, None),
-        say=inputs.say, when=realigning.realign_when, method=method,
-        towards=realigning.realign_towards, options=options,
-    )  # fmt: skip
+            raise SettingError(f"{option} does not apply to {task} without the parallel text of --project{runs}{hint}")
 
 
 def _listed(files: str | Sequence[str]) -> Sequence[str]:

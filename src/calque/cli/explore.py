@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from calque.cli.checks import output_folder, refuse_unused
-from calque.cli.options import Limit, Quiet, news, numbers, pairs_of
+from calque.cli.options import Limit, PairLangs, Quiet, news, numbers, pairs_of
 from calque.errors import MissingExtraError
 
 
@@ -28,10 +28,7 @@ def explore(
     test: Annotated[
         list[str] | None, typer.Option(metavar="FILE...", help="Parallel text to explore, with --langs.")
     ] = None,
-    langs: Annotated[
-        list[str] | None,
-        typer.Option("--langs", metavar="SOURCE TARGET", help="The two languages of --test, e.g. en de."),
-    ] = None,
+    langs: PairLangs = None,
     base: Annotated[str | None, typer.Option(help="The base encoder, if it is not found automatically.")] = None,
     layers: Annotated[
         str | None,

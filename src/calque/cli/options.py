@@ -10,7 +10,6 @@ import functools
 import inspect
 import re
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import copy
@@ -31,6 +30,30 @@ if TYPE_CHECKING:
 Langs = Annotated[
     list[str], typer.Option("--langs", metavar="SOURCE TARGET", help="The two languages of the text, e.g. en de.")
 ]
+PairLangs = Annotated[
+    list[str] | None,
+    typer.Option("--langs", metavar="SOURCE TARGET", help="The two languages of the text, e.g. en de."),
+]
+ManyLangs = Annotated[
+    list[str] | None,
+    typer.Option("--langs", metavar="SOURCE TARGET", help="Languages of a text or dictionary, e.g. en de; repeatable."),
+]
+EncoderArgument = Annotated[
+    str, typer.Argument(metavar="ENCODER", help="Hub name, folder, mini (bundled) or word vectors.")
+]
+OwnOption = Annotated[
+    list[str] | None,
+    typer.Option("--option", metavar="NAME=VALUE", help="An own option, also written --NAME VALUE; repeatable."),
+]
+CheckpointEvery = Annotated[
+    int,
+    typer.Option(min=0, help="Training: also save a checkpoint every N updates (one is saved every minute); 0: none."),
+]
+KeepLayers = Annotated[
+    bool,
+    typer.Option("--keep-layers", help="Save the layers above the encoder's own too; default: cut them off."),
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a finished result in --out.")]
 Pretokenized = Annotated[
     bool, typer.Option("--pretokenized", help="Words are already separated by spaces; otherwise calque splits them.")
 ]
@@ -176,7 +199,7 @@ class Linking:
 
 
 @dataclass(frozen=True)
-class Trackers:
+class Tracking:
     """Tracking."""
 
     track: Annotated[
@@ -190,11 +213,6 @@ class Trackers:
     track_folder: Annotated[
         Path, typer.Option(help="For trackers that write files: folder for the logs of all runs.")
     ] = Path("tracked")
-
-
-@dataclass(frozen=True)
-class Tracking(Trackers):
-    """Tracking."""
 
     @contextmanager
     def around(self, given: Mapping[str, Any]) -> Iterator[None]:
@@ -306,11 +324,11 @@ def named_pairs(files: Sequence[str], langs: Sequence[str]) -> tuple[list[str], 
 
 
 # -- options of a method or task ---------------------------------------------------------------------------------------
-class SubjectCommand(TyperCommand, ABC):
-    """A command with a subject, a method or a task, that has options of its own.
+class SubjectCommand(TyperCommand):
+    """A command whose general help lists the most used options only. It may have a subject, a method or a task, that has options
+    of its own.
 
-    These are arguments of its class, `--NAME VALUE` or `--option NAME=VALUE`. The general help does not list them; the help of
-    a subject does.
+    These are arguments of its class, `--NAME VALUE` or `--option NAME=VALUE`. The help of a subject lists them, or `--more`.
 
     Attributes:
         hides: declared options that only the help of a subject lists.
@@ -330,28 +348,28 @@ class SubjectCommand(TyperCommand, ABC):
         for param in params:
             param.hidden = param.hidden or param.name in self.hides
 
-    @abstractmethod
     def find_subject(self, words: Sequence[str]) -> Any:
         """Return what the command line is about; None for nothing in particular."""
+        return None if "--help" in words and "--more" not in words else self.name
 
-    @abstractmethod
     def subjects(self) -> Mapping[str, Any]:
         """Return all subjects by the names that a reference lists them under."""
+        return {}
 
-    @abstractmethod
     def types_of(self, subject: Any) -> Mapping[str, Any]:
         """Return the types of a subject's own options by name."""
+        return {}
 
-    @abstractmethod
     def described_by(self, subject: Any) -> Sequence[Any]:
         """Return the classes and functions that the options are arguments of."""
+        return ()
 
     def refuse(self, name: str, option: str, subject: Any) -> None:
         """Raise an error if an option that the subject does not have is another's."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         declared = {name for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)}
-        subject, left, kept, own = self.find_subject(args), list(args), [], []
+        subject, left, kept, own = self.find_subject(args), [word for word in args if word != "--more"], [], []
         ctx.meta.update(subject=subject, own=own)
         while left and left[0] != "--":
             word = left.pop(0)
@@ -388,7 +406,7 @@ class SubjectCommand(TyperCommand, ABC):
                     formatter.write_dl(records)
         if subject is None:
             formatter.write_paragraph()
-            formatter.write_text(f"More options: {self.asks_for}.")
+            formatter.write_text(f"More options: {self.asks_for or f'{ctx.command_path} --more --help'}.")
 
     def sections(self, ctx: Any, subject: Any) -> dict[str, list[Any]]:
         """Sort arguments and options by the title of their section."""

@@ -9,29 +9,50 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from calque import __version__
 from calque.errors import SettingError, Stopped
 from calque.named import TRUST_CODE
 
-#: functions of the modules of `calque.cli` of the same name, or of the module behind the colon
+#: functions of the module of `calque.cli` of the same name, or of the one behind the colon
 VERBS = (
-    "words", "align", "distil", "merge", "anchors", "neighbours", "evaluate", "analyze", "study", "encode",
-    "pretrain:calque.senses.cli", "perplexity:calque.senses.cli", "senses:calque.senses.cli",
-    "data", "demo", "report", "explore", "push",
+    "demo:small", "align", "evaluate", "report",
+    "analyze", "explore", "neighbours:small", "senses:calque.senses.cli", "perplexity:calque.senses.cli",
+    "words", "anchors", "encode:small", "distil", "pretrain:calque.senses.cli", "merge:small", "study:small",
+    "data:small", "push:small",
 )  # fmt: skip
+#: groups of the help
+GROUPS = {
+    "Start here": "demo align evaluate report",
+    "Look": "analyze explore neighbours senses perplexity",
+    "Build": "words anchors encode distil pretrain merge study",
+    "Share": "data push",
+}
+
+
+class Groups(TyperGroup):
+    """The program, whose help lists verbs by group."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for title, names in GROUPS.items():
+            found = [(name, self.commands[name]) for name in names.split() if name in self.commands]
+            if found:
+                with formatter.section(title):
+                    formatter.write_dl([(name, verb.get_short_help_str(formatter.width - 20)) for name, verb in found])
 
 
 def command_of(verb: str) -> Callable[..., Any]:
     """Return the function of a verb; its module is imported."""
     name, _, module = verb.partition(":")
-    return getattr(import_module(module or f"calque.cli.{name}"), name)
+    return getattr(import_module(module if "." in module else f"calque.cli.{module or name}"), name)
 
 
 def parser(verb: str = "") -> typer.Typer:
     """Return the parser of one verb, which begins a tenth of a second sooner, or of all verbs if there is none of this name."""
     app = typer.Typer(
         name="calque",
+        cls=Groups,
         help="Align the languages of a multilingual encoder, and measure what that changes.",
         add_completion=False,
         pretty_exceptions_enable=False,

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from calque.cli.checks import output_file
-from calque.cli.options import Langs, Limit, Linking, Loading, Pretokenized, Quiet, grouped, news, pairs_of
+from calque.cli.checks import output_file, refuse_unused
+from calque.cli.options import (
+    Langs,
+    Limit,
+    Linking,
+    Loading,
+    Pretokenized,
+    Quiet,
+    SubjectCommand,
+    grouped,
+    names_of,
+    news,
+    pairs_of,
+)  # fmt: skip
 from calque.corpora.languages import pair_and_path
-from calque.errors import SettingError
+
+
+class WordsCommand(SubjectCommand):
+    hides = ("layer", "pooling", "max_length", "bidirectional", "prior_weight", "also", "posteriors", "sample")
 
 
 @grouped
 def words(
+    context: typer.Context,
     train: Annotated[str, typer.Argument(metavar="TRAIN", help="Parallel text: TSV, a ||| b, Moses, TMX, …")],
     langs: Langs,
     out: Annotated[
@@ -78,60 +93,39 @@ def words(
     are compared. With --prior both decide, which makes fewer errors than either if the encoder knows the languages; --cross-fit
     first teaches it these languages by the links that statistics find.
     """
-    if use is not None and linking.model != "auto":
-        raise SettingError("--model is part of --use: leave it out")
-    say = news(quiet)
-    _parts_of_a_prior(prior, prior_weight, cross_fit, also)
+    unused: dict[str, str] = {}
+    if use is not None:
+        unused["model"] = "is part of --use: leave it out"
+    if not prior:
+        unused |= dict.fromkeys(("prior_weight", "cross_fit"), "is for an encoder as a prior: add --prior")
+    if cross_fit is None:
+        unused["also"] = "is text that an encoder is aligned on: add --cross-fit, or leave it out"
+    if encoder is None:
+        unused |= dict.fromkeys(
+            ("extract", "prior", *names_of(Loading)), "says how an encoder links: name one with --encoder"
+        )
+    elif prior:
+        unused["extract"] = "is for links by vectors alone: leave it out, or --prior"
+    else:
+        why = "is for a statistical aligner, and --encoder links by vectors: leave it out, or add --prior"
+        unused |= dict.fromkeys(("model", "symmetrize", "extra", "tables", "use", "sample"), why)
+    refuse_unused(context, unused)
     inputs = [train, *(extra or []), *(pair_and_path(each)[1] for each in also or []), use, encoder]
     output_file("--out", out, inputs, langs)
     output_file("--tables", tables, [*inputs, out], langs)
+    from calque.runs.words import link_by_encoder, link_words
+
+    (pair,), say = pairs_of(langs, 1), news(quiet)
+    how = {"langs": pair, "out": out, "words": linking.words(pretokenized, limit), "load": loading.arguments(),
+           "posteriors": posteriors, "progress": not quiet}  # fmt: skip
     if encoder is not None and not prior:
-        _learns_nothing(
-            {"--model": linking.model != "auto", "--symmetrize": linking.symmetrize != "one-to-one", "--extra": extra,
-             "--tables": tables, "--use": use, "--sample": sample}
+        done = link_by_encoder(train, encoder=encoder, method=extract, **how)
+    else:
+        done = link_words(
+            train, extra=extra or [], tables=tables, use=use, sample=sample, prior=encoder, weight=prior_weight,
+            cross_fit=cross_fit, also=also or [], say=say, **how,
         )  # fmt: skip
-        from calque.runs.words import link_by_encoder
-
-        n_links, n_pairs = link_by_encoder(
-            train, langs=pairs_of(langs, 1)[0], out=out, words=linking.words(pretokenized, limit),
-            encoder=encoder, method=extract, load=loading.arguments(), posteriors=posteriors,
-            progress=not quiet,
-        )  # fmt: skip
-        say(f"{n_links:,} links for {n_pairs:,} sentence pairs in {out}")
-        return
-    if encoder is None:
-        _only_with_an_encoder({"extract": extract, "prior": prior or None, **loading.arguments()})
-    elif extract is not None:
-        raise SettingError("--extract is of links by vectors alone: leave it out, or --prior")
-    from calque.runs.words import link_words
-
-    n_links, n_pairs = link_words(
-        train, langs=pairs_of(langs, 1)[0], out=out, words=linking.words(pretokenized, limit), extra=extra or [],
-        posteriors=posteriors, tables=tables, use=use, sample=sample,
-        prior=encoder, weight=prior_weight, cross_fit=cross_fit, also=also or [],
-        load=loading.arguments(), progress=not quiet, say=say,
-    )  # fmt: skip
-    say(f"{n_links:,} links for {n_pairs:,} sentence pairs in {out}")
+    say(f"{done[0]:,} links for {done[1]:,} sentence pairs in {out}")
 
 
-def _learns_nothing(given: Mapping[str, object]) -> None:
-    """An encoder links each sentence pair by itself: refuse what training would take."""
-    if named := [name for name, value in given.items() if value]:
-        raise SettingError(
-            f"{', '.join(named)}: of a statistical aligner, and --encoder links by vectors: leave it out, or add --prior"
-        )
-
-
-def _parts_of_a_prior(prior: bool, weight: float | None, cross_fit: int | None, also: list[str] | None) -> None:
-    """Refuse options of a prior where there is none."""
-    given = {"--prior-weight": weight, "--cross-fit": cross_fit}
-    if not prior and (named := [name for name, value in given.items() if value is not None]):
-        raise SettingError(f"{', '.join(named)}: of an encoder as a prior; add --prior")
-    if also and cross_fit is None:
-        raise SettingError("--also is text that an encoder is aligned on: add --cross-fit, or leave it out")
-
-
-def _only_with_an_encoder(given: Mapping[str, object]) -> None:
-    """Refuse options that say how an encoder links where there is none."""
-    if named := [f"--{name.replace('_', '-')}" for name, value in given.items() if value is not None]:
-        raise SettingError(f"{', '.join(named)}: how an encoder links; name one with --encoder")
+words.command_class = WordsCommand

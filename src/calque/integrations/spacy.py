@@ -8,9 +8,6 @@ component), each is read for itself, as encoders were aligned; else a doc is rea
 """
 
 # Without `from __future__ import annotations`: spaCy reads the types of a factory's arguments as they stand.
-import io
-import tempfile
-import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -98,21 +95,6 @@ class WordVectors:
     def from_disk(self, path: Any, *, exclude: Sequence[str] = ()) -> Self:
         self._loaded = _load(str((Path(path) / _FOLDER).absolute()), None)
         return self
-
-    def to_bytes(self, *, exclude: Sequence[str] = ()) -> bytes:
-        """The same as the bytes of a zip file."""
-        with tempfile.TemporaryDirectory() as place:
-            self.to_disk(place)
-            file = io.BytesIO()
-            with zipfile.ZipFile(file, "w") as packed:
-                for each in sorted(Path(place).rglob("*")):
-                    packed.write(each, each.relative_to(place))
-            return file.getvalue()
-
-    def from_bytes(self, data: bytes, *, exclude: Sequence[str] = ()) -> Self:
-        self._unpacked = tempfile.TemporaryDirectory()  # the encoder reads its modules there when they are needed
-        zipfile.ZipFile(io.BytesIO(data)).extractall(self._unpacked.name)
-        return self.from_disk(self._unpacked.name)
 
 
 @Language.factory(

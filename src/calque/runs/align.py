@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -9,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calque.alignment import METHODS, learns_from, methods_for
+from calque.alignment import METHODS
+from calque.alignment.driver import make_method as make_method
 from calque.corpora.by_name import name_of
 from calque.corpora.languages import language_and_path, name_and_path
 from calque.distributed import is_first
@@ -22,10 +24,9 @@ from calque.runs.anchors import open_folder
 from calque.runs.card import add_scores
 from calque.runs.folder import TRAINING, check, writing
 from calque.runs.judged import scores_of, sentence_cost
-from calque.runs.links import links_of
+from calque.runs.words import links_of
 
 if TYPE_CHECKING:
-    from calque.alignment.base import Method
     from calque.alignment.dictionary import DictionaryMaps
     from calque.anchors import Anchors
     from calque.annotated import Dictionary
@@ -201,21 +202,6 @@ def save_with_card(encoder: Encoder, folder: Path, record: dict[str, Any], *, ke
 
 
 # -- methods -----------------------------------------------------------------------------------------------------------
-def make_method(name: str, towards: str, options: Mapping[str, Any], kind: str = "parallel") -> Method:
-    """Make a method that learns from parallel text, or from text of each language.
-
-    Raises:
-        SettingError: there is none of this name, or it has no such option.
-    """
-    if not learns_from(name, kind):
-        what = "parallel text" if kind == "parallel" else "text alone"
-        raise SettingError(f"{name!r} is no method for {what}, expected one of {', '.join(methods_for(kind))}")
-    try:
-        return METHODS.load(name)(towards=towards, **METHODS[name].settings, **options)
-    except TypeError as error:
-        raise SettingError(f"{name} cannot be made with {', '.join(options) or 'no options'} ({error})") from error
-
-
 def map_method(
     method: str = "rotation",
     *,
@@ -290,8 +276,6 @@ def _dictionaries(
     """Read dictionaries, with rows for the record."""
     from calque.corpora import read_dictionary
 
-    if files and len(langs) not in (1, len(files)):
-        raise SettingError(f"{len(files)} dictionaries but {len(langs)} pairs of --langs")
     for a, b in langs:
         if towards not in (a, b) or a == b:
             raise SettingError(f"--towards {towards} is not one of the languages {a} and {b}")
@@ -433,3 +417,34 @@ def align_released(
     with writing(out, overwrite=overwrite) as place:
         leave(aligned, place, base, record)
     return Aligned(aligned, Path(out), record)
+
+
+# -- adapters ------------------------------------------------------------------------------------------------------------
+def merge(adapters: str, *, out: str | Path, keep_layers: bool = False, overwrite: bool = False) -> Path:
+    """Put adapters (LoRA) into the weights of the encoder that they are for.
+
+    Arguments not listed here are the options of `calque merge`.
+
+    Raises:
+        InputError: a file instead of their folder.
+        SettingError: there are no adapters.
+    """
+    from calque.encoders.adapted import AdaptedEncoder
+    from calque.encoders.loading import load_encoder
+
+    if Path(adapters).is_file():
+        raise InputError("is a file, expected a folder of adapters, as calque align --lora saves them", path=adapters)
+    encoder = load_encoder(adapters)
+    if not isinstance(encoder, AdaptedEncoder):
+        raise SettingError(f"{adapters} has no adapters to merge: expected what calque align --lora saves")
+    with writing(out, overwrite=overwrite) as folder:
+        plain, run = encoder.merged(), Path(adapters) / RUN_FILE
+        if not run.is_file():
+            plain.save(folder, keep_layers=keep_layers)
+            return Path(out)
+        record: dict[str, Any] = json.loads(run.read_text(encoding="utf-8"))
+        scores = record.pop("scores", [])
+        save_with_card(plain, folder, record, keep_layers=keep_layers)
+        if scores:
+            add_scores(folder, scores)
+    return Path(out)

@@ -95,13 +95,12 @@ def trainings_of(record: Record) -> int:
     """Return the number of independent training runs behind a record, 0 where nothing random was trained.
 
     The heads of a record are its runs, unless they were trained on one aligned encoder: then its alignment is the only run.
-    A head that aligns the encoder in its own run (`realign`) is a run like any other. A record that does not say how its
-    encoder came about counts as one run.
+    A record that does not say how its encoder came about counts as one run.
     """
     settings = record.get("settings") or {}
     aligned = settings.get("aligned", {"seed": 0})
     seed = record["training_seed"] if "training_seed" in record else aligned and aligned.get("seed")
-    return 1 if seed is not None and "realign" not in settings else len(runs_of(record))
+    return 1 if seed is not None else len(runs_of(record))
 
 
 def estimate(record: Record) -> Estimate | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +25,7 @@ from calque.storage import write_text
 if TYPE_CHECKING:
     from calque.analyses.questions import Finding, View
     from calque.encoders import Encoder
-    from calque.pairs import WordPairs
     from calque.tasks import Score
-    from calque.text import ParallelCorpus
 
 #: methods that are shown, with their options: the text is small, and wants more passes than a real one
 METHODS: dict[str, dict[str, Any]] = {"rotation": {}, "finetune": {"epochs": 4}, "contrastive": {"epochs": 8}}
@@ -43,18 +40,6 @@ _SHOWN: dict[str, tuple[str, Callable[..., str]]] = {
     "consistency": ("English words whose nearest other English word is the same word (higher is better)", max),
     "alignment": ("Word alignment, error rate against hand-made links (lower is better)", min),
 }
-
-
-@dataclass(frozen=True)
-class _Text:
-    """One language's share of the sample."""
-
-    train: ParallelCorpus
-    train_links: WordPairs
-    test: ParallelCorpus
-    test_links: WordPairs
-    gold: tuple[ParallelCorpus, WordPairs]
-    aligner: Score  # the statistical aligner against the gold links
 
 
 def demo(
@@ -102,16 +87,15 @@ def _demo(
 ) -> list[dict[str, Any]]:
     began = time.perf_counter()
     say(f"linking the words of {len(langs)} languages")
-    texts = {lang: _text(lang, seed) for lang in bar(langs, unit="language", title="link words", show=progress)}
+    texts = {lang: _Text(lang, seed) for lang in bar(langs, unit="language", title="link words", show=progress)}
     _write(folder / "text", texts)
-    asked = {lang: _Asked(text) for lang, text in texts.items()}
-    rows, seconds = [_measured("base", base, asked, None, progress)], {}
+    rows, seconds = [_measured("base", base, texts, None, progress)], {}
     for method in METHODS:
         started = time.perf_counter()
         say(f"{method}: {sum(len(text.train) for text in texts.values()):,} sentence pairs in {len(langs)} languages")
         aligned = _aligned(method, base, list(texts.values()), seed, folder / TRAINING / method, progress)
         aligned.save(folder / method)
-        rows.append(_measured(method, aligned, asked, method, progress))
+        rows.append(_measured(method, aligned, texts, method, progress))
         seconds[method] = round(time.perf_counter() - started, 1)
         say(f"{method}: {seconds[method]:.0f} s")
     rows.append({"method": "statistical aligner", **{kind: {} for kind in _KINDS}, "folder": None,
@@ -126,7 +110,7 @@ def _demo(
         for score in row[kind].values()
     ]
     write_text(folder / "results.jsonl", "\n".join(lines) + "\n")
-    lines = [finding.to_json() + "\n" for each in asked.values() for finding in each.findings(seed)]
+    lines = [finding.to_json() + "\n" for each in texts.values() for finding in each.findings(seed)]
     write_text(folder / "analyses.jsonl", "".join(lines))
     chosen = "" if tuple(langs) == LANGUAGES else f" --languages {','.join(langs)}"
     record = {
@@ -134,7 +118,7 @@ def _demo(
         "encoder": base.name, "encoder_fingerprint": base.fingerprint,
         "encoder_precision": base.precision, "towards": "en", "seed": seed,
         "texts": [{"path": f"text/{lang}.train.tsv", "langs": ["en", lang], "sentence_pairs": len(text.train),
-                   "word_pairs": len(text.train_links)} for lang, text in texts.items()],
+                   "word_pairs": len(text.links)} for lang, text in texts.items()],
         "methods": METHODS,
         "seconds": {**seconds, "all": round(time.perf_counter() - began, 1)},
     }  # fmt: skip
@@ -142,16 +126,23 @@ def _demo(
     return rows
 
 
-class _Asked:
-    """One language's test text, and what every encoder answered."""
+class _Text:
+    """One language's part of the sample, with its word links, and what every encoder answered on its test text."""
 
-    def __init__(self, text: _Text):
+    def __init__(self, lang: str, seed: int):
         from calque.analyses.questions import Questions
-        from calque.tasks import WordRetrieval
+        from calque.tasks import WordAlignment, WordRetrieval
+        from calque.wordalign import align_words
 
-        self.gold = text.gold
-        seen = {"train": text.train, "train_pairs": text.train_links}
-        self.questions = Questions(WordRetrieval(text.test, text.test_links, data="sample", **seen))
+        self.train, self.test, self.gold = sample_text(lang, "train"), sample_text(lang, "test"), sample_links(lang)
+        # The aligner reads both parts: it needs every sentence it can get, and it sees no answers.
+        how = {"symmetrize": "one-to-one", "seed": seed}
+        self.links = align_words(self.train, extra=self.test, **how)
+        tested = align_words(self.test, extra=self.train, **how)
+        every_third = tested.take(np.arange(1, len(self.test), 3))
+        self.aligner = WordAlignment(*self.gold, data="sample", seed=seed).score(every_third)[0]
+        seen = {"train": self.train, "train_pairs": self.links}
+        self.questions = Questions(WordRetrieval(self.test, tested, data="sample", **seen))
         self.views: list[View] = []
 
     def retrieval(self, name: str, encoder: Encoder) -> dict[str, Score]:
@@ -188,37 +179,24 @@ class _Asked:
         yield from points(self.questions, self.views, pairs=80, projection="pca", seed=seed)
 
 
-def _text(lang: str, seed: int) -> _Text:
-    from calque.tasks import WordAlignment
-    from calque.wordalign import align_words
-
-    train, test, gold = sample_text(lang, "train"), sample_text(lang, "test"), sample_links(lang)
-    # The aligner reads both parts: it needs every sentence it can get, and it sees no answers.
-    pairs = align_words(train, extra=test, symmetrize="one-to-one", seed=seed)
-    tested = align_words(test, extra=train, symmetrize="one-to-one", seed=seed)
-    every_third = tested.take(np.arange(1, len(test), 3))
-    score = WordAlignment(*gold, data="sample", seed=seed).score(every_third)[0]
-    return _Text(train, pairs, test, tested, gold, score)
-
-
 def _aligned(method: str, base: Any, texts: Sequence[_Text], seed: int, folder: Path, progress: bool) -> Encoder:
     """By one method; a training goes on from what an earlier demo kept, be it the end."""
-    corpora, pairs = [text.train for text in texts], [text.train_links for text in texts]
+    corpora, pairs = [text.train for text in texts], [text.links for text in texts]
     options = METHODS[method] | ({} if method == "rotation" else {"seed": seed})
     return make_method(method, "en", options).align(base, corpora, pairs, folder=folder, progress=progress)
 
 
 def _measured(
-    method: str, encoder: Encoder, asked: dict[str, _Asked], folder: str | None, progress: bool
+    method: str, encoder: Encoder, texts: dict[str, _Text], folder: str | None, progress: bool
 ) -> dict[str, Any]:
     from calque.tasks import WordAlignment
 
     row: dict[str, Any] = {"method": method, **{kind: {} for kind in _KINDS}, "folder": folder}
-    for lang in bar(asked, unit="language", title=f"measure {method}", show=progress):
-        found = asked[lang].retrieval(method, encoder)
+    for lang in bar(texts, unit="language", title=f"measure {method}", show=progress):
+        found = texts[lang].retrieval(method, encoder)
         row["retrieval"][lang], row["form"][lang] = found["accuracy.unseen"], found["form.unseen"]
-        row["alignment"][lang] = WordAlignment(*asked[lang].gold, data="sample").evaluate(encoder)[0]
-    row["consistency"]["en"] = next(iter(asked.values())).english()  # its sentences are the same beside every language
+        row["alignment"][lang] = WordAlignment(*texts[lang].gold, data="sample").evaluate(encoder)[0]
+    row["consistency"]["en"] = next(iter(texts.values())).english()  # its sentences are the same beside every language
     return row
 
 

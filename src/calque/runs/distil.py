@@ -16,7 +16,7 @@ from calque.errors import SettingError
 from calque.linking import Say, Words
 from calque.runs.align import Aligned, leave, links_record
 from calque.runs.folder import TRAINING, check, writing
-from calque.runs.links import links_of
+from calque.runs.words import links_of
 
 if TYPE_CHECKING:
     from calque.alignment.distilling import LinkedWords

@@ -86,11 +86,8 @@ def _notes(scores: Sequence[Score]) -> list[str]:
     by = chosen if isinstance(chosen, str) else ", ".join(chosen)
     leak = " (TARGET text: the scores are not zero-shot)" if about.get("select") == "target" else ""
     n = len(about.get("seeds", ()))
-    notes = [
+    return [
         f"{about.get('features')} features, head {about.get('head')}, mean of {n} {'run' if n == 1 else 'runs'}; "
         f"epoch chosen by {by}{leak}",
         "The intervals cover both other training runs and other test texts." if n > 1 else ONE_RUN,
     ]
-    if "realign" in about:
-        notes.insert(1, f"Realigned {about['realign']}")
-    return notes

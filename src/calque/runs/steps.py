@@ -155,8 +155,5 @@ def _files(root: Path) -> list[Path]:
 @cache
 def _content(path: str, state: tuple[int, ...]) -> str:
     """Hash of a file while it is as `state` says."""
-    hashed = hashlib.blake2b(digest_size=16)
     with open(path, "rb") as handle:
-        while block := handle.read(1 << 20):
-            hashed.update(block)
-    return hashed.hexdigest()
+        return hashlib.file_digest(handle, lambda: hashlib.blake2b(digest_size=16)).hexdigest()

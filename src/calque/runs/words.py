@@ -1,7 +1,9 @@
-"""Word links of a parallel text, as a file."""
+"""Word links of parallel texts: as a file, or for a run."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -12,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calque.corpora.languages import pair_and_path
-from calque.errors import SettingError
-from calque.linker import Linker
-from calque.linking import Say, Words
+from calque.distributed import is_first
+from calque.errors import InputError, SettingError
+from calque.linking import Say, Words, digest_of
 from calque.pairs import WordPairs
 from calque.progress import bar
 from calque.storage import locked, write_lines
 from calque.text import ParallelCorpus
+from calque.vectors import map_arrays, write_arrays
 
 if TYPE_CHECKING:
     from calque.alignment.held_out import HeldOut
@@ -59,6 +62,7 @@ def link_words(
     Raises:
         SettingError: settings that exclude each other, or a text of `also` without its languages.
     """
+    from calque.linker import Linker
     from calque.wordalign import WordAligner
 
     if cross_fit is not None and (use is not None or extra or tables is not None or sample is not None):
@@ -140,6 +144,8 @@ def link_by_encoder(
     Returns:
         how many links there are, and sentence pairs.
     """
+    from calque.linker import Linker
+
     linker = Linker(encoder, langs=langs, method=method, **(load or {}))
     with locked(out):
         corpus = words.read(text, langs)
@@ -190,3 +196,58 @@ def drawn(corpus: ParallelCorpus, n: int, seed: int) -> ParallelCorpus:
     if n >= len(corpus):
         return corpus
     return corpus.take(np.sort(np.random.default_rng(seed).choice(len(corpus), n, replace=False, shuffle=False)))
+
+
+# -- of a run, which keeps them beside its checkpoints: they take time, and one that goes on needs the same ones ----------
+def links_of(
+    corpora: Sequence[ParallelCorpus], words: Words, *, folder: Path | None, say: Say, progress: bool = False
+) -> list[WordPairs]:
+    """Links of each corpus by the statistical aligner, or those that an earlier run left in the folder.
+
+    Args:
+        folder: where the links are kept; they are taken from there only if text and settings are the same. None keeps them
+            nowhere.
+    """
+    linked = []
+    for number, corpus in enumerate(corpora):
+        langs = "-".join(corpus.langs)
+        path = None if folder is None else folder / f"links-{number}.safetensors"
+        key = "" if path is None else _key(corpus, words)
+        pairs = None if path is None else _kept(path, key)
+        if pairs is None:
+            say(f"linking the words of {len(corpus):,} sentence pairs ({langs})")
+            pairs = words.link(corpus, progress=progress)
+            if path is not None and is_first():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_arrays(path, _arrays(pairs), {"key": key})
+        else:
+            say(f"word links of {len(corpus):,} sentence pairs ({langs}) found from an interrupted run")
+        linked.append(pairs)
+    return linked
+
+
+def _key(corpus: ParallelCorpus, words: Words) -> str:
+    """Hash over text, languages and settings."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(json.dumps([corpus.langs, words.model, words.symmetrize, words.seed]).encode())
+    digest.update((digest_of(corpus.source) + digest_of(corpus.target)).encode())
+    return digest.hexdigest()
+
+
+def _arrays(pairs: WordPairs) -> dict[str, np.ndarray]:
+    arrays = {"sentence": pairs.sentence, "source": pairs.source, "target": pairs.target, "possible": pairs.possible,
+              "n_sentences": np.array([pairs.n_sentences])}  # fmt: skip
+    return arrays if pairs.posterior is None else arrays | {"posterior": pairs.posterior}
+
+
+def _kept(path: Path, key: str) -> WordPairs | None:
+    if not path.is_file():
+        return None
+    try:
+        mapped, about = map_arrays(path)
+        if about.get("key") != key:
+            return None
+        arrays = {name: np.array(array) for name, array in mapped.items()}
+        return WordPairs(n_sentences=int(arrays.pop("n_sentences")[0]), **arrays)
+    except (InputError, KeyError, TypeError):  # of another version, or damaged: they are made again
+        return None

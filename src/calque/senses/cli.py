@@ -13,7 +13,10 @@ import typer
 
 from calque.cli.checks import output_file, output_folder, positive, refuse_unused
 from calque.cli.options import (
+    CheckpointEvery,
     Limit,
+    Overwrite,
+    OwnOption,
     Pretokenized,
     Quiet,
     Seed,
@@ -129,17 +132,12 @@ def pretrain(
     held_out: Annotated[
         int, typer.Option(min=0, help="Sentences of each language to hold out for measuring perplexity.")
     ] = 0,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="An option of the model, also written --NAME VALUE; repeatable."),
-    ] = None,
+    option: OwnOption = None,
     pretokenized: Pretokenized = False,
-    checkpoint_every: Annotated[
-        int, typer.Option(min=0, help="Also save a checkpoint every N updates (one is saved every minute); 0: none.")
-    ] = 200,
+    checkpoint_every: CheckpointEvery = 200,
     seed: Seed = 0,
     limit: Limit = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished encoder in --out.")] = False,
+    overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
     """Train a small BERT or ELMo from scratch.

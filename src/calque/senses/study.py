@@ -9,7 +9,7 @@ from typing import Any, Literal
 from calque.corpora.languages import pair_of
 from calque.errors import SettingError
 from calque.runs.steps import Step
-from calque.runs.study.plan import trainings
+from calque.runs.study.recipe import trainings
 from calque.runs.study.values import Count, check, of
 from calque.senses.pretrain import PRESETS, model_class, pretrain, settings_for
 from calque.senses.training import Senses

@@ -11,7 +11,6 @@ from calque.errors import SettingError
 if TYPE_CHECKING:
     from calque.linking import Say, Words
     from calque.text import ParallelCorpus
-    from calque.training.realignment import Realignment
 
 T = TypeVar("T")
 
@@ -36,7 +35,6 @@ class Inputs:
         links, train_links: word links of parallel texts, Pharaoh format.
         text: plain text, `LANG=FILE`.
         project: parallel texts that tags are projected over; `langs` and `links` are theirs then.
-        realign: alignment of the encoder on parallel text in the run that trains it; see `calque.runs.realign`.
         first_senses: WordNet's `index.sense`.
         words: how words are found and linked, and how many texts are read: of parallel and plain text so many, of each
             training file so many at even distances.
@@ -54,7 +52,6 @@ class Inputs:
     train_links: Sequence[str] = ()
     text: Sequence[str] = ()
     project: Sequence[str] = ()
-    realign: Realignment | None = None
     first_senses: str | None = None
     words: Words = field(default_factory=_words)
     test_limit: int | None = None
@@ -112,15 +109,11 @@ class Inputs:
 
 #: the fields that name files
 FILES = (
-    "test", "train", "dev", "ceiling", "links", "train_links", "text", "project", "realign", "first_senses",
+    "test", "train", "dev", "ceiling", "links", "train_links", "text", "project", "first_senses",
 )  # fmt: skip
-#: what `calque.runs.realign` can be told
-REALIGN = (
-    "realign_when", "realign_method", "realign_towards", "realign_option",
-)  # fmt: skip
-#: all fields and those of `words` and `realign`, which no option of a task may be called
+#: all fields and those of `words`, which no option of a task may be called
 FIELDS = (
-    *(each.name for each in fields(Inputs)), "model", "symmetrize", "pretokenized", "seed", "limit", "by_layer", *REALIGN,
+    *(each.name for each in fields(Inputs)), "model", "symmetrize", "pretokenized", "seed", "limit", "by_layer",
 )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from calque.named import Table
 from calque.tasks.base import Languages, Task
-from calque.tasks.inputs import FIELDS, REALIGN
+from calque.tasks.inputs import FIELDS
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def option_names(kind: type[Task]) -> list[str]:
 
 def _row_of(name: str, kind: type[Task]) -> TaskRow:
     summary = (inspect.getdoc(kind) or "").partition("\n")[0]
-    langs = ("langs",) if kind.languages == "pairs" else ("langs", *REALIGN) if "realign" in kind.files else ()
+    langs = ("langs",) if kind.languages == "pairs" else ()
     of_words = ("model", "symmetrize", "seed", "pretokenized", "test_limit")
     options = (*langs, *of_words, *option_names(kind))
     return TaskRow(name, summary, name.partition(":")[2], kind.files, options, kind.languages)
@@ -70,9 +70,9 @@ def _row_of(name: str, kind: type[Task]) -> TaskRow:
 _LINKING = ("langs", "model", "symmetrize", "seed")
 _TRAINED = (
     "seeds", "tune", "select", "hidden", "dropout", "epochs", "batch", "learning_rate", "patience", "per_epoch", "warmup",
-    "decay", "clip", "save_head", "on_error", "test_limit", *REALIGN, *_LINKING,
+    "decay", "clip", "save_head", "on_error", "test_limit", *_LINKING,
 )  # fmt: skip
-_ANNOTATED = ("test", "train", "dev", "ceiling", "realign")
+_ANNOTATED = ("test", "train", "dev", "ceiling")
 
 
 def _tags(help: str, title: str) -> TaskRow:

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from calque.encoders.base import Encoder
     from calque.tasks.inputs import Inputs
     from calque.text import Sentences
-    from calque.training.realignment import Realignment
 
 D = TypeVar("D")
 Select = Literal["source", "target", "last"]
@@ -87,7 +86,6 @@ class ZeroShot(Task, Generic[D]):
         seeds: one training run for each; default: 0 to 4, and 0 to 2 with `tune`.
         tune: train the encoder as well.
         select: see above.
-        realign: aligns the encoder before, beside or behind its training; needs `tune`.
         save_head: a new folder for the head with the best held-out score and its encoder; `write` writes it.
         options: settings of `Supervised` (epochs, batch, learning_rate, patience, …) instead of the task's own. Without a
             learning rate a head with its encoder learns at one that follows from the encoder's width, `tuned_rate`.
@@ -108,7 +106,7 @@ class ZeroShot(Task, Generic[D]):
     best: Learnt | None = None
     checkpoints: Path | None = None
     protocol = "zero-shot"
-    files = ("test", "train", "dev", "ceiling", "realign")
+    files = ("test", "train", "dev", "ceiling")
     languages: ClassVar[Languages] = "files"
     #: default number of epochs of a head on frozen vectors, and of a head with its encoder
     epochs: ClassVar[tuple[int, int]] = (15, 3)
@@ -124,15 +122,12 @@ class ZeroShot(Task, Generic[D]):
         seeds: Sequence[int] | None = None,
         tune: bool = False,
         select: Select = "source",
-        realign: Realignment | None = None,
         save_head: str | Path | None = None,
         options: Mapping[str, Any] | None = None,
         bootstrap: int = 1000,
         seed: int = 0,
     ):
-        if realign is not None and not tune:
-            raise SettingError("an encoder is realigned in the run that trains it: add tune=True (--tune)")
-        self.realign, self.save_head = realign, None if save_head is None else Path(save_head)
+        self.save_head = None if save_head is None else Path(save_head)
         seeds = range(3 if tune else 5) if seeds is None else seeds
         if not train or not tests or not seeds:
             raise SettingError("training text, test text and at least one seed are needed")
@@ -189,7 +184,7 @@ class ZeroShot(Task, Generic[D]):
         """
         if not inputs.train:
             raise SettingError(f"{inputs.task} needs training text: --train FILE")
-        for name, value in (("ceiling", inputs.ceiling), ("realign", inputs.realign), ("save-head", save_head)):
+        for name, value in (("ceiling", inputs.ceiling), ("save-head", save_head)):
             if value and inputs.project:
                 raise SettingError(f"--{name} and --project cannot be combined: leave one out")
         options = {name: own.pop(name) for name in inspect.signature(Supervised).parameters if name in own}
@@ -211,7 +206,7 @@ class ZeroShot(Task, Generic[D]):
         )  # fmt: skip
         if inputs.project:
             return [cls.projected(inputs, make, train, tests)]
-        tasks: list[Task] = [make(train, tests, dev=dev, select=select, realign=inputs.realign, save_head=save_head)]
+        tasks: list[Task] = [make(train, tests, dev=dev, select=select, save_head=save_head)]
         for lang in dict.fromkeys(each.lang for each in ceiling):
             learnt, tested, watched = ([each for each in some if each.lang == lang] for some in (ceiling, tests, dev))
             if not tested:
@@ -329,7 +324,6 @@ class ZeroShot(Task, Generic[D]):
             "features": "tuned" if self.tune else "frozen", "select": self.select, "seeds": self.seeds,
             "dev": self.chosen_on(), "chosen_epochs": [run.epoch for run in runs],
             "dev_scores": [round(run.score, 5) for run in runs], **self.settings(), **self.training(encoder),
-            **({} if self.realign is None else self.realign.settings()),
         }  # fmt: skip
         scores = []
         for number, test in enumerate(self.tests):
@@ -381,8 +375,6 @@ class Experiment(Generic[D]):
             check_classifier(encoder, task.save_head)
             task.linear(task.head(encoder.dim))
         self.task, self.encoder, self.processes, self.progress = task, encoder, Processes(), progress
-        if task.realign is not None:
-            task.realign.prepare(encoder, task.sources)
         self._known: dict[int, Any] = {}  # vectors or subwords, by the identity of the data that they are of
         answers_by_text = [task.answers(each) for each in task.train]
         self.answers = type(answers_by_text[0]).joined(answers_by_text)
@@ -438,7 +430,6 @@ class Experiment(Generic[D]):
             for name, values in {**gold.words, **gold.texts}.items():
                 digest.update(repr((name, np.asarray(values).tolist())).encode("utf-8", "replace"))
         about = [task.name, seed, self.encoder.fingerprint, task.select, task.settings(), task.training(self.encoder)]
-        about += [] if task.realign is None else [task.realign.settings()]
         digest.update(json.dumps(about, sort_keys=True, default=str).encode())
         return digest.hexdigest()
 
@@ -448,15 +439,9 @@ class Experiment(Generic[D]):
         torch.manual_seed(seed)
         head = task.head(self.encoder.dim).to(device)
         supervised = Supervised(seed=seed, **task.training(self.encoder))
-        encoder, realign, beside = self.encoder, task.realign, None
-        if realign is not None and realign.when == "before":  # with the seed of the run, as beside it and behind it
-            encoder = realign.align(encoder, seed=seed, progress=self.progress)  # type: ignore[arg-type]
-        if task.tune:
-            encoder = float32_copy(encoder, device)  # type: ignore[arg-type]
+        encoder = float32_copy(self.encoder, device) if task.tune else self.encoder  # type: ignore[arg-type]
         metric, statistic = next(iter(task.statistics.items()))
         source = TrainedSource(encoder, self.text, self.processes) if task.tune else self.text  # type: ignore[arg-type]
-        if realign is not None and realign.when == "during":
-            beside = realign.beside(encoder, self.encoder, seed=seed, processes=self.processes)  # type: ignore[arg-type]
 
         def select() -> float:
             watched = [(self._source(data, encoder), answers) for data, answers in self.dev]
@@ -466,13 +451,11 @@ class Experiment(Generic[D]):
 
         supervised.fit(
             head, SubsetSource(source, self.kept), lambda given: task.losses(head, given, self.answers), groups=self.groups,
-            processes=self.processes, select=select if self.dev or self.held_out else None, beside=beside,
+            processes=self.processes, select=select if self.dev or self.held_out else None,
             folder=None if task.checkpoints is None else task.checkpoints / self._key(seed), runs=runs,
             progress=self.progress, title=f"{task.name} {seed}",
         )  # fmt: skip
         head.eval()
-        if realign is not None and realign.when == "after":  # the epoch is chosen by then, and the head stays as it is
-            encoder = realign.align(encoder, seed=seed, progress=self.progress)  # type: ignore[arg-type]
         return Learnt(head, encoder, supervised.best_epoch, supervised.best)
 
     def test(self, learnt: Learnt) -> list[dict[str, np.ndarray]]:

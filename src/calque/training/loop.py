@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import nn
 
 from calque.distributed import Processes
 from calque.encoders.numerics import matmul_precision
@@ -28,7 +27,6 @@ from calque.training.tracking import Log, begin
 _SECONDS = 60.0  # between checkpoints, whatever the number of updates
 _SHARE = 0.05  # of the time that checkpoints may take
 _TIMED, _LONG = 20, 120.0  # updates that are timed; seconds from which on the time of several trainings is estimated
-_APART = 0x9E3779B97F4A7C15  # between the random states of the turns of an update
 
 
 @dataclass(frozen=True)
@@ -187,9 +185,7 @@ class Loop:
             if number != loaded:
                 updates, loaded = plan.epoch(number), number
             rate = self.schedule.rate(self.step, total)
-            terms: dict[str, float] = {}
-            for turn, (part, module) in enumerate(self.objective.turns(updates[position])):
-                terms |= self._turn(turn, part, module, rate)
+            terms = self._update(updates[position], rate)
             self.step += 1
             self.objective.after_update(self.step)
             epoch = self.step / plan.steps_per_epoch
@@ -223,15 +219,13 @@ class Loop:
                 )
         shown.close()
 
-    def _turn(self, turn: int, part: Any, module: nn.Module, rate: float) -> dict[str, float]:
-        """One step of the optimiser, and the terms of the loss; `module` is what it trains."""
+    def _update(self, update: Any, rate: float) -> dict[str, float]:
+        """One step of the optimiser, and the terms of the loss."""
         # The random state of an update depends on its number alone, so that dropout is the same after a resume,
         # whatever else drew random numbers in between.
-        number = (self.schedule.seed * 1_000_003 + self.step) * 4096 + self.processes.rank
-        torch.manual_seed(number if turn == 0 else (number + turn * _APART) % 2**63)
-        terms = self.objective.backward(part)
-        parameters = self.parameters if module is self.objective.module else module.parameters()
-        self.processes.sum_gradients(parameters)
+        torch.manual_seed((self.schedule.seed * 1_000_003 + self.step) * 4096 + self.processes.rank)
+        terms = self.objective.backward(update)
+        self.processes.sum_gradients(self.parameters)
         norm = {}
         if self.schedule.clip is not None:
             norm["norm"] = float(torch.nn.utils.clip_grad_norm_(self.parameters, self.schedule.clip))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 from torch import nn
@@ -33,11 +32,6 @@ class Objective(ABC, Generic[T]):
         Returns:
             the terms of the loss, of all processes.
         """
-
-    def turns(self, update: T) -> Sequence[tuple[T, nn.Module]]:
-        """The parts of an update that are taken one after the other, each with a step of the optimiser, and the module that
-        each trains; what it does not train stays as it is. By default all is one part."""
-        return [(update, self.module)]
 
     def after_update(self, step: int) -> None:
         """Called when the weights are those after `step` updates, such as to let a slow copy of them follow."""

@@ -17,7 +17,6 @@ from calque.training.loop import Loop, Schedule, rate_by_width
 from calque.training.objective import Objective
 from calque.training.plan import BatchPlan, LanguagePlan, Plan
 from calque.training.sources import VectorSource, WordRows
-from calque.training.together import Beside, Together, TogetherPlan
 
 
 def tuned_rate(dim: int) -> float:
@@ -67,7 +66,6 @@ class Supervised:
         processes: Processes,
         groups: np.ndarray | None = None,
         select: Callable[[], float] | None = None,
-        beside: Beside | None = None,
         folder: Path | None = None,
         runs: int = 1,
         progress: bool = False,
@@ -80,7 +78,6 @@ class Supervised:
             losses: `[S]`, of the texts whose vectors it is given.
             groups: int `[n]`, the language of each text, for `per_epoch`; None if they are all of one.
             select: score of the current state, the higher the better; without it the last state stays.
-            beside: what the source's model learns along with that, at the same rate; None for nothing.
             folder: of checkpoints, which are written every minute; it must be of this training.
             runs: number of such trainings, this one included, for the estimate of the time.
             progress, title: show a bar on standard error.
@@ -96,17 +93,12 @@ class Supervised:
             groups = np.zeros(len(source.lengths), dtype=np.int64) if groups is None else groups
             plan = LanguagePlan(groups, batch=self.batch, per_epoch=self.per_epoch, seed=self.schedule.seed)
         learning = HeadObjective(head, source, losses, processes, select=select, patience=self.patience)
-        objective: Objective[Any] = learning
-        updates: Plan[Any] = plan
-        if beside is not None:
-            objective = Together(learning, beside)
-            updates = TogetherPlan(plan, beside.plan, epochs=self.schedule.epochs, passes=beside.passes)
         loop = Loop(
-            objective, schedule=self.schedule, processes=processes, identity={}, folder=folder,
+            learning, schedule=self.schedule, processes=processes, identity={}, folder=folder,
             checkpoint_every=0 if folder is None else None, runs=runs, progress=progress, title=title,
         )  # fmt: skip
         learning.module.train()
-        history = loop.run(updates)
+        history = loop.run(plan)
         learning.restore()
         self.best, self.best_epoch = learning.score, learning.epoch
         learning.module.eval()

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from threading import Thread
@@ -23,11 +21,9 @@ from calque.named import TRUST_CODE, imported
 from calque.runs.compare import asked, check_results
 from calque.runs.steps import SCORES, Step, Steps, unique
 from calque.runs.study.grid import Grid, label_of
-from calque.runs.study.plan import BASE, Study
-from calque.runs.study.reading import read_study, tested_on
+from calque.runs.study.recipe import BASE, Study, read_study
 from calque.runs.study.work import WORK
 from calque.storage import locked, write_text
-from calque.training.tracking import check_trackers, tracked
 
 RESULTS, TABLES = "results.jsonl", "results.md"
 __all__ = ["Study", "read_study", "study"]
@@ -39,9 +35,6 @@ def study(
     workers: int = 1,
     data: str | Path | None = None,
     out: str | Path | None = None,
-    tests: Sequence[str] = (),
-    track: Sequence[str] = (),
-    track_folder: str | Path = "tracked",
     say: Say = lambda line: None,
     then: Callable[[Path, list[dict[str, Any]]], object] = lambda folder, records: None,
 ) -> list[dict[str, Any]]:
@@ -51,15 +44,13 @@ def study(
 
     Args:
         path: TOML file, see `Study`.
-        track: trackers, see `calque.training.tracking.Tracking`; every step that trains is a run.
         then: adds to the folder, which it is given with the records.
 
     Returns:
         A record for each score: `encoder`, `layer`, `method`, `supervision`, `training_seed`, `task`, and what
         `Score.to_dict` has. Encoders have the study's names. The records are also in `results.jsonl` of the folder.
     """
-    check_trackers(track)
-    plan = tested_on(read_study(path), tests)
+    plan = read_study(path)
     if data is not None:
         plan = replace(plan, data=str(Path(data).resolve()))
     folder = Path(plan.folder) / plan.out if out is None else Path(out)
@@ -74,7 +65,7 @@ def study(
     own = plan.own_classes()
     for name in own:  # so that folders of the study's steps, which name them, open
         imported(name)
-    with Workers(steps, workers, say, own, track=track, track_folder=Path(track_folder).resolve()) as do:
+    with working(steps, workers, say, own) as do:
         do("pretraining", grid.pretraining)
         do("joining encoders", grid.joining)
         do("preparing", grid.preparing)
@@ -103,69 +94,55 @@ def unchanged(records: Sequence[Mapping[str, Any]]) -> list[str]:
     return [name for name, scores in found.items() if name != BASE and scores <= found[BASE]]
 
 
-class Workers:
-    """Runs steps, in parallel if there are several workers.
+@contextmanager
+def working(
+    steps: Steps, workers: int, say: Say, own: Sequence[str] = ()
+) -> Iterator[Callable[[str, Sequence[Step]], None]]:
+    """Yield a function that runs the steps of a phase, given its title; in parallel if there are several workers.
 
     Args:
         own: names of the user's own classes, which every process imports.
-        track, track_folder: see `study`.
 
     Raises:
-        SettingError: fewer than one worker; on entering, another process works in the same folder.
+        SettingError: fewer than one worker, or another process works in the same folder.
     """
+    if workers < 1:
+        raise SettingError(f"workers must be at least 1, got {workers}")
+    with locked(steps.folder):
+        others, pool = active_children(), None
+        if workers > 1:
+            cores = max(1, len(os.sched_getaffinity(0)) // workers)
+            about = (cores, own, bool(TRUST_CODE), bool(SKIP_UNUSABLE))
+            pool = ProcessPoolExecutor(workers, get_context("spawn"), begin_worker, about)
 
-    def __init__(
-        self, steps: Steps, workers: int, say: Say, own: Sequence[str] = (), *, track: Sequence[str] = (),
-        track_folder: str | Path = "tracked",
-    ):  # fmt: skip
-        if workers < 1:
-            raise SettingError(f"workers must be at least 1, got {workers}")
-        self.steps, self.workers, self.say, self.own = steps, workers, say, own
-        self._do = partial(_tracked, steps, tuple(track), str(track_folder)) if track else steps.do
-        self._pool: ProcessPoolExecutor | None = None
-        self._open = ExitStack()
+        def do(title: str, phase: Sequence[Step]) -> None:
+            phase = unique(phase)
+            left = [step for step in phase if not steps.is_done(step)]
+            if phase:
+                say(f"{title}: {len(left)} of {len(phase)} steps to do")
+            # Workers begin here, and leave Ctrl-C to this process.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:
+                done = map(steps.do, left) if pool is None else pool.map(steps.do, left)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            for number, (_, step) in enumerate(zip(done, left, strict=True), 1):
+                say(f"{title}: {number} of {len(left)} done ({step.label or step.kind})")
 
-    def __enter__(self) -> Workers:
-        self._open.enter_context(locked(self.steps.folder))
-        if self.workers > 1:
-            cores = max(1, len(os.sched_getaffinity(0)) // self.workers)
-            self._others = active_children()
-            how = {"initializer": _begin, "initargs": (cores, self.own, bool(TRUST_CODE), bool(SKIP_UNUSABLE))}
-            self._pool = ProcessPoolExecutor(self.workers, get_context("spawn"), **how)
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        if self._pool is not None:
-            for worker in active_children() if error[0] else ():
-                if worker not in self._others:
-                    worker.terminate()  # at once, or after the update that it is at
-            self._pool.shutdown(cancel_futures=True)
-        self._open.__exit__(*error)
-
-    def __call__(self, title: str, steps: Sequence[Step]) -> None:
-        steps = unique(steps)
-        left = [step for step in steps if not self.steps.is_done(step)]
-        if steps:
-            self.say(f"{title}: {len(left)} of {len(steps)} steps to do")
-        before = signal.pthread_sigmask(
-            signal.SIG_BLOCK, {signal.SIGINT}
-        )  # workers begin here: they leave Ctrl-C to this process
         try:
-            done = map(self._do, left) if self._pool is None else self._pool.map(self._do, left)
+            yield do
+        except BaseException:
+            for worker in active_children() if pool is not None else ():
+                if worker not in others:
+                    worker.terminate()  # at once, or after the update that it is at
+            raise
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        for number, (_, step) in enumerate(zip(done, left, strict=True), 1):
-            self.say(f"{title}: {number} of {len(left)} done ({step.label or step.kind})")
+            if pool is not None:
+                pool.shutdown(cancel_futures=True)
 
 
-def _tracked(steps: Steps, track: Sequence[str], folder: str, step: Step) -> Path:
-    """Run a step whose trainings are tracked."""
-    run = re.sub(r"[^\w.-]+", "-", f"{step.kind} {step.label}").strip("-")
-    with tracked(track, run=f"{run}-{step.key[:6]}", folder=folder):
-        return steps.do(step)
-
-
-def _begin(cores: int, own: Sequence[str] = (), trust: bool = False, skip: bool = False) -> None:
+def begin_worker(cores: int, own: Sequence[str] = (), trust: bool = False, skip: bool = False) -> None:
+    """Prepare a process for steps."""
     import torch
 
     torch.set_num_threads(cores)

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from calque.alignment import METHODS
 from calque.runs.steps import Step, Steps
-from calque.runs.study.options import OF_ROWS, PARTS, of_anchors
-from calque.runs.study.plan import BASE, Study, Training, is_for, listed, seeds_of, supervision_of, trainings
+from calque.runs.study.options import OF_ANCHORS
+from calque.runs.study.recipe import (
+    BASE,
+    PARTS,
+    EncoderTable,
+    MethodTable,
+    Study,
+    SupervisionTable,
+    TaskTable,
+    Training,
+    given,
+    is_for,
+    listed,
+    trainings,
+)
 from calque.tasks.table import TASKS
 
 
@@ -78,38 +91,37 @@ class Grid:
         self.aligning: list[Step] = []
         self.rows: list[Row] = []
         self.scores: list[tuple[dict[str, Any], Step]] = []
-        for name, given in plan.encoders.items():
-            for base in self._bases(name, given):
-                self._rows(name, given, base)
+        for name, encoder in plan.encoders.items():
+            for base in self._bases(name, encoder):
+                self._measure(name, encoder, base)
         self.scores += [
-            ({**row.about, "task": task}, step)
+            ({**row.about, "task": name}, step)
             for row in self.rows
-            for task, given in plan.tasks.items()
-            if is_for(given, row.about["encoder"], row.about["method"])
-            for step in self._scoring(row, task, given)
+            for name, task in plan.tasks.items()
+            if is_for(task.encoders, row.about["encoder"]) and is_for(task.methods, row.about["method"])
+            for step in self._scoring(row, name, task)
         ]
         self.scoring = [step for _, step in self.scores if step.kind == "score"]
 
     # -- encoders ----------------------------------------------------------------------------------------------------
-    def _bases(self, name: str, given: Mapping[str, Any]) -> list[Base]:
-        """An encoder as it is: one, or one for each training and language."""
-        if "path" in given:
-            return [Base(given["path"])]
-        found, apart, seeds = [], given["pretrain"].get("apart", False), seeds_of(given)
-        parts = trainings(given["pretrain"], self.plan.source)
-        for number, seed in enumerate(seeds):
-            run = (None, None) if len(seeds) == 1 else (number, seed)
-            made = [self._trained(name, given["pretrain"], part, seed, run[1]) for part in parts]
-            if apart:
-                found.append(Base(self._joined(name, list(given["pretrain"]["texts"]), made), None, *run))
+    def _bases(self, name: str, table: EncoderTable) -> Iterator[Base]:
+        """Yield an encoder as it is: one, or one for each training and language."""
+        if table.pretrain is None:
+            yield Base(table.path)
+            return
+        parts, first = trainings(table.pretrain, self.plan.source), table.pretrain.get("seed", 0)
+        for number in range(table.runs):
+            run = (None, None) if table.runs == 1 else (number, first + number)
+            made = [self._trained(name, table.pretrain, part, first + number, run[1]) for part in parts]
+            if table.pretrain.get("apart"):
+                yield Base(self._joined(name, list(table.pretrain["texts"]), made), None, *run)
             else:
-                langs = [None if part.other is None else (part.other,) for part in parts]
-                found += [Base(step, some, *run) for step, some in zip(made, langs, strict=True)]
-        return found
+                for part, step in zip(parts, made, strict=True):
+                    yield Base(step, None if part.other is None else (part.other,), *run)
 
-    def _trained(self, name: str, given: Mapping[str, Any], part: Training, seed: int, run: int | None) -> Step:
+    def _trained(self, name: str, table: Mapping[str, Any], part: Training, seed: int, run: int | None) -> Step:
         own = ("texts", "apart", "pairs", "dictionaries")
-        settings = {**{key: value for key, value in given.items() if key not in own}, "seed": seed}
+        settings = {**{key: value for key, value in table.items() if key not in own}, "seed": seed}
         files = {"text": [self.plan.path(file) for file in part.texts.values()]}
         if part.dictionaries:
             settings["dictionaries"] = list(part.dictionaries)
@@ -126,145 +138,105 @@ class Grid:
         self.joining.append(self._step("join", settings, after=after, label=name))
         return self.joining[-1]
 
-    def _rows(self, name: str, given: Mapping[str, Any], base: Base) -> None:
-        """An encoder as it is, and after each method."""
-        plan, own = self.plan, {name: given[name] for name in ("pooling", "bidirectional") if name in given}
-        layers: list[int | None] = list(given.get("layers", [None]))
+    def _measure(self, name: str, table: EncoderTable, base: Base) -> None:
+        """Add the rows of an encoder as it is, and after each method."""
+        plan, layers, own = self.plan, list(table.layers or [None]), given(table, "pooling", "bidirectional")
         loads = {layer: own if layer is None else {**own, "layer": layer} for layer in layers}
 
         def about(method: str, learnt: str, layer: int | None, seed: int | None) -> dict[str, Any]:
-            return about_of(name, layer, method, learnt, base.seed if base.seed is not None else seed)
+            return about_of(name, layer, method, learnt, seed if base.seed is None else base.seed)
 
-        def row(method, learnt, encoder: Step | str, load: dict[str, Any], layer: int | None, langs=None, seed=None):
-            self.rows.append(Row(about(method, learnt, layer, seed), encoder, load, langs or base.langs))
-
-        several = len(plan.supervision) > 1
-
-        def label(method: str, learnt: str, some: Sequence[str], layer: int | None, seed: int | None) -> str:
-            known = about(method, learnt if several else "", layer, seed)
-            return label_of(known) + ("" if plan.together and base.langs is None else f", {' and '.join(some)}")
-
-        if BASE in plan.methods:
-            for layer, load in loads.items():
-                row(BASE, "", base.encoder, load, layer)
+        for layer, load in loads.items() if BASE in plan.methods else ():
+            self.rows.append(Row(about(BASE, "", layer, None), base.encoder, load, base.langs))
         for learnt, texts in plan.supervision.items():
-            langs = [lang for lang in plan.languages(texts) if base.langs is None or lang in base.langs]
-            for some in [langs] * bool(langs) if plan.together else [[lang] for lang in langs]:
-                made_for = None if plan.together else tuple(some)
-                for method, given in plan.methods.items():
-                    if method == BASE or learnt not in plan.supervisions(given) or not is_for(given, name):
-                        continue
-                    for seed in plan.training_seeds(given, None if base.number is None else [base.number]):
-                        settings = given if seed is None else {**given, "seed": seed}
-                        trains = METHODS[settings["method"]].trains  # once for each layer
-                        if trains or layers == [None] or "layers" in settings:
-                            for layer, load in (loads if trains else {None: own}).items():
-                                called = label(method, learnt, some, layer, seed)
-                                step = self._aligned(base.encoder, settings, texts, some, load, called)
-                                if step.kind == "align":  # which leaves the figures that a method has of its own
-                                    self.scores.append((about(method, learnt, layer, seed), step))
-                                for name_of_row, how in plan.rows_of(method, given).items():
-                                    row(name_of_row, learnt, step, how, layer, made_for, seed)
-                        else:  # the maps of all layers from one pass
-                            called = label(method, learnt, some, None, seed)
-                            step = self._aligned(base.encoder, {"layers": layers, **settings}, texts, some, own, called)
-                            for layer in layers:
-                                row(method, learnt, step, {"layer": layer}, layer, made_for, seed)
+            langs = [lang for lang in texts.languages(plan.source) if base.langs is None or lang in base.langs]
+            for method, how in plan.methods.items():
+                if method == BASE or not langs or learnt not in how.supervision or not is_for(how.encoders, name):
+                    continue
+                trains = METHODS[how.method].trains  # once for each layer; the maps of all layers come from one pass
+                at_once = not trains and layers != [None] and "layers" not in how.options
+                for seed in how.seeds(plan.runs, base.number):
+                    options = {**({"layers": layers} if at_once else {}), **how.options}
+                    options |= {} if seed is None else {"seed": seed}
+                    for layer, load in (loads if trains else {None: own}).items():
+                        known = about(method, learnt if len(plan.supervision) > 1 else "", layer, seed)
+                        called = label_of(known) + ("" if base.langs is None else f", {' and '.join(langs)}")
+                        step = self._aligned(base.encoder, how, options, texts, langs, load, called)
+                        if step.kind == "align" and not at_once:  # which leaves the scores that a method has of its own
+                            self.scores.append((about(method, learnt, layer, seed), step))
+                        for shown in layers if at_once else (layer,):
+                            for row, view in how.rows(method).items():
+                                load = {"layer": shown} if at_once else view
+                                self.rows.append(Row(about(row, learnt, shown, seed), step, load, base.langs))
 
+    # -- alignment ---------------------------------------------------------------------------------------------------
     def _aligned(
-        self, base: Step | str, settings: Mapping[str, Any], texts, langs: Sequence[str], load, label: str
-    ) -> Step:
-        options = {
-            name: value for name, value in settings.items() if name not in ("supervision", "encoders", "runs", "views")
-        }
-        about = {
-            "load": load,
-            "towards": self.plan.towards,
-            "langs": [[self.plan.source, lang] for lang in langs],
-            **options,
-        }
-        if texts["kind"] == "parallel":
-            step = self._on_links(base, about, texts, langs, label)
-        elif not METHODS[settings["method"]].needs_links:
-            step = self._on_texts(base, about, texts, langs, label)
+        self, base: Step | str, how: MethodTable, options: Mapping[str, Any], texts: SupervisionTable,
+        langs: Sequence[str], load: Mapping[str, Any], label: str,
+    ) -> Step:  # fmt: skip
+        """Return the step of a method: on parallel text, on text of each language, or on the anchors of words."""
+        plan, method = self.plan, METHODS[how.method]
+        pairs, reading = [[plan.source, lang] for lang in langs], given(texts, "limit", "pretokenized")
+        about: dict[str, Any] = {
+            "load": load, "towards": plan.towards, "langs": pairs, "method": how.method, **given(how), **options
+        }  # fmt: skip
+        read = {lang: plan.path(file) for lang, file in texts.texts.items() if lang in (plan.source, *langs)}
+        files: dict[str, list[str]] = {}
+        after: dict[str, list[str]] = {}
+        if texts.kind == "parallel":
+            kind = "align"
+            about["words"] = {"symmetrize": method.symmetrize, **plan.words, **reading}
+            files["text"] = [plan.path(texts.options[lang]) for lang in langs]
+            after["links"] = [
+                self._prepared(
+                    "links", {"langs": pair, "words": about["words"]}, {"text": [file]}, f"word links, {'-'.join(pair)}"
+                )
+                for pair, file in zip(pairs, files["text"], strict=True)
+                if method.needs_links
+            ]
+        elif not method.needs_links:
+            kind = "plain"
+            about |= {**reading, "texts": list(read)}
+            files["text"] = list(read.values())
         else:
-            step = self._on_words(base, about, texts, langs, label)
-        self.aligning.append(step)
-        return step
+            kind = "fit"
+            shared = {"load": load, **reading, **given(texts, *OF_ANCHORS)}
+            shared |= {"layers": options["layers"]} if "layers" in options else {}
+            if texts.kind == "dictionary":
+                after["dictionary"] = [
+                    self._prepared(
+                        "entries", {"langs": pair, "entries": list(texts.entries)},
+                        {"dictionary": [plan.path(texts.options[pair[1]])]}, f"entries of a dictionary, {'-'.join(pair)}",
+                    )
+                    for pair in pairs
+                ]  # fmt: skip
+            after["anchors"] = []
+            for lang, file in read.items():
+                called = f"anchors of words, {lang}"
+                self.preparing.append(
+                    self._reading(base, "anchors", {**shared, "lang": lang}, {"text": [file]}, label=called)
+                )
+                after["anchors"] += self._places(self.preparing[-1:])
+            about["texts"] = list(read)
+        self.aligning.append(self._reading(base, kind, about, files, after, label=label))
+        return self.aligning[-1]
 
-    def _on_links(self, base: Step | str, about: Mapping[str, Any], texts, langs: Sequence[str], label: str) -> Step:
-        """From the linked words of parallel texts; for a method that needs no links, from their sides."""
-        words, files, links = self._linked(texts, langs, about["method"])
-        settings = {**about, "words": words}
-        return self._reading(base, "align", settings, {"text": files}, {"links": links}, label=label)
-
-    def _linked(self, texts, langs: Sequence[str], method: str) -> tuple[dict[str, Any], list[str], list[str]]:
-        """How words are linked for a method, parallel texts, and where their links will be; none for one without need."""
-        words = {"symmetrize": METHODS[method].symmetrize, **self.plan.words, **_given(texts, "limit", "pretokenized")}
-        files = [self.plan.path(texts[lang]) for lang in langs]
-        linking = [
-            self._step(
-                "links", {"langs": [self.plan.source, lang], "words": words}, {"text": [file]},
-                label=f"word links, {self.plan.source}-{lang}",
-            )
-            for lang, file in zip(langs, files, strict=True)
-            if METHODS[method].needs_links
-        ]  # fmt: skip
-        self.preparing += linking
-        return words, files, self._places(linking)
-
-    def _on_words(self, base: Step | str, about: Mapping[str, Any], texts, langs: Sequence[str], label: str) -> Step:
-        """From words' anchors, and the dictionaries that pair them, if there are any."""
-        plan, after = self.plan, {}
-        shared = {**_given(about, "load", "layers"), **_given(texts, *of_anchors())}
-        read = {lang: plan.path(file) for lang, file in texts["texts"].items() if lang in (plan.source, *langs)}
-        anchors = [
-            self._reading(
-                base, "anchors", {**shared, "lang": lang}, {"text": [file]}, label=f"anchors of words, {lang}"
-            )
-            for lang, file in read.items()
-        ]
-        self.preparing += anchors
-        if texts["kind"] == "dictionary":
-            after["dictionary"] = self._dictionaries(about["langs"], texts)
-        after["anchors"] = self._places(anchors)
-        return self._reading(base, "fit", {**about, "texts": list(read)}, {}, after, label=label)
-
-    def _on_texts(self, base: Step | str, about: Mapping[str, Any], texts, langs: Sequence[str], label: str) -> Step:
-        """Return the step of a method that learns from text of each language."""
-        read = {
-            lang: self.plan.path(file) for lang, file in texts["texts"].items() if lang in (self.plan.source, *langs)
-        }
-        settings, files = (
-            {**about, **_given(texts, "limit", "pretokenized"), "texts": list(read)},
-            {"text": list(read.values())},
-        )
-        return self._reading(base, "plain", settings, files, label=label)
-
-    def _dictionaries(self, pairs: Sequence[Sequence[str]], texts) -> list[str]:
-        """Where the entries to learn from are."""
-        entries = list(texts.get("entries", [0]))
-        parts = [
-            self._step(
-                "entries", {"langs": pair, "entries": entries}, {"dictionary": [self.plan.path(texts[pair[1]])]},
-                label=f"entries of a dictionary, {'-'.join(pair)}",
-            )
-            for pair in pairs
-        ]  # fmt: skip
-        self.preparing += parts
-        return self._places(parts)
+    def _prepared(self, kind: str, settings: Mapping[str, Any], files: Mapping[str, list[str]], label: str) -> str:
+        """Add a step that prepares something, and return its folder."""
+        self.preparing.append(self._step(kind, settings, files, label=label))
+        return self._places(self.preparing[-1:])[0]
 
     # -- tasks -------------------------------------------------------------------------------------------------------
-    def _scoring(self, row: Row, name: str, given: Mapping[str, Any]) -> list[Step]:
-        """The steps of a task for one encoder: one, or one for each language."""
-        plan, task = self.plan, TASKS[given["task"]]
-        own = (*PARTS, *OF_ROWS, "texts")
+    def _scoring(self, row: Row, name: str, table: TaskTable) -> list[Step]:
+        """Return the steps of a task for one encoder: one, or one for each language."""
+        plan, task = self.plan, TASKS[table.task]
         load = {name: value for name, value in row.load.items() if name != "translations"}
-        about = {"load": load, **{key: v for key, v in given.items() if key not in own}}
+        about: dict[str, Any] = {"load": load, "task": table.task, **table.options}
+        about |= given(table, "limit", "test_limit", "pretokenized", "seeds")
         if task.languages == "pairs":
-            tests = {lang: file for lang, file in given["test"].items() if row.langs is None or lang in row.langs}
-            return [self._by_language(row, name, given, about, lang, file) for lang, file in tests.items()]
-        texts = {part: [plan.named(file) for file in listed(given.get(part))] for part in PARTS}
+            tested = [lang for lang in table.files["test"] if row.langs is None or lang in row.langs]
+            return [self._on_pair(row, name, table, about, lang) for lang in tested]
+        texts = {part: [plan.named(file) for file in listed(table.files.get(part))] for part in PARTS}
         if row.langs is not None and task.lang is None:
             own = (plan.source, *row.langs)
             texts |= {part: [(lang, file) for lang, file in texts[part] if lang in own] for part in ("test", "ceiling")}
@@ -278,64 +250,37 @@ class Grid:
         if "translations" in row.load:  # files that the encoder reads
             about["translations"] = list(row.load["translations"])
             files["translations"] = [plan.path(file) for two in row.load["translations"].values() for file in two]
-        if "seeds" in task.options and given.get("seeds", plan.seeds) is not None:
-            about["seeds"] = given.get("seeds", plan.seeds)
-        after: dict[str, list[str]] = {}
-        if "realign" in given:
-            about["realign"], files["realign"], after["links"] = self._realigned(given["realign"], row.langs)
+        if "seeds" in task.options and plan.seeds is not None:
+            about.setdefault("seeds", plan.seeds)
         made_for = "" if row.langs is None else f", {' and '.join(row.langs)}"
-        called = f"{name}: {label_of(row.about)}{made_for}"
-        return [self._reading(row.encoder, "score", about, files, after, label=called)]
+        return [self._reading(row.encoder, "score", about, files, label=f"{name}: {label_of(row.about)}{made_for}")]
 
-    def _realigned(self, given: Mapping[str, Any], langs: Sequence[str] | None):
-        """How an encoder is realigned, on which texts, and where their links will be."""
-        texts = self.plan.supervision[supervision_of(self.plan, "realign", given)]
-        some = [lang for lang in self.plan.languages(texts) if langs is None or lang in langs]
-        words, files, links = self._linked(texts, some, given.get("method", "contrastive"))
-        how = {name: value for name, value in given.items() if name != "supervision"}
-        return {**how, "langs": [[self.plan.source, lang] for lang in some], "words": words}, files, links
-
-    def _by_language(self, row: Row, name: str, given: Mapping[str, Any], about, lang: str, test: str) -> Step:
-        plan = self.plan
-        settings, files = {**about, "langs": [plan.source, lang]}, {"test": [plan.path(test)]}
-        files |= {
-            part: [plan.path(given[part][lang])] for part in PARTS if part != "test" and lang in given.get(part, {})
-        }
-        if "text" in TASKS[given["task"]].files:
-            files["text"] = [plan.path(given["texts"][side]) for side in settings["langs"] if given.get("texts")]
-        if "seed" in TASKS[given["task"]].options:
-            limit = settings.pop("limit", None)
-            settings["words"] = plan.words if limit is None else {**plan.words, "limit": limit}
+    def _on_pair(self, row: Row, name: str, table: TaskTable, about: Mapping[str, Any], lang: str) -> Step:
+        """Return the step of a task on parallel text in one language."""
+        plan, langs, task = self.plan, [self.plan.source, lang], TASKS[table.task]
+        settings = {**about, "langs": langs}
+        files = {part: [plan.path(named[lang])] for part, named in table.files.items() if lang in named}
+        if "text" in task.files:
+            files["text"] = [plan.path(table.texts[side]) for side in langs if table.texts]
+        if "seed" in task.options:
+            settings["words"] = {**plan.words, **({"limit": settings.pop("limit")} if "limit" in settings else {})}
         return self._reading(row.encoder, "score", settings, files, label=f"{name}, {lang}: {label_of(row.about)}")
 
     # -- what a step reads -------------------------------------------------------------------------------------------
     def _reading(
         self, encoder: Step | str, kind: str, settings: Mapping[str, Any], files, after=None, *, label: str
     ) -> Step:
-        """A step that reads an encoder."""
+        """Return a step that reads an encoder: another step's result; or what `load_encoder` takes. Of that, the content of
+        files and folders counts, those that come with calque included; a name on the hub stands for itself."""
         about, files, after = dict(settings), dict(files), dict(after or {})
-        self.refer("encoder", encoder, about, files, after)
-        return self._step(kind, about, files, after, label)
-
-    def refer(self, role: str, encoder: Step | str, about, files, after) -> None:
-        """Say which encoder a step reads: another step's result; or what `load_encoder` takes. Of that, the content of files
-        and folders counts, those that come with calque included; a name on the hub stands for itself.
-
-        Args:
-            role: what it is to the step.
-            encoder: which one.
-            about, files, after: the step's, which are added to.
-        """
         if isinstance(encoder, Step):
-            after[role] = self._places([encoder])
-            return
-        beside = "beside" if role == "encoder" else f"beside_{role}"
-        about[role], files[role], files[beside] = [], [], []
-        for lang, name in self._parts(encoder).items():
-            place = self._place(name)
-            about[role].append([lang, name if place is None else None])
-            files[role] += [] if place is None else [place]
-            files[beside] += [] if place is None else beside_encoder(place)
+            after["encoder"] = self._places([encoder])
+        else:
+            named = {lang: (name, self._place(name)) for lang, name in self._parts(encoder).items()}
+            about["encoder"] = [[lang, name if place is None else None] for lang, (name, place) in named.items()]
+            files["encoder"] = [place for _, place in named.values() if place is not None]
+            files["beside"] = [file for place in files["encoder"] for file in beside_encoder(place)]
+        return self._step(kind, about, files, after, label)
 
     def _parts(self, encoder: str) -> dict[str, str]:
         """The encoders of `en=a.vec,de=b.vec`; a single one without a language."""
@@ -357,10 +302,6 @@ class Grid:
 
     def _places(self, steps: Sequence[Step]) -> list[str]:
         return [str(self._steps.place(step)) for step in steps]
-
-
-def _given(settings: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: settings[name] for name in names if name in settings}
 
 
 def beside_encoder(encoder: str) -> list[str]:

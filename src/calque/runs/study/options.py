@@ -1,123 +1,55 @@
-"""Which settings the tables of a study may have, and of which types, so that none is dropped quietly."""
+"""Types of the options that methods, maps and tasks have of their own, from their classes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
-from calque.alignment import METHODS
-from calque.linking import Words
-from calque.runs.align import AVERAGING, map_method
-from calque.runs.study.values import Count, Few, Files, Layer, Share, of
+from calque.alignment import METHODS, methods_for
+from calque.runs.align import AVERAGING, STARTS, map_method
+from calque.runs.study.values import Count, Layer, Share, of
 from calque.tasks.table import TASKS, option_names
 
 Types = dict[str, Any]
-
-#: annotated files, each in a language, of tasks whose files say their own
-PARTS = ("train", "test", "dev", "ceiling", "links")
-#: what a study calls files otherwise
-SETTINGS = {"text": "texts"}
-ENTRIES = Sequence[int]
-_BY_LANGUAGE = Mapping[str, str]
-_POOLING = Literal["last", "first", "mean"]
-
-#: what a study may say at the top
-TOP: Types = {
-    "encoders": Mapping[str, str | Mapping[str, Any]] | Sequence[str],
-    "methods": Mapping[str, Mapping[str, Any]] | Sequence[str],
-    "supervision": Mapping[str, Mapping[str, Any]],
-    "tasks": Mapping[str, Mapping[str, Any]],
-    "source": str,
-    "towards": str,
-    "together": bool,
-    "seeds": Few,
-    "runs": Few,
-    "words": Mapping[str, Any],
-    "data": str,
-    "out": str,
-}
-OF_ENCODER: Types = {
-    "path": str, "pretrain": Mapping[str, Any], "runs": Few, "layers": Sequence[Layer], "pooling": _POOLING,
-    "bidirectional": bool,
-}  # fmt: skip
-#: what a method can set of `load_encoder`
-LOADED: Types = {"layer": Layer, "pooling": _POOLING, "bidirectional": bool}
-#: what a method says beside its options
-OF_METHOD = ("method", "supervision", "encoders", "runs", "views")
-#: module of the system that trains encoders from text, whose `check` and `train` do so
+#: module of the system that trains encoders from text, whose `check_pretraining` and `train` do so
 PRETRAINING = "calque.senses.study"
-#: alignment in the run that trains an encoder for a task, `realign = { when = "before" }`
-OF_REALIGNMENT: Types = {
-    "supervision": str, "when": Literal["before", "during", "after"], "method": str,
-    "towards": str, "options": Mapping[str, Any],
-}  # fmt: skip
-#: of a method, or a task: the only encoders, and of a task the only methods, that it is for
-OF_ROWS: Types = {"encoders": Files, "methods": Files}
-
-
-def of_words() -> Types:
-    """How word links are made."""
-    from calque.wordalign.symmetrization import Symmetrization
-
-    return {**of(Words), "model": Literal["auto", "fast-align", "hmm", "gibbs"], "symmetrize": Symmetrization}
-
-
-def of_supervision(kind: str) -> Types:
-    """Settings of a supervision that are not its languages."""
-    if kind == "parallel":
-        return {"kind": str, "limit": Count, "pretokenized": bool}
-    entries = {"entries": ENTRIES} if kind == "dictionary" else {}
-    return {"kind": str, "texts": _BY_LANGUAGE, **entries, **of_anchors()}
-
-
-def of_method(given: Mapping[str, Any], kind: str) -> Types:
-    """Settings of a method where it has a supervision of some kind."""
-    if kind != "parallel" and not _has_options_of_its_own(given):
-        return {"supervision": Files, "encoders": Files, **of_maps()}
-    shared = {"method": str, "supervision": Files, "encoders": Files, **LOADED}
-    if METHODS[given["method"]].trains:
-        shared["runs"] = Few
-    if METHODS[given["method"]].of_each:
-        shared["views"] = Mapping[str, Mapping[str, Any]]
-    return {**shared, **options_of_method(given["method"])}
-
-
-def _has_options_of_its_own(given: Mapping[str, Any]) -> bool:
-    """Whether a method's options are those of its class whatever it learns from, and not those of maps between anchors."""
-    return given["method"] in METHODS and (METHODS[given["method"]].trains or from_text(given["method"]))
-
-
-def from_text(name: str) -> bool:
-    return "text" in METHODS[name].learns_from
+#: how anchors are averaged
+OF_ANCHORS: Types = {name: Count for name in AVERAGING if name != "layers"}
 
 
 def options_of_method(name: str) -> Types:
-    """Options of a method that learns from parallel text or plain text, or that trains: those of its class."""
+    """Return the options of a method that learns from parallel text or plain text, or that trains: those of its class."""
     options = of(METHODS.load(name), "towards", *METHODS[name].settings)
     return {**options, **({"layers": Sequence[Layer]} if "layers" in options else {})}
 
 
 def of_maps(source: str = "") -> Types:
-    """Options of maps from dictionaries or a start, or of those from one source: dictionary, identical or unsupervised."""
-    options = {**of(map_method, "towards"), "held_out": Share, "layers": Sequence[Layer]}
+    """Return options of maps from dictionaries or a start, or of those from one source: dictionary, identical or
+    unsupervised."""
+    own = {
+        "held_out": Share,
+        "layers": Sequence[Layer],
+        "start": Literal[STARTS],
+        "method": Literal[methods_for("dictionary")],
+    }
+    options = {**of(map_method, "towards"), **own}
     if not source:
         return options
     without = {"method", "seed", "start_options"} | ({"start", "restarts"} if source != "unsupervised" else set())
     without |= {"identical", "held_out"} if source != "dictionary" else set()
-    averaging = {name: Count for name in AVERAGING if name != "layers"}
     starts = of_starts() if source == "unsupervised" else {}
-    return {name: kind for name, kind in {**options, **averaging}.items() if name not in without} | starts
+    return {name: kind for name, kind in {**options, **OF_ANCHORS}.items() if name not in without} | starts
 
 
 def of_start(start: str) -> Types:
-    """Options of a start without a dictionary."""
+    """Return the options of a start without a dictionary."""
     from calque.maps.unsupervised import start_options
 
     return {name: of_starts()[name] for name in start_options(start)}
 
 
 def of_starts() -> Types:
-    """Options of all starts without a dictionary."""
+    """Return the options of all starts without a dictionary."""
     from calque.maps.adversarial import adversarial_start
     from calque.maps.distributions import self_learning, similarity_seeds
     from calque.maps.unsupervised import start_options
@@ -127,35 +59,8 @@ def of_starts() -> Types:
     return {name: types[name] for start in ("distributions", "adversarial") for name in start_options(start)}
 
 
-def of_anchors() -> Types:
-    """Settings of a supervision whose words get anchors."""
-    return {"limit": Count, "pretokenized": bool, **{name: Count for name in AVERAGING if name != "layers"}}
-
-
-def of_task(task: str) -> Types:
-    """Settings of a task, besides `task`."""
-    row = TASKS[task]
-    shape: Any = _BY_LANGUAGE if row.languages == "pairs" else Files
-    files = {SETTINGS.get(name, name): shape for name in (*PARTS, "text") if name in row.files}
-    if row.languages != "pairs":
-        files.pop("links", None)  # those of a text over which tags are projected
-    files |= {"realign": Mapping[str, Any]} if "realign" in row.files else {}
-    unnamed = (*PARTS, "text", "train_links", "project", "realign")
-    others = {name: str for name in row.files if name not in unnamed}
-    read = {"pretokenized": bool, "test_limit": Count} if row.languages == "files" or "text" in row.files else {}
-    return {
-        **files,
-        **others,
-        **OF_ROWS,
-        **({"seeds": Few} if "seeds" in row.options else {}),
-        "limit": Count,
-        **{name: read[name] for name in read if name in row.options},
-        **options_of(task),
-    }
-
-
 def options_of(task: str) -> Types:
-    """The options of a task's class."""
+    """Return the options of a task's class."""
     kind = TASKS.load(task)
     types: Types = {}
     for function in kind.takes():

@@ -1,4 +1,4 @@
-"""Whether what stands in a file is of the type that a function wants, from the function's own annotations."""
+"""Types of settings, from the annotations of the functions and dataclasses that take them, and checks of values from files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import tomllib
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from inspect import signature
 from typing import Annotated, Any, Literal, NewType, Union, get_args, get_origin
@@ -17,7 +18,7 @@ from calque.errors import SettingError
 
 @dataclass(frozen=True)
 class Range:
-    """Which numbers may stand there; infinity and what is no number never may."""
+    """Numbers that are allowed; infinity and NaN never are."""
 
     low: float = 0
     high: float = 2**63 - 1
@@ -47,13 +48,12 @@ _COUNTS = frozenset([
     "length", "updates", "vocabulary", "max_characters", "character_dim", "min_count", "negatives", "tables",
     "restarts", "frequent", "k", "words", "most_rounds", "judge_updates", "selected_on", "width",
 ])  # fmt: skip
-_OWN = {"dropout": Share, "layer": Layer, "rename": Mapping[str, Label],
-        "mix": Sequence[Layer]}  # fmt: skip
+_OWN = {"dropout": Share, "layer": Layer, "rename": Mapping[str, Label]}
 
 
 @cache
 def of(function: Callable[..., Any], *without: str) -> dict[str, Any]:
-    """Types of a function's or a class's parameters by name, except for some."""
+    """Return the types of a function's or a class's parameters by name, except for some."""
     names = {}  # a data class has parameters from where it stands, and from where those stand that it is made of
     for kind in reversed(getattr(function, "__mro__", (function,))):
         names |= vars(sys.modules[kind.__module__])
@@ -70,7 +70,7 @@ def of(function: Callable[..., Any], *without: str) -> dict[str, Any]:
 
 
 def _narrowed(name: str, wanted: Any) -> Any:
-    """What an annotation does not say."""
+    """Return the type of a parameter with what its annotation does not say."""
     kinds = get_args(wanted) or (wanted,)
     if name in _OWN:
         return _OWN[name]
@@ -80,45 +80,36 @@ def _narrowed(name: str, wanted: Any) -> Any:
 
 
 def check(where: str, given: Mapping[str, Any], known: Mapping[str, Any], what: str = "") -> None:
-    """Complain of a setting that nothing would heed, or that is not what it should be.
+    """Check the names and values of settings.
 
     Args:
         where: of what these are the settings.
         what: `where` in more words.
 
     Raises:
-        SettingError: there is one.
+        SettingError: a name that is not known, with the nearest one that is; or a value of another type.
     """
     for name, value in given.items():
         if name not in known:
-            raise SettingError(f"unknown setting {name!r} of {what or where}, expected {', '.join(known) or 'none'}")
+            near = get_close_matches(name, known, n=1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            expected = ", ".join(known) or "none"
+            raise SettingError(f"unknown setting {name!r} of {what or where}, expected {expected}{meant}")
         check_value(f"{where}.{name}" if where else name, value, known[name])
 
 
 def check_value(where: str, value: Any, wanted: Any) -> None:
-    """Complain of a value that is not of a type, of the innermost where it is a table or list.
+    """Check the type of a value.
 
     Raises:
-        SettingError: with what is expected and what is there.
+        SettingError: with what is expected and what is there, of the innermost wrong value of a table or list.
     """
-    for part in _alternatives(wanted):
-        kind, inner = get_origin(part), get_args(part)
-        if isinstance(value, dict) and _is_a(kind, Mapping):
-            for name, each in value.items():
-                if not is_text(name):
-                    raise SettingError(f"{where}: {_shown(name)} is not a name, expected {_said(str)}")
-                check_value(f"{where}.{name}", each, inner[1])
-            return
-        if isinstance(value, list) and value and _is_a(kind, Sequence) and kind is not tuple:
-            for number, each in enumerate(value):
-                check_value(f"{where}[{number}]", each, inner[0])
-            return
-    if not _is(value, wanted):
-        raise SettingError(f"{where} = {_shown(value)}, expected {_said(wanted)}")
+    if (wrong := misfit(where, value, wanted)) is not None:
+        raise SettingError(wrong)
 
 
 def parsed(where: str, text: str, wanted: Any) -> Any:
-    """A value of a type from its form in a study, or from bare text.
+    """Return a value of a type from its form in a study, or from bare text.
 
     Raises:
         SettingError: it is not of the type.
@@ -127,35 +118,12 @@ def parsed(where: str, text: str, wanted: Any) -> Any:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text
-    if not _is(value, wanted):
-        inside = text.strip().removeprefix("[").removesuffix("]")
-        words = [] if any(sign in inside for sign in "[]\"'") else [word.strip() for word in inside.split(",")]
-        value = next(
-            (each for each in (text, words) if _is(each, wanted)), value
-        )  # a list of names needs no quotes here
+    inside = text.strip().removeprefix("[").removesuffix("]")
+    words = [] if any(sign in inside for sign in "[]\"'") else [word.strip() for word in inside.split(",")]
+    forms = (value, text, words)  # a list of names needs no quotes here
+    value = next((each for each in forms if misfit(where, each, wanted) is None), value)
     check_value(where, value, wanted)
     return value
-
-
-def _shown(value: Any) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 60 else f"{shown[:57]}..."
-
-
-def _alternatives(wanted: Any) -> list[Any]:
-    several = get_args(wanted) if get_origin(wanted) in (Union, types.UnionType) else (wanted,)
-    return [part for part in several if part is not type(None)]
-
-
-def no_repetition(where: str, names: Sequence[Any]) -> None:
-    """Complain of what a list says twice.
-
-    Raises:
-        SettingError: it says something twice.
-    """
-    for name in names:
-        if names.count(name) > 1:
-            raise SettingError(f"{where} says {name!r} twice")
 
 
 def is_text(value: Any) -> bool:
@@ -165,69 +133,81 @@ def is_text(value: Any) -> bool:
     return max(len(part.encode()) for part in value.split("/")) <= 255 and len(value.encode()) < 2048
 
 
-def _is(value: Any, wanted: Any) -> bool:
-    kind, parts = get_origin(wanted), get_args(wanted)
-    if wanted is Any:
-        return True
-    if wanted is Label:
-        return isinstance(value, str)
-    if kind is Annotated:
-        return _is_number(value, parts[0]) and value in parts[1]
-    if kind in (Union, types.UnionType):
-        return any(_is(value, part) for part in _alternatives(wanted))
-    if kind is Literal:
-        return isinstance(value, str) and value in parts
-    if kind is tuple:
-        return _is_list(value) and len(value) == len(parts) and all(map(_is, value, parts))
-    if wanted in (int, float):
-        return _is_number(value, wanted) and value in Range()
+def misfit(where: str, value: Any, wanted: Any) -> str | None:
+    """Return what is wrong with a value, of the innermost one in a table or list; None where it is of the type."""
+    origin, parts = get_origin(wanted), get_args(wanted)
+    if origin in (Union, types.UnionType):
+        found = {part: misfit(where, value, part) for part in parts if part is not types.NoneType}
+        inner = [wrong for part, wrong in found.items() if _holds(part, value)]
+        return None if None in found.values() else (*inner, _complaint(where, value, wanted))[0]
+    if not _holds(wanted, value):
+        return None if _fits(value, wanted) else _complaint(where, value, wanted)
+    if isinstance(value, dict):
+        for name, each in value.items():
+            if not is_text(name):
+                return f"{where}: {_shown(name)} is not a name, expected {_said(str)}"
+            if (wrong := misfit(f"{where}.{name}", each, parts[1])) is not None:
+                return wrong
+        return None
+    for number, each in enumerate(value):
+        if (wrong := misfit(f"{where}[{number}]", each, parts[0])) is not None:
+            return wrong
+        if parts[0] in (str, Layer) and each in value[:number]:
+            return f"{where} says {each!r} twice"
+    return None
+
+
+def _holds(wanted: Any, value: Any) -> bool:
+    """Whether a type is one of tables or lists, and the value a table or a list that is not empty."""
+    origin, base = get_origin(wanted), Mapping if isinstance(value, dict) else Sequence
+    is_list = isinstance(value, list | tuple) and len(value) > 0 and origin is not tuple
+    return (isinstance(value, dict) or is_list) and isinstance(origin, type) and issubclass(origin, base)
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    """Whether a value is of a type that is no table and no list."""
+    origin, parts = get_origin(wanted), get_args(wanted)
+    if wanted in (int, float) or origin is Annotated:
+        number, known = parts or (wanted, Range())
+        return (
+            isinstance(value, int if number is int else int | float) and not isinstance(value, bool) and value in known
+        )
     if wanted is bool:
         return isinstance(value, bool)
-    if _is_a(kind, Mapping):
-        return isinstance(value, dict) and all(is_text(key) and _is(each, parts[1]) for key, each in value.items())
-    if _is_a(kind, Sequence):
-        return _is_list(value) and len(value) > 0 and all(_is(each, parts[0]) for each in value)
-    return is_text(value)  # text and paths
+    if wanted is Label or origin is Literal:
+        return isinstance(value, str) and (wanted is Label or value in parts)
+    if origin is tuple:
+        is_whole = isinstance(value, list | tuple) and len(value) == len(parts)
+        return is_whole and not any(misfit("", *each) for each in zip(value, parts, strict=True))
+    return wanted is Any or (origin is None and is_text(value))
 
 
-def _is_a(kind: Any, base: type) -> bool:
-    return isinstance(kind, type) and issubclass(kind, base)
+def _complaint(where: str, value: Any, wanted: Any) -> str:
+    return f"{where} = {_shown(value)}, expected {_said(wanted)}"
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list | tuple)
-
-
-def _is_number(value: Any, kind: type) -> bool:
-    return isinstance(value, int | float if kind is float else int) and not isinstance(value, bool)
+def _shown(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
 
 def _said(wanted: Any, several: bool = False) -> str:
-    """A type as words."""
-    kind, parts = get_origin(wanted), get_args(wanted)
-    s = "s" if several else ""
-    if kind is Annotated:
-        return f"{_number(parts[0], several)} {parts[1]}".rstrip()
-    if kind in (Union, types.UnionType):
-        return " or ".join(dict.fromkeys(_said(part, several) for part in _alternatives(wanted)))
-    if kind is Literal:
+    """Return a type in words."""
+    origin, parts = get_origin(wanted), get_args(wanted)
+    a, s = ("", "s") if several else ("a ", "")
+    if wanted in (int, float) or origin is Annotated:
+        number, known = parts or (wanted, Range())
+        return f"{a}{'whole ' if number is int else ''}number{s} {known}".rstrip()
+    if origin in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(_said(part, several) for part in parts if part is not types.NoneType))
+    if origin is Literal:
         return " or ".join(map(repr, parts))
-    if kind is tuple:
-        return f"a list of {len(parts)}: {', '.join(_said(part) for part in parts)}"
-    if wanted in (int, float):
-        return f"{_number(wanted, several)} {Range()}"
-    if wanted is bool:
-        return "true or false"
-    if wanted is Label:
-        return "text"
-    if _is_a(kind, Mapping):
-        inner = "" if parts[1] is Any else f" of {_said(parts[1], several=True)}"
-        return f"{'' if several else 'a '}table{s}{inner}"
-    if _is_a(kind, Sequence):
-        return f"{'' if several else 'a '}list{s} of {_said(parts[0], several=True)}"
+    if origin is tuple:
+        return f"a list of {len(parts)}: {', '.join(map(_said, parts))}"
+    if wanted in (bool, Label):
+        return "true or false" if wanted is bool else "text"
+    if isinstance(origin, type):
+        inner = parts[-1]
+        of_inner = "" if inner is Any else f" of {_said(inner, several=True)}"
+        return f"{a}{'table' if issubclass(origin, Mapping) else 'list'}{s}{of_inner}"
     return "text on one short line"
-
-
-def _number(kind: type, several: bool) -> str:
-    word = "whole number" if kind is int else "number"
-    return f"{word}s" if several else f"a {word}"

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from calque.errors import SettingError
 from calque.named import imported
 from calque.runs.steps import SCORES, Step
-from calque.runs.study.options import LOADED, PARTS, PRETRAINING
+from calque.runs.study.options import PRETRAINING
+from calque.runs.study.recipe import LOADED, PARTS
 from calque.storage import write_text
-
-if TYPE_CHECKING:
-    from calque.linking import Words
-    from calque.runs.realign import TextRealignment
 
 LINKS, ENTRIES = "links.align", "entries.tsv"
 
@@ -99,8 +96,6 @@ def _score(step: Step, folder: Path) -> None:
 
     options, files = dict(step.settings), step.files
     options.pop("encoder", None)
-    if "base" in step.after or "base" in files:
-        options["base"] = encoder_of(step, "base")
     task, load, langs = options.pop("task"), options.pop("load"), options.pop("langs")
     row = TASKS[task]
     read = {name: options.pop(name) for name in ("pretokenized", "limit") if name in options}
@@ -111,8 +106,6 @@ def _score(step: Step, folder: Path) -> None:
     else:
         given = {part: _texts(step, part, row.lang or "") for part in PARTS if part in row.files}
         given |= {"first_senses": files["first_senses"][0]} if files.get("first_senses") else {}
-    if "realign" in options:
-        given["realign"] = _realignment_of(step, Words(**options.pop("realign")["words"]))
     inputs = Inputs(task, words=words, test_limit=options.pop("test_limit", None), **given)
     if langs := options.pop("translations", ()):
         first, second = files["translations"][::2], files["translations"][1::2]
@@ -122,26 +115,16 @@ def _score(step: Step, folder: Path) -> None:
     _write_scores(folder, [score.to_dict() for score in scores])
 
 
-def _realignment_of(step: Step, words: Words) -> TextRealignment:
-    from calque.runs.realign import realign_on
-
-    how = dict(step.settings["realign"])
-    langs = [(source, target) for source, target in how.pop("langs")]
-    how.pop("words")
-    places = [str(Path(place) / LINKS) for place in step.after["links"]]
-    return realign_on(step.files["realign"], langs=langs, links=places, words=words, **how)
-
-
 def _write_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
     write_text(folder / SCORES, json.dumps(scores, ensure_ascii=False, indent=1) + "\n")
 
 
-def encoder_of(step: Step, role: str = "encoder") -> str:
+def encoder_of(step: Step) -> str:
     """A finished step's folder, or what `load_encoder` takes: local files and folders by their place, others by name."""
-    if role in step.after:
-        return step.after[role][0]
-    local = iter(step.files[role])
-    named = [(lang, next(local) if name is None else name) for lang, name in step.settings[role]]
+    if "encoder" in step.after:
+        return step.after["encoder"][0]
+    local = iter(step.files["encoder"])
+    named = [(lang, next(local) if name is None else name) for lang, name in step.settings["encoder"]]
     return ",".join(f"{lang}={where}" if lang else where for lang, where in named)
 
 

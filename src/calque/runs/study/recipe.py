@@ -1,0 +1,508 @@
+"""A study's file: what is compared with what, read into dataclasses and checked before anything is run."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from calque.alignment import METHODS, learns_from, methods_for
+from calque.corpora.languages import language_of, name_and_path, pair_of
+from calque.errors import InputError, SettingError
+from calque.linking import Words
+from calque.named import imported, is_path
+from calque.runs.align import IDENTICAL, STARTS, make_method
+from calque.runs.study.options import (
+    OF_ANCHORS,
+    PRETRAINING,
+    of_maps,
+    of_start,
+    options_of,
+    options_of_method,
+)  # fmt: skip
+from calque.runs.study.values import Count, Few, Files, Layer, check, of
+from calque.tasks.table import TASKS
+from calque.wordalign.symmetrization import Symmetrization
+
+BASE = "base"
+#: files of tasks, each in a language
+PARTS = ("train", "test", "dev", "ceiling", "links")
+#: what a method can set of `load_encoder`
+LOADED = ("layer", "pooling", "bidirectional")
+_KINDS = ("parallel", "dictionary", "text")
+Pooling = Literal["last", "first", "mean"]
+Table = TypeVar("Table")
+
+
+@dataclass(frozen=True)
+class Training:
+    """An encoder that the study trains first.
+
+    Attributes:
+        texts: files by language.
+        dictionaries: files by the languages of each, `en-de`.
+        other: the language that it is for beside the source; None for all.
+    """
+
+    texts: Mapping[str, str]
+    dictionaries: Mapping[str, str]
+    other: str | None = None
+
+
+def trainings(table: Mapping[str, Any], source: str) -> list[Training]:
+    """Return the encoders to train with each seed: one of all languages, one of each, or one of each with the source."""
+    texts, dictionaries = table["texts"], table.get("dictionaries", {})
+    if table.get("apart"):
+        return [Training({lang: file}, {}) for lang, file in texts.items()]
+    if not table.get("pairs"):
+        return [Training(texts, dictionaries)]
+    found = []
+    for lang in texts:
+        if lang != source:
+            some = {name: file for name, file in dictionaries.items() if pair_of(name, [source, lang])}
+            found.append(Training({source: texts[source], lang: texts[lang]}, some, other=lang))
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderTable:
+    """`[encoders.NAME]`.
+
+    Attributes:
+        path: hub name, folder, `mini` or word vectors; or `en=ENCODER,de=ENCODER`.
+        pretrain: instead of a path, what to train first: `model`, `texts` by language, `preset`, `limit`, `pretokenized`, and
+            options of `calque pretrain`; `senses`, how many or a table of their options; `dictionaries` by pair of languages,
+            `en-de`; `apart` for an encoder of each language, taken as one; `pairs` for one of the source with each other
+            language, all in one row of the tables.
+        runs: how often it is trained, with different seeds.
+        layers: layers that the methods and tasks are run on, each separately.
+        pooling, bidirectional: see `load_encoder`.
+    """
+
+    path: str = ""
+    pretrain: Mapping[str, Any] | None = None
+    runs: Few = 1
+    layers: Sequence[Layer] = ()
+    pooling: Pooling | None = None
+    bidirectional: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupervisionTable:
+    """`[supervision.NAME]`.
+
+    Attributes:
+        kind: "parallel": a text for each language; "dictionary": a dictionary for each language, and `texts` whose words get
+            anchors; "text": `texts` alone, for maps without a dictionary and methods that need no translations (`means`).
+        texts: plain text by language.
+        entries: `[first, end]`: take these of a dictionary's source words only.
+        limit, pretokenized: see `calque align`.
+        most, at_least, most_occurrences: see `calque anchors`.
+        options: texts or dictionaries by language, the other one than the source.
+    """
+
+    kind: str = "parallel"
+    texts: Mapping[str, str] = field(default_factory=dict)
+    entries: Sequence[int] = (0,)
+    limit: Count | None = None
+    pretokenized: bool | None = None
+    most: Count | None = None
+    at_least: Count | None = None
+    most_occurrences: Count | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def languages(self, source: str) -> list[str]:
+        """Return the languages that move towards another."""
+        return [lang for lang in self.texts if lang != source] if self.kind == "text" else list(self.options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodTable:
+    """`[methods.NAME]`.
+
+    Attributes:
+        method: see `calque align`; its default is the table's name. `start` is an option for maps without a dictionary.
+        supervision: names of those that it uses, by default all that it can.
+        encoders: names of the only ones that it is for.
+        runs: number of its trainings; default: the study's.
+        views: for a method that takes an encoder of each language, rows by name, each with the arguments of `load_encoder` that
+            it shows the result with.
+        layer, pooling, bidirectional: see `load_encoder`.
+        options: of the method.
+    """
+
+    method: str
+    supervision: Files = ()
+    encoders: Files | None = None
+    runs: Few | None = None
+    layer: Layer | None = None
+    pooling: Pooling | None = None
+    bidirectional: bool | None = None
+    views: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def rows(self, name: str) -> dict[str, dict[str, Any]]:
+        """Return the rows of the tables that show what the method made: names, and arguments of `load_encoder`."""
+        return {row: dict(view) for row, view in self.views.items()} or {name: {}}
+
+    def seeds(self, runs: int, number: int | None = None) -> list[int | None]:
+        """Return the seed of each run, or of run `number` alone; None where nothing is random.
+
+        Args:
+            runs: how many there are where the table does not say it.
+        """
+        start = self.options.get("start")
+        if not METHODS[self.method].trains and start in (None, IDENTICAL):
+            return [None]
+        # A start that fails is tried again with the next seeds: those are not another run's.
+        apart = self.options.get("restarts", 3) if start else 1
+        numbers = range(self.runs or runs) if number is None else [number]
+        return [self.options.get("seed", 0) + each * apart for each in numbers]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskTable:
+    """`[tasks.NAME]`.
+
+    Attributes:
+        task: see `calque evaluate`; its default is the table's name.
+        encoders, methods: names of the only ones that it is for; a method's views have names of their own.
+        files: `test`, `train`, `dev`, …: lists, with the language in the name or `de=FILE`; of parallel text tables by language.
+        texts: plain text by language.
+        seeds: trained heads; default: the study's.
+        limit, test_limit, pretokenized: see `calque evaluate`.
+        options: of the task.
+    """
+
+    task: str
+    encoders: Files | None = None
+    methods: Files | None = None
+    files: Mapping[str, Any] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
+    seeds: Few | None = None
+    limit: Count | None = None
+    test_limit: Count | None = None
+    pretokenized: bool | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """What is compared with what. Paths are relative to `data`, that and `out` to the file.
+
+    Attributes:
+        encoders: by the name that the tables show, see `EncoderTable`; instead of a table its path.
+        methods: by the name that the tables show, see `MethodTable`. `base` is no method but the unchanged encoder.
+        supervision: by name, see `SupervisionTable`.
+        tasks: by the name that the tables show, see `TaskTable`.
+        source: the language of the texts' first side.
+        towards: the language that the others are aligned with.
+        seeds: heads of every task that does not say its own, with the seeds 0, 1, …; default: 5, and 3 where the encoder
+            learns with them (`tune`).
+        runs: training runs of every method that involves randomness (fine-tuning, contrastive training and unsupervised
+            maps that start at random), with the method's `seed` and those after it; each is measured like a method of its own,
+            and the tables pool them, since nothing can be claimed of fewer than three. Other maps come out the same every
+            time. Of an encoder with `runs` of its own, every training gets one of each method.
+        words: aligner, symmetrisation and seed of the word links.
+        data: folder of the texts.
+        out: folder for the steps and the results.
+        folder: of the file.
+    """
+
+    encoders: Mapping[str, EncoderTable]
+    methods: Mapping[str, MethodTable]
+    supervision: Mapping[str, SupervisionTable]
+    tasks: Mapping[str, TaskTable]
+    source: str = "en"
+    towards: str = "en"
+    seeds: Few | None = None
+    runs: Few = 3
+    words: Mapping[str, Any] = field(default_factory=dict)
+    data: str = "."
+    out: str = "study"
+    folder: str = "."
+
+    def path(self, name: str) -> str:
+        """Return the place of a text or an encoder that the study names."""
+        return os.path.join(self.folder, self.data, name)
+
+    def named(self, name: str) -> tuple[str, str]:
+        """Return language and path of a text, from `de=FILE` or from the file's name."""
+        lang, path = name_and_path(name)
+        return lang or language_of(name) or "", self.path(path)
+
+    def own_classes(self) -> list[str]:
+        """Return the names `package.module:Class` of encoders, methods and tasks."""
+        encoders = [part for encoder in self.encoders.values() for part in encoder.path.split(",")]
+        named = [name_and_path(part)[1] for part in encoders if not os.path.exists(self.path(part))]
+        named += [method.method for method in self.methods.values()] + [task.task for task in self.tasks.values()]
+        return [name for name in dict.fromkeys(named) if is_path(name)]
+
+
+def given(table: Any, *names: str) -> dict[str, Any]:
+    """Return settings of a table that are not None; by default those of `load_encoder`."""
+    return {name: getattr(table, name) for name in names or LOADED if getattr(table, name, None) is not None}
+
+
+def is_for(names: Files | None, name: str) -> bool:
+    """Whether a name is among those that something is restricted to."""
+    return names is None or name in listed(names)
+
+
+def learns(method: str, kind: str) -> bool:
+    """Whether a method, or a start, can use a kind of supervision."""
+    return method in (*STARTS, *methods_for("text")) if kind == "text" else learns_from(method, kind)
+
+
+def listed(files: Sequence[str] | str | None) -> list[str]:
+    """Return files, of which one may stand without its list."""
+    return [files] if isinstance(files, str) else list(files or [])
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+def read_study(path: str | Path) -> Study:
+    """Read a study from a TOML file.
+
+    Raises:
+        InputError: it cannot be read, or a key or value in it is not valid; the message names the key, what is there and
+            what was expected.
+    """
+    try:
+        with open(path, "rb") as file:
+            tables = tomllib.load(file)
+    except (OSError, ValueError, RecursionError) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or error
+        raise InputError(f"not a study that can be read ({reason})", path=path) from error
+    try:
+        return _study(tables, str(Path(path).resolve().parent))
+    except SettingError as error:
+        raise InputError(str(error), path=path) from error
+
+
+def _study(tables: dict[str, Any], folder: str) -> Study:
+    named = Mapping[str, Mapping[str, Any]]
+    check("", tables, {
+        **of(Study, "folder"), "encoders": Mapping[str, str | Mapping[str, Any]] | Sequence[str],
+        "methods": named | Sequence[str], "supervision": named, "tasks": named,
+    }, "a study")  # fmt: skip
+    for name in ("encoders", "methods", "tasks"):
+        if not tables.get(name):
+            raise SettingError(f"it has no {name}")
+    models = Literal["auto", "fast-align", "hmm", "gibbs"]
+    check("words", tables.get("words", {}), {**of(Words), "model": models, "symmetrize": Symmetrization})
+    encoders, methods, tasks = tables["encoders"], tables["methods"], tables["tasks"]
+    encoders = encoders if isinstance(encoders, dict) else {Path(name).name: name for name in encoders}
+    methods = methods if isinstance(methods, dict) else {name: {} for name in methods}
+    source, towards = tables.get("source", "en"), tables.get("towards", "en")
+    supervision = {
+        name: _supervision(f"supervision.{name}", table, source, towards)
+        for name, table in tables.get("supervision", {}).items()
+    }
+    read = {
+        "encoders": {name: _encoder(f"encoders.{name}", table, source) for name, table in encoders.items()},
+        "methods": {name: _method(name, table, supervision, towards) for name, table in methods.items()},
+        "tasks": {name: _task(f"tasks.{name}", {"task": name, **table}, source) for name, table in tasks.items()},
+    }
+    study = Study(**{**tables, **read, "supervision": supervision, "folder": folder})
+    _check_names(study)
+    return study
+
+
+def _table(
+    kind: Callable[..., Table], where: str, table: Mapping[str, Any], own: Mapping[str, Any], *without: str, what: str = ""
+) -> Table:  # fmt: skip
+    """Read a table into a dataclass.
+
+    Args:
+        own: types by name of what is not one of its fields, and becomes its `options`.
+        without: fields that mean nothing here.
+
+    Raises:
+        SettingError: a setting that is neither a field nor own, a value of another type, or one that is required and missing.
+    """
+    known = {name: wanted for name, wanted in of(kind, "options", *without).items() if name not in own}
+    check(where, table, {**known, **own}, what)
+    for each in fields(kind):  # type: ignore[arg-type]
+        if not table.get(each.name) and each.default is each.default_factory is MISSING:
+            raise SettingError(f"{where} has no {each.name}")
+    options = {name: value for name, value in table.items() if name in own}
+    return kind(
+        **{name: value for name, value in table.items() if name in known}, **({"options": options} if own else {})
+    )
+
+
+def _constructed(where: str, make: Callable[..., Any], *args: Any, **settings: Any) -> Any:
+    """Return what a class or function makes of settings, which it checks; errors get the place in the file."""
+    try:
+        return make(*args, **settings)
+    except SettingError as error:
+        raise SettingError(f"{where}: {error}") from error
+
+
+def _encoder(where: str, table: Mapping[str, Any] | str, source: str) -> EncoderTable:
+    table = {"path": table} if isinstance(table, str) else table
+    encoder = _table(EncoderTable, where, {name: table[name] for name in table if name != "pretrain"}, {})
+    if ("path" in table) == ("pretrain" in table) or ("path" in table and "runs" in table):
+        raise SettingError(f"{where}: expected either a path, or what to pretrain it on, perhaps with runs")
+    if "path" in table:
+        return encoder
+    check(where, {"pretrain": table["pretrain"]}, {"pretrain": Mapping[str, Any]})
+    check_pretraining(where.partition(".")[2], table["pretrain"], source)
+    return replace(encoder, pretrain=table["pretrain"])
+
+
+def check_pretraining(name: str, table: Mapping[str, Any], source: str) -> None:
+    """Check the table of an encoder that the study trains itself."""
+    imported(f"{PRETRAINING}:check_pretraining")(name, table, source)
+
+
+def _supervision(where: str, table: Mapping[str, Any], source: str, towards: str) -> SupervisionTable:
+    kind = table.get("kind", "parallel")
+    check(where, {"kind": kind}, {"kind": Literal[_KINDS]})
+    unused = {"parallel": ("texts", "entries", *OF_ANCHORS), "text": ("entries",)}.get(kind, ())
+    langs = [] if kind == "text" else [name for name in table if name not in of(SupervisionTable, "options")]
+    supervision = _table(SupervisionTable, where, table, dict.fromkeys(langs, str), *unused)
+    _check_entries(where, supervision.entries)
+    languages = supervision.languages(source)
+    if not languages:
+        raise SettingError(f"{where} has no text: expected {'texts' if kind == 'text' else 'de'} = …")
+    if kind != "parallel":
+        _covered(where, supervision.texts, (source, *languages))
+    for lang in languages:
+        _check_other(where, lang, source)
+        if towards not in (source, lang):
+            fact = f"towards = {towards!r}, but {where} is between {source} and {lang}"
+            raise SettingError(f"{fact}: expected {source!r}")
+    return supervision
+
+
+def _method(
+    name: str, table: Mapping[str, Any], supervision: Mapping[str, SupervisionTable], towards: str
+) -> MethodTable:
+    where = f"methods.{name}"
+    if name == BASE:
+        check(where, table, {})
+        return MethodTable(method=BASE)
+    table = {"method": "rotation" if "start" in table else name, **table}
+    if table["method"] in list(STARTS):
+        table |= {"start": table["method"], "method": "rotation"}
+    method, start = table["method"], table.get("start")
+    every = sorted({*STARTS, *(each for kind in _KINDS for each in methods_for(kind))})
+    if not (isinstance(method, str) and is_path(method)):
+        check(where, {"method": method}, {"method": Literal[tuple(every)]})
+    if "supervision" in table:
+        names = Literal[tuple(supervision)]
+        check(where, {"supervision": table["supervision"]}, {"supervision": names | Sequence[names]})
+    wanted = listed(table.get("supervision", list(supervision)))
+    usable = [each for each in supervision if each in wanted and learns(start or method, supervision[each].kind)]
+    if not usable:
+        kinds = " or ".join(repr(kind) for kind in _KINDS if learns(start or method, kind))
+        raise SettingError(f"{where} has nothing to learn from: expected [supervision.NAME] with kind = {kinds}")
+    row, read = METHODS[method], MethodTable(method=method)
+    for kind in dict.fromkeys(supervision[each].kind for each in usable):
+        is_class = kind == "parallel" or row.trains or "text" in row.learns_from  # or maps between anchors
+        unused = [*([] if row.of_each else ["views"]), *([] if row.trains else ["runs"])]
+        unused += [] if is_class else ["layer", "pooling", "bidirectional"]
+        own = options_of_method(method) if is_class else of_maps()
+        own = {name: wanted for name, wanted in own.items() if name != "method"}
+        given = {**table, "supervision": usable}
+        read = _table(MethodTable, where, given, own, *unused, what=f"{where} with a supervision of kind {kind!r}")
+        check(f"{where}.start_options", read.options.get("start_options", {}), of_start(start or ""))
+        if is_class:
+            made = _constructed(where, make_method, method, towards, read.options, kind)
+            for view, load in read.views.items():
+                _constructed(f"{where}.views.{view}", made.rows, load)
+    return read
+
+
+def _task(where: str, table: Mapping[str, Any], source: str) -> TaskTable:
+    name = table["task"]
+    check(where, {"task": name}, {"task": str})
+    row = TASKS[name]
+    pairs = row.languages == "pairs"
+    shape = Mapping[str, str] if pairs else Files
+    if not table.get("test") or not isinstance(table["test"], dict if pairs else list | str):
+        what = 'a table by language, { de = "FILE" }' if pairs else "a list of files"
+        raise SettingError(f"{where}.test = {table.get('test')!r}, expected {what}")
+    files = {part: str | tuple[str] if part in row.one and not pairs else shape for part in PARTS if part in row.files}
+    files = {part: wanted for part, wanted in files.items() if pairs or part != "links"}
+    others = {part: str for part in row.files if part not in (*PARTS, "text", "train_links", "project")}
+    used = {
+        "texts": "text" in row.files, "seeds": "seeds" in row.options, "test_limit": "test_limit" in row.options,
+        "pretokenized": "pretokenized" in row.options and (not pairs or "text" in row.files),
+    }  # fmt: skip
+    unused = [name for name, is_used in used.items() if not is_used]
+    read = _table(TaskTable, where, table, {**options_of(name), **others, **files}, "files", *unused)
+    options = {name: value for name, value in read.options.items() if name not in files}
+    task = replace(read, files={name: read.options[name] for name in files if name in read.options}, options=options)
+    _check_entries(where, options.get("entries", (0,)))
+    if used["seeds"]:
+        from calque.training.supervised import Supervised
+
+        known = {name: value for name, value in options.items() if name in of(Supervised, "seed")}
+        _constructed(where, Supervised, **{"epochs": 1, **known})
+    if pairs:
+        for part, each in task.files.items():
+            for lang in each:
+                _check_other(f"{where}.{part}", lang, source)
+                if lang not in task.files["test"]:
+                    raise SettingError(f"{where}.{part} names {lang}, in which there is no test")
+        _covered(where, task.texts, (source, *task.files["test"]) if task.texts else ())
+    for file in () if pairs else (file for part in PARTS for file in listed(task.files.get(part))):
+        if not (name_and_path(file)[0] or language_of(file) or row.lang):
+            raise SettingError(f"{file}: give the language before the name, e.g. de={file}")
+    if "train" in row.files and not pairs and not task.files.get("train"):
+        raise SettingError(f"{where} has nothing to learn from: train")
+    return task
+
+
+def _check_names(study: Study) -> None:
+    """Check the names of encoders, rows and supervisions that tables refer to."""
+    rows = [row for name, method in study.methods.items() for row in method.rows(name)]
+    views = [view for method in study.methods.values() for view in method.views]
+    if repeated := [row for row in rows if rows.count(row) > 1] + [view for view in views if view in study.methods]:
+        raise SettingError(f"methods: several rows are called {repeated[0]}")
+    tables = [(f"methods.{name}", table) for name, table in study.methods.items()]
+    for where, table in [*tables, *((f"tasks.{name}", table) for name, table in study.tasks.items())]:
+        for kind, known in (("encoders", list(study.encoders)), ("methods", rows)):
+            for each in listed(getattr(table, kind, None)):
+                if each not in known:
+                    raise SettingError(f"{where}.{kind}: unknown {each!r}, expected {', '.join(known)}")
+    _check_rows_of_vectors(study)
+
+
+def _check_rows_of_vectors(study: Study) -> None:
+    """Check that each task takes the rows that it is to be done on; one on words takes no key points."""
+    for name, method in study.methods.items():
+        if method.method == BASE or not METHODS[method.method].of_each:
+            continue
+        made = make_method(method.method, study.towards, method.options)
+        found = {row: made.rows(load) for row, load in method.rows(name).items()}
+        for called, task in study.tasks.items():
+            if not any(is_for(method.encoders, each) and is_for(task.encoders, each) for each in study.encoders):
+                continue
+            takes, where = TASKS.load(task.task).rows, f"tasks.{called}"
+            for row, rows in found.items():
+                if is_for(task.methods, row) and rows not in takes:
+                    raise SettingError(
+                        f"{where}: {task.task} is on {takes[0]}, and row {row!r} of methods.{name} has {rows}: "
+                        f"{where}.methods names the rows that it is for"
+                    )
+
+
+def _check_entries(where: str, entries: Sequence[int]) -> None:
+    if len(entries) > 2 or (len(entries) == 2 and entries[0] >= entries[1]):
+        raise SettingError(f"{where}.entries = {entries!r}, expected [first] or [first, end] with first < end")
+
+
+def _check_other(where: str, lang: str, source: str) -> None:
+    if lang == source:
+        raise SettingError(f"{where}.{lang}: that is the source language; expected a text between it and another")
+
+
+def _covered(where: str, texts: Mapping[str, str], langs: Iterable[str]) -> None:
+    if missing := set(langs) - set(texts):
+        raise SettingError(f'{where} has no texts in {", ".join(sorted(missing))}: texts = {{ en = "en.txt.gz" }}')
