@@ -147,8 +147,9 @@ def test_what_is_no_folder_is_told_as_what_it_is(tmp_path, hub):
     assert not hub.asked
 
 
-def test_an_encoder_in_memory_says_what_is_known_and_no_more(tiny_encoder, hub):
-    tiny_encoder.push_to_hub("me/tiny")
+def test_a_folder_without_a_card_says_what_is_known_and_no_more(tiny_encoder, hub, tmp_path):
+    tiny_encoder.save(tmp_path / "tiny")
+    push(tmp_path / "tiny", "me/tiny")
     data = front(hub.files["README.md"].decode()).to_dict()
     assert set(data) == {"library_name", "pipeline_tag", "tags"}
     assert "load_encoder(" in hub.files["README.md"].decode()

@@ -10,7 +10,6 @@ import torch
 
 from calque import Contrastive, load_encoder
 from calque.alignment.maps import LinkedMaps
-from calque.encoders.classifiers import check_classifier
 from calque.encoders.random_vectors import RandomVectors
 from calque.encoders.standard import StandardizedWarning, sides_of, standardized
 from calque.errors import InputError, SettingError
@@ -99,11 +98,6 @@ def test_a_rotation_keeps_the_standardised_encoder_below_it(dominated, tmp_path,
     side = text[0].target
     np.testing.assert_array_equal(opened.encode(side).data, mapped.encode(side).data)
     assert float(np.abs(mapped.encode(side).data.mean(axis=0)).max()) < 1
-
-
-def test_a_head_on_standardised_vectors_is_no_transformers_model(dominated, tmp_path, text):
-    with pytest.raises(SettingError, match="standardised"):
-        check_classifier(standardized(dominated, sides_of([text[0]]), None, True), tmp_path / "head")
 
 
 def test_damaged_numbers_are_told(dominated, tmp_path, text):

@@ -278,7 +278,7 @@ def test_words_go_through_all_steps(sentence, normalise, mapped, block, monkeypa
     for place, text in enumerate(SENTENCES):
         expected = slow_vectors(encoder, text)
         np.testing.assert_allclose(found[place], np.reshape(expected, (-1, encoder.dim)), atol=2e-6)
-    written = encoder.encode(iter(SENTENCES), out=tmp_path / "out.safetensors")
+    written = encoder.encode_to(tmp_path / "out.safetensors", SENTENCES)
     np.testing.assert_array_equal(written.data, found.data)
     np.testing.assert_array_equal(written.offsets, found.offsets)
     np.testing.assert_array_equal(written.covered, found.covered)

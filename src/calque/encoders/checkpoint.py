@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -104,20 +104,6 @@ def weights_as(dtype: torch.dtype | str) -> dict[str, Any]:
 
     major, minor = map(int, __version__.split(".")[:2])
     return {"dtype" if (major, minor) >= (4, 56) else "torch_dtype": dtype}
-
-
-def read_classifier(folder: Path, labels: Sequence[str], *, texts: bool) -> Any | None:
-    """Return the model of sequence (`texts`) or token classification on an encoder's folder, with an untrained classifier; None
-    where `transformers` has none for its architecture."""
-    from transformers import AutoConfig, AutoModelForSequenceClassification, AutoModelForTokenClassification
-
-    kind = AutoModelForSequenceClassification if texts else AutoModelForTokenClassification
-    names = dict(enumerate(labels))
-    with _quiet(local=True):
-        config = AutoConfig.from_pretrained(folder, id2label=names, label2id={name: k for k, name in names.items()})
-        if type(config) not in kind._model_mapping:
-            return None
-        return kind.from_pretrained(folder, config=config, **weights_as("auto"))
 
 
 def _check_size(config: Any, name: str) -> None:

@@ -236,10 +236,6 @@ class HuggingFaceEncoder(TrainableEncoder):
             for layer, number in numbers.items()
         }
 
-    def _arithmetic(self) -> list[Any]:
-        attention = self.model.config._attn_implementation
-        return [self.device.type, self.precision, str(self.model.dtype), attention, self.is_flat()]
-
     # -- identity and disk -----------------------------------------------------------------------------------------
     @property
     def fingerprint(self) -> str:

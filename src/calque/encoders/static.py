@@ -14,7 +14,7 @@ import numpy as np
 
 from calque.algebra.normalize import unit_centre_unit, unit_rows
 from calque.corpora.languages import best_match
-from calque.encoders.base import Encoder, stored
+from calque.encoders.base import Encoder
 from calque.encoders.folder import read_about, saving, write_about
 from calque.encoders.per_language import check_language, sentences_by_language
 from calque.encoders.split import number_words
@@ -93,9 +93,7 @@ class StaticEncoder(Encoder):
     def languages(self) -> tuple[str, ...]:
         return () if "" in self.tables else tuple(self.tables)
 
-    def encode(
-        self, sentences: Iterable[Sentence], *, progress: bool = False, out: str | PathLike[str] | None = None
-    ) -> Embeddings:
+    def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
         """One vector per word; a word that its table does not have is not covered.
 
         Raises:
@@ -123,7 +121,7 @@ class StaticEncoder(Encoder):
                         words = add_sentence(words, bounds - bounds[0], has, self.sentence)
                     data[rows], covered[rows] = words, has
                     shown.update(len(part))
-        return stored(Embeddings(data, offsets, covered), out)
+        return Embeddings(data, offsets, covered)
 
     def _type_vectors(self, lang: str, forms: list[str]) -> tuple[np.ndarray, np.ndarray]:
         """Vector of each form, mapped, and whether there is one."""

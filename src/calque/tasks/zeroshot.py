@@ -19,7 +19,6 @@ import torch
 
 from calque.distributed import Processes
 from calque.encoders.base import require
-from calque.encoders.classifiers import check_classifier, save_classifier
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError
 from calque.offsets import offsets_of
@@ -88,7 +87,6 @@ class ZeroShot(Task, Generic[D]):
         tune: train the encoder as well.
         select: see above.
         realign: aligns the encoder before, beside or behind its training; needs `tune`.
-        save_head: a new folder for the head with the best held-out score and its encoder; `write` writes it.
         options: settings of `Supervised` (epochs, batch, learning_rate, patience, …) instead of the task's own. Without a
             learning rate a head with its encoder learns at one that follows from the encoder's width, `tuned_rate`.
         bootstrap: samples of the intervals.
@@ -98,14 +96,12 @@ class ZeroShot(Task, Generic[D]):
         name: of the task.
         statistics: its figures, the main one first: sums over texts `[…, k]` → `[…]`.
         sources: the languages that are learnt from.
-        best: the training run with the best held-out score, kept where `save_head` is set.
         checkpoints: a folder for the checkpoints of the trainings; None for none.
         protocol: zero-shot, or "ceiling" where the training text is in the language of the tests; for the record.
     """
 
     name: str
     statistics: Mapping[str, Statistic]
-    best: Learnt | None = None
     checkpoints: Path | None = None
     protocol = "zero-shot"
     files = ("test", "train", "dev", "ceiling", "realign")
@@ -125,14 +121,13 @@ class ZeroShot(Task, Generic[D]):
         tune: bool = False,
         select: Select = "source",
         realign: Realignment | None = None,
-        save_head: str | Path | None = None,
         options: Mapping[str, Any] | None = None,
         bootstrap: int = 1000,
         seed: int = 0,
     ):
         if realign is not None and not tune:
             raise SettingError("an encoder is realigned in the run that trains it: add tune=True (--tune)")
-        self.realign, self.save_head = realign, None if save_head is None else Path(save_head)
+        self.realign = realign
         seeds = range(3 if tune else 5) if seeds is None else seeds
         if not train or not tests or not seeds:
             raise SettingError("training text, test text and at least one seed are needed")
@@ -173,7 +168,6 @@ class ZeroShot(Task, Generic[D]):
         seeds: int | None = None,
         tune: bool = False,
         select: Select = "source",
-        save_head: str | None = None,
         on_error: Literal["raise", "skip"] = "raise",
         **own: Any,
     ) -> list[Task]:
@@ -183,13 +177,13 @@ class ZeroShot(Task, Generic[D]):
         Args:
             inputs: files; the language of each is in its name or stands before it.
             seeds: training runs, with the seeds 0, 1, …; default: see the class.
-            tune, select, save_head: see the class.
+            tune, select: see the class.
             on_error: "raise", or "skip" to leave out what cannot be read.
             own: of `read`, of `Supervised`, and of the task itself.
         """
         if not inputs.train:
             raise SettingError(f"{inputs.task} needs training text: --train FILE")
-        for name, value in (("ceiling", inputs.ceiling), ("realign", inputs.realign), ("save-head", save_head)):
+        for name, value in (("ceiling", inputs.ceiling), ("realign", inputs.realign)):
             if value and inputs.project:
                 raise SettingError(f"--{name} and --project cannot be combined: leave one out")
         options = {name: own.pop(name) for name in inspect.signature(Supervised).parameters if name in own}
@@ -211,7 +205,7 @@ class ZeroShot(Task, Generic[D]):
         )  # fmt: skip
         if inputs.project:
             return [cls.projected(inputs, make, train, tests)]
-        tasks: list[Task] = [make(train, tests, dev=dev, select=select, realign=inputs.realign, save_head=save_head)]
+        tasks: list[Task] = [make(train, tests, dev=dev, select=select, realign=inputs.realign)]
         for lang in dict.fromkeys(each.lang for each in ceiling):
             learnt, tested, watched = ([each for each in some if each.lang == lang] for some in (ceiling, tests, dev))
             if not tested:
@@ -288,22 +282,6 @@ class ZeroShot(Task, Generic[D]):
         """The source over what `encoded` gave."""
         return FrozenSource(embeddings, device)
 
-    def linear(self, head: nn.Module) -> tuple[nn.Linear, Sequence[str], bool]:
-        """Return the linear layer that is all of a head, the names of its labels, and whether it reads whole texts.
-
-        Raises:
-            SettingError: a head that `transformers` has no model for.
-        """
-        raise SettingError(
-            f"--save-head: the head of {self.name} is no model of transformers; ner, pos, nli, … with --tune are"
-        )
-
-    def write(self) -> None:
-        """Write the best trained encoder and its head as a model of `transformers`, see `save_classifier`."""
-        if self.best is not None and self.save_head is not None:
-            head, labels, texts = self.linear(self.best.head)
-            save_classifier(self.best.encoder, self.save_head, labels, head, texts=texts)
-
     def chosen_on(self) -> list[str] | str:
         """By which texts the epoch is chosen."""
         if self.dev:
@@ -320,8 +298,6 @@ class ZeroShot(Task, Generic[D]):
         """
         experiment = Experiment(self, encoder, progress=progress)
         runs = [experiment.learn(seed, runs=len(self.seeds) - k) for k, seed in enumerate(self.seeds)]
-        if self.save_head is not None:
-            self.best = max(runs, key=lambda run: run.score)
         tested = [experiment.test(learnt) for learnt in runs]
         about = {
             "protocol": self.protocol, "encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint,
@@ -377,9 +353,6 @@ class Experiment(Generic[D]):
 
     def __init__(self, task: ZeroShot[D], encoder: Encoder, *, progress: bool = False):
         require(encoder, "measured", task.rows)
-        if task.save_head is not None:
-            check_classifier(encoder, task.save_head)
-            task.linear(task.head(encoder.dim))
         self.task, self.encoder, self.processes, self.progress = task, encoder, Processes(), progress
         if task.realign is not None:
             task.realign.prepare(encoder, task.sources)
