@@ -24,7 +24,7 @@ from calque.maps import VectorMap, about_map, open_map
 from calque.named import is_path
 from calque.pairs import WordPairs
 from calque.progress import bar
-from calque.storage import vectors_room
+from calque.storage import room
 from calque.text import ParallelCorpus, Sentence, Sentences
 from calque.vectors import Embeddings, map_arrays, write_arrays
 
@@ -210,7 +210,7 @@ class MappedEncoder(Encoder):
         return match if match is not None and match in self.maps else ""
 
     def _map(self, unmapped: Embeddings, layer: int, rows: dict[str, slice | np.ndarray]) -> Embeddings:
-        vectors = vectors_room(unmapped.n_words, unmapped.dim, np.float32)
+        vectors = room((unmapped.n_words, unmapped.dim), np.float32)
         vectors[...] = unmapped.data
         for lang, which in rows.items():
             vectors[which] = self.maps[lang][layer].transform(vectors[which])

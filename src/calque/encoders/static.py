@@ -23,7 +23,7 @@ from calque.errors import InputError, SettingError
 from calque.maps import VectorMap, about_map, open_map
 from calque.offsets import offsets_of, ranges
 from calque.progress import bar
-from calque.storage import room, vectors_room
+from calque.storage import room
 from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings, map_arrays, write_arrays
 
@@ -107,7 +107,7 @@ class StaticEncoder(Encoder):
         for text, places in texts:
             lengths[places] = text.lengths()
         offsets = offsets_of(lengths)
-        data, covered = vectors_room(offsets[-1], self.dim, np.float32), room((offsets[-1],), np.bool_)
+        data, covered = room((offsets[-1], self.dim), np.float32), np.zeros(offsets[-1], dtype=bool)
         with bar(int(offsets[-1]), unit="word", title="look up", show=progress) as shown:
             for text, places in texts:
                 forms, numbers, starts = number_words(text)
