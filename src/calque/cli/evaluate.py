@@ -31,7 +31,7 @@ from calque.tasks.inputs import FIELDS, FILES, REALIGN, Inputs
 from calque.tasks.table import TASKS, TaskRow, users
 
 if TYPE_CHECKING:
-    from calque.training.realignment import Realignment
+    from calque.training.together import Realignment
 
 #: what a task that is learnt from labels has only for parallel text
 _OF_PARALLEL = ("langs", "model", "symmetrize", "seed")

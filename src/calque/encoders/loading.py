@@ -49,8 +49,8 @@ def load_encoder(
         device: "cpu", "cuda", …; None for a graphics card if there is one, and of several processes for each its own.
         max_length: most subwords of a sentence, special ones included; None for the model's own limit.
         attention: `attn_implementation` of `transformers`, such as "eager" or "sdpa"; None for its own choice.
-        precision: of float32 matrix products in `encode`, "highest", "high" or "medium"; None for what the folder says,
-            else "highest". See `HuggingFaceEncoder`.
+        precision: of the arithmetic in `encode`, "highest" (exact float32) or "bfloat16"; None for what the folder says, else
+            "highest".
         bidirectional: of a decoder, whether its subwords attend to those after them, too; None for what the folder says, else
             not. See `HuggingFaceEncoder`.
         alike: whether encoders of several languages must be of the same sizes, also those of one folder; see `PerLanguage`.

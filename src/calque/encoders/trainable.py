@@ -13,7 +13,7 @@ from torch import Tensor
 from calque.encoders.base import Encoder
 from calque.encoders.batches import WordBatch
 from calque.encoders.extraction import extract
-from calque.encoders.numerics import check_finite, forward_context, matmul_precision
+from calque.encoders.numerics import arithmetic, check_finite
 from calque.encoders.split import SplitSentences
 from calque.text import Sentence
 from calque.vectors import Embeddings
@@ -85,14 +85,13 @@ class TrainableEncoder(Encoder):
         device, precision = self.device, self.precision or "highest"
 
         def vectors(batch: WordBatch) -> dict[int, Tensor]:
-            with forward_context(precision, device):
+            with arithmetic(precision, device):
                 return check_finite(self.forward(batch.to(device), layers), self.name)
 
         training = [module for module in self.model.modules() if module.training]
         self.model.eval()
         try:
-            with matmul_precision(precision):
-                yield vectors
+            yield vectors
         finally:
             for module in training:
                 module.training = True

@@ -16,9 +16,8 @@ from calque.errors import SettingError
 from calque.linking import Say, Words, digest_of
 from calque.runs.align import make_method, warn_of_unused
 from calque.runs.links import links_of
-from calque.training.realignment import Realignment, When
 from calque.training.sources import below
-from calque.training.together import Beside
+from calque.training.together import Beside, Realignment, When
 
 if TYPE_CHECKING:
     from calque.alignment.aligned import AlignedText

@@ -19,7 +19,7 @@ from calque.encoders.batches import WordBatch
 from calque.encoders.checkpoint import weights_digest
 from calque.encoders.extraction import extract
 from calque.encoders.folder import ELMO_FILES, file_pair, read_about, saving, write_about
-from calque.encoders.numerics import check_finite, check_precision, matmul_precision, usable_device
+from calque.encoders.numerics import arithmetic, check_finite, check_precision, usable_device
 from calque.encoders.split import SplitSentences, number_words
 from calque.errors import InputError, MissingExtraError, SettingError
 from calque.nn.ragged import Ragged
@@ -58,8 +58,7 @@ class ElmoEncoder(Encoder):
         scale: γ of the mixture.
         lower: read words in lower case, as the network was trained.
         name: what reports call the encoder.
-        precision: of matrix products, as in `torch.set_float32_matmul_precision`; rounding errors of less than "highest"
-            add up from word to word.
+        precision: "highest", exact float32; what a folder of a former version says is part of the fingerprint.
 
     Attributes:
         n_layers: L.
@@ -87,7 +86,7 @@ class ElmoEncoder(Encoder):
         if mix is not None and len(mix) != self.n_layers + 1:
             raise SettingError(f"mix has {len(mix)} numbers, expected one for each layer from 0 to {self.n_layers}")
         self.mix, self.scale = None if mix is None else [float(weight) for weight in mix], float(scale)
-        self.precision, self.lower = check_precision(precision, products_only=True), lower
+        self.precision, self.lower = check_precision(precision, ("highest", "high", "medium")), lower
         self._chosen = self.layer_number(layer)
         self.layer = self._chosen if mix is None else None
         # Each step is a product of the sentences that still run with weights that no cache holds, so many run together.
@@ -114,7 +113,7 @@ class ElmoEncoder(Encoder):
 
     def _encode(self, sentences: Any, layers: list[int], progress: bool, around: int = 0) -> dict[int, Embeddings]:
         self.network.eval()
-        with matmul_precision(self.precision or "highest"):
+        with arithmetic("highest"):
             device, words = self.device, WordTypes(self.network.words, lower=self.lower)
             return extract(  # words that come again are only known within a window
                 sentences, split=words.split, vectors=lambda batch: self._vectors(words, batch.to(device), layers, around),

@@ -11,7 +11,7 @@ from calque.errors import SettingError
 if TYPE_CHECKING:
     from calque.linking import Say, Words
     from calque.text import ParallelCorpus
-    from calque.training.realignment import Realignment
+    from calque.training.together import Realignment
 
 T = TypeVar("T")
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from calque.encoders.base import Encoder
     from calque.tasks.inputs import Inputs
     from calque.text import Sentences
-    from calque.training.realignment import Realignment
+    from calque.training.together import Realignment
 
 D = TypeVar("D")
 Select = Literal["source", "target", "last"]
@@ -297,7 +297,7 @@ class ZeroShot(Task, Generic[D]):
         first test set in a source language is better, where there is one.
         """
         experiment = Experiment(self, encoder, progress=progress)
-        runs = [experiment.learn(seed, runs=len(self.seeds) - k) for k, seed in enumerate(self.seeds)]
+        runs = [experiment.learn(seed) for seed in self.seeds]
         tested = [experiment.test(learnt) for learnt in runs]
         about = {
             "protocol": self.protocol, "encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint,
@@ -415,8 +415,8 @@ class Experiment(Generic[D]):
         digest.update(json.dumps(about, sort_keys=True, default=str).encode())
         return digest.hexdigest()
 
-    def learn(self, seed: int, *, runs: int = 1) -> Learnt:
-        """Train a new head, and a copy of the encoder if it learns too; `runs` is the number of trainings still to come."""
+    def learn(self, seed: int) -> Learnt:
+        """Train a new head, and a copy of the encoder if it learns too."""
         task, device = self.task, self.processes.device
         torch.manual_seed(seed)
         head = task.head(self.encoder.dim).to(device)
@@ -440,7 +440,7 @@ class Experiment(Generic[D]):
         supervised.fit(
             head, SubsetSource(source, self.kept), lambda given: task.losses(head, given, self.answers), groups=self.groups,
             processes=self.processes, select=select if self.dev or self.held_out else None, beside=beside,
-            folder=None if task.checkpoints is None else task.checkpoints / self._key(seed), runs=runs,
+            folder=None if task.checkpoints is None else task.checkpoints / self._key(seed),
             progress=self.progress, title=f"{task.name} {seed}",
         )  # fmt: skip
         head.eval()

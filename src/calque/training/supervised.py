@@ -69,7 +69,6 @@ class Supervised:
         select: Callable[[], float] | None = None,
         beside: Beside | None = None,
         folder: Path | None = None,
-        runs: int = 1,
         progress: bool = False,
         title: str = "train",
     ) -> list[dict[str, float]]:
@@ -82,7 +81,6 @@ class Supervised:
             select: score of the current state, the higher the better; without it the last state stays.
             beside: what the source's model learns along with that, at the same rate; None for nothing.
             folder: of checkpoints, which are written every minute; it must be of this training.
-            runs: number of such trainings, this one included, for the estimate of the time.
             progress, title: show a bar on standard error.
 
         Returns:
@@ -103,7 +101,7 @@ class Supervised:
             updates = TogetherPlan(plan, beside.plan, epochs=self.schedule.epochs, passes=beside.passes)
         loop = Loop(
             objective, schedule=self.schedule, processes=processes, identity={}, folder=folder,
-            checkpoint_every=0 if folder is None else None, runs=runs, progress=progress, title=title,
+            checkpoint_every=0 if folder is None else None, progress=progress, title=title,
         )  # fmt: skip
         learning.module.train()
         history = loop.run(updates)
