@@ -23,7 +23,7 @@ from calque.storage import (
     whole,
     write_text,
 )  # fmt: skip
-from calque.vectors import create_arrays, map_arrays, write_arrays
+from calque.vectors import filling, map_arrays, write_arrays
 from command import fails, run, works
 from fitted_line import FittedLine, line_loop
 
@@ -120,8 +120,8 @@ def test_lines_are_appended_all_or_none(tmp_path):
 # -- room for what is mapped ---------------------------------------------------------------------------------------------
 def test_room_is_taken_when_a_file_is_made(tmp_path):
     """Without it, a write to mapped memory ends the process when the disk is full."""
-    create_arrays(tmp_path / "x", {"a": ((300_000,), np.float64)})
-    assert os.stat(tmp_path / "x").st_blocks * 512 >= 300_000 * 8
+    with filling(tmp_path / "x", {"a": ((300_000,), np.float64)}):
+        assert os.stat(storage.part_of(tmp_path / "x")).st_blocks * 512 >= 300_000 * 8
 
 
 def test_a_full_disk_leaves_the_old_arrays(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calque.errors import InputError
-from calque.vectors import Embeddings, create_arrays, map_arrays
+from calque.vectors import Embeddings, filling, map_arrays
 
 
 def embeddings(lengths, dim=3, dtype=np.float32, covered=None):
@@ -111,9 +111,9 @@ def test_files_that_hold_no_vectors(tmp_path, raw):
 
 
 def test_filling_in_place_and_metadata(tmp_path):
-    arrays = create_arrays(tmp_path / "a", {"x": ((4, 2), np.float32), "n": ((0,), np.int64)}, {"layer": "3"})
-    arrays["x"][2] = 7
-    arrays["x"].flush()
+    shapes = {"x": ((4, 2), np.float32), "n": ((0,), np.int64)}
+    with filling(tmp_path / "a", shapes, {"layer": "3"}) as arrays:
+        arrays["x"][2] = 7
     again, metadata = map_arrays(tmp_path / "a")
     assert again["x"].sum() == 14
     assert again["n"].shape == (0,)

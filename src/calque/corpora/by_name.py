@@ -176,29 +176,23 @@ def sides(path: str | PathLike[str], langs: tuple[str, str]) -> list[tuple[str, 
     ]
 
 
-def hub_place(path: str | PathLike[str]) -> tuple[str, str | None, str | None] | None:
-    """Repository, configuration and split that a name stands for, as far as it says them; None for files and folders here."""
+def repository_of(path: str | PathLike[str]) -> str | None:
+    """Return the repository of the hub that a name stands for; None for files and folders here."""
     if not fspath(path).startswith(PREFIX):
         return None
-    if (asked := _asked(path)) is None:
-        name, config, split = place(path)
-    else:
-        row, rest = NAMED[asked[0]], asked[1]
-        parallel = row.task == "parallel"  # whose languages the name does not say
-        name, config = row.repository, row.config_of(rest[0]) if rest and not parallel else None
-        split = rest[-1] if len(rest) > (not parallel) else row.splits[0]
+    name = place(path)[0] if (asked := _asked(path)) is None else NAMED[asked[0]].repository
     known = re.fullmatch(r"[\w.-]{1,96}(/[\w.-]{1,96})?", name) and not os.path.exists(name)
-    return (name, config, split) if known else None
+    return name if known else None
 
 
 def hub_ids(paths: Iterable[str]) -> list[str]:
     """The repositories among the names of texts, each once."""
-    return list(dict.fromkeys(place[0] for path in paths if (place := hub_place(path)) is not None))
+    return list(dict.fromkeys(name for path in paths if (name := repository_of(path)) is not None))
 
 
 def name_of(path: str | PathLike[str]) -> str:
     """What records and tables call a text: a file by the last part of its path, a data set of the hub by all that names it."""
-    return fspath(path) if hub_place(path) is not None else Path(path).name
+    return fspath(path) if repository_of(path) is not None else Path(path).name
 
 
 def remedy(path: str | PathLike[str]) -> str:

@@ -8,7 +8,6 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
@@ -18,8 +17,6 @@ from torch import nn
 
 from calque.errors import CalqueError, InputError, SettingError
 from calque.named import TRUST_CODE
-
-_SHARED = 64  # weights that one weight of a file may stand for, as where layers share them
 
 
 def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) -> tuple[Any, Any]:
@@ -42,7 +39,6 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
             offline = not os.path.isdir(name) and unconnected()
             where = {"local_files_only": offline, "trust_remote_code": bool(TRUST_CODE)}
             config = AutoConfig.from_pretrained(name, **where)
-            _check_size(config, name)
             how: dict[str, Any] = {**weights_as(dtype), "output_loading_info": True, **where}
             if attention is not None:
                 how["attn_implementation"] = attention
@@ -104,21 +100,6 @@ def weights_as(dtype: torch.dtype | str) -> dict[str, Any]:
 
     major, minor = map(int, __version__.split(".")[:2])
     return {"dtype" if (major, minor) >= (4, 56) else "torch_dtype": dtype}
-
-
-def _check_size(config: Any, name: str) -> None:
-    """Refuse a damaged config.json, which would take minutes or all memory to build: sizes that the weights cannot fill."""
-    sizes = [getattr(config, key, 0) for key in ("num_hidden_layers", "hidden_size", "vocab_size", "intermediate_size")]
-    where = Path(name, "config.json")
-    if wrong := [size for size in sizes if size is not None and (not isinstance(size, int) or size < 0)]:
-        raise InputError(f"a size is {wrong[0]!r:.60}, expected a whole number", path=where)
-    layers, width, vocabulary, inner = (size or 0 for size in sizes)
-    weights = width * (vocabulary + inner + layers * width)
-    files = [path for path in Path(name).glob("*") if path.suffix in (".safetensors", ".bin")]
-    size = sum(path.stat().st_size for path in files)
-    if files and weights > _SHARED * max(size, 1 << 20):
-        fact = f"promises {weights:,} weights or more, but the files of weights have {size:,} bytes"
-        raise InputError(f"{fact}; is it of this encoder?", path=where)
 
 
 def unconnected() -> bool:
