@@ -392,14 +392,14 @@ def _make_folder(path: Path) -> None:
 
 
 # -- arrays of word vectors --------------------------------------------------------------------------------------------
-def room(shape: Sequence[int], dtype: np.typing.DTypeLike, small: int = VECTORS) -> np.ndarray:
-    """Return zeros, to be filled in any order; of more than `small` bytes a mapped file without a name.
+def room(shape: Sequence[int], dtype: np.typing.DTypeLike, small: int | None = None) -> np.ndarray:
+    """Return zeros, to be filled in any order; of more than `small` bytes (None: `VECTORS`) a mapped file without a name.
 
     The system writes and drops the file's pages when memory is short. Where the disk has no room, the array is in memory.
     """
     shape, dtype = tuple(map(int, shape)), np.dtype(dtype)
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    if size <= small:
+    if size <= (VECTORS if small is None else small):
         return np.zeros(shape, dtype)
     try:
         with tempfile.TemporaryFile(prefix="calque-") as file:

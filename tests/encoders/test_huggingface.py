@@ -97,15 +97,6 @@ def test_vectors_are_those_of_a_slow_loop(any_family_folder, pooling, texts, sha
     assert encoder.dim == 32
 
 
-def test_layers_and_words_differ(any_family_folder, texts, shared):
-    """The tests above could not fail on a model whose states are all alike."""
-    found = shared(any_family_folder).encode_layers(texts[:1], [0, 1, 2, 3])
-    for a in range(4):
-        assert np.ptp(found[a][0], axis=0).max() > 0.05
-        for b in range(a):
-            assert not close(found[a][0], found[b][0])
-
-
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_forward_is_differentiable_and_equals_encode(family_folder, multilingual_words, pooling, shared):
     encoder = shared(family_folder, pooling)
@@ -172,30 +163,6 @@ def test_flat_pass_over_several_batches_has_the_gradient_of_the_general_one(fami
         torch.testing.assert_close(gradients[0][name], gradient, rtol=0, atol=1e-4 * scale, msg=name)
 
 
-def test_the_flat_pass_takes_modules_that_somebody_has_exchanged(tiny_folder, texts, load):
-    """As adapters do: the operations go through the modules unless these are what they were."""
-
-    class Adapted(torch.nn.Module):
-        def __init__(self, linear):
-            super().__init__()
-            self.linear = linear
-
-        def forward(self, x):
-            return self.linear(x) * 1.5
-
-    encoder = load(tiny_folder)
-    before = encoder.encode(texts[:4]).data
-    for layer in encoder.model.encoder.layer:
-        layer.attention.self.value = Adapted(layer.attention.self.value)
-        layer.intermediate.dense = Adapted(layer.intermediate.dense)
-        layer.output.dense = Adapted(layer.output.dense)
-    assert encoder.is_flat()
-    after = encoder.encode(texts[:4])
-    assert not close(after.data, before)
-    for i, words in enumerate(texts[:4]):
-        assert close(after[i], slow_vectors(encoder, words, "last")[-1])
-
-
 def test_no_flat_pass_where_it_would_not_be_the_model(tiny_folder, texts, load):
     encoder = load(tiny_folder)
     expected = encoder.encode(texts[:3]).data
@@ -258,12 +225,6 @@ def test_what_has_no_vector_is_said_and_zero(tiny_folder, load):
         encoder.encode_layers(sentences, [1, 2])
     assert len(seen) == 1
     assert seen[0].filename == __file__
-
-
-def test_nothing_is_said_where_all_words_have_a_vector(tiny_folder, load, multilingual_words):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert load(tiny_folder, max_length=None).encode(multilingual_words[:3]).covered is None
 
 
 def test_the_longest_sentence_that_fits(any_family_folder, request, shared):
@@ -383,18 +344,6 @@ def test_fingerprint_tells_what_decides_the_vectors(tiny_folder, load):
     with torch.no_grad():
         changed.model.embeddings.word_embeddings.weight.copy_(base.model.embeddings.word_embeddings.weight)
     assert changed.fingerprint == base.fingerprint
-
-
-def test_a_step_of_training_makes_new_vectors(tiny_folder, load, multilingual_words):
-    """A fused optimiser changes weights where they are, and raises no version counter."""
-    encoder = load(tiny_folder)
-    optimiser = torch.optim.Adam(encoder.model.parameters(), lr=1e-2, fused=True)
-    before = encoder.encode(multilingual_words).data
-    fingerprint = encoder.fingerprint
-    encoder.model(input_ids=torch.tensor([[5, 6, 7]])).last_hidden_state.square().sum().backward()
-    optimiser.step()
-    assert encoder.fingerprint != fingerprint
-    assert np.abs(encoder.encode(multilingual_words).data - before).max() > 1e-2
 
 
 @pytest.mark.parametrize(
