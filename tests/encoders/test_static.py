@@ -9,8 +9,7 @@ import pytest
 from calque.alignment.maps import LinkedMaps
 from calque.encoders import load_encoder
 from calque.encoders.mapped import MappedEncoder
-from calque.encoders.static import SentencePart, StaticEncoder, load_static
-from calque.encoders.tables import WordTable, read_table
+from calque.encoders.static import SentencePart, StaticEncoder, WordTable, load_static, read_table
 from calque.errors import CalqueError, InputError, SettingError
 from calque.maps import Rotation
 from calque.pairs import WordPairs

@@ -15,8 +15,7 @@ from calque.alignment.aligned import AlignedText
 from calque.alignment.contrastive import equal_pairs
 from calque.corpora import lines, plain, read_parallel, read_sentences, store
 from calque.encoders import static
-from calque.encoders.static import StaticEncoder
-from calque.encoders.tables import WordTable
+from calque.encoders.static import StaticEncoder, WordTable
 from calque.pairs import WordPairs
 from calque.tasks.retrieval import WordRetrieval
 

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
@@ -100,6 +101,28 @@ def weights_as(dtype: torch.dtype | str) -> dict[str, Any]:
 
     major, minor = map(int, __version__.split(".")[:2])
     return {"dtype" if (major, minor) >= (4, 56) else "torch_dtype": dtype}
+
+
+def hub_folder(name: str, mark: str, patterns: list[str] | None = None) -> Path | None:
+    """Return where the files of a name on the Hugging Face hub were fetched to, if `mark` is among them; None for any other
+    name, or without connection.
+
+    Args:
+        patterns: of the files that are needed; None for all.
+    """
+    from huggingface_hub import hf_hub_download, snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError
+
+    if name.count("/") != 1 or name[0] in "/." or Path(name).exists():
+        return None
+    try:
+        here = unconnected()
+        hf_hub_download(name, mark, local_files_only=here)
+        return Path(
+            snapshot_download(name, allow_patterns=None if patterns is None else [*patterns], local_files_only=here)
+        )
+    except (OSError, ValueError, HfHubHTTPError):  # none there, private, not connected
+        return None
 
 
 def unconnected() -> bool:
