@@ -134,12 +134,6 @@ class WordPairs:
         """Without the links that are only possible."""
         return self.select(~self.possible)
 
-    def sample(self, n: int, seed: int) -> WordPairs:
-        """At most `n` pairs drawn without replacement, in the order of the text."""
-        if n >= len(self):
-            return self
-        return self.select(np.sort(np.random.default_rng(seed).choice(len(self), n, replace=False)))
-
     def slice(self, start: int, stop: int) -> WordPairs:
         """The pairs of sentences `start` to `stop`, renumbered from 0."""
         chosen = np.arange(*np.searchsorted(self.sentence, [start, stop]))
