@@ -180,18 +180,6 @@ def test_an_error_that_came_of_a_full_disk_is_one_and_others_are_not():
         assert unwritten(other) is None
 
 
-def test_pytorch_on_a_full_disk(tmp_path):
-    """What it really raises where a file may not grow, as on a full disk."""
-    zeros, path = torch.zeros(100_000), tmp_path / "x"
-    with (
-        pytest.raises(OutputError, match=rf"^{path}: only part of it could be written"),
-        files_up_to(100_000),
-        whole(path) as part,
-    ):
-        torch.save(zeros, part)
-    assert not names(tmp_path)
-
-
 def test_a_checkpoint_on_a_full_disk_leaves_the_one_before(tmp_path):
     loop = line_loop(FittedLine(torch.nn.Linear(200, 200)), tmp_path)
     loop.save()

@@ -63,15 +63,6 @@ def test_save_and_open_are_exact(tmp_path, dtype, lengths):
     assert [file.name for file in tmp_path.iterdir()] == ["v.safetensors"]
 
 
-def test_the_safetensors_library_reads_it(tmp_path):
-    load_file = pytest.importorskip("safetensors.numpy").load_file
-    vectors = embeddings([2, 1], covered=[True, False, True])
-    vectors.save(tmp_path / "v")
-    loaded = load_file(tmp_path / "v")
-    assert np.array_equal(loaded["data"], vectors.data)
-    assert loaded["covered"].tolist() == [True, False, True]
-
-
 def test_rows():
     vectors = embeddings([2, 3])
     assert vectors.rows(np.array([0, 1, 1]), np.array([1, 0, 2])).tolist() == [1, 2, 4]
