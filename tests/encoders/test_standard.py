@@ -109,5 +109,5 @@ def test_damaged_numbers_are_told(dominated, tmp_path, text):
     about = json.loads((tmp_path / "a" / "calque.json").read_text())
     assert about["standardized"] == [3]
     (tmp_path / "a" / "calque.json").write_text(json.dumps(about | {"standardized": "all"}))
-    with pytest.raises(InputError, match="standardized"):
+    with pytest.raises(InputError, match="no means and deviations of layer a"):
         load_encoder(tmp_path / "a")
