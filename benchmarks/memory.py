@@ -30,8 +30,7 @@ UPDATES = 20  # of training, whatever the length of the text
 
 def write_table(text: ZipfText, folder: Path, dim: int) -> None:
     """Static vectors, nearly the same for a word and its first translation."""
-    from calque.encoders.static import StaticEncoder
-    from calque.encoders.tables import WordTable
+    from calque.encoders.static import StaticEncoder, WordTable
 
     rng = np.random.default_rng(0)
     source = rng.standard_normal((text.types, dim)).astype(np.float32)

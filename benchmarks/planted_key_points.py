@@ -20,7 +20,7 @@ import numpy as np
 
 from calque.clcr.encoder import KeyPointEncoder
 from calque.corpora import read_parallel
-from calque.encoders.base import Encoder, stored
+from calque.encoders.base import Encoder
 from calque.encoders.folder import read_about, saving, write_about
 from calque.offsets import offsets_of
 from calque.text import Sentence
@@ -206,9 +206,7 @@ class PlantedEncoder(Encoder):
             digest.update(word.encode() + np.asarray(self.vectors[word], dtype=np.float32).tobytes())
         return digest.hexdigest()
 
-    def encode(
-        self, sentences: Iterable[Sentence], *, progress: bool = False, out: str | PathLike[str] | None = None
-    ) -> Embeddings:
+    def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
         read = [sentence.words for sentence in sentences]
         covered = np.array([word in self.vectors for words in read for word in words], dtype=bool)
         rows = [np.zeros((0, self.dim))]
@@ -217,7 +215,7 @@ class PlantedEncoder(Encoder):
             drawn = np.random.default_rng(own).normal(size=(len(words), self.dim)) * self.noise
             rows += [self.vectors.get(word, 0.0) + noise[None] for word, noise in zip(words, drawn, strict=True)]
         data = np.concatenate(rows).astype(np.float32) * covered[:, None]
-        return stored(Embeddings(data, offsets_of(list(map(len, read))), covered), out)
+        return Embeddings(data, offsets_of(list(map(len, read))), covered)
 
     def save(self, folder: str | PathLike[str]) -> None:
         with saving(folder) as path:

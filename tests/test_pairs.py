@@ -104,16 +104,6 @@ def test_take_follows_the_corpus(links, chosen):
         pairs_of(links).take([0, 6])
 
 
-def test_sample_is_ordered_and_repeatable():
-    pairs = pairs_of({(s, i, 0): False for s in range(6) for i in range(5)})
-    drawn = pairs.sample(10, seed=3)
-    assert len(drawn) == 10
-    assert drawn == pairs.sample(10, seed=3)
-    assert drawn != pairs.sample(10, seed=4)
-    assert (np.diff(drawn.sentence * 5 + drawn.source) > 0).all()
-    assert pairs.sample(99, seed=0) is pairs
-
-
 @pytest.mark.parametrize(
     ("line", "fact"),
     [

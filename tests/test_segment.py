@@ -7,7 +7,6 @@ import regex
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from calque.errors import MissingExtraError, SettingError
 from calque.segment import _UNSEEN, Chunks, Segmenter, get_segmenter, split_words, word_places
 
 EXAMPLES = [
@@ -136,35 +135,4 @@ def test_names_say_what_cut_the_words():
     assert get_segmenter("en").name == "calque-1"
     assert get_segmenter("zh").name.startswith("calque-1+rjieba-")
     assert get_segmenter("zh-Hant").name.startswith("calque-1+budoux-")
-    assert get_segmenter("th", "characters").name == "calque-1+characters"
     assert get_segmenter("en") is get_segmenter("en")
-
-
-def test_libraries_on_request():
-    assert split_words("北京abc", "zh", library="characters") == ["北", "京", "abc"]
-    with pytest.raises(SettingError, match="choose budoux, fugashi, characters"):
-        split_words("", "ja", library="rjieba")
-    with pytest.raises(SettingError, match="written with spaces"):
-        split_words("", "en", library="characters")
-
-
-def test_fugashi():
-    pytest.importorskip("fugashi")
-    assert split_words("コンピュータを読みました。", "ja", library="fugashi") == [
-        "コンピュータ",
-        "を",
-        "読み",
-        "まし",
-        "た",
-        "。",
-    ]
-    assert "unidic-lite" in get_segmenter("ja", "fugashi").name
-
-
-def test_a_library_that_is_missing(monkeypatch):
-    def fails(name):
-        raise ImportError(name)
-
-    monkeypatch.setattr("calque.segment.importlib.import_module", fails)
-    with pytest.raises(MissingExtraError, match=r"pythainlp.*pip install"):
-        Segmenter("th", "pythainlp")

@@ -40,33 +40,13 @@ def parts(tag):
 
 # -- conlleval.pl of the CoNLL-2000 shared task, transcribed -----------------------------------------------------------
 def end_of_chunk(prev_tag, tag, prev_type, type_):
-    chunk_end = False
-    if prev_tag == "B" and tag == "B":
-        chunk_end = True
-    if prev_tag == "B" and tag == "O":
-        chunk_end = True
-    if prev_tag == "I" and tag == "B":
-        chunk_end = True
-    if prev_tag == "I" and tag == "O":
-        chunk_end = True
-    if prev_tag != "O" and prev_type != type_:
-        chunk_end = True
-    return chunk_end
+    return (prev_tag, tag) in {("B", "B"), ("B", "O"), ("I", "B"), ("I", "O")} or (
+        prev_tag != "O" and prev_type != type_
+    )
 
 
 def start_of_chunk(prev_tag, tag, prev_type, type_):
-    chunk_start = False
-    if prev_tag == "B" and tag == "B":
-        chunk_start = True
-    if prev_tag == "I" and tag == "B":
-        chunk_start = True
-    if prev_tag == "O" and tag == "B":
-        chunk_start = True
-    if prev_tag == "O" and tag == "I":
-        chunk_start = True
-    if tag != "O" and prev_type != type_:
-        chunk_start = True
-    return chunk_start
+    return (prev_tag, tag) in {("B", "B"), ("I", "B"), ("O", "B"), ("O", "I")} or (tag != "O" and prev_type != type_)
 
 
 def conlleval(sentences):

@@ -16,18 +16,14 @@ import torch
 from calque import storage
 from calque.errors import CalqueError, OutputError, SettingError
 from calque.storage import (
-    Gathered,
     append_lines,
-    filled,
-    is_sorted,
     naming,
     room,
-    taken,
     unwritten,
     whole,
     write_text,
 )  # fmt: skip
-from calque.vectors import create_arrays, map_arrays, write_arrays
+from calque.vectors import filling, map_arrays, write_arrays
 from command import fails, run, works
 from fitted_line import FittedLine, line_loop
 
@@ -124,8 +120,8 @@ def test_lines_are_appended_all_or_none(tmp_path):
 # -- room for what is mapped ---------------------------------------------------------------------------------------------
 def test_room_is_taken_when_a_file_is_made(tmp_path):
     """Without it, a write to mapped memory ends the process when the disk is full."""
-    create_arrays(tmp_path / "x", {"a": ((300_000,), np.float64)})
-    assert os.stat(tmp_path / "x").st_blocks * 512 >= 300_000 * 8
+    with filling(tmp_path / "x", {"a": ((300_000,), np.float64)}):
+        assert os.stat(storage.part_of(tmp_path / "x")).st_blocks * 512 >= 300_000 * 8
 
 
 def test_a_full_disk_leaves_the_old_arrays(tmp_path, monkeypatch):
@@ -182,18 +178,6 @@ def test_an_error_that_came_of_a_full_disk_is_one_and_others_are_not():
         assert unwritten(raised.value) == reason
     for other in (OSError(errno.ENOENT, "x"), RuntimeError("CUDA out of memory"), Exception("(os error 2)")):
         assert unwritten(other) is None
-
-
-def test_pytorch_on_a_full_disk(tmp_path):
-    """What it really raises where a file may not grow, as on a full disk."""
-    zeros, path = torch.zeros(100_000), tmp_path / "x"
-    with (
-        pytest.raises(OutputError, match=rf"^{path}: only part of it could be written"),
-        files_up_to(100_000),
-        whole(path) as part,
-    ):
-        torch.save(zeros, part)
-    assert not names(tmp_path)
 
 
 def test_a_checkpoint_on_a_full_disk_leaves_the_one_before(tmp_path):
@@ -268,21 +252,10 @@ def test_verbs_that_do_not_get_their_output_written(capsys, tmp_path, monkeypatc
     assert {*names(tmp_path), "links"} == there
 
 
-# -- arrays that grow with a text ----------------------------------------------------------------------------------------
-RNG = np.random.default_rng(0)
-
-
-@pytest.fixture
-def small(monkeypatch, tmp_path):
-    """Memory takes 1,000 bytes, and 64 numbers at a time."""
+# -- arrays of word vectors ----------------------------------------------------------------------------------------------
+def test_room_is_zeros_in_memory_or_in_a_file_without_a_name(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(storage, "SMALL", 1000)
-    monkeypatch.setattr(storage, "BLOCK", 64)
-    return tmp_path
-
-
-def test_room_is_zeros_in_memory_or_in_a_file_without_a_name(small):
-    held, mapped = room((125,), np.float64), room((126, 3), np.float64)
+    held, mapped = room((125,), np.float64, 1000), room((126, 3), np.float64, 1000)
     assert type(held) is np.ndarray
     assert isinstance(mapped, np.memmap)
     assert mapped.shape == (126, 3)
@@ -290,44 +263,6 @@ def test_room_is_zeros_in_memory_or_in_a_file_without_a_name(small):
     assert not mapped.any()
     mapped[5] = 7
     assert mapped.sum() == 21
-    assert list(small.iterdir()) == []
-
-
-def test_memory_has_to_do_where_the_disk_has_no_room(small, monkeypatch):
-    monkeypatch.setattr(storage, "reserve", full)
-    assert type(room((1000,), np.int64)) is np.ndarray
-
-
-@pytest.mark.parametrize("n", [0, 1, 64, 1000])
-def test_parts_are_gathered_as_they_come(small, n):
-    numbers, gathered = RNG.integers(0, 99, n), Gathered(np.int64)
-    for start in range(0, n, 30):
-        gathered.add(numbers[start : start + 30].tolist())
-    whole = gathered.whole()
-    assert isinstance(whole, np.memmap) == (n == 1000)
-    assert whole.dtype == np.int64
-    assert np.array_equal(whole, numbers)
-
-
-def test_a_full_disk_is_one_line_with_the_place(small, monkeypatch):
-    class Full:
-        closed, write = True, staticmethod(full)
-
-    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: Full())
-    with pytest.raises(OutputError, match="no space left") as caught:
-        Gathered(np.int64).add(np.zeros(1000))
-    assert str(small) in str(caught.value)
-
-
-def test_blocks_give_what_numpy_gives_at_once(small):
-    values, numbers = RNG.standard_normal(500), RNG.integers(0, 500, 700)
-    mask = RNG.random(500) < 0.5
-    assert np.array_equal(taken(values, numbers), values[numbers])
-    assert np.array_equal(taken(values, mask), values[mask])
-    assert np.array_equal(taken(values[:9], numbers % 9), values[:9][numbers % 9])
-    assert np.array_equal(filled(500, np.float64, lambda some: 2 * values[some]), 2 * values)
-    assert is_sorted(np.sort(values))
-    at_a_border = np.arange(500)
-    at_a_border[64] = 0
-    assert not is_sorted(at_a_border)
-    assert is_sorted(values[:0])
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(storage, "reserve", full)  # memory has to do where the disk has no room
+    assert type(room((1000,), np.int64, 1000)) is np.ndarray

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calque.errors import InputError
-from calque.vectors import Embeddings, create_arrays, map_arrays
+from calque.vectors import Embeddings, filling, map_arrays
 
 
 def embeddings(lengths, dim=3, dtype=np.float32, covered=None):
@@ -63,15 +63,6 @@ def test_save_and_open_are_exact(tmp_path, dtype, lengths):
     assert [file.name for file in tmp_path.iterdir()] == ["v.safetensors"]
 
 
-def test_the_safetensors_library_reads_it(tmp_path):
-    load_file = pytest.importorskip("safetensors.numpy").load_file
-    vectors = embeddings([2, 1], covered=[True, False, True])
-    vectors.save(tmp_path / "v")
-    loaded = load_file(tmp_path / "v")
-    assert np.array_equal(loaded["data"], vectors.data)
-    assert loaded["covered"].tolist() == [True, False, True]
-
-
 def test_rows():
     vectors = embeddings([2, 3])
     assert vectors.rows(np.array([0, 1, 1]), np.array([1, 0, 2])).tolist() == [1, 2, 4]
@@ -111,9 +102,9 @@ def test_files_that_hold_no_vectors(tmp_path, raw):
 
 
 def test_filling_in_place_and_metadata(tmp_path):
-    arrays = create_arrays(tmp_path / "a", {"x": ((4, 2), np.float32), "n": ((0,), np.int64)}, {"layer": "3"})
-    arrays["x"][2] = 7
-    arrays["x"].flush()
+    shapes = {"x": ((4, 2), np.float32), "n": ((0,), np.int64)}
+    with filling(tmp_path / "a", shapes, {"layer": "3"}) as arrays:
+        arrays["x"][2] = 7
     again, metadata = map_arrays(tmp_path / "a")
     assert again["x"].sum() == 14
     assert again["n"].shape == (0,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from operator import index
@@ -13,7 +14,7 @@ import numpy as np
 
 from calque.errors import InputError, SettingError
 from calque.offsets import ranges
-from calque.storage import BLOCK, Gathered, blocks, is_sorted, taken, write_lines
+from calque.storage import write_lines
 
 if TYPE_CHECKING:
     from calque.text import ParallelCorpus
@@ -58,7 +59,7 @@ class WordPairs:
             )
         if len(self) and (self.source.min() < 0 or self.target.min() < 0):
             raise SettingError("a link names a word before the first, words count from 0")
-        if not is_sorted(self.sentence):
+        if (self.sentence[1:] < self.sentence[:-1]).any():
             order = np.argsort(self.sentence, kind="stable")
             self.sentence, self.source, self.target = (array[order] for array in arrays)
             self.possible = self.possible[order]
@@ -110,46 +111,28 @@ class WordPairs:
     # -- choosing --------------------------------------------------------------------------------------------
     def select(self, chosen: np.ndarray) -> WordPairs:
         """The pairs at a boolean mask or sorted indices; the sentence numbers stay as they are."""
-        return self._part(chosen, taken(self.sentence, chosen), self.n_sentences)
+        return self._part(chosen, self.sentence[chosen], self.n_sentences)
 
     def _part(self, chosen: np.ndarray, sentence: np.ndarray, n_sentences: int) -> WordPairs:
         """The pairs at a mask or indices, with new numbers of their sentences."""
         return WordPairs(
-            sentence, taken(self.source, chosen), taken(self.target, chosen),
-            n_sentences=n_sentences, possible=taken(self.possible, chosen),
-            posterior=None if self.posterior is None else taken(self.posterior, chosen),
+            sentence, self.source[chosen], self.target[chosen], n_sentences=n_sentences, possible=self.possible[chosen],
+            posterior=None if self.posterior is None else self.posterior[chosen],
         )  # fmt: skip
 
     def one_to_one(self) -> WordPairs:
         """Drop every link whose source or target word has another link in its sentence (Cao 2020, code)."""
         alone = np.ones(len(self), dtype=bool)
-        for some in self._sentence_blocks():
-            for words in (self.source[some], self.target[some]):
-                width = int(words.max()) + 1
-                keys = (self.sentence[some] - self.sentence[some.start]) * width + words
-                _, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
-                alone[some] &= counts[inverse] == 1
+        for words in (self.source, self.target):
+            keys = self.sentence * (int(words.max(initial=0)) + 1) + words
+            _, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
+            alone &= counts[inverse] == 1
         return self.select(alone)
-
-    def _sentence_blocks(self) -> Iterator[slice]:
-        """The links of whole sentences, some at a time; together all of them."""
-        start = 0
-        while start < len(self):
-            last = self.sentence[min(start + BLOCK, len(self)) - 1]
-            stop = int(np.searchsorted(self.sentence, last, side="right"))
-            yield slice(start, stop)
-            start = stop
 
     @property
     def sure(self) -> WordPairs:
         """Without the links that are only possible."""
         return self.select(~self.possible)
-
-    def sample(self, n: int, seed: int) -> WordPairs:
-        """At most `n` pairs drawn without replacement, in the order of the text."""
-        if n >= len(self):
-            return self
-        return self.select(np.sort(np.random.default_rng(seed).choice(len(self), n, replace=False)))
 
     def slice(self, start: int, stop: int) -> WordPairs:
         """The pairs of sentences `start` to `stop`, renumbered from 0."""
@@ -187,13 +170,10 @@ class WordPairs:
             raise InputError(fact, path=path)
         for name, words in (("source", self.source), ("target", self.target)):
             lengths = getattr(corpus, name).lengths()
-            for some in blocks(len(self)):
-                wrong = np.flatnonzero(words[some] >= lengths[self.sentence[some]])
-                if not len(wrong):
-                    continue
-                first = some.start + wrong[0]
-                line = int(self.sentence[first])
-                fact = f"{name} word {words[first]}, but sentence {line + 1} has {lengths[line]} words"
+            wrong = np.flatnonzero(words >= lengths[self.sentence])
+            if len(wrong):
+                line = int(self.sentence[wrong[0]])
+                fact = f"{name} word {words[wrong[0]]}, but sentence {line + 1} has {lengths[line]} words"
                 remedy = "(counting from 0); was the corpus tokenised differently?"
                 raise InputError(f"{fact} {remedy}", path=path, line=line + 1)
         return self
@@ -235,12 +215,10 @@ class WordPairs:
         Raises:
             InputError: with the line that is not of this form.
         """
-        gathered = [Gathered(dtype) for dtype in (np.int64, np.int64, np.int64, bool, np.float32)]
-        columns = sentence, source, target, possible, posterior = [], [], [], [], []
+        sentence, source, target = array("q"), array("q"), array("q")
+        possible, posterior = bytearray(), array("f")
         shift, number, any_posterior = int(one_based), -1, False
         for number, line in enumerate(lines):
-            if len(sentence) > BLOCK:
-                _move(columns, gathered)
             seen: dict[tuple[int, int], int] = {}
             for item in line.split():
                 match = _LINK.fullmatch(item)
@@ -260,11 +238,9 @@ class WordPairs:
                 possible.append(mark != "-")
                 posterior.append(1.0 if probability is None else _probability(probability, path, number + 1))
                 any_posterior |= probability is not None
-        _move(columns, gathered)
-        *ends, marks, probabilities = (each.whole() for each in gathered)
-        return cls(
-            *ends, n_sentences=number + 1, possible=marks, posterior=probabilities if any_posterior else None,
-        )  # fmt: skip
+        ends = (np.array(column, dtype=np.int64) for column in (sentence, source, target))
+        probabilities = np.array(posterior, dtype=np.float32) if any_posterior else None
+        return cls(*ends, n_sentences=number + 1, possible=np.array(possible, dtype=bool), posterior=probabilities)
 
     @classmethod
     def open(cls, path: str | PathLike[str], *, one_based: bool = False) -> WordPairs:
@@ -280,13 +256,6 @@ class WordPairs:
                 return cls.parse(file, one_based=one_based, path=path)
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"cannot be read as links ({error})", path=path) from error
-
-
-def _move(columns: tuple[list, ...], gathered: list[Gathered]) -> None:
-    """Lists of numbers to where they are gathered; the lists are empty afterwards."""
-    for column, whole in zip(columns, gathered, strict=True):
-        whole.add(column)
-        column.clear()
 
 
 def _probability(text: str, path: str | PathLike[str] | None, line: int) -> float:

@@ -12,24 +12,20 @@ format characters.
 - Apostrophes: `don 't`, `dogs '` (most languages), `l' homme` (Romance, Irish), `п'ять` (where it is a letter).
 - A full stop stays with an abbreviation (`U.S.`, `Mr. Smith`, `approx. half`, German `3. Mai`).
 - Chinese is cut by jieba (its Rust port), Japanese, Thai and Traditional Chinese by BudouX: small,
-  deterministic and installed with calque, so that no result depends on what else a machine has. Better and
-  heavier libraries are used only where asked for by name: `library="fugashi"`. `Segmenter.name` is what
-  cut the words, with its version.
+  deterministic and installed with calque, so that no result depends on what else a machine has. `Segmenter.name`
+  is what cut the words, with its version.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
-import os
 from collections.abc import Callable
 from functools import cache
 from importlib import resources
 from itertools import chain
 
 import regex
-
-from calque.errors import MissingExtraError, SettingError
 
 RULES = "calque-1"  # raise the number with any change that gives another list of words
 
@@ -81,33 +77,17 @@ def language_parts(lang: str) -> list[str]:
 
 # -- scripts without spaces ----------------------------------------------------------------------------------
 _SCRIPTS = {"zh": r"\p{Han}〻", "ja": r"\p{Han}\p{Hiragana}\p{Katakana}ー〻", "th": r"\p{Thai}"}
-_LIBRARIES = {  # by language: the names that `segmenter=` takes, the default first
-    "zh": ("rjieba", "budoux", "characters"),
-    "zh-hant": ("budoux", "rjieba", "characters"),
-    "ja": ("budoux", "fugashi", "characters"),
-    "th": ("budoux", "pythainlp", "characters"),
-}
-_BUDOUX = {"zh": "zh-hans", "zh-hant": "zh-hant", "ja": "ja_word", "th": "th"}
+_BUDOUX = {"zh-hant": "zh-hant", "ja": "ja_word", "th": "th"}
 
 
-def _cutter(library: str, language: str) -> Callable[[str], list[str]]:
-    """The function that cuts a run of one of those scripts into words."""
-    if library == "characters":
-        return regex.compile(r"\X").findall
-    try:
-        package = importlib.import_module(library)
-    except ImportError:
-        raise MissingExtraError(library, "words", f"splitting text in {language} into words") from None
-    if library == "rjieba":
-        return package.Jieba().cut  # an own dictionary: rjieba.add_word elsewhere must not change our words
-    if library == "fugashi":
-        dictionary = importlib.import_module("unidic_lite").DICDIR  # by name: its default is whatever is installed
-        tagger = package.GenericTagger(f'-r "{os.devnull}" -d "{dictionary}"')
-        return lambda run: [word.surface for word in tagger(run)]
-    if library == "pythainlp":
-        return importlib.import_module("pythainlp.tokenize").word_tokenize
+def _cutter(language: str) -> Callable[[str], list[str]]:
+    """Return the function that cuts a run of one of those scripts into words."""
+    if language == "zh":
+        return (
+            importlib.import_module("rjieba").Jieba().cut
+        )  # an own dictionary: rjieba.add_word must not change our words
     model = resources.files("budoux") / "models" / f"{_BUDOUX[language]}.json"  # its loaders lack the word model of ja
-    return package.Parser(json.loads(model.read_text(encoding="utf-8"))).parse
+    return importlib.import_module("budoux").Parser(json.loads(model.read_text(encoding="utf-8"))).parse
 
 
 # -- the rules -----------------------------------------------------------------------------------------------
@@ -190,31 +170,19 @@ class Segmenter:
 
     Args:
         lang: a language tag, `en`, `en-US`, `zh-Hant`, `jpn`; an unknown one gets the common rules.
-        library: what cuts Chinese (`rjieba`, `budoux`), Japanese (`budoux`, `fugashi`) or Thai (`budoux`,
-            `pythainlp`), or `characters`; by default the first named. Fugashi and PyThaiNLP need the extra
-            `words`.
-
-    Raises:
-        SettingError: the library does not know the language.
-        MissingExtraError: the library is not installed.
     """
 
-    def __init__(self, lang: str, library: str | None = None):
+    def __init__(self, lang: str):
         language, *rest = language_parts(lang)
         traditional = language == "zh" and ({"hant", "tw", "hk", "mo"} & set(rest) or lang.startswith("yue"))
         key = "zh-hant" if traditional else language
-        known = _LIBRARIES.get(key, ())
-        if library is not None and library not in known:
-            choice = f"choose {', '.join(known)}" if known else "that language is written with spaces"
-            raise SettingError(f"segmenter {library!r} does not split text in {lang!r}: {choice}")
-        library = library or (known[0] if known else None)
-        self.chunks = Chunks(language, None if library is None else _cutter(library, key))
+        library = "rjieba" if key == "zh" else "budoux" if key in _BUDOUX else None
+        self.chunks = Chunks(language, None if library is None else _cutter(key))
         self.name = RULES
         if library is not None:
             from importlib.metadata import version  # which takes a while to load
 
-            packages = {"characters": (), "fugashi": ("fugashi", "unidic-lite")}.get(library, (library,))
-            self.name += "".join(f"+{package}-{version(package)}" for package in packages) or f"+{library}"
+            self.name += f"+{library}-{version(library)}"
         self._abbreviations = frozenset(_ABBREVIATIONS.get(language, "").split())
         self._numbered = frozenset(_NUMBERED.get(language, "").split())
         self._ordinals = language in _ORDINAL_POINT.split()
@@ -249,22 +217,19 @@ class Segmenter:
 
 
 @cache
-def get_segmenter(lang: str, library: str | None = None) -> Segmenter:
+def get_segmenter(lang: str) -> Segmenter:
     """The `Segmenter` of a language, made once: it remembers what it has seen."""
-    return Segmenter(lang, library)
+    return Segmenter(lang)
 
 
-def split_words(text: str, lang: str, *, library: str | None = None) -> list[str]:
+def split_words(text: str, lang: str) -> list[str]:
     """Divide a text into words by the rules of its language; see the module's text.
 
     Example:
         >>> split_words("Don't read www.example.org/a, Mr. Smith.", "en")
         ['Don', "'t", 'read', 'www.example.org/a', ',', 'Mr.', 'Smith', '.']
-
-    Raises:
-        SettingError, MissingExtraError: see `Segmenter`.
     """
-    return get_segmenter(lang, library).split(text)
+    return get_segmenter(lang).split(text)
 
 
 def split_spaces(text: str) -> list[str]:

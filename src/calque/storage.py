@@ -9,7 +9,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
@@ -34,9 +34,7 @@ _NUMBER = re.compile(r"\(os error (\d+)\)")
 _NUMPY = re.compile(r"\d+ requested and \d+ written")
 _TORCH = re.compile(r"PytorchStreamWriter failed|inline_container\.cc.*unexpected pos|basic_ios::clear: iostream error")
 
-SMALL = 1 << 24  # bytes of an array that memory may hold
-VECTORS = 1 << 26  # the same of word vectors, which are used once: a file would cost more than they do
-BLOCK = 1 << 18  # entries looked at together
+VECTORS = 1 << 26  # bytes of an array of word vectors that memory may hold
 WORDS = pa.list_(pa.string())
 _PATIENCE = 7 * 86_400  # seconds that a lock is waited for
 
@@ -393,15 +391,15 @@ def _make_folder(path: Path) -> None:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), fspath(path)) from None
 
 
-# -- arrays that grow with a text ----------------------------------------------------------------------------------------
+# -- arrays of word vectors --------------------------------------------------------------------------------------------
 def room(shape: Sequence[int], dtype: np.typing.DTypeLike, small: int | None = None) -> np.ndarray:
-    """Return zeros, to be filled in any order; of more than `small` bytes (None: `SMALL`) a mapped file without a name.
+    """Return zeros, to be filled in any order; of more than `small` bytes (None: `VECTORS`) a mapped file without a name.
 
     The system writes and drops the file's pages when memory is short. Where the disk has no room, the array is in memory.
     """
     shape, dtype = tuple(map(int, shape)), np.dtype(dtype)
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    if size <= (SMALL if small is None else small):
+    if size <= (VECTORS if small is None else small):
         return np.zeros(shape, dtype)
     try:
         with tempfile.TemporaryFile(prefix="calque-") as file:
@@ -409,74 +407,6 @@ def room(shape: Sequence[int], dtype: np.typing.DTypeLike, small: int | None = N
             return np.memmap(file, dtype=dtype, mode="r+", shape=shape)
     except OSError:
         return np.zeros(shape, dtype)
-
-
-def vectors_room(n: int, dim: int, dtype: np.typing.DTypeLike) -> np.ndarray:
-    """Return zeros for `n` word vectors, of more than `VECTORS` bytes in a mapped file."""
-    return room((n, dim), dtype, VECTORS)
-
-
-def blocks(n: int) -> Iterator[slice]:
-    """Yield consecutive slices of `n` entries."""
-    return (slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK))
-
-
-def filled(n: int, dtype: np.typing.DTypeLike, part: Callable[[slice], np.ndarray]) -> np.ndarray:
-    """Return an array of `n` entries that are computed a block at a time.
-
-    Args:
-        part: returns the entries of a slice.
-    """
-    array = room((n,), dtype)
-    for some in blocks(n):
-        array[some] = part(some)
-    return array
-
-
-def is_sorted(array: np.ndarray) -> bool:
-    """Return whether no number is smaller than the one before it."""
-    return all((array[1:][some] >= array[:-1][some]).all() for some in blocks(len(array) - 1))
-
-
-def taken(array: np.ndarray, which: np.ndarray) -> np.ndarray:
-    """Return `array[which]` of a one-dimensional array, by a mask or by numbers."""
-    if max(array.nbytes, len(which) * array.itemsize) <= SMALL:
-        return array[which]
-    if which.dtype != bool:
-        return filled(len(which), array.dtype, lambda some: array[which[some]])
-    gathered = Gathered(array.dtype)
-    for some in blocks(len(array)):
-        gathered.add(array[some][which[some]])
-    return gathered.whole()
-
-
-class Gathered:
-    """Numbers that come in parts, as one array in the end: of more than `SMALL` bytes a mapped file."""
-
-    def __init__(self, dtype: np.typing.DTypeLike):
-        self._dtype = np.dtype(dtype)
-        self._file = tempfile.SpooledTemporaryFile(SMALL, prefix="calque-")  # noqa: SIM115 (closed by `whole`)
-
-    def add(self, part: np.ndarray | Sequence[int] | Sequence[float] | Sequence[bool]) -> None:
-        """Add numbers.
-
-        Raises:
-            OutputError: there is no space for them.
-        """
-        try:
-            self._file.write(np.ascontiguousarray(part, self._dtype).tobytes())
-        except OSError as error:
-            reason = unwritten(error) or f"cannot be written ({error.strerror})"
-            raise failure(tempfile.gettempdir(), reason) from error
-
-    def whole(self) -> np.ndarray:
-        """Return all numbers; none can be added afterwards."""
-        with self._file as file:
-            size = file.tell()
-            if size <= SMALL:
-                file.seek(0)
-                return np.frombuffer(bytearray(file.read()), self._dtype)
-            return np.memmap(file, self._dtype, "r+", shape=(size // self._dtype.itemsize,))  # type: ignore[call-overload]
 
 
 # -- Arrow -------------------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 
 from calque.errors import InputError
 from calque.offsets import offsets_of, ranges
-from calque.storage import failure, reserve, unwritten, whole
+from calque.storage import reserve, whole
 
 _DTYPES = {"F16": np.float16, "F32": np.float32, "F64": np.float64, "I64": np.int64, "BOOL": np.bool_}
 _UNREADABLE = (
@@ -124,15 +123,16 @@ class Embeddings:
             raise InputError(error.fact, path=path) from error
 
 
-def create_arrays(
+@contextmanager
+def filling(
     path: str | PathLike[str],
     shapes: Mapping[str, tuple[tuple[int, ...], np.dtype | type]],
     metadata: dict[str, str] | None = None,
-) -> dict[str, np.memmap]:
-    """Make a safetensors file of the given shapes, to be filled in place: any size streams to disk.
+) -> Iterator[dict[str, np.memmap]]:
+    """Yield arrays of a safetensors file of the given shapes to be filled in the block; the file gets its name when that ends.
 
-    The room on the disk is taken at once. The file is complete when its user has filled it: give it the name of a part
-    until then, or use `filling`.
+    Any size streams to disk, where the room is taken at once. Nothing may hold on to the arrays afterwards: `map_arrays` gives
+    those of the complete file.
 
     Raises:
         OutputError: there is no space for it, or it cannot be written; nothing is left of it.
@@ -149,32 +149,12 @@ def create_arrays(
         position += size
     text = json.dumps(header).encode()
     text += b" " * (-(len(text) + 8) % 64)  # aligned rows: a mapped float64 must not straddle
-    size, opened = 8 + len(text) + position, False
-    try:
-        with open(path, "wb") as file:
-            opened = True
+    with whole(path) as part:
+        with open(part, "wb") as file:
             file.write(struct.pack("<Q", len(text)) + text)
             file.flush()
-            reserve(file, size)
-    except OSError as error:
-        if opened and os.path.isfile(path):
-            os.unlink(path)
-        raise failure(path, unwritten(error) or f"cannot be written ({error.strerror})") from error
-    return map_arrays(path, mode="r+")[0]
-
-
-@contextmanager
-def filling(
-    path: str | PathLike[str],
-    shapes: Mapping[str, tuple[tuple[int, ...], np.dtype | type]],
-    metadata: dict[str, str] | None = None,
-) -> Iterator[dict[str, np.memmap]]:
-    """Arrays of a safetensors file (`create_arrays`) to be filled in the block; the file gets its name when that ends.
-
-    Nothing may hold on to the arrays afterwards: `map_arrays` gives those of the complete file.
-    """
-    with whole(path) as part:
-        arrays = create_arrays(part, shapes, metadata)
+            reserve(file, 8 + len(text) + position)
+        arrays = map_arrays(part, mode="r+")[0]
         yield arrays
         for array in arrays.values():
             if isinstance(array, np.memmap):  # an empty array is not mapped

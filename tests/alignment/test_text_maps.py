@@ -6,8 +6,7 @@ import pytest
 from calque.alignment.text_maps import LanguageMeans, moments_of
 from calque.encoders import load_encoder
 from calque.encoders.mapped import MappedEncoder
-from calque.encoders.static import SentencePart, StaticEncoder
-from calque.encoders.tables import WordTable
+from calque.encoders.static import SentencePart, StaticEncoder, WordTable
 from calque.errors import SettingError
 from calque.text import ParallelCorpus, Sentence, Sentences
 from linked_text import make_text

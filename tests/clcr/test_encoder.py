@@ -31,7 +31,7 @@ class Words(Encoder):
     def fingerprint(self):
         return f"words-{self.dim}"
 
-    def encode(self, sentences, *, progress=False, out=None):
+    def encode(self, sentences, *, progress=False):
         words = [(word, place) for sentence in sentences for place, word in enumerate(sentence.words)]
         rows = [
             np.random.default_rng(hashlib.sha256(f"{word} {place}".encode()).digest()[0]).normal(size=self.dim)

@@ -171,17 +171,12 @@ def test_pretokenized_words_are_what_stands_between_spaces(tmp_path):
     assert read(path, pretokenized=True).segmenters == ("spaces", "spaces")
 
 
-def test_segmenters_are_named_and_chosen(tmp_path):
+def test_segmenters_are_named(tmp_path):
     path = tmp_path / "f.tsv"
     path.write_text("a\t北京\n")
     corpus = read_parallel(path, langs=("en", "zh"))
     assert corpus.segmenters[0] == "calque-1"
     assert corpus.segmenters[1].startswith("calque-1+rjieba-")
-    corpus = read_parallel(path, langs=("en", "zh"), segmenters={"zh": "characters"})
-    assert words(corpus) == [(["a"], ["北", "京"])]
-    assert corpus.segmenters == ("calque-1", "calque-1+characters")
-    with pytest.raises(SettingError, match="names the language 'ja'"):
-        read_parallel(path, langs=("en", "zh"), segmenters={"ja": "fugashi"})
 
 
 # -- two files -----------------------------------------------------------------------------------------------

@@ -100,11 +100,8 @@ def test_a_trainable_encoder_of_ones_own_encodes_by_its_forward_pass(text, tmp_p
     np.testing.assert_allclose(vectors.data, torch.stack(expected).detach().numpy(), atol=1e-6)
     assert vectors.offsets.tolist() == np.cumsum([0, *map(len, sentences)]).tolist()
     assert encoder.model.training
-    kept = encoder.encode(sentences, out=tmp_path / "kept", dtype="float16")
-    np.testing.assert_array_equal(kept.data, vectors.data.astype(np.float16))
+    np.testing.assert_array_equal(encoder.encode_to(tmp_path / "kept", sentences).data, vectors.data)
     np.testing.assert_array_equal(encoder.encode_layers(sentences, [-1])[-1].data, vectors.data)
-    with pytest.raises(SettingError, match="dtype='int8': vectors are stored as float32 or float16"):
-        encoder.encode(sentences, dtype="int8")
 
 
 @pytest.mark.parametrize(("use", "missing"), [
@@ -156,8 +153,6 @@ def test_an_encoder_with_one_layer_need_not_say_so(text):
     for layers, why in (([1], "layer 1: planted has one layer, 0"), ([], "layers is empty")):
         with pytest.raises(SettingError, match=why):
             planted.layer_numbers(layers)
-    with pytest.raises(SettingError, match="dtype='float16': planted gives float32"):
-        planted.encode_layers(corpus.source, [0], dtype="float16")
 
 
 def test_an_encoder_of_a_script_cannot_be_saved_by_its_name(tmp_path):

@@ -61,12 +61,6 @@ def test_collate(split, numbers):
         assert tensor is None or tensor.dtype == torch.int64
 
 
-def test_to_another_device(split):
-    batch = collate(split, np.array([0, 17])).to("meta")
-    assert {tensor.device.type for tensor in vars(batch).values() if tensor is not None} == {"meta"}
-    assert collate(split, np.array([0])).to("cpu").attention_mask is None
-
-
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(1, 70), max_size=300), st.integers(1, 300))
 def test_every_sentence_once_within_the_budget(lengths, budget):

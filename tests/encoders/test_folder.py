@@ -77,7 +77,7 @@ class Own(Planted):
         super().__init__(dim=8)
         self.name, self.number, self.fingerprint = "own", number, f"own {number}"
 
-    def encode(self, sentences, *, progress=False, out=None):
+    def encode(self, sentences, *, progress=False):
         found = super().encode(list(sentences))
         return Embeddings(found.data + self.number, found.offsets)
 

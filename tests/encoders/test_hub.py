@@ -49,10 +49,6 @@ def hub(monkeypatch):
 
 RECORD = {
     "langs": ["en", "de"],
-    "scores": [
-        {"task": "retrieval", "metric": "accuracy", "data": "news/test.tsv", "languages": ["en", "de"], "value": 0.25},
-        {"task": "retrieval", "metric": "form", "data": "news/test.tsv", "languages": ["en", "de"], "value": None},
-    ],
 }
 FRONT = """---
 library_name: transformers
@@ -101,9 +97,6 @@ def test_an_encoder_s_folder_is_one_commit_without_what_is_no_part_of_it(folder,
     assert (data.license, data.language, data.base_model) == ("mit", ["en", "de"], "somebody/encoder")
     assert (data.pipeline_tag, data.library_name) == ("feature-extraction", "transformers")
     assert data.tags == ["calque", "sentence-transformers"]
-    (score,) = data.eval_results
-    assert (score.task_type, score.metric_type, score.metric_value) == ("retrieval", "accuracy", 0.25)
-    assert (score.dataset_name, score.dataset_config) == ("test.tsv", "en-de")
 
 
 def test_data_of_the_hub_is_named_by_its_repository(folder):
@@ -114,23 +107,10 @@ def test_data_of_the_hub_is_named_by_its_repository(folder):
             "hub:tatoeba", "hub:Helsinki-NLP/opus-100:de-en:train", "train.tsv", f"hub:{folder / 'here' / 'data'}:x:y",
             "hub:flores", "hub:bucc:validation",
         )],
-        "scores": [
-            {"task": "probing", "metric": "f1", "data": "hub:udpos:de (pos)", "languages": ["en", "de"], "value": 0.5},
-            {"task": "sentences", "metric": "accuracy", "data": "hub:bucc", "languages": ["en", "de"], "value": 0.6},
-            {"task": "nli", "metric": "accuracy", "data": "hub:xnli:de:validation", "languages": ["en", "de"], "value": 0.7},
-            {"task": "retrieval", "metric": "accuracy", "data": "a/b.tsv", "languages": ["en", "de"], "value": 0.8},
-        ],
     }  # fmt: skip
     (folder / "calque-run.json").write_text(json.dumps(record))
     data = front(card(folder, "me/x"))
     assert data.datasets == ["google/xtreme", "Helsinki-NLP/opus-100", "openlanguagedata/flores_plus"]
-    places = [(s.dataset_type, s.dataset_name, s.dataset_config, s.dataset_split) for s in data.eval_results]
-    assert places == [
-        ("google/xtreme", "hub:udpos:de (pos)", "udpos.German", "test"),
-        ("google/xtreme", "hub:bucc", "en-de", "test"),
-        ("facebook/xnli", "hub:xnli:de:validation", "de", "validation"),
-        ("b.tsv", "b.tsv", "en-de", None),
-    ]
     (folder / "calque-run.json").write_text(json.dumps({"texts": [{"path": "train.tsv", "langs": ["en", "de"]}]}))
     assert "datasets" not in front(card(folder, "me/x")).to_dict()
 
@@ -147,8 +127,9 @@ def test_what_is_no_folder_is_told_as_what_it_is(tmp_path, hub):
     assert not hub.asked
 
 
-def test_an_encoder_in_memory_says_what_is_known_and_no_more(tiny_encoder, hub):
-    tiny_encoder.push_to_hub("me/tiny")
+def test_a_folder_without_a_card_says_what_is_known_and_no_more(tiny_encoder, hub, tmp_path):
+    tiny_encoder.save(tmp_path / "tiny")
+    push(tmp_path / "tiny", "me/tiny")
     data = front(hub.files["README.md"].decode()).to_dict()
     assert set(data) == {"library_name", "pipeline_tag", "tags"}
     assert "load_encoder(" in hub.files["README.md"].decode()

@@ -28,13 +28,10 @@ class Trigrams(Encoder):
 
     name, dim, fingerprint = "trigrams", 24, "trigrams, 24 dimensions"
 
-    def encode(self, sentences, *, progress=False, out=None):
+    def encode(self, sentences, *, progress=False):
         sentences = list(sentences)
         rows = [self.vector(f"<{word.lower()}>") for sentence in sentences for word in sentence.words]
-        vectors = Embeddings(np.array(rows, dtype=np.float32).reshape(-1, 24), np.cumsum([0, *map(len, sentences)]))
-        if out is not None:
-            vectors.save(out)
-        return vectors
+        return Embeddings(np.array(rows, dtype=np.float32).reshape(-1, 24), np.cumsum([0, *map(len, sentences)]))
 
     def vector(self, word):
         seeds = [zlib.crc32(word[k : k + 3].encode()) for k in range(len(word) - 2)]

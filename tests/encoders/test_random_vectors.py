@@ -42,8 +42,6 @@ def test_it_is_saved_and_opened_and_named_as_any_encoder(tmp_path):
     assert (again.dim, again.fingerprint) == (12, encoder.fingerprint)
     np.testing.assert_array_equal(again.encode(TEXT).data, encoder.encode(TEXT).data)
     assert load_encoder("calque.encoders.random_vectors:RandomVectors").fingerprint == RandomVectors().fingerprint
-    out = encoder.encode(TEXT, out=tmp_path / "vectors.safetensors")
-    np.testing.assert_array_equal(out.data, encoder.encode(TEXT).data)
     with pytest.raises(SettingError, match="layer does not apply to random vectors"):
         load_encoder(tmp_path / "random", layer=1)
     with pytest.raises(SettingError, match="dim"):

@@ -9,8 +9,7 @@ import pytest
 from calque.alignment.maps import LinkedMaps
 from calque.encoders import load_encoder
 from calque.encoders.mapped import MappedEncoder
-from calque.encoders.static import SentencePart, StaticEncoder, add_sentence, load_static
-from calque.encoders.tables import WordTable, read_table
+from calque.encoders.static import SentencePart, StaticEncoder, WordTable, load_static, read_table
 from calque.errors import CalqueError, InputError, SettingError
 from calque.maps import Rotation
 from calque.pairs import WordPairs
@@ -278,21 +277,13 @@ def test_words_go_through_all_steps(sentence, normalise, mapped, block, monkeypa
     for place, text in enumerate(SENTENCES):
         expected = slow_vectors(encoder, text)
         np.testing.assert_allclose(found[place], np.reshape(expected, (-1, encoder.dim)), atol=2e-6)
-    written = encoder.encode(iter(SENTENCES), out=tmp_path / "out.safetensors")
+    written = encoder.encode_to(tmp_path / "out.safetensors", SENTENCES)
     np.testing.assert_array_equal(written.data, found.data)
     np.testing.assert_array_equal(written.offsets, found.offsets)
     np.testing.assert_array_equal(written.covered, found.covered)
     english = [text.words for text in SENTENCES if text.lang == "en"]
     column = encoder.encode(Sentences.of(english, "en"))
     np.testing.assert_array_equal(column.data, np.concatenate([found[i] for i in (0, 3, 4, 6)]))
-
-
-def test_a_sentence_of_unknown_words_spoils_no_other():
-    words = np.array([[1.0, -2.0], [3.0, 5.0], [9.0, 9.0]], dtype=np.float32)
-    covered = np.array([True, True, False])
-    result = add_sentence(words, np.array([0, 0, 2, 2, 3]), covered)
-    np.testing.assert_allclose(result, [[1, -2, 2, 1.5, 3, 5, 1, -2], [3, 5, 2, 1.5, 3, 5, 1, -2], [0] * 8])
-    assert np.isfinite(result).all()
 
 
 def test_a_known_rotation_is_found_before_the_sentence_part_is_added():

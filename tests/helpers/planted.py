@@ -7,7 +7,7 @@ import numpy as np
 
 from calque.annotated import LabelledText, Labels, ProbeText, TaggedText, Treebank
 from calque.corpora.squad import QuestionText
-from calque.encoders.base import Encoder, stored
+from calque.encoders.base import Encoder
 from calque.segment import word_places
 from calque.tasks.answering import Answering
 from calque.tasks.classification import Classification
@@ -30,7 +30,7 @@ class Planted(Encoder):
 
     fingerprint = "0"
 
-    def encode(self, sentences, *, progress=False, out=None):
+    def encode(self, sentences, *, progress=False):
         self.passes += 1
         rows = [self.vector(word) for sentence in sentences for word in sentence.words]
         lengths = [len(sentence) for sentence in sentences]
@@ -50,8 +50,8 @@ class KeyPoints(Planted):
 
     rows = "key points"
 
-    def encode(self, sentences, *, progress=False, out=None):
-        return stored(super().encode([key_points(sentence) for sentence in sentences]), out)
+    def encode(self, sentences, *, progress=False):
+        return super().encode([key_points(sentence) for sentence in sentences])
 
     def key_points(self, sentences):
         """Which word of its sentence each vector is of: `data` `[n_rows]` and `offsets` `[n_sentences + 1]`."""

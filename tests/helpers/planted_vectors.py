@@ -24,7 +24,7 @@ class Known(Encoder):
     def fingerprint(self) -> str:
         return f"{self.name} {self.noise}"
 
-    def encode(self, sentences, *, progress=False, out=None):
+    def encode(self, sentences, *, progress=False):
         rows, offsets = [], [0]
         for sentence in sentences:
             seed = int.from_bytes(hashlib.blake2b(" ".join(sentence.words).encode(), digest_size=8).digest(), "little")

@@ -11,8 +11,7 @@ from calque.annotated import Dictionary
 from calque.encoders import load_encoder
 from calque.encoders.anchors import compute_anchors, frequent_words
 from calque.encoders.mapped import MappedEncoder
-from calque.encoders.static import StaticEncoder
-from calque.encoders.tables import WordTable
+from calque.encoders.static import StaticEncoder, WordTable
 from calque.errors import SettingError
 from calque.maps import LinearMap, NormalizedRotation, Rotation
 from calque.maps.adversarial import adversarial_start

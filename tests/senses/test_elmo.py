@@ -190,7 +190,7 @@ def test_batches_and_threads_do_not_change_the_numbers(encoder, expected, thread
             found = encoder.encode(Sentences.of([[w.replace("\0", "\1") for w in s] for s in WORDS] * 3, "en"))
             assert close(found[0], expected[0][2])
             assert close(found[25], expected[3][2])
-        monkeypatch.setattr("calque.senses.elmo.Plan", lambda *a, **k: extraction.Plan(*a, **{**k, "window": 2}))
+        monkeypatch.setattr("calque.senses.elmo.extract", lambda *a, **k: extraction.extract(*a, **{**k, "window": 2}))
         assert close(encoder.encode(WORDS).data, np.concatenate([layers[2] for layers in expected]))
     finally:
         torch.set_num_threads(before)

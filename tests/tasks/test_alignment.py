@@ -75,7 +75,7 @@ def test_a_sentence_without_gold_makes_its_links_wrong():
 class Fixed(Encoder):
     dim, name, fingerprint = 3, "fixed", "0"
 
-    def encode(self, sentences, *, progress=False, out=None):
+    def encode(self, sentences, *, progress=False):
         vectors = np.eye(3, dtype=np.float32)
         return Embeddings(vectors if sentences.lang == "en" else vectors[[1, 0, 2]], np.array([0, 3]))
 

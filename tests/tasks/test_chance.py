@@ -25,7 +25,7 @@ SMALL = {"seeds": (0,), "bootstrap": 0, "options": {"epochs": 10, "patience": 3,
 class Noise(Planted):
     """A new random vector for every word of every text, whatever the word."""
 
-    def encode(self, sentences, *, progress=False, out=None):
+    def encode(self, sentences, *, progress=False):
         self.passes += 1
         offsets = np.cumsum([0, *map(len, sentences)])
         data = np.random.default_rng(self.passes).standard_normal((offsets[-1], self.dim))

@@ -23,7 +23,7 @@ class Fixed(Encoder):
 
     fingerprint = ""
 
-    def encode(self, sentences, *, progress=False, out=None):
+    def encode(self, sentences, *, progress=False):
         return self.vectors
 
 

@@ -51,9 +51,3 @@ def test_a_stopped_training_goes_on(tune, files, tiny_folder, tmp_path, monkeypa
     assert json.dumps(scores("b"), default=str) == json.dumps(expected, default=str)
     assert len(updates) == all_updates - stop
     assert not list(tmp_path.glob(".*"))
-
-
-def test_the_time_of_all_trainings_is_estimated(files, tiny_folder, monkeypatch, capsys):
-    monkeypatch.setattr(loop, "_LONG", 0.0)
-    evaluate(str(tiny_folder), Inputs("pos", **files), options={"seeds": 3, "epochs": 8, "batch": 8}, progress=True)
-    assert "pos 0: about 0 min for 3 trainings" in capsys.readouterr().err

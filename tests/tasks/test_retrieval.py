@@ -24,7 +24,7 @@ class Fixed(Encoder):
 
     fingerprint = "0"
 
-    def encode(self, sentences, *, progress=False, out=None):
+    def encode(self, sentences, *, progress=False):
         return self.by_language[sentences.lang]
 
     def save(self, folder):

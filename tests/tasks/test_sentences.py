@@ -83,7 +83,7 @@ def test_sentences_without_words_or_vectors_are_not_found():
     class Half(Planted):
         """Has no vector for the number 0."""
 
-        def encode(self, sentences, *, progress=False, out=None):
+        def encode(self, sentences, *, progress=False):
             found = super().encode(sentences)
             found.covered = np.array([word[1:] != "0" for each in sentences for word in each.words])
             found.data[~found.covered] = 0

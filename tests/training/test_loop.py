@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-from calque.errors import SettingError
 from calque.training.checkpoint import learnt
 from calque.training.loop import Loop, Schedule
 from fitted_line import FittedLine, Steps, line_loop
@@ -120,13 +119,6 @@ def test_weights_that_are_tied_are_kept_once(tmp_path):
     assert model[1].weight is model[0].weight
     for name, value in expected.items():
         assert torch.equal(model.state_dict()[name], value)
-
-
-def test_the_precision_is_part_of_what_a_checkpoint_belongs_to(tmp_path):
-    line_loop(FittedLine(), tmp_path, products="highest").save()
-    line_loop(FittedLine(), tmp_path, products="highest").resume()
-    with pytest.raises(SettingError, match="products: 'highest' → 'medium'"):
-        line_loop(FittedLine(), tmp_path, products="medium").resume()
 
 
 def test_training_ends_where_the_objective_says_so():

@@ -14,7 +14,6 @@ from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError
 from calque.offsets import offsets_of, ranges
 from calque.pairs import WordPairs
-from calque.storage import filled, taken
 from calque.text import ParallelCorpus, Sentences
 
 _SENTENCES = 1 << 14  # that are cut into subwords at a time
@@ -149,7 +148,7 @@ class AlignedText:
             linked.check(corpus)
             texts.append((corpus.swapped(), linked.swapped()) if corpus.langs[0] == towards else (corpus, linked))
         sides = [side for corpus, _ in texts for side in (corpus.source, corpus.target)]
-        self.table = SplitSentences.gathered(
+        self.table = SplitSentences.joined(
             part.with_special() if special else part for part in _split_texts(encoder, sides)
         )
         self.counts.truncated_words = self.table.truncated_words
@@ -192,14 +191,11 @@ class AlignedText:
             source, target: numbers in the table of its first source sentence and of its first target sentence.
         """
 
-        def covered(some: slice) -> np.ndarray:
-            found = np.ones(some.stop - some.start, dtype=bool)
-            for base, words in ((source, pairs.source), (target, pairs.target)):
-                first = self.table.word_offsets[base + pairs.sentence[some]] + self._special
-                found &= self.table.word_lengths[first + words[some]] > 0
-            return found
-
-        kept = pairs.select(filled(len(pairs), bool, covered))
+        covered = np.ones(len(pairs), dtype=bool)
+        for base, words in ((source, pairs.source), (target, pairs.target)):
+            first = self.table.word_offsets[base + pairs.sentence] + self._special
+            covered &= self.table.word_lengths[first + words] > 0
+        kept = pairs.select(covered)
         self.counts.links_without_vector += len(pairs) - len(kept)
         return kept
 
@@ -210,7 +206,7 @@ class AlignedText:
         linked = np.zeros(len(corpus), dtype=bool)
         linked[pairs.sentence] = True
         keep = np.flatnonzero(short & linked)
-        pairs = pairs.select(filled(len(pairs), bool, lambda some: short[pairs.sentence[some]]))
+        pairs = pairs.select(short[pairs.sentence])
         self.counts.too_long += int((~short).sum())
         self.counts.without_links += int((short & ~linked).sum())
         self.counts.sentence_pairs += len(keep)
@@ -320,5 +316,6 @@ def _renumbered(pairs: WordPairs, kept: np.ndarray) -> WordPairs:
     """Return the links of the sentence pairs `kept`, by their places there."""
     number = np.full(pairs.n_sentences, -1, dtype=np.int64)
     number[kept] = np.arange(len(kept))
-    sentence = taken(number, pairs.sentence)
-    return WordPairs(sentence, pairs.source, pairs.target, n_sentences=len(kept), posterior=pairs.posterior)
+    return WordPairs(
+        number[pairs.sentence], pairs.source, pairs.target, n_sentences=len(kept), posterior=pairs.posterior
+    )

@@ -15,7 +15,6 @@ from calque.alignment.update import LinkedBatch
 from calque.encoders.split import number_words
 from calque.errors import check_number
 from calque.pairs import WordPairs
-from calque.storage import blocks, filled
 from calque.text import ParallelCorpus, Sentences
 from calque.training.loop import rate_by_width
 
@@ -105,10 +104,7 @@ def equal_pairs(corpus: ParallelCorpus, pairs: WordPairs) -> np.ndarray:
     source = _word_types(corpus.source, pairs.sentence, pairs.source)
     target = _word_types(corpus.target, pairs.sentence, pairs.target)
     width = int(target.max(initial=0)) + 1
-    known = np.zeros(0, dtype=np.int64)
-    for some in blocks(len(source)):
-        known = np.union1d(known, source[some] * width + target[some])
-    return filled(len(source), np.int64, lambda some: np.searchsorted(known, source[some] * width + target[some]))
+    return np.unique(source * width + target, return_inverse=True)[1].reshape(-1)
 
 
 def _word_types(sentences: Sentences, sentence: np.ndarray, word: np.ndarray) -> np.ndarray:
@@ -117,4 +113,4 @@ def _word_types(sentences: Sentences, sentence: np.ndarray, word: np.ndarray) ->
     lowered = [each.lower() for each in types]
     order = {each: number for number, each in enumerate(sorted(set(lowered)))}
     table = np.array([order[each] for each in lowered], dtype=np.int64)
-    return filled(len(word), np.int64, lambda some: table[numbers[offsets[sentence[some]] + word[some]]])
+    return table[numbers[offsets[sentence] + word]]

@@ -16,7 +16,7 @@ from torch.nn import functional
 from calque.alignment.distilling import Distilling, Lesson, LinkedWords, Taught, source_of
 from calque.distributed import Processes
 from calque.encoders.huggingface import HuggingFaceEncoder
-from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
+from calque.encoders.numerics import TrainingPrecision, check_training_precision
 from calque.encoders.sentence_store import TeacherVectors
 from calque.encoders.sentence_vectors import SentencePooling, UnitLength
 from calque.encoders.subword_vectors import SubwordVectors
@@ -162,7 +162,7 @@ class Distillation:
             objective, schedule=schedule, processes=processes,
             identity=self.settings() | {"encoder": student.fingerprint} | taught,
             folder=None if folder is None else Path(folder), checkpoint_every=checkpoint_every, progress=progress,
-            products=TRAINING_PRECISIONS[self.precision], title="distil",
+            title="distil",
         )  # fmt: skip
         self.history = loop.run(plan)
         self.used = schedule

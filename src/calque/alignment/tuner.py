@@ -17,7 +17,7 @@ from calque.alignment.base import Method
 from calque.alignment.update import Alignment, LinkedBatch
 from calque.distributed import Processes
 from calque.encoders.base import made_of, require
-from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
+from calque.encoders.numerics import TrainingPrecision, check_training_precision
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError, check_number
 from calque.pairs import WordPairs
@@ -50,7 +50,7 @@ class Tuner(Method):
         lora: train adapters of this rank alone (LoRA, Hu et al. 2022; needs PEFT), by default at `LORA_RATE` times the rate, and
             give an `AdaptedEncoder`, whose folder has them alone; of all matrices of a layer. None trains the weights themselves.
         accumulate: cut each process's share of an update in so many parts, one after the other in memory.
-        precision: of the arithmetic, for the encoder that learns and the frozen one alike: "float32", "medium" or
+        precision: of the arithmetic, for the encoder that learns and the frozen one alike: "float32" or
             "bfloat16", see `calque.encoders.numerics.check_training_precision`.
     """
 
@@ -178,7 +178,6 @@ class Tuner(Method):
             folder=None if folder is None else Path(folder),
             checkpoint_every=checkpoint_every,
             progress=progress,
-            products=TRAINING_PRECISIONS[self.precision],
         )
         self.history = loop.run(plan)
         self.counts, self.used = text.counts, schedule

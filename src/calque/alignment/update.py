@@ -21,8 +21,7 @@ from calque.distributed import Processes, same_device
 from calque.encoders.batches import collate
 from calque.encoders.trainable import TrainableEncoder
 from calque.training.objective import Objective
-from calque.training.passes import Pass
-from calque.training.sources import float32_copy
+from calque.training.sources import Pass, float32_copy
 
 
 @dataclass

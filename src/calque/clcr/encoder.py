@@ -237,17 +237,18 @@ class KeyPointEncoder(Encoder):
         return steps
 
     # -- encoding ------------------------------------------------------------------------------------------------------
-    def encode(
-        self, sentences: Iterable[Sentence], *, progress: bool = False, out: str | PathLike[str] | None = None
+    def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
+        """Return one vector per key point, in the order of the pivot language."""
+        return self._read(sentences, progress)[0]
+
+    def encode_to(
+        self, path: str | PathLike[str], sentences: Iterable[Sentence], *, progress: bool = False
     ) -> Embeddings:
-        """Return one vector per key point, in the order of the pivot language; a file also has the numbers of their `words`."""
+        """Write one vector per key point, and the numbers of their `words`, to a safetensors file."""
         vectors, words = self._read(sentences, progress)
-        if out is None:
-            return vectors
-        Path(out).parent.mkdir(parents=True, exist_ok=True)
         covered = {} if vectors.covered is None else {"covered": vectors.covered}
-        write_arrays(out, {"data": vectors.data, "offsets": vectors.offsets, **covered, "words": words})
-        return Embeddings.open(out)
+        write_arrays(path, {"data": vectors.data, "offsets": vectors.offsets, **covered, "words": words})
+        return Embeddings.open(path)
 
     def key_points(self, sentences: Iterable[Sentence], *, progress: bool = False) -> KeyPoints:
         """Return the word that each row of `encode` is of."""

@@ -106,8 +106,6 @@ _HELPS = {
     "warmup": "Fraction of the updates over which the rate rises linearly from 0; default: 0, with --tune mostly 0.1.",
     "decay": "Learning rate afterwards: constant, linear or cosine; default: constant, with --tune linear.",
     "clip": "Largest norm of the gradient; default: 5, with --tune mostly 1.",
-    "save_head": "Write the best trained head, with its encoder, as a transformers model to this new folder; with --tune. "
-    "ner, slots without intents, pos, nli, sentiment.",
 }
 
 

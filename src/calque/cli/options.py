@@ -84,16 +84,16 @@ MaxLength = Annotated[
 Precision = Annotated[
     str,
     typer.Option(
-        help="Arithmetic of training: float32 (exact, the same numbers every time), or faster where the hardware has it: "
-        "medium (factors of matrix products rounded) or bfloat16 (all of the forward pass)."
+        help="Arithmetic of training: float32 (exact, the same numbers every time), or bfloat16 (all of the forward pass; "
+        "faster where the hardware has it)."
     ),
 ]
 VectorPrecision = Annotated[
     str | None,
     typer.Option(
         "--precision",
-        help="Arithmetic: highest (exact float32), high or medium (factors of matrix products rounded), or bfloat16 (all of "
-        "the forward pass); default: the one saved with the encoder, or highest.",
+        help="Arithmetic: highest (exact float32) or bfloat16 (all of the forward pass); default: the one saved with the "
+        "encoder, or highest.",
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Hide progress and messages.")]

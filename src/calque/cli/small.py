@@ -104,10 +104,7 @@ def encode(
     limit: Limit = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write a vector for every word of a text.
-
-    An interrupted run resumes.
-    """
+    """Write a vector for every word of a text."""
     from calque.corpora import read_sentences
     from calque.encoders import load_encoder
     from calque.storage import locked
@@ -117,7 +114,7 @@ def encode(
     sentences = read_sentences(text, lang=lang, pretokenized=pretokenized, limit=limit)
     loaded = load_encoder(encoder, **load)
     with locked(out):
-        embeddings = loaded.encode(sentences, progress=not quiet, out=out)
+        embeddings = loaded.encode_to(out, sentences, progress=not quiet)
     news(quiet)(
         f"{embeddings.n_words:,} {loaded.rows} in {len(embeddings):,} sentences, {embeddings.dim} dimensions: {out}"
     )

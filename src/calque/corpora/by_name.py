@@ -176,27 +176,23 @@ def sides(path: str | PathLike[str], langs: tuple[str, str]) -> list[tuple[str, 
     ]
 
 
-def hub_place(path: str | PathLike[str]) -> tuple[str, str | None, str | None] | None:
-    """Return repository, configuration and split that a name stands for, as far as it says them; None for files here."""
+def repository_of(path: str | PathLike[str]) -> str | None:
+    """Return the repository of the hub that a name stands for; None for files and folders here."""
     if not fspath(path).startswith(PREFIX):
         return None
-    asked = _asked(path)
-    if asked is not None and NAMED[asked[0]].task == "parallel":  # whose languages the name does not say
-        row, rest = NAMED[asked[0]], asked[1]
-        return row.repository, None, rest[-1] if rest else row.splits[0]
-    name, config, split = place(path)
+    name = place(path)[0] if (asked := _asked(path)) is None else NAMED[asked[0]].repository
     known = re.fullmatch(r"[\w.-]{1,96}(/[\w.-]{1,96})?", name) and not os.path.exists(name)
-    return (name, config, split) if known else None
+    return name if known else None
 
 
 def hub_ids(paths: Iterable[str]) -> list[str]:
     """The repositories among the names of texts, each once."""
-    return list(dict.fromkeys(place[0] for path in paths if (place := hub_place(path)) is not None))
+    return list(dict.fromkeys(name for path in paths if (name := repository_of(path)) is not None))
 
 
 def name_of(path: str | PathLike[str]) -> str:
     """What records and tables call a text: a file by the last part of its path, a data set of the hub by all that names it."""
-    return fspath(path) if hub_place(path) is not None else Path(path).name
+    return fspath(path) if repository_of(path) is not None else Path(path).name
 
 
 def remedy(path: str | PathLike[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from os import PathLike, fspath
 from pathlib import Path
@@ -170,8 +170,7 @@ _Split = Callable[[str], Sequence[str]]
 
 def read_parallel(
     path: AnyPath | tuple[AnyPath, AnyPath], *, langs: tuple[str, str], format: Format | None = None,
-    pretokenized: bool = False, on_error: OnError = "raise", limit: int | None = None,
-    segmenters: Mapping[str, str] | None = None, progress: bool = False,
+    pretokenized: bool = False, on_error: OnError = "raise", limit: int | None = None, progress: bool = False,
 ) -> ParallelCorpus:  # fmt: skip
     """Read parallel text, divided into words.
 
@@ -195,14 +194,12 @@ def read_parallel(
             untranslated message) is left out and counted, and damage that makes the rest unreadable is an
             error.
         limit: read only the first `limit` pairs.
-        segmenters: libraries other than the default that divide a language into words, as
-            `{"ja": "fugashi"}`; see `segment.Segmenter`.
         progress: show a bar on stderr.
 
     Raises:
         InputError: the file cannot be read, or holds no pair, or (`on_error="raise"`) a line holds none.
         SettingError: an argument has no such value.
-        MissingExtraError: a library that the format or a segmenter needs is not installed.
+        MissingExtraError: a library that the format needs is not installed.
     """
     if isinstance(langs, str) or len(langs) != 2:
         raise SettingError(f"langs is {langs!r}, expected two languages, as ('en', 'de')")
@@ -216,7 +213,7 @@ def read_parallel(
     paths, format = find_format(path, langs, format)
     if format == "arrow":
         return _saved(paths[0], langs, limit)
-    split, names = _splitters(langs, pretokenized, segmenters or {})
+    split, names = _splitters(langs, pretokenized)
     source = open_raw(paths, langs, format)
     reading = _Reading(paths[0], split, on_error, TableWriter(source.columns, lines=on_error == "skip"))
     with bar(None, unit=" lines", show=progress) as shown:
@@ -288,15 +285,11 @@ def _error(flaw: Flaw) -> InputError:
     return InputError(f'{flaw.fact}; or read with on_error="skip"', path=flaw.path, line=flaw.line)
 
 
-def _splitters(
-    langs: tuple[str, str], pretokenized: bool, libraries: Mapping[str, str]
-) -> tuple[tuple[_Split, _Split], tuple[str, str]]:
+def _splitters(langs: tuple[str, str], pretokenized: bool) -> tuple[tuple[_Split, _Split], tuple[str, str]]:
     """What divides each side into words, and its name."""
-    if unknown := [lang for lang in libraries if lang not in langs]:
-        raise SettingError(f"segmenters names the language {unknown[0]!r}, the text is in {langs[0]} and {langs[1]}")
     if pretokenized:
         return (split_spaces, split_spaces), ("spaces", "spaces")
-    source, target = (get_segmenter(lang, libraries.get(lang)) for lang in langs)
+    source, target = map(get_segmenter, langs)
     return (source.split, target.split), (source.name, target.name)
 
 

@@ -20,7 +20,6 @@ from calque import launched
 from calque.errors import SettingError
 
 _BUCKET = 4_000_000  # numbers that travel together
-_TABLE = 4_096  # rows of a gradient above which only those that are not zero travel
 
 
 # What gloo and NCCL say in a collective operation when the process at the other end has gone.
@@ -136,13 +135,6 @@ class Processes:
         # accelerate numbers processors, "cpu:0", which no tensor does and `torch.load` does not know.
         self.device: torch.device = torch.device("cpu") if found.device.type == "cpu" else found.device
         self._precision = precision
-        configured = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
-        if configured not in ("", "no"):
-            warnings.warn(
-                f"accelerate is configured for {configured}, which is not used here: calque computes in its own "
-                f"precision, {precision}",
-                stacklevel=2,
-            )
 
     @classmethod
     def alone(cls) -> Processes:
@@ -195,11 +187,7 @@ class Processes:
         return torch.cat(parts)
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace every gradient by its sum over the processes. One that no process has stays None.
-
-        Small tensors travel together. Of a large table, such as the embeddings of 250,000 subwords, only those rows travel
-        that some process has a gradient of: those of the subwords of the update.
-        """
+        """Replace every gradient by its sum over the processes. One that no process has stays None."""
         if self.world == 1:
             return
         trained = [p for p in parameters if p.requires_grad]
@@ -210,21 +198,7 @@ class Processes:
             if somewhere:
                 p.grad = torch.zeros_like(p) if p.grad is None else p.grad
                 gradients.append(p.grad)
-        tables = [gradient for gradient in gradients if gradient.ndim == 2 and len(gradient) > _TABLE]
-        known = {id(table) for table in tables}
-        for table in tables:
-            self._sum_rows(table)
-        self._sum_together([gradient for gradient in gradients if id(gradient) not in known])
-
-    def _sum_rows(self, table: Tensor) -> None:
-        """In place, of the rows that are not zero everywhere."""
-        touched = (table != 0).any(dim=1).to(torch.uint8)
-        dist.all_reduce(touched, op=dist.ReduceOp.MAX)
-        numbers = touched.nonzero().squeeze(1)
-        if len(numbers):
-            rows = table.index_select(0, numbers)
-            dist.all_reduce(rows)
-            table.index_copy_(0, numbers, rows)
+        self._sum_together(gradients)
 
     def _sum_together(self, gradients: Sequence[Tensor]) -> None:
         """In place, in buckets."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Literal, Self
 
+import numpy as np
+
+from calque.encoders.extraction import WINDOW, UncoveredWordsWarning, encode_bar, word_counts
 from calque.encoders.folder import OWN, encoder_kind, read_about, saving, write_about
 from calque.errors import InputError, SettingError
+from calque.offsets import offsets_of
 from calque.text import Sentence
-from calque.vectors import Embeddings
+from calque.vectors import Embeddings, filling
 
 _MEASURED = {
     "name": "what reports call it",
@@ -68,16 +72,46 @@ class Encoder(ABC):
         """Hash over everything that determines the vectors: weights, tokenizer, layer, pooling."""
 
     @abstractmethod
-    def encode(
-        self, sentences: Iterable[Sentence], *, progress: bool = False, out: str | PathLike[str] | None = None
-    ) -> Embeddings:
+    def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
         """Return one vector per word.
 
         Args:
             sentences: in any order; the result keeps it.
             progress: show a bar on stderr.
-            out: write to this file, mapped into memory, instead of holding all vectors in memory.
         """
+
+    def encode_to(
+        self, path: str | PathLike[str], sentences: Sequence[Sentence], *, progress: bool = False
+    ) -> Embeddings:
+        """Write one vector per word to a safetensors file, and return its vectors, mapped into memory.
+
+        Memory holds the vectors of 4,096 sentences at a time. The file gets its name when it is complete.
+
+        Raises:
+            OutputError: there is no space for the file, or it cannot be written.
+        """
+        offsets = offsets_of(word_counts(sentences))
+        n = int(offsets[-1])
+        shapes = {
+            "data": ((n, self.dim), np.float32),
+            "offsets": (offsets.shape, np.int64),
+            "covered": ((n,), np.bool_),
+        }
+        with filling(path, shapes) as arrays, encode_bar(n, progress) as shown, warnings.catch_warnings():
+            warnings.simplefilter("ignore", UncoveredWordsWarning)  # one line in the end, not one for each window
+            arrays["offsets"][...] = offsets
+            for start in range(0, len(sentences), WINDOW):
+                part = self.encode(sentences[start : start + WINDOW])
+                rows = slice(int(offsets[start]), int(offsets[start]) + part.n_words)
+                arrays["data"][rows] = part.data
+                arrays["covered"][rows] = True if part.covered is None else part.covered
+                shown.update(part.n_words)
+        vectors = Embeddings.open(path)
+        if vectors.covered is not None:
+            missing = int((~vectors.covered).sum())
+            fact = f"{missing:,} of {n:,} words have no vector: they exceed the encoder's limit, or the tokenizer drops them"
+            warnings.warn(UncoveredWordsWarning(f"{fact}; their rows are zero"), stacklevel=2)
+        return vectors
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -126,31 +160,17 @@ class Encoder(ABC):
         layers: Sequence[int],
         *,
         progress: bool = False,
-        out: str | PathLike[str] | None = None,
-        dtype: str = "float32",
     ) -> dict[int, Embeddings]:
-        """Return several layers from one pass, by the numbers that were asked for.
-
-        Args:
-            out: a folder, in which layer 6 becomes `layer-06.safetensors`; else as in `encode`.
-            dtype: of the stored vectors, float32 or float16, where the encoder has the choice.
-        """
+        """Return several layers from one pass, by the numbers that were asked for."""
         numbers = {layer: self.layer_number(layer) for layer in layers}
-        distinct = sorted(set(numbers.values()))
-        paths = None if out is None else {n: Path(out) / f"layer-{n:02d}.safetensors" for n in distinct}
-        vectors = self._encode(sentences, distinct, progress, paths, dtype)
+        vectors = self._encode(sentences, sorted(set(numbers.values())), progress)
         return {layer: vectors[number] for layer, number in numbers.items()}
 
-    def _encode(
-        self, sentences, layers: list[int], progress: bool, out: Mapping[int, Path] | None, dtype: str
-    ) -> dict[int, Embeddings]:
-        """Return embeddings by the number of the layer; into files where `out` names them."""
+    def _encode(self, sentences: Any, layers: list[int], progress: bool) -> dict[int, Embeddings]:
+        """Return embeddings by the number of the layer."""
         if layers != [self.layer]:
             raise SettingError(f"{self.name} has several layers, but {type(self).__name__} has no encode_layers")
-        if dtype != "float32":
-            raise SettingError(f"dtype={dtype!r}: {self.name} gives float32")
-        (n,) = layers
-        return {n: self.encode(sentences, progress=progress, out=None if out is None else out[n])}
+        return {layers[0]: self.encode(sentences, progress=progress)}
 
     # -- disk ------------------------------------------------------------------------------------------------------
     def save(self, folder: str | PathLike[str]) -> None:
@@ -172,26 +192,6 @@ class Encoder(ABC):
             from calque.encoders.card import write_card
 
             write_card(folder, self, self.made)
-
-    def push_to_hub(
-        self, repo: str, *, private: bool | None = None, message: str = "", revision: str | None = None,
-        license: str | None = None,
-    ) -> str:  # fmt: skip
-        """Save and upload to the Hugging Face hub, from where `load_encoder` reads it by its name: `calque.encoders.hub.push`.
-
-        A folder that a run has left has a fuller card: `calque push FOLDER REPO` uploads that.
-
-        Returns:
-            the commit's address.
-        """
-        from calque.encoders.hub import push
-
-        with TemporaryDirectory() as place:
-            self.save(Path(place) / "encoder")
-            return push(
-                Path(place) / "encoder", repo, private=private, message=message or f"Upload {self.name} with calque",
-                revision=revision, license=license,
-            )  # fmt: skip
 
     def save_whole(self, folder: str | PathLike[str]) -> None:
         """Save as what others build on: layers keep their numbers, and the fingerprint stays."""
@@ -217,20 +217,6 @@ class Encoder(ABC):
             fact = f"{cls.__name__}() is not the encoder that was saved here"
             raise InputError(f"{fact}: give it save and open", path=folder)
         return encoder
-
-
-def stored(vectors: Embeddings, out: str | PathLike[str] | None) -> Embeddings:
-    """Return vectors from the file `out`, to which they are written; as they are for None."""
-    if out is None:
-        return vectors
-    Path(out).parent.mkdir(parents=True, exist_ok=True)
-    vectors.save(out)
-    return Embeddings.open(out)
-
-
-def stored_layers(vectors: dict[int, Embeddings], out: Mapping[int, Path] | None) -> dict[int, Embeddings]:
-    """Return the vectors of several layers from files, see `stored`."""
-    return vectors if out is None else {layer: stored(each, out[layer]) for layer, each in vectors.items()}
 
 
 def build(kind: type[Encoder], options: Mapping[str, Any] | None = None) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +45,10 @@ def model_card(folder: Path, record: dict[str, Any]) -> None:
              *(["datasets:", *[f"- {name}" for name in data]] if data else []),
              f"base_model: {record['encoder']}", "tags:", "- cross-lingual", "- word-alignment", "- calque", "---"]  # fmt: skip
     trained, plain = "updates" in record, "vectors" in record
+    made = f"distilled from {record['teacher']}" if "teacher" in record else f"aligned by {record['method']}"
     lines = [
         *front, "",
-        f"# {_title(record)}", "",
+        f"# {record['encoder']}, {made}", "",
         _done(record, others), "",
         *([f"**Not to be trusted**: the maps of {', '.join(record['failed'])} failed.", ""] if record.get("failed") else []),
         "## Use", "", *_use(record, others, plain), "",
@@ -75,17 +75,20 @@ def model_card(folder: Path, record: dict[str, Any]) -> None:
     write_text(folder / "README.md", "\n".join(lines))
 
 
-def _title(record: Mapping[str, Any]) -> str:
-    if "teacher" in record:
-        return f"{record['encoder']}, distilled from {record['teacher']}"
-    return f"{record['encoder']}, aligned by {record['method']}"
-
-
 def _use(record: dict[str, Any], others: list[str], plain: bool) -> list[str]:
     """Return how to get vectors of the folder: of sentences where these were trained, else of words."""
-    if "teacher" in record:
-        return _with_sentence_transformers()
-    return _with_transformers(record["vectors"]) if plain else _with_calque(record, others)
+    if "teacher" not in record:
+        return _with_transformers(record["vectors"]) if plain else _with_calque(record, others)
+    return [
+        "```python",
+        "from sentence_transformers import SentenceTransformer",
+        "",
+        'FOLDER = "."  # this folder, or its name on the hub',
+        'vectors = SentenceTransformer(FOLDER).encode(["a bank by the river"])',
+        "```",
+        "",
+        "With calque: `calque evaluate FOLDER sentences`, and `sentence_vectors` of `calque.encoders.sentence_vectors`.",
+    ]
 
 
 def _data(texts: list[dict[str, Any]]) -> list[str]:
@@ -196,19 +199,6 @@ def _opened(base: str | None, options: str, part: str) -> list[str]:
         f'BASE = "{base}"  # the encoder that these adapters are for: a folder, or a name on the hub',
         f"tokenizer = AutoTokenizer.from_pretrained(BASE{options})",
         f"model = PeftModel.from_pretrained(AutoModel.from_pretrained(BASE), FOLDER).eval(){part}",
-    ]
-
-
-def _with_sentence_transformers() -> list[str]:
-    return [
-        "```python",
-        "from sentence_transformers import SentenceTransformer",
-        "",
-        'FOLDER = "."  # this folder, or its name on the hub',
-        'vectors = SentenceTransformer(FOLDER).encode(["a bank by the river"])',
-        "```",
-        "",
-        "With calque: `calque evaluate FOLDER sentences`, and `sentence_vectors` of `calque.encoders.sentence_vectors`.",
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -18,8 +18,6 @@ from torch import nn
 
 from calque.errors import CalqueError, InputError, SettingError
 from calque.named import TRUST_CODE
-
-_SHARED = 64  # weights that one weight of a file may stand for, as where layers share them
 
 
 def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) -> tuple[Any, Any]:
@@ -42,7 +40,6 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
             offline = not os.path.isdir(name) and unconnected()
             where = {"local_files_only": offline, "trust_remote_code": bool(TRUST_CODE)}
             config = AutoConfig.from_pretrained(name, **where)
-            _check_size(config, name)
             how: dict[str, Any] = {**weights_as(dtype), "output_loading_info": True, **where}
             if attention is not None:
                 how["attn_implementation"] = attention
@@ -106,33 +103,26 @@ def weights_as(dtype: torch.dtype | str) -> dict[str, Any]:
     return {"dtype" if (major, minor) >= (4, 56) else "torch_dtype": dtype}
 
 
-def read_classifier(folder: Path, labels: Sequence[str], *, texts: bool) -> Any | None:
-    """Return the model of sequence (`texts`) or token classification on an encoder's folder, with an untrained classifier; None
-    where `transformers` has none for its architecture."""
-    from transformers import AutoConfig, AutoModelForSequenceClassification, AutoModelForTokenClassification
+def hub_folder(name: str, mark: str, patterns: list[str] | None = None) -> Path | None:
+    """Return where the files of a name on the Hugging Face hub were fetched to, if `mark` is among them; None for any other
+    name, or without connection.
 
-    kind = AutoModelForSequenceClassification if texts else AutoModelForTokenClassification
-    names = dict(enumerate(labels))
-    with _quiet(local=True):
-        config = AutoConfig.from_pretrained(folder, id2label=names, label2id={name: k for k, name in names.items()})
-        if type(config) not in kind._model_mapping:
-            return None
-        return kind.from_pretrained(folder, config=config, **weights_as("auto"))
+    Args:
+        patterns: of the files that are needed; None for all.
+    """
+    from huggingface_hub import hf_hub_download, snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError
 
-
-def _check_size(config: Any, name: str) -> None:
-    """Refuse a damaged config.json, which would take minutes or all memory to build: sizes that the weights cannot fill."""
-    sizes = [getattr(config, key, 0) for key in ("num_hidden_layers", "hidden_size", "vocab_size", "intermediate_size")]
-    where = Path(name, "config.json")
-    if wrong := [size for size in sizes if size is not None and (not isinstance(size, int) or size < 0)]:
-        raise InputError(f"a size is {wrong[0]!r:.60}, expected a whole number", path=where)
-    layers, width, vocabulary, inner = (size or 0 for size in sizes)
-    weights = width * (vocabulary + inner + layers * width)
-    files = [path for path in Path(name).glob("*") if path.suffix in (".safetensors", ".bin")]
-    size = sum(path.stat().st_size for path in files)
-    if files and weights > _SHARED * max(size, 1 << 20):
-        fact = f"promises {weights:,} weights or more, but the files of weights have {size:,} bytes"
-        raise InputError(f"{fact}; is it of this encoder?", path=where)
+    if name.count("/") != 1 or name[0] in "/." or Path(name).exists():
+        return None
+    try:
+        here = unconnected()
+        hf_hub_download(name, mark, local_files_only=here)
+        return Path(
+            snapshot_download(name, allow_patterns=None if patterns is None else [*patterns], local_files_only=here)
+        )
+    except (OSError, ValueError, HfHubHTTPError):  # none there, private, not connected
+        return None
 
 
 def unconnected() -> bool:

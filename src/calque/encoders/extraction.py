@@ -1,15 +1,10 @@
-"""Vectors of many sentences: window by window, batch by batch, into memory or into a file that survives a stop."""
+"""Vectors of many sentences, window by window and batch by batch; and of texts longer than an encoder reads at once."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,29 +12,17 @@ from torch import Tensor
 
 from calque.encoders.batches import WordBatch, collate, token_batches
 from calque.encoders.split import SplitSentences
-from calque.errors import InputError, OutputError, SettingError
 from calque.offsets import offsets_of, ranges
 from calque.progress import bar
-from calque.storage import check_free, failure, part_of, room, vectors_room, write_text
+from calque.storage import room
 from calque.text import Sentence, Sentences, not_a_string
-from calque.vectors import Embeddings, create_arrays, map_arrays
+from calque.vectors import Embeddings
+
+WINDOW = 4_096  # sentences that are split into subwords together, sorted by length, and cut into batches
 
 
 class UncoveredWordsWarning(UserWarning):
     """Some words have no vector."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How sentences are cut into batches: part of the result's last bits, so a continued run keeps it.
-
-    Attributes:
-        budget: subwords in a batch, padding included.
-        window: sentences that are sorted by length together, and split into subwords at a time.
-    """
-
-    budget: int
-    window: int = 4_096
 
 
 def extract(
@@ -49,71 +32,39 @@ def extract(
     vectors: Callable[[WordBatch], Mapping[int, Tensor]],
     layers: Sequence[int],
     dim: int,
-    plan: Plan,
-    key: str,
-    dtype: str = "float32",
-    out: Mapping[int, Path] | None = None,
+    budget: int,
+    window: int = WINDOW,
     limit: int | None = None,
     progress: bool = False,
 ) -> dict[int, Embeddings]:
-    """Return vectors of all words, by layer.
-
-    Memory is the result (or nothing of it, with `out`), and what one window of sentences needs. A file gets its name when it is
-    complete; if the process is stopped, the same call goes on behind the last window that was finished.
+    """Return vectors of all words, by layer. Memory is the result and what one window of sentences needs.
 
     Args:
         split: cuts a window of sentences into what the model reads.
         vectors: word vectors of a batch by layer, each `[W, dim]`, zero for a word of length 0.
-        key: hash over all that decides the vectors of a sentence.
-        dtype: of the stored vectors, float32 or float16.
-        out: a file for each layer.
+        budget: subwords in a batch, padding included.
+        window: sentences that are sorted by length together, and split into subwords at a time.
         limit: most subwords of a sentence, to be named where words are lost to it.
-
-    Raises:
-        SettingError: another `dtype`.
     """
-    stored = stored_type(dtype)
     sentences = sentences if isinstance(sentences, Sequence) else list(sentences)
     offsets = offsets_of(word_counts(sentences))
-    files = None
-    if out is None:
-        data = {layer: vectors_room(offsets[-1], dim, stored) for layer in layers}
-        coverage = [room((offsets[-1],), bool)]
-    else:
-        identity = _identity(key, sentences, plan, layers, stored)
-        if (finished := _finished(out, identity)) is not None:
-            return finished
-        files = _Files(out, identity, offsets, dim, stored)
-        data, coverage = files.data, files.coverage
-    counts = np.zeros(3, dtype=np.int64)
+    data = {layer: room((offsets[-1], dim), np.float32) for layer in layers}
+    covered, lost = np.zeros(offsets[-1], dtype=bool), np.zeros(3, dtype=np.int64)
     with encode_bar(int(offsets[-1]), progress) as shown, torch.inference_mode():
-        for number, start in enumerate(range(0, len(sentences), plan.window)):
-            window = split(sentences[start : start + plan.window])
-            counts += (window.truncated_words, window.truncated_sentences, window.empty_words)
-            first, left = int(offsets[start]), window.n_words
-            if files is None or number >= files.done:
-                for covered in coverage:
-                    covered[first : first + window.n_words] = window.covered
-                for numbers in _batches(window, plan.budget):
-                    rows = first + ranges(window.word_offsets[numbers], np.diff(window.word_offsets)[numbers])
-                    for layer, states in vectors(collate(window, numbers)).items():
-                        data[layer][rows] = states.to("cpu", torch.float32).numpy()
-                    shown.update(len(rows))
-                    left -= len(rows)
-                if files is not None:
-                    files.keep(number + 1)
+        for start in range(0, len(sentences), window):
+            some = split(sentences[start : start + window])
+            lost += (some.truncated_words, some.truncated_sentences, some.empty_words)
+            first, left = int(offsets[start]), some.n_words
+            covered[first : first + some.n_words] = some.covered
+            for numbers in _batches(some, budget):
+                rows = first + ranges(some.word_offsets[numbers], np.diff(some.word_offsets)[numbers])
+                for layer, states in vectors(collate(some, numbers)).items():
+                    data[layer][rows] = states.to("cpu", torch.float32).numpy()
+                shown.update(len(rows))
+                left -= len(rows)
             shown.update(left)
-    _warn(counts, limit, int(offsets[-1]))
-    if files is not None:
-        return files.close()
-    return {layer: Embeddings(vectors, offsets, coverage[0]) for layer, vectors in data.items()}
-
-
-def stored_type(dtype: str) -> np.dtype:
-    """Return the type of number that vectors are stored as."""
-    if dtype not in ("float32", "float16"):
-        raise SettingError(f"dtype={dtype!r}: vectors are stored as float32 or float16")
-    return np.dtype(dtype)
+    _warn(lost, limit, int(offsets[-1]))
+    return {layer: Embeddings(vectors, offsets, covered) for layer, vectors in data.items()}
 
 
 def word_counts(sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
@@ -130,17 +81,6 @@ def _batches(split: SplitSentences, budget: int) -> list[np.ndarray]:
     return [covered[batch] for batch in token_batches(split.lengths[covered], budget)]
 
 
-def _identity(key: str, sentences: Iterable, plan: Plan, layers: Sequence[int], dtype: np.dtype) -> str:
-    """Return a hash over the encoder, the sentences, and how they are cut into batches."""
-    digest = hashlib.blake2b(digest_size=16)
-    digest.update(json.dumps([key, plan.budget, plan.window, list(layers), dtype.name]).encode())
-    for sentence in sentences:
-        words, lang = (sentence.words, sentence.lang) if isinstance(sentence, Sentence) else (sentence, "")
-        digest.update(lang.encode("utf-8", "surrogatepass"))
-        digest.update("\x1f".join(words).encode("utf-8", "surrogatepass") + b"\x1e%d" % len(words))
-    return digest.hexdigest()
-
-
 def _warn(counts: np.ndarray, limit: int | None, n_words: int) -> None:
     truncated, sentences, empty = counts.tolist()
     if not truncated and not empty:
@@ -154,7 +94,7 @@ def _warn(counts: np.ndarray, limit: int | None, n_words: int) -> None:
         f"{truncated + empty:,} of {n_words:,} words have no vector: {' and '.join(reasons)}; their rows are zero, and "
         "False in Embeddings.covered",
         UncoveredWordsWarning,
-        stacklevel=5,  # through extract and the encoder's own methods to their caller,
+        stacklevel=5,  # through extract and the encoder's own methods to their caller
     )
 
 
@@ -163,78 +103,47 @@ def encode_bar(n_words: int, progress: bool):
     return bar(n_words, unit="word", title="encode", show=progress, scaled=True)
 
 
-class _Files:
-    """Vectors in files under temporary names (`calque.storage.part_of`), and how many windows of sentences are in them.
+def encode_long(encoder: Any, texts: Sentences, *, progress: bool = False) -> Embeddings:
+    """Return one vector for each word, whatever the encoder's limit.
 
-    A window is counted after its vectors have been flushed, so a counted window is whole, whenever the process is stopped.
+    A text whose end has no vectors is read again from the middle of what was covered, until its end is reached. A word that
+    is in several of these windows has its vector from the one where it has most words on its poorer side (as BERT's
+    `run_squad.py` chooses, Devlin et al. 2019). How far a window gets is what the encoder covers, so any encoder will do.
 
-    Attributes:
-        done: number of windows that a stopped run of the very same job has finished.
-        data: `[n_words, dim]` by layer, to be written to.
-        coverage: of each layer, bool `[n_words]`.
+    Args:
+        encoder: an `Encoder`, which is built on this module.
+
+    Warns:
+        UncoveredWordsWarning: words have no vector even alone.
     """
-
-    def __init__(self, out: Mapping[int, Path], identity: str, offsets: np.ndarray, dim: int, dtype: np.dtype):
-        self._out, self._identity = dict(out), identity
-        self._parts = {layer: part_of(path) for layer, path in out.items()}
-        first = next(iter(out.values()))
-        self._journal = part_of(first, "journal")
-        for path in out.values():
-            if path.is_dir():
-                raise InputError("is a folder, expected the name of a file", path=path)
-        for path in (*self._parts.values(), self._journal):
-            check_free(path)
-        if (done := self._read()) is None:
-            n = int(offsets[-1])
-            shapes = {"data": ((n, dim), dtype), "offsets": (offsets.shape, np.int64), "covered": ((n,), np.bool_)}
-            try:
-                for path in self._parts.values():
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    create_arrays(path, shapes, {"calque.encode": identity})["offsets"][...] = offsets
-            except (OSError, OutputError) as error:
-                for path in self._parts.values():
-                    with suppress(OSError):
-                        path.unlink(missing_ok=True)
-                if isinstance(error, OutputError):
-                    raise
-                raise failure(first, f"cannot be written ({error.strerror})") from error
-        self.done = done or 0
-        mapped = {layer: map_arrays(path, mode="r+")[0] for layer, path in self._parts.items()}
-        self.data = {layer: arrays["data"] for layer, arrays in mapped.items()}
-        self.coverage = [arrays["covered"] for arrays in mapped.values()]
-        self.keep(self.done)
-
-    def _read(self) -> int | None:
-        """Return the number of windows that a stopped run of the same job has finished; None to begin anew."""
-        try:
-            journal = json.loads(self._journal.read_text(encoding="utf-8"))
-            known = [journal["encode"], *(map_arrays(path)[1].get("calque.encode") for path in self._parts.values())]
-            return int(journal["windows"]) if set(known) == {self._identity} else None
-        except Exception:  # whatever is wrong with left-overs, a new start is right
-            return None
-
-    def keep(self, windows: int) -> None:
-        """Flush the vectors, and record that so many windows are complete."""
-        for array in (*self.coverage, *self.data.values()):
-            if isinstance(array, np.memmap):  # an empty array is not mapped
-                array.flush()
-        write_text(self._journal, json.dumps({"encode": self._identity, "windows": windows}) + "\n")
-
-    def close(self) -> dict[int, Embeddings]:
-        """Give the files their names, and return their vectors."""
-        self.data.clear()
-        self.coverage.clear()
-        for layer, path in self._parts.items():
-            os.replace(path, self._out[layer])
-        self._journal.unlink()
-        return {layer: Embeddings.open(path) for layer, path in self._out.items()}
+    first = again = _encoded(encoder, texts, progress)
+    if first.covered is None:
+        return first
+    data, offsets, covered = np.array(first.data), first.offsets, np.zeros_like(first.covered)
+    context = np.full(len(covered), -1)  # words on the poorer side of each in the window that its vector is from
+    starts = dict.fromkeys(range(len(first)), 0)  # of the window of each text that is not read to its end
+    while starts:
+        for number, (text, start) in enumerate(list(starts.items())):
+            inside = slice(*again.offsets[number : number + 2])
+            has = np.ones(inside.stop - inside.start, bool) if again.covered is None else again.covered[inside]
+            size = int(np.flatnonzero(has)[-1]) + 1 if has.any() else 0
+            rows, poorer = offsets[text] + start + np.arange(size), np.minimum(np.arange(size), np.arange(size)[::-1])
+            better = np.flatnonzero(has[:size] & (poorer > context[rows]))
+            data[rows[better]] = again.data[inside][better]
+            covered[rows[better]], context[rows[better]] = True, poorer[better]
+            starts[text] = start + max(1, size // 2)
+            if start + max(1, size) >= offsets[text + 1] - offsets[text]:
+                del starts[text]
+        rest = [texts[text].words[start:] for text, start in starts.items()]
+        again = _encoded(encoder, Sentences.of(rest, texts.lang), False) if rest else again
+    if missing := int((~covered).sum()):
+        message = f"{missing:,} of {len(covered):,} words have no vector, not even alone; their rows are zero"
+        warnings.warn(UncoveredWordsWarning(message), stacklevel=2)
+    return Embeddings(data, offsets, covered)
 
 
-def _finished(out: Mapping[int, Path], identity: str) -> dict[int, Embeddings] | None:
-    """Return the result of the very same job, if it is there already."""
-    try:
-        if all(map_arrays(path)[1].get("calque.encode") == identity for path in out.values()):
-            return {layer: Embeddings.open(path) for layer, path in out.items()}
-    except Exception:  # no such file, or something else: it is made anew
-        pass
-    return None
+def _encoded(encoder: Any, texts: Sentences, progress: bool) -> Embeddings:
+    """Encode without the warning about truncated words, which are encoded again in the next window."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UncoveredWordsWarning)
+        return encoder.encode(texts, progress=progress)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
@@ -129,36 +129,11 @@ def holds_encoder(folder: Path) -> bool:
 
 
 # -- calque.json -------------------------------------------------------------------------------------------------------
-#: types of values in `calque.json`, which people edit
-_TYPES: dict[type, Sequence[str]] = {
-    int: ["layer", "batch", "max_length"],
-    float: ["scale"],
-    str: ["pooling", "name", "towards", "combine", "precision"],
-    bool: ["stateful", "normalise", "lower", "cut", "unit", "own_pooling", "bidirectional"],
-    list: ["mix", "sentence", "standardized", "langs"],
-    dict: ["maps", "tables", "settings", "adapted"],
-}
-_CALLED = {
-    int: "a whole number",
-    float: "a number",
-    str: "text",
-    bool: "true or false",
-    list: "a list",
-    dict: "an object",
-}
-_OPTIONAL = ("max_length", "mix", "sentence")  # that may be null
-
-
-def _fits(value: Any, kind: type) -> bool:
-    kinds = (int, float) if kind is float else kind
-    return isinstance(value, kinds) and isinstance(value, bool) == (kind is bool)
-
-
 def read_about(folder: str | PathLike[str]) -> dict[str, Any]:
     """Return the content of `calque.json`, or an empty dictionary if there is no such file.
 
     Raises:
-        InputError: it is no JSON object that calque wrote, with the value that cannot be; or a later version wrote it.
+        InputError: it is no JSON object that calque wrote, or a later version wrote it.
     """
     path = Path(folder) / ABOUT_FILE
     if not path.is_file():
@@ -170,16 +145,11 @@ def read_about(folder: str | PathLike[str]) -> dict[str, Any]:
     if not isinstance(about, dict) or "kind" not in about:
         raise InputError("not written by calque: expected an object that says its kind", path=path)
     format, kind = about.get("format", FORMAT), about["kind"]
-    if not _fits(format, int) or not 0 < format <= FORMAT:
+    if not isinstance(format, int) or not 0 < format <= FORMAT:
         what = f"expected {FORMAT}: it was written by a later version of calque"
         raise InputError(f"format {format!r:.60}, {what}", path=path)
     if not isinstance(kind, str) or kind not in ENCODERS:
         raise InputError(f"kind {kind!r:.60}, was it written by a later version of calque?", path=path)
-    for expected, names in _TYPES.items():
-        for name in names:
-            value = about.get(name)
-            if name in about and not _fits(value, expected) and not (value is None and name in _OPTIONAL):
-                raise InputError(f"{name} {value!r:.60}, expected {_CALLED[expected]}", path=path)
     return about
 
 

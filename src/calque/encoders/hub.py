@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from calque.corpora.by_name import hub_ids, hub_place, name_of
+from calque.corpora.by_name import hub_ids
 from calque.encoders.folder import BUNDLED, holds_encoder, read_about
 from calque.encoders.sentence_transformers import modules_of
 from calque.errors import InputError, OutputError, SettingError
@@ -120,7 +119,7 @@ def _refused(repo: str, error: Exception) -> str:
 def card(folder: Path, repo: str = "", *, license: str | None = None) -> str:
     """The model card of a folder, as search on the hub reads it.
 
-    Nothing is invented: languages, base and scores come from `calque-run.json` and the card that is there, and what neither
+    Nothing is invented: languages, data and base come from `calque-run.json` and the card that is there, and what neither
     says is left out. A card without code gets a section that loads the encoder with calque.
 
     Raises:
@@ -154,8 +153,6 @@ def card(folder: Path, repo: str = "", *, license: str | None = None) -> str:
         if sets := hub_ids(text["path"] for text in record.get("texts", [])):
             data.setdefault("datasets", sets)
         data.pop("model-index", None)
-        if results := [_result(score) for score in record.get("scores", []) if score.get("value") is not None]:
-            data |= {"eval_results": results, "model_name": name}
         made = ModelCardData(**data)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(f"no card can be made of {CARD} and {_RECORD} ({str(error)[:200]})", path=folder) from error
@@ -164,21 +161,6 @@ def card(folder: Path, repo: str = "", *, license: str | None = None) -> str:
         code = 'import calque\n\nencoder = calque.load_encoder("FOLDER")  # this one, or its name here'
         body += f"\n\n## Use\n\n```python\n{code}\n```"
     return f"---\n{made.to_yaml()}\n---\n\n{body}\n"
-
-
-def _result(score: Mapping[str, Any]) -> Any:
-    """A score as the hub's tables have it."""
-    from huggingface_hub import EvalResult
-
-    languages, data = "-".join(score["languages"]), score["data"]
-    name, place = name_of(data) or score["task"], hub_place(data.partition(" (")[0])
-    repository, config, split = (name, None, None) if place is None else place
-    return EvalResult(
-        task_type=score["task"], task_name=score["task"], dataset_type=repository, dataset_name=name,
-        dataset_config=config or languages or None, dataset_split=split,
-        metric_type=score["metric"], metric_name=f"{score['metric']}, {languages}" if languages else score["metric"],
-        metric_value=score["value"],
-    )  # fmt: skip
 
 
 def check_repo(repo: str) -> str:

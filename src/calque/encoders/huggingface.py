@@ -30,7 +30,7 @@ from calque.encoders.layers import (
     reads_left_to_right,
     states_up_to,
 )
-from calque.encoders.numerics import PRECISIONS, check_precision, number_type, usable_device
+from calque.encoders.numerics import check_precision, number_type, usable_device
 from calque.encoders.sentence_transformers import ENCODERS_ALONE, copy_modules, own_modules, write_layer, write_modules
 from calque.encoders.split import SplitSentences
 from calque.encoders.subwords import Subwords, stable_text
@@ -51,7 +51,7 @@ class HuggingFaceEncoder(TrainableEncoder):
 
     Layer 0 is the embedding output, layer L the last, and −1 means the last everywhere. The word vectors of a sentence
     do not depend on what else is in the batch: they agree to 1e-5 of their size in float32 arithmetic (`precision`
-    "highest", the default; at "medium", which rounds the factors of matrix products, to about 1e-3).
+    "highest", the default).
 
     Args:
         model: anything that gives `hidden_states` of one shape for all layers; put in evaluation mode. Of one with a decoder
@@ -62,7 +62,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         pooling: a word's vector from its subwords: the last one's, the first one's, or their mean.
         max_length: most subwords of a sentence; None for the model's own limit.
         name: what reports call the encoder.
-        precision: of the arithmetic in `encode`, see `calque.encoders.numerics.check_precision`; one that is not "highest"
+        precision: of the arithmetic in `encode`, see `calque.encoders.numerics.PRECISIONS`; one that is not "highest"
             is part of the fingerprint.
         bidirectional: of a decoder, whether every subword attends to all subwords of its sentence, as in LLM2Vec (BehnamGhader
             et al. 2024), and not only to those before it. None for what the model's configuration says.
@@ -106,7 +106,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         self.subwords = Subwords(tokenizer, max_length=self._limit(max_length), vocabulary=known.num_embeddings)
         self.max_length = self.subwords.max_length
         self.bidirectional = attend_both_ways(model, bidirectional, self._probe())
-        self.n_layers, self.dim, self._flat, self._unpadded, self._shortened = examine(model, self._probe())
+        self.n_layers, self.dim, self._flat, self._shortened = examine(model, self._probe())
         self.padding = 2.0 if self._flat else 1.2  # the pass without padding prefers few batches
         self._blocks = find_blocks(model, self.n_layers)
         self.layer = self.layer_number(self._default_layer() if layer is None else layer)
@@ -177,7 +177,7 @@ class HuggingFaceEncoder(TrainableEncoder):
             if self._shortened:
                 states = states_up_to(self.model, batch, list(numbers.values()), blocks=str(self._blocks))
             else:
-                states = all_states(self.model, batch, unpadded=self._unpadded)
+                states = all_states(self.model, batch)
             for layer, number in numbers.items():
                 found[layer].append(self.pool(states[number], batch))
         return {layer: torch.cat(vectors) for layer, vectors in found.items()}
@@ -235,10 +235,6 @@ class HuggingFaceEncoder(TrainableEncoder):
             layer: word_means(states[number], first, lengths) if rows is None else states[number] * filled
             for layer, number in numbers.items()
         }
-
-    def _arithmetic(self) -> list[Any]:
-        attention = self.model.config._attn_implementation
-        return [self.device.type, self.precision, str(self.model.dtype), attention, self.is_flat()]
 
     # -- identity and disk -----------------------------------------------------------------------------------------
     @property
@@ -377,13 +373,10 @@ def recorded_options(about: Mapping[str, Any], folder: str | PathLike[str]) -> d
     """Return the arguments of the encoder in what the `calque.json` of a folder says.
 
     Raises:
-        InputError: a pooling or precision that there is not.
+        InputError: a pooling that there is not.
     """
-    for key, names in (("pooling", POOLINGS), ("precision", PRECISIONS)):
-        if about.get(key, names[0]) not in names:
-            what = (
-                f"{key} {about[key]!r:.60}, expected one of {', '.join(names)}; correct it, or save the encoder again"
-            )
-            raise InputError(what, path=Path(folder) / ABOUT_FILE)
+    if (pooling := about.get("pooling", "last")) not in POOLINGS:
+        what = f"pooling {pooling!r:.60}, expected one of {', '.join(POOLINGS)}; correct it, or save the encoder again"
+        raise InputError(what, path=Path(folder) / ABOUT_FILE)
     keys = ("layer", "pooling", "max_length", "precision", "bidirectional")
     return {key: about[key] for key in keys if key in about}

@@ -41,29 +41,11 @@ def encoder_of(model: Any) -> Any:
     return model.get_encoder() if both else model
 
 
-def all_states(model: Any, batch: WordBatch, *, unpadded: bool = False) -> tuple[Tensor, ...]:
-    """Return what `transformers` itself gives: the states of layers 0 to L of the encoder, each `[B, T, dim]`.
-
-    Args:
-        model: takes what `batch` has.
-        unpadded: compute sentences of one length at a time, for a model in which padding changes the states of words.
-    """
+def all_states(model: Any, batch: WordBatch) -> tuple[Tensor, ...]:
+    """Return what `transformers` itself gives: the states of layers 0 to L of the encoder, each `[B, T, dim]`."""
     model = encoder_of(model)
-    inputs, mask = _inputs(model, batch), batch.attention_mask
-    if mask is None or not unpadded:
-        with _LOCK:
-            return model(**inputs, output_hidden_states=True).hidden_states
-    lengths = mask.sum(dim=1)
-    found: list[Tensor] = []
-    for length in lengths.unique().tolist():
-        rows = lengths == length
-        part = {name: each[rows, :length] if isinstance(each, Tensor) else each for name, each in inputs.items()}
-        with _LOCK:
-            states = model(**part, output_hidden_states=True).hidden_states
-        found = found or [state.new_zeros(*mask.shape, state.shape[-1]) for state in states]
-        for whole, state in zip(found, states, strict=True):
-            whole[rows, :length] = state
-    return tuple(found)
+    with _LOCK:
+        return model(**_inputs(model, batch), output_hidden_states=True).hidden_states
 
 
 def states_up_to(model: nn.Module, batch: WordBatch, layers: Sequence[int], *, blocks: str) -> dict[int, Tensor]:
@@ -162,19 +144,18 @@ def reads_left_to_right(model: nn.Module, batch: WordBatch) -> bool:
     return torch.allclose(one[:last], other[:last], rtol=0, atol=_close(one, 1e-6))
 
 
-def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool, bool]:
+def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
     """Choose how a model's hidden states are computed, and check the choice on a small batch with padding in it.
 
     A model of `bert.FAMILIES` takes the pass without padding if its states agree with the model's own to 1e-5 of the largest
     number in a state. Of another model, the layers above the one that is read are not computed, if that gives the same states.
 
     Returns:
-        L; dimensions of a state; and whether `bert_states` gives them, whether padding changes them, as a convolution does
-        (ConvBERT), so that sentences are computed one length at a time, and whether `states_up_to` gives them.
+        L; dimensions of a state; and whether `bert_states` gives them, and whether `states_up_to` does.
 
     Raises:
         InputError: states that are not finite.
-        SettingError: states that are not one per subword and layer.
+        SettingError: states that are not one per subword and layer, or that padding changes, as in a convolution (ConvBERT).
     """
     with torch.inference_mode():
         states = all_states(model, batch)
@@ -188,21 +169,25 @@ def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool, b
         if not all(bool(state.isfinite().all()) for state in states):
             raise InputError(f"{type(model).__name__} gives vectors that are not finite: its weights are damaged")
         inside = slice(None) if batch.attention_mask is None else batch.attention_mask.bool()
-        n, dim, flat, unpadded = len(states) - 1, shape[-1], is_bert_like(model), False
+        n, dim, flat = len(states) - 1, shape[-1], is_bert_like(model)
         if flat:
             ours = bert_states(model, embedded(model, [batch]), [batch], range(n + 1))
             flat = all(
                 torch.allclose(ours[k], state[inside].reshape(-1, dim), rtol=0, atol=_close(state))
                 for k, state in enumerate(states)
             )
-        else:
-            alone = all_states(model, batch, unpadded=True)
-            unpadded = not all(
-                torch.allclose(x[inside], y[inside], rtol=0, atol=_close(y, max(1e-4, 10 * torch.finfo(y.dtype).eps)))
-                for x, y in zip(alone, states, strict=True)
-            )
-        shortened = not (flat or unpadded) and _shortens_alike(model, batch, states)
-    return n, dim, flat, unpadded, shortened
+        elif batch.attention_mask is not None:
+            shortest = int(batch.attention_mask.sum(1).argmin())
+            size = int(batch.attention_mask[shortest].sum())
+            ids = batch.input_ids[shortest : shortest + 1, :size]
+            alone, state = encoder_of(model)(input_ids=ids, output_hidden_states=True).hidden_states[-1], states[-1]
+            near = _close(state, max(1e-4, 10 * torch.finfo(state.dtype).eps))
+            if not torch.allclose(alone[0], state[shortest, :size], rtol=0, atol=near):
+                raise SettingError(
+                    f"padding changes the vectors of {type(model).__name__}: choose an encoder without this"
+                )
+        shortened = not flat and _shortens_alike(model, batch, states)
+    return n, dim, flat, shortened
 
 
 def _shortens_alike(model: nn.Module, batch: WordBatch, states: Sequence[Tensor]) -> bool:

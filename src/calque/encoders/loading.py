@@ -11,7 +11,7 @@ import torch
 
 from calque.corpora.languages import name_and_path
 from calque.encoders.base import Encoder, build
-from calque.encoders.checkpoint import unconnected
+from calque.encoders.checkpoint import hub_folder
 from calque.encoders.folder import ABOUT_FILE, BUNDLED, ENCODERS, file_pair, open_folder
 from calque.errors import SettingError
 from calque.named import TRUST_CODE, is_path
@@ -49,8 +49,8 @@ def load_encoder(
         device: "cpu", "cuda", …; None for a graphics card if there is one, and of several processes for each its own.
         max_length: most subwords of a sentence, special ones included; None for the model's own limit.
         attention: `attn_implementation` of `transformers`, such as "eager" or "sdpa"; None for its own choice.
-        precision: of float32 matrix products in `encode`, "highest", "high" or "medium"; None for what the folder says,
-            else "highest". See `HuggingFaceEncoder`.
+        precision: of the arithmetic in `encode`, "highest" (exact float32) or "bfloat16"; None for what the folder says, else
+            "highest".
         bidirectional: of a decoder, whether its subwords attend to those after them, too; None for what the folder says, else
             not. See `HuggingFaceEncoder`.
         alike: whether encoders of several languages must be of the same sizes, also those of one folder; see `PerLanguage`.
@@ -84,18 +84,7 @@ def fetched_folder(name: str | PathLike[str]) -> Path | None:
 
     `transformers` would read the weights by the name alone, but not which layer, which pooling and which maps calque.json names.
     """
-    from huggingface_hub import hf_hub_download, snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError
-
-    name = fspath(name)
-    if name.count("/") != 1 or name[0] in "/." or Path(name).exists() or file_pair(Path(name)) is not None:
-        return None
-    try:
-        here = unconnected()
-        hf_hub_download(name, ABOUT_FILE, local_files_only=here)
-        return Path(snapshot_download(name, local_files_only=here))
-    except (OSError, ValueError, HfHubHTTPError):  # none there, private, not connected
-        return None
+    return None if file_pair(Path(name)) is not None else hub_folder(fspath(name), ABOUT_FILE)
 
 
 def by_language(name: str) -> dict[str, str] | None:

@@ -14,7 +14,7 @@ import torch
 
 from calque.algebra.procrustes import Moments
 from calque.corpora.languages import best_match
-from calque.encoders.base import Encoder, made_of, require, stored, stored_layers
+from calque.encoders.base import Encoder, made_of, require
 from calque.encoders.folder import ENCODERS, OWN, encoder_kind, read_about, saving, write_about
 from calque.encoders.numerics import number_type
 from calque.encoders.per_language import PerLanguage, check_language
@@ -24,7 +24,7 @@ from calque.maps import VectorMap, about_map, open_map
 from calque.named import is_path
 from calque.pairs import WordPairs
 from calque.progress import bar
-from calque.storage import vectors_room
+from calque.storage import room
 from calque.text import ParallelCorpus, Sentence, Sentences
 from calque.vectors import Embeddings, map_arrays, write_arrays
 
@@ -170,9 +170,7 @@ class MappedEncoder(Encoder):
                     digest.update(f"{lang}.{layer}.{name}".encode() + np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 
-    def encode(
-        self, sentences: Iterable[Sentence], *, progress: bool = False, out: str | PathLike[str] | None = None
-    ) -> Embeddings:
+    def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
         """One vector per word.
 
         Raises:
@@ -189,12 +187,10 @@ class MappedEncoder(Encoder):
                 data += other.data
             if self.combine == "mean":
                 data /= len(wanted)
-        return stored(Embeddings(data, first.offsets, first.covered), out)
+        return Embeddings(data, first.offsets, first.covered)
 
-    def _encode(self, sentences, layers: list[int], progress: bool, out, dtype: str) -> dict[int, Embeddings]:
+    def _encode(self, sentences, layers: list[int], progress: bool) -> dict[int, Embeddings]:
         """Each layer through its own maps, without combining them."""
-        if dtype != "float32":
-            raise SettingError(f"dtype={dtype!r}: mapped vectors are float32")
         sentences = sentences if isinstance(sentences, Sentences) else list(sentences)
         of = {lang: self._mapped_as(lang) for lang in _languages(sentences)}
         unmapped = self.base.encode_layers(sentences, layers, progress=progress)
@@ -205,8 +201,7 @@ class MappedEncoder(Encoder):
             langs = np.array([of[getattr(sentence, "lang", "")] for sentence in sentences], dtype=object)
             owner = np.repeat(langs, np.diff(unmapped[layers[0]].offsets))
             rows = {lang: np.flatnonzero(owner == lang) for lang in dict.fromkeys(langs) if lang}
-        mapped = {layer: self._map(unmapped[layer], layer, rows) for layer in layers}
-        return stored_layers(mapped, out)
+        return {layer: self._map(unmapped[layer], layer, rows) for layer in layers}
 
     def _mapped_as(self, lang: str) -> str:
         """Return the language whose maps a sentence goes through; "" for none."""
@@ -215,7 +210,7 @@ class MappedEncoder(Encoder):
         return match if match is not None and match in self.maps else ""
 
     def _map(self, unmapped: Embeddings, layer: int, rows: dict[str, slice | np.ndarray]) -> Embeddings:
-        vectors = vectors_room(unmapped.n_words, unmapped.dim, np.float32)
+        vectors = room((unmapped.n_words, unmapped.dim), np.float32)
         vectors[...] = unmapped.data
         for lang, which in rows.items():
             vectors[which] = self.maps[lang][layer].transform(vectors[which])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Literal
 
 import torch
@@ -12,53 +12,35 @@ from torch import Tensor
 from calque.distributed import own_device
 from calque.errors import InputError, SettingError
 
+CPU = torch.device("cpu")
 #: types of weights, by name
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+#: of computing vectors: exact float32, or the forward pass in bfloat16 where that is safe, with weights in float32
+PRECISIONS = ("highest", "bfloat16")
+_ROUNDED = ("high", "medium")  # of encoders that a former version saved, which are computed exactly now
+#: of training; the frozen encoder that a loss compares with is computed in the same
+TrainingPrecision = Literal["float32", "bfloat16"]
 
-#: of computing vectors: of float32 matrix products, as `torch.set_float32_matmul_precision` names them, or all in bfloat16
-PRECISIONS = ("highest", "high", "medium", "bfloat16")
-#: of training, and the precision of its float32 matrix products
-TrainingPrecision = Literal["float32", "medium", "bfloat16"]
-TRAINING_PRECISIONS = {"float32": "highest", "medium": "medium", "bfloat16": "highest"}
 
-
-def check_precision(precision: str, *, products_only: bool = False) -> str:
-    """Return the `precision` of computing vectors, checked.
-
-    - "highest", the default: exact float32.
-    - "high", "medium": the factors of float32 products rounded where the processor or card can multiply these.
-    - "bfloat16": the forward pass in bfloat16 where that is safe; weights stay in float32.
-
-    Args:
-        products_only: the encoder knows the first three alone.
+def check_precision(precision: str, names: tuple[str, ...] = (*PRECISIONS, *_ROUNDED)) -> str:
+    """Return the name of a precision, checked.
 
     Raises:
         SettingError: there is none of that name.
     """
-    return _checked(precision, PRECISIONS[:3] if products_only else PRECISIONS)
+    if precision not in names:
+        shown = [name for name in names if name not in _ROUNDED]
+        raise SettingError(f"precision={precision!r}, expected one of {', '.join(shown)}")
+    return precision
 
 
 def check_training_precision(precision: str) -> str:
-    """Return the `precision` of a training, checked.
-
-    - "float32", the default everywhere: exact products, on every processor and card. One command gives the same numbers
-      twice on one machine, whatever else the machine is doing, and nearly the same on another.
-    - "medium": weights and vectors in float32, the factors of matrix products rounded to bfloat16 or TF32 where the
-      processor or card can multiply these; elsewhere the same as "float32".
-    - "bfloat16": the forward pass in bfloat16 where that is safe, weights in float32.
-
-    The frozen encoder that a loss compares with is computed in the same.
+    """Return the `precision` of a training, checked; "float32" gives the same numbers twice on one machine.
 
     Raises:
         SettingError: there is none of that name.
     """
-    return _checked(precision, tuple(TRAINING_PRECISIONS))
-
-
-def _checked(precision: str, names: tuple[str, ...]) -> str:
-    if precision not in names:
-        raise SettingError(f"precision={precision!r}, expected one of {', '.join(names)}")
-    return precision
+    return check_precision(precision, ("float32", "bfloat16"))
 
 
 def check_finite(vectors: dict[int, Tensor], name: str) -> dict[int, Tensor]:
@@ -74,19 +56,15 @@ def check_finite(vectors: dict[int, Tensor], name: str) -> dict[int, Tensor]:
     return vectors
 
 
-def forward_context(precision: str, device: torch.device) -> AbstractContextManager:
-    """Context of a forward pass, in the thread that enters it."""
-    return torch.autocast(device.type, dtype=torch.bfloat16) if precision == "bfloat16" else nullcontext()
-
-
 @contextmanager
-def matmul_precision(precision: str) -> Iterator[None]:
-    """Compute float32 matrix products in this precision, "bfloat16" being exact in those that are left in float32;
-    afterwards the user's setting stands again."""
+def arithmetic(precision: str, device: torch.device = CPU) -> Iterator[None]:
+    """Compute float32 matrix products exactly inside the block, and with "bfloat16" a forward pass in bfloat16 where it is
+    safe; afterwards the user's setting stands again."""
     before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest" if precision == "bfloat16" else precision)
+    torch.set_float32_matmul_precision("highest")
     try:
-        yield
+        with torch.autocast(device.type, dtype=torch.bfloat16) if precision == "bfloat16" else nullcontext():
+            yield
     finally:
         torch.set_float32_matmul_precision(before)
 

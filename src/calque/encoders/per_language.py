@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from calque.corpora.languages import best_match
-from calque.encoders.base import Encoder, require, stored, stored_layers
+from calque.encoders.base import Encoder, require
 from calque.encoders.folder import ABOUT_FILE, open_folder, read_about, saving, write_about
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of, ranges
@@ -51,21 +51,18 @@ class PerLanguage(Encoder):
     def languages(self) -> tuple[str, ...]:
         return tuple(self.encoders)
 
-    def encode(
-        self, sentences: Iterable[Sentence], *, progress: bool = False, out: str | PathLike[str] | None = None
-    ) -> Embeddings:
+    def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
         """One vector per word.
 
         Raises:
             SettingError: a sentence is in a language without an encoder.
         """
-        joined = self._joined(sentences, [0], lambda encoder, part: {0: encoder.encode(part, progress=progress)})
-        return stored(joined[0], out)
+        return self._joined(sentences, [0], lambda encoder, part: {0: encoder.encode(part, progress=progress)})[0]
 
-    def _encode(self, sentences, layers: list[int], progress: bool, out, dtype: str) -> dict[int, Embeddings]:
-        options: dict[str, Any] = {"progress": progress, **({} if dtype == "float32" else {"dtype": dtype})}
-        joined = self._joined(sentences, layers, lambda encoder, part: encoder.encode_layers(part, layers, **options))
-        return stored_layers(joined, out)
+    def _encode(self, sentences: Any, layers: list[int], progress: bool) -> dict[int, Embeddings]:
+        return self._joined(
+            sentences, layers, lambda encoder, part: encoder.encode_layers(part, layers, progress=progress)
+        )
 
     def _joined(
         self,

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from calque.encoders.base import Encoder, stored
+from calque.encoders.base import Encoder
 from calque.encoders.folder import encoder_kind, read_about, saving, write_about
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.encoders.split import number_words
@@ -48,14 +48,12 @@ class RandomVectors(Encoder):
         about = json.dumps(["random vectors", self.dim, self.seed])
         return hashlib.blake2b(about.encode(), digest_size=16).hexdigest()
 
-    def encode(
-        self, sentences: Iterable[Sentence], *, progress: bool = False, out: str | PathLike[str] | None = None
-    ) -> Embeddings:
+    def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
         forms, numbers, offsets = number_words(sentences)
         vectors = np.zeros((len(forms), self.dim), dtype=np.float32)
         for number, form in enumerate(forms):
             vectors[number] = self._vector(form)
-        return stored(Embeddings(vectors[numbers], offsets), out)
+        return Embeddings(vectors[numbers], offsets)
 
     def _vector(self, form: str) -> np.ndarray:
         digest = hashlib.blake2b(f"{self.seed} {form}".encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from calque.encoders.checkpoint import unconnected
+from calque.encoders.checkpoint import hub_folder
 from calque.encoders.folder import read_about, write_about
 from calque.errors import InputError, SettingError
 
@@ -61,19 +61,9 @@ def modules_of(folder: Path) -> list[dict[str, Any]]:
 
 def fetched_modules(name: str) -> Path | None:
     """Return where the modules of a name on the Hugging Face hub were fetched to; None if it has none, or without connection."""
-    from huggingface_hub import hf_hub_download, snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError
-
-    if not name or name.count("/") != 1 or name[0] in "/." or Path(name).exists():
-        return None
     parts = ["*.json", "*/config.json", "*/model.safetensors", "*/pytorch_model.bin"]
-    try:
-        offline = unconnected()
-        hf_hub_download(name, MODULES_FILE, local_files_only=offline)
-        folder = Path(snapshot_download(name, allow_patterns=parts, local_files_only=offline))
-    except (OSError, ValueError, HfHubHTTPError):  # none there, private, not connected; reading will say so
-        return None
-    return folder if modules_of(folder) else None
+    folder = hub_folder(name, MODULES_FILE, parts)
+    return folder if folder is not None and modules_of(folder) else None
 
 
 def own_modules(folder: Path, about: Mapping[str, Any]) -> tuple[Path | None, dict[str, int]]:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from calque.offsets import offsets_of, ranges
-from calque.storage import Gathered
 from calque.text import Sentence, Sentences, not_a_string
 
 
@@ -60,35 +59,23 @@ class SplitSentences:
         return self.word_lengths > 0
 
     @classmethod
-    def joined(cls, parts: Sequence[SplitSentences]) -> SplitSentences:
+    def joined(cls, parts: Iterable[SplitSentences]) -> SplitSentences:
         """The sentences of all parts, one part after the other, with what all of them lost."""
-        return parts[0] if len(parts) == 1 else cls.gathered(parts)
-
-    @classmethod
-    def gathered(cls, parts: Iterable[SplitSentences]) -> SplitSentences:
-        """The same of parts that come one by one, and of which no more than one is held: what is large is mapped."""
-        names = ("ids", "word_starts", "word_lengths", "segments")
-        arrays = {name: Gathered(np.int32) for name in names}
-        sizes, counts, lost = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], np.zeros(3, dtype=np.int64)
-        has_segments, pad_id, before = False, 0, 0
-        for part in parts:
-            for name in names[:3]:
-                arrays[name].add(getattr(part, name))
-            if part.segments is not None and not has_segments:
-                arrays["segments"].add(np.zeros(before, np.int32))
-                has_segments = True
-            if has_segments:
-                arrays["segments"].add(np.zeros_like(part.ids) if part.segments is None else part.segments)
-            sizes.append(np.diff(part.offsets))
-            counts.append(np.diff(part.word_offsets))
-            lost += (part.truncated_words, part.empty_words, part.truncated_sentences)
-            pad_id, before = pad_id if before else part.pad_id, before + len(part.ids)
-        whole: dict[str, Any] = {name: array.whole() for name, array in arrays.items()}
-        whole["segments"] = whole["segments"] if has_segments else None
-        words, empty, sentences = lost.tolist()
+        parts = list(parts)
+        names = ("ids", "word_starts", "word_lengths")
+        whole: dict[str, Any] = {
+            name: np.concatenate([np.zeros(0, np.int32), *(getattr(part, name) for part in parts)]) for name in names
+        }
+        if any(part.segments is not None for part in parts):
+            segments = [np.zeros_like(part.ids) if part.segments is None else part.segments for part in parts]
+            whole["segments"] = np.concatenate(segments)
+        lost = ("truncated_words", "empty_words", "truncated_sentences")
+        nothing = np.zeros(0, np.int64)
         return cls(
-            offsets=offsets_of(np.concatenate(sizes)), word_offsets=offsets_of(np.concatenate(counts)),
-            truncated_words=words, empty_words=empty, truncated_sentences=sentences, pad_id=pad_id, **whole,
+            offsets=offsets_of(np.concatenate([nothing, *(part.lengths for part in parts)])),
+            word_offsets=offsets_of(np.concatenate([nothing, *(np.diff(part.word_offsets) for part in parts)])),
+            **{name: sum(getattr(part, name) for part in parts) for name in lost},
+            pad_id=parts[0].pad_id if parts else 0, **whole,
         )  # fmt: skip
 
     def take(self, numbers: np.ndarray) -> SplitSentences:
@@ -126,12 +113,12 @@ def number_words(sentences: Iterable[Sentence | Sequence[str]]) -> tuple[list[st
     numbers: dict[str, int] = {}
     if isinstance(sentences, Sentences):
         words, offsets = sentences.flat()
-        of_chunks = Gathered(np.int64)
+        of_chunks = [np.zeros(0, dtype=np.int64)]
         for chunk in words.chunks:
             encoded = chunk.dictionary_encode()
             table = [numbers.setdefault(word, len(numbers)) for word in encoded.dictionary.to_pylist()]
-            of_chunks.add(np.array(table, dtype=np.int64)[np.array(encoded.indices)])
-        return list(numbers), of_chunks.whole(), offsets
+            of_chunks.append(np.array(table, dtype=np.int64)[np.array(encoded.indices)])
+        return list(numbers), np.concatenate(of_chunks), offsets
     of_words: list[int] = []
     ends = [0]
     for sentence in sentences:

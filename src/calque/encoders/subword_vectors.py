@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from calque.encoders.base import Encoder, stored
+from calque.encoders.base import Encoder
 from calque.encoders.extraction import word_counts
 from calque.encoders.folder import read_about, saving, write_about
 from calque.encoders.sentence_transformers import write_list
@@ -72,13 +72,11 @@ class SubwordVectors(Encoder):
         bags = torch.from_numpy(offsets[:-1].astype(np.int32))
         return nn.functional.embedding_bag(torch.from_numpy(ids), self.model.weight, bags, mode="mean")
 
-    def encode(
-        self, sentences: Iterable[Sentence], *, progress: bool = False, out: str | PathLike[str] | None = None
-    ) -> Embeddings:
+    def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
         sentences = sentences if isinstance(sentences, Sentences) else list(sentences)
         word_offsets = offsets_of(word_counts(sentences))
         ids, _, sizes = self.subwords.bare(sentences)
-        return stored(Embeddings(self._means(ids, offsets_of(sizes)).numpy(), word_offsets, sizes > 0), out)
+        return Embeddings(self._means(ids, offsets_of(sizes)).numpy(), word_offsets, sizes > 0)
 
     @torch.inference_mode()
     def sentence_vectors(self, sentences: Sentences) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ import numpy as np
 from calque.corpora.languages import TWO_LETTERS
 from calque.encoders.split import SplitSentences, laid_out, number_words
 from calque.errors import SettingError
-from calque.offsets import offsets_of, ranges
+from calque.offsets import offsets_of
 from calque.segment import language_parts
 from calque.text import Sentence, Sentences
 
@@ -243,20 +243,17 @@ class Subwords:
             lang: language of all of them.
         """
         with as_words(self.backend, blind=False):
-            encodings = self.backend.encode_batch(list(map(_without_surrogates, texts)), add_special_tokens=False)
-        sizes = np.array([len(encoding.ids) for encoding in encodings], dtype=np.int64)
+            if limit is not None:
+                self.backend.enable_truncation(max(limit, len(self.prefix) + len(self.suffix) + 1))
+            encodings = self.backend.encode_batch(list(map(_without_surrogates, texts)))
+        offsets = offsets_of([len(encoding.ids) for encoding in encodings])
         ids = np.array([i for encoding in encodings for i in encoding.ids], dtype=np.int32)
         self._check(ids)
-        n_special = len(self.prefix) + len(self.suffix)
-        kept = sizes if limit is None else np.minimum(sizes, max(0, limit - n_special))
-        special = [self.prefix, self.suffix]
-        frame = Frame(special, [np.zeros_like(part) for part in special], [0])
-        ids, _, offsets = framed(frame, [Piece(ids, offsets_of(sizes)[:-1], kept)])
         self.put_languages(ids, offsets, lang)
         starts = np.arange(len(ids)) - np.repeat(offsets[:-1], np.diff(offsets))
         return SplitSentences(
             ids, offsets, offsets, starts.astype(np.int32), np.ones(len(ids), dtype=np.int32),
-            truncated_sentences=int((kept < sizes).sum()), pad_id=self.pad_id,
+            truncated_sentences=sum(bool(encoding.overflowing) for encoding in encodings), pad_id=self.pad_id,
         )  # fmt: skip
 
     def with_first(self, texts: Sequence[Sentences], *, segments: bool = False) -> SplitSentences:
@@ -290,12 +287,19 @@ class Subwords:
                 cut_sizes[1] = np.minimum(sizes[1], room - cut_sizes[0])
             cut, sizes = int((cut_sizes < sizes).any(axis=0).sum()), cut_sizes
         n = len(splits[0])
-        pieces = [Piece(each.ids, each.offsets[:-1] + ends[0], size) for each, size in zip(splits, sizes, strict=True)]
-        ids, kinds, offsets = framed(frame, pieces)
+        rows, kinds = [], []
+        for k in range(n):
+            starts = [split.offsets[k] + ends[0] for split in splits]
+            parts = [split.ids[a : a + size[k]] for split, a, size in zip(splits, starts, sizes, strict=True)]
+            around = [part for pair in zip(frame.special, [*parts, parts[0][:0]], strict=True) for part in pair]
+            rows.append(np.concatenate(around))
+            kinds.append(np.repeat(frame.segments, list(map(len, around[:-1]))))
+        ids, offsets = np.concatenate([self.prefix[:0], *rows]), offsets_of(list(map(len, rows)))
+        segment = np.concatenate([self.prefix[:0], *kinds])
         self.put_languages(ids, offsets, texts[0].lang)
         return SplitSentences(
             ids, offsets, np.arange(n + 1), np.zeros(n, dtype=np.int32), np.ones(n, dtype=np.int32),
-            truncated_sentences=cut, pad_id=splits[0].pad_id, segments=kinds if segments and kinds.any() else None,
+            truncated_sentences=cut, pad_id=splits[0].pad_id, segments=segment if segments and segment.any() else None,
         )  # fmt: skip
 
 
@@ -308,17 +312,15 @@ PROBES = ("the", "in", "a", "e", "1", "de", "и", "ve", "的")
 
 
 class Frame(NamedTuple):
-    """Special subwords around one text or around two, and the segments (`token_type_ids`) of everything.
+    """Special subwords around one text or around two.
 
     Attributes:
         special: ids before, between and after the texts.
-        segments: of the same subwords.
-        texts: the segment of each text.
+        segments: int32, segment (`token_type_ids`) of each of these and of each text, in the order of the sequence.
     """
 
     special: list[np.ndarray]
-    segments: list[np.ndarray]
-    texts: list[int]
+    segments: np.ndarray
 
 
 @contextmanager
@@ -333,6 +335,7 @@ def as_words(backend: Tokenizer, *, blind: bool = True) -> Iterator[None]:
             yield
         finally:
             backend.encode_special_tokens = special
+            backend.no_truncation()
             if truncation is not None:
                 backend.enable_truncation(**truncation)
             if padding is not None:
@@ -362,48 +365,8 @@ def frame_of(tokenizer: Any, columns: int = 1) -> Frame:
         )
     if not places[0][0] and columns == 2:
         begin, end = frame_of(tokenizer).special
-        return Frame([begin, end, end], [np.zeros_like(part) for part in (begin, end, end)], [0, 0])
-    ids, kinds = np.array(encoding.ids, dtype=np.int32), np.array(encoding.type_ids, dtype=np.int32)
+        return Frame([begin, end, end], np.zeros(5, dtype=np.int32))
+    ids, kinds = np.array(encoding.ids, dtype=np.int32), [*encoding.type_ids, 0]
     edges = [0, *(edge for place in places for edge in (place[0], place[-1] + 1)), len(ids)]
-    cuts = [slice(start, stop) for start, stop in zip(edges[::2], edges[1::2], strict=True)]
-    return Frame([ids[cut] for cut in cuts], [kinds[cut] for cut in cuts], [int(kinds[place[0]]) for place in places])
-
-
-class Piece(NamedTuple):
-    """A run of subwords for each of n sequences, cut out of some ids.
-
-    Attributes:
-        ids: int32, of all of them.
-        starts, sizes: int64 `[n]`, where in `ids` each run begins, and how long it is.
-    """
-
-    ids: np.ndarray
-    starts: np.ndarray
-    sizes: np.ndarray
-
-
-def framed(frame: Frame, pieces: Sequence[Piece]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Lay out sequences of one text or two with the special subwords around and between them.
-
-    Args:
-        frame: for as many texts as there are pieces.
-        pieces: the runs of the first text of each sequence, and those of the second.
-
-    Returns:
-        ids and segments, int32 `[n_subwords]`, and the offsets of the sequences, int64 `[n + 1]`.
-    """
-    n = len(pieces[0].sizes)
-    offsets = offsets_of(sum((piece.sizes for piece in pieces), np.full(n, sum(map(len, frame.special)))))
-    ids, kinds = np.empty(offsets[-1], dtype=np.int32), np.empty(offsets[-1], dtype=np.int32)
-    place = offsets[:-1].copy()
-    for number, special in enumerate(frame.special):
-        where = ranges(place, np.full(n, len(special)))
-        ids[where], kinds[where] = np.tile(special, n), np.tile(frame.segments[number], n)
-        place = place + len(special)
-        if number < len(pieces):
-            piece = pieces[number]
-            where = ranges(place, piece.sizes)
-            ids[where] = piece.ids[ranges(piece.starts, piece.sizes)]
-            kinds[where] = frame.texts[number]
-            place = place + piece.sizes
-    return ids, kinds, offsets
+    special = [ids[start:stop] for start, stop in zip(edges[::2], edges[1::2], strict=True)]
+    return Frame(special, np.array([kinds[edge] for edge in edges[:-1]], dtype=np.int32))

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,8 +12,8 @@ from torch import Tensor
 
 from calque.encoders.base import Encoder
 from calque.encoders.batches import WordBatch
-from calque.encoders.extraction import Plan, extract
-from calque.encoders.numerics import check_finite, forward_context, matmul_precision
+from calque.encoders.extraction import extract
+from calque.encoders.numerics import arithmetic, check_finite
 from calque.encoders.split import SplitSentences
 from calque.text import Sentence
 from calque.vectors import Embeddings
@@ -64,37 +61,22 @@ class TrainableEncoder(Encoder):
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
-    def encode(
-        self,
-        sentences: Iterable[Sentence | Sequence[str]],
-        *,
-        progress: bool = False,
-        out: str | PathLike[str] | None = None,
-        dtype: str = "float32",
-    ) -> Embeddings:
+    def encode(self, sentences: Iterable[Sentence | Sequence[str]], *, progress: bool = False) -> Embeddings:
         """Return one vector per word, from the encoder's layer.
 
         Args:
             sentences: in any order; the result keeps it. `Sentences` of a corpus are the quickest.
-            out: write to this safetensors file, mapped into memory. If an earlier call for the same sentences and
-                encoder was stopped, even by force, it is continued, bit by bit the same; if it was finished, its
-                result is opened.
-            dtype: of the stored vectors, float32 or float16.
 
         Warns:
             UncoveredWordsWarning: some words have no vector, being beyond `max_length` or nothing to the tokenizer.
         """
-        paths = None if out is None else {self.layer: Path(out)}
-        return self._encode(sentences, [self.layer], progress, paths, dtype)[self.layer]
+        return self._encode(sentences, [self.layer], progress)[self.layer]
 
-    def _encode(
-        self, sentences, layers: list[int], progress: bool, out: Mapping[int, Path] | None, dtype: str
-    ) -> dict[int, Embeddings]:
-        key = "" if out is None else json.dumps([self.fingerprint, *self._arithmetic(), torch.__version__])
+    def _encode(self, sentences: Any, layers: list[int], progress: bool) -> dict[int, Embeddings]:
         with self.reading(layers) as vectors:
             return extract(
-                sentences, split=self.split, vectors=vectors, layers=layers, dim=self.dim, dtype=dtype, out=out,
-                plan=Plan(self.budget), key=key, limit=self.max_length, progress=progress,
+                sentences, split=self.split, vectors=vectors, layers=layers, dim=self.dim, budget=self.budget,
+                limit=self.max_length, progress=progress,
             )  # fmt: skip
 
     @contextmanager
@@ -103,18 +85,13 @@ class TrainableEncoder(Encoder):
         device, precision = self.device, self.precision or "highest"
 
         def vectors(batch: WordBatch) -> dict[int, Tensor]:
-            with forward_context(precision, device):
+            with arithmetic(precision, device):
                 return check_finite(self.forward(batch.to(device), layers), self.name)
 
         training = [module for module in self.model.modules() if module.training]
         self.model.eval()
         try:
-            with matmul_precision(precision):
-                yield vectors
+            yield vectors
         finally:
             for module in training:
                 module.training = True
-
-    def _arithmetic(self) -> list[Any]:
-        """What decides the last bits of the vectors, besides the weights."""
-        return [self.device.type]

@@ -70,7 +70,7 @@ class WordVectors:
             yield from some
 
     def _set(self, docs: Sequence[Doc]) -> None:
-        from calque.encoders.long_texts import encode_long
+        from calque.encoders.extraction import encode_long
 
         parts = [(doc, part) for doc in docs for part in _parts(doc)]
         for doc in docs:

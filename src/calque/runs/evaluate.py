@@ -53,7 +53,7 @@ def evaluate(
         layers: of word retrieval, the layers that `compare_layers` compares, whose findings `shown` is then called with.
         out: the file that the scores are for; checkpoints of trained heads lie beside it until all are trained, so that the same
             command goes on where it was stopped. None for no checkpoints.
-        shown: called with the scores before a trained head is written (option `save_head`).
+        shown: called with the scores.
         progress: show bars on standard error.
 
     Raises:
@@ -86,8 +86,6 @@ def evaluate(
             scores += of_task
     if shown is not None:
         shown(scores)
-    for task in tasks:
-        task.write()
     return scores
 
 

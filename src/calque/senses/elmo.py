@@ -19,9 +19,9 @@ from torch.nn import functional as F
 from calque.encoders.base import Encoder
 from calque.encoders.batches import WordBatch
 from calque.encoders.checkpoint import weights_digest
-from calque.encoders.extraction import Plan, extract, stored_type
+from calque.encoders.extraction import extract
 from calque.encoders.folder import ELMO_FILES, file_pair, read_about, saving, write_about
-from calque.encoders.numerics import check_finite, check_precision, matmul_precision, usable_device
+from calque.encoders.numerics import arithmetic, check_finite, check_precision, usable_device
 from calque.encoders.split import SplitSentences, number_words
 from calque.errors import InputError, MissingExtraError, SettingError
 from calque.nn.ragged import Ragged
@@ -312,8 +312,7 @@ class ElmoEncoder(Encoder):
         scale: γ of the mixture.
         lower: read words in lower case, as the network was trained.
         name: what reports call the encoder.
-        precision: of matrix products, as in `torch.set_float32_matmul_precision`; rounding errors of less than "highest"
-            add up from word to word.
+        precision: "highest", exact float32; what a folder of a former version says is part of the fingerprint.
 
     Attributes:
         n_layers: L.
@@ -334,7 +333,7 @@ class ElmoEncoder(Encoder):
         if mix is not None and len(mix) != self.n_layers + 1:
             raise SettingError(f"mix has {len(mix)} numbers, expected one for each layer from 0 to {self.n_layers}")
         self.mix, self.scale = None if mix is None else [float(weight) for weight in mix], float(scale)
-        self.precision, self.lower = check_precision(precision, products_only=True), lower
+        self.precision, self.lower = check_precision(precision, ("highest", "high", "medium")), lower
         self._chosen = self.layer_number(layer)
         self.layer = self._chosen if mix is None else None
         # Each step is a product of the sentences that still run with weights that no cache holds, so many run together.
@@ -349,32 +348,23 @@ class ElmoEncoder(Encoder):
         return next(self.network.parameters()).device
 
     # -- many sentences --------------------------------------------------------------------------------------------
-    def encode(
-        self, sentences: Iterable[Sentence | Sequence[str]], *, progress: bool = False,
-        out: str | PathLike[str] | None = None, dtype: str = "float32",
-    ) -> Embeddings:  # fmt: skip
+    def encode(self, sentences: Iterable[Sentence | Sequence[str]], *, progress: bool = False) -> Embeddings:
         """Return a vector of each word, from the encoder's layer or its mixture; for the arguments see `TrainableEncoder`."""
         key = self._chosen if self.mix is None else _MIXED
-        return self._encode(sentences, [key], progress, None if out is None else {key: Path(out)}, dtype)[key]
+        return self._encode(sentences, [key], progress)[key]
 
     def encode_contexts(self, sentences: Iterable[Sentence | Sequence[str]]) -> Embeddings:
         """Return the states of the last layer that predict each word and have not read it: read forwards as far as the word
         before, and backwards as far as the word after."""
-        return self._encode(sentences, [self.n_layers], False, None, "float32", around=1)[self.n_layers]
+        return self._encode(sentences, [self.n_layers], False, around=1)[self.n_layers]
 
-    def _encode(
-        self, sentences, layers: list[int], progress: bool, out, dtype: str, around: int = 0
-    ) -> dict[int, Embeddings]:
-        stored_type(dtype)
+    def _encode(self, sentences: Any, layers: list[int], progress: bool, around: int = 0) -> dict[int, Embeddings]:
         self.network.eval()
-        with matmul_precision(self.precision or "highest"):
+        with arithmetic("highest"):
             device, words = self.device, WordTypes(self.network.words, lower=self.lower)
-            key = "" if out is None else json.dumps([self.fingerprint, device.type, self.precision, torch.__version__])
-            # Words that come again are only known within a window.
-            plan = Plan(self.budget, window=32_768)
-            return extract(
+            return extract(  # words that come again are only known within a window
                 sentences, split=words.split, vectors=lambda batch: self._vectors(words, batch.to(device), layers, around),
-                layers=layers, dim=self.dim, plan=plan, key=key, dtype=dtype, out=out, progress=progress,
+                layers=layers, dim=self.dim, budget=self.budget, window=32_768, progress=progress,
             )  # fmt: skip
 
     def _vectors(self, words: WordTypes, batch: WordBatch, layers: Sequence[int], around: int) -> dict[int, Tensor]:

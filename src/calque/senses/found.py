@@ -26,7 +26,7 @@ from calque.encoders.batches import collate, token_batches
 from calque.encoders.extraction import word_counts
 from calque.encoders.folder import file_pair, read_about
 from calque.encoders.huggingface import HuggingFaceEncoder
-from calque.encoders.numerics import matmul_precision
+from calque.encoders.numerics import arithmetic
 from calque.encoders.split import SplitSentences, number_words
 from calque.encoders.subwords import Subwords
 from calque.errors import InputError, SettingError
@@ -246,7 +246,7 @@ class MaskedContexts:
         """Return the states `[n, dim]` of the words with some indices, int64 `[n]`, ascending, among all of the sentences."""
         copies, order = _copies(self.encoder.split(sentences), rows, self._mask)
         sizes, device, parts, places = np.diff(copies.word_offsets), self.encoder.device, [], []
-        with matmul_precision(self.encoder.precision or "highest"), torch.inference_mode():
+        with arithmetic("highest"), torch.inference_mode():
             for numbers in token_batches(copies.lengths, self.encoder.budget):
                 batch = collate(copies, numbers).to(device)
                 states = self._read(input_ids=batch.input_ids, attention_mask=batch.attention_mask)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from calque.annotated import Dictionary
 from calque.distributed import Processes
-from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_training_precision
+from calque.encoders.numerics import TrainingPrecision, check_training_precision
 from calque.errors import SettingError, check_number
 from calque.linking import Say
 from calque.senses.clusters import ENOUGH, FEWEST_WORDS, split_words
@@ -485,7 +485,6 @@ class LanguageModel(ABC):
             processes=objective.processes,
             identity={**self.settings(), "text": mixture.fingerprint, **identity, **about},
             folder=None if folder is None else Path(folder),
-            products=TRAINING_PRECISIONS[self.precision],
             title="pretrain",
             **options,
         )

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from calque.corpora.squad import QuestionText, read_questions
-from calque.encoders.long_texts import encode_long
+from calque.encoders.extraction import encode_long
 from calque.errors import SettingError, check_number
 from calque.nn.answers import MatchedEnds, best_ends, end_losses
 from calque.offsets import offsets_of, ranges
@@ -139,7 +139,7 @@ class Answering(ZeroShot[QuestionText]):
 
     Passages and questions are encoded apart, each passage once, however many questions it has. The head compares the words of
     both (`nn.answers.MatchedEnds`); a passage that is longer than the encoder reads at once has each word's vector from the
-    window where it has most context (`encoders.long_texts`).
+    window where it has most context (`encoders.extraction`).
 
     Of several right answers in the training text the first is learnt. Questions whose answer is not where the file says teach
     nothing; in tests they are asked as all others.

@@ -128,9 +128,6 @@ class Task(ABC):
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
         """Measure an encoder; the first score is the task's headline."""
 
-    def write(self) -> None:  # noqa: B027
-        """Write what the task was asked to keep besides its scores, once these are shown."""
-
     def news(self, scores: Sequence[Score]) -> Iterable[str]:
         """What a person should know of the scores besides the figures, in lines."""
         return []

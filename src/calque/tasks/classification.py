@@ -166,11 +166,6 @@ class Classification(ZeroShot[LabelledText]):
             dropout=self.dropout,
         )  # fmt: skip
 
-    def linear(self, head: nn.Module) -> tuple[nn.Linear, Sequence[str], bool]:
-        if not isinstance(head, FirstHead):
-            raise SettingError(f"--save-head needs one linear layer, and head {self.kind_of_head} has more: add --tune")
-        return head.out[1], self.labels, True  # type: ignore[return-value]
-
     def losses(self, head: nn.Module, given: WordRows, answers: Answers) -> Tensor:
         right = answers.of_texts("labels", given.numbers).to(given.rows.device)
         return functional.cross_entropy(head(given.rows, given.lengths), right, reduction="none")

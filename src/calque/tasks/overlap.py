@@ -10,7 +10,6 @@ import numpy as np
 from calque.errors import CalqueWarning
 from calque.offsets import offsets_of
 from calque.pairs import WordPairs
-from calque.storage import Gathered, blocks, filled
 from calque.text import ParallelCorpus, Sentences
 
 MUCH = 0.2  # of the test sentences: below that, greetings and headings come twice in any text
@@ -29,11 +28,7 @@ def first_occurrences(sentences: Sentences) -> np.ndarray:
     vocabulary: dict[str, int] = {}
     numbers = _numbers(sentences, vocabulary, lower=False, grow=True)
     first = np.zeros(len(numbers), dtype=bool)
-    known = 0  # forms are numbered in the order in which they come
-    for some in blocks(len(numbers)):
-        number, place = np.unique(numbers[some], return_index=True)
-        first[some.start + place[number >= known]] = True
-        known = max(known, int(number[-1]) + 1)
+    first[np.unique(numbers, return_index=True)[1]] = True
     return first
 
 
@@ -41,7 +36,7 @@ def identical_forms(corpus: ParallelCorpus, pairs: WordPairs) -> np.ndarray:
     """bool `[n_pairs]`: whether the two linked words are the same string, lower-cased."""
     vocabulary: dict[str, int] = {}
     source, target = (_of_links(corpus, pairs, side, vocabulary, grow=True) for side in ("source", "target"))
-    return filled(len(pairs), bool, lambda some: source[some] == target[some])
+    return source == target
 
 
 def seen_pairs(corpus: ParallelCorpus, pairs: WordPairs, train: ParallelCorpus, train_pairs: WordPairs) -> np.ndarray:
@@ -112,7 +107,7 @@ def _of_links(
     words: np.ndarray = getattr(pairs, side)
     offsets = offsets_of(sentences.lengths())
     numbers = _numbers(sentences, vocabulary, lower=True, grow=grow)
-    return filled(len(words), np.int64, lambda some: numbers[offsets[pairs.sentence[some]] + words[some]])
+    return numbers[offsets[pairs.sentence] + words]
 
 
 def _numbers(sentences: Sentences, vocabulary: dict[str, int], *, lower: bool, grow: bool) -> np.ndarray:
@@ -122,7 +117,7 @@ def _numbers(sentences: Sentences, vocabulary: dict[str, int], *, lower: bool, g
     no substitute in every script, yet the words themselves never become Python strings.
     """
     words, _ = sentences.flat()
-    numbers = Gathered(np.int64)
+    numbers = [np.zeros(0, dtype=np.int64)]
     for chunk in words.chunks:
         encoded = chunk.dictionary_encode()
         forms = encoded.dictionary.to_pylist()
@@ -132,5 +127,5 @@ def _numbers(sentences: Sentences, vocabulary: dict[str, int], *, lower: bool, g
             table = [vocabulary.setdefault(form, len(vocabulary)) for form in forms]
         else:
             table = [vocabulary.get(form, -1) for form in forms]
-        numbers.add(np.array(table, dtype=np.int64)[np.array(encoded.indices)])
-    return numbers.whole()
+        numbers.append(np.array(table, dtype=np.int64)[np.array(encoded.indices)])
+    return np.concatenate(numbers)

@@ -15,7 +15,6 @@ from calque.algebra.similarity import cosine_neighbours, csls_neighbours
 from calque.encoders.base import require
 from calque.errors import SettingError
 from calque.pairs import WordPairs
-from calque.storage import blocks, filled, taken
 from calque.tasks.base import Score, Task
 from calque.tasks.bootstrap import accuracy, measure_all
 from calque.tasks.overlap import (
@@ -460,11 +459,8 @@ def retrieve(
     for side, words, chosen in ((source, pairs.source, source_words), (target, pairs.target, target_words)):
         ends.append(_rows(side, pairs.sentence, words))
         pools.append(np.ones(side.n_words, dtype=bool) if chosen is None else np.array(chosen, dtype=bool))
-    asked = np.concatenate(
-        [np.zeros(0, np.int64),
-         *(np.flatnonzero(pools[0][ends[0][some]] & pools[1][ends[1][some]]) + some.start for some in blocks(len(pairs)))]
-    )  # fmt: skip
-    rows = [taken(row, asked) for row in ends]
+    asked = np.flatnonzero(pools[0][ends[0]] & pools[1][ends[1]])
+    rows = [row[asked] for row in ends]
     has_vector = np.ones(len(asked), dtype=bool)
     for side, pool, row in zip((source, target), pools, rows, strict=True):
         if side.covered is not None:
@@ -506,15 +502,9 @@ def _rows(side: Embeddings, sentence: np.ndarray, word: np.ndarray) -> np.ndarra
     Raises:
         SettingError: there is no such word, or a word comes twice.
     """
-    lengths, met = np.diff(side.offsets), np.zeros(side.n_words, dtype=bool)
-
-    def rows(some: slice) -> np.ndarray:
-        if (word[some] >= lengths[sentence[some]]).any():
-            raise SettingError("a link points beyond the end of its sentence; was the text tokenised differently?")
-        met[found := side.rows(sentence[some], word[some])] = True
-        return found
-
-    row = filled(len(word), np.int64, rows)
-    if np.count_nonzero(met) != len(row):
+    if (word >= np.diff(side.offsets)[sentence]).any():
+        raise SettingError("a link points beyond the end of its sentence; was the text tokenised differently?")
+    row = side.rows(sentence, word)
+    if len(np.unique(row)) != len(row):
         raise SettingError("links are not one-to-one: call one_to_one() on them first")
     return row

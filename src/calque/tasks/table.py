@@ -70,7 +70,7 @@ def _row_of(name: str, kind: type[Task]) -> TaskRow:
 _LINKING = ("langs", "model", "symmetrize", "seed")
 _TRAINED = (
     "seeds", "tune", "select", "hidden", "dropout", "epochs", "batch", "learning_rate", "patience", "per_epoch", "warmup",
-    "decay", "clip", "save_head", "on_error", "test_limit", *_LINKING,
+    "decay", "clip", "on_error", "test_limit", *_LINKING,
 )  # fmt: skip
 _ANNOTATED = ("test", "train", "dev", "ceiling")
 

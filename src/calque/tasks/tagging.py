@@ -159,13 +159,6 @@ class Tagging(ZeroShot[TaggedText]):
         crf = self.kind_of_head.endswith("crf")
         return TaggingHead(dim, self.tags, len(self.intents), lstm=lstm, crf=crf, dropout=self.dropout)
 
-    def linear(self, head: nn.Module) -> tuple[nn.Linear, Sequence[str], bool]:
-        assert isinstance(head, TaggingHead)
-        if head.lstm is not None or head.crf is not None or head.intent is not None:
-            what = "slots with intents" if head.intent is not None else f"head {self.kind_of_head}"
-            raise SettingError(f"--save-head needs one linear layer, and {what} has more: add --tune, or --head linear")
-        return head.out, self.tags, False
-
     def losses(self, head: nn.Module, given: WordRows, answers: Answers) -> Tensor:
         assert isinstance(head, TaggingHead)
         tags = answers.of_words("tags", given.numbers).to(given.rows.device)

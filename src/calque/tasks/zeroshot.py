@@ -19,7 +19,6 @@ import torch
 
 from calque.distributed import Processes
 from calque.encoders.base import require
-from calque.encoders.classifiers import check_classifier, save_classifier
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError
 from calque.offsets import offsets_of
@@ -86,7 +85,6 @@ class ZeroShot(Task, Generic[D]):
         seeds: one training run for each; default: 0 to 4, and 0 to 2 with `tune`.
         tune: train the encoder as well.
         select: see above.
-        save_head: a new folder for the head with the best held-out score and its encoder; `write` writes it.
         options: settings of `Supervised` (epochs, batch, learning_rate, patience, …) instead of the task's own. Without a
             learning rate a head with its encoder learns at one that follows from the encoder's width, `tuned_rate`.
         bootstrap: samples of the intervals.
@@ -96,14 +94,12 @@ class ZeroShot(Task, Generic[D]):
         name: of the task.
         statistics: its figures, the main one first: sums over texts `[…, k]` → `[…]`.
         sources: the languages that are learnt from.
-        best: the training run with the best held-out score, kept where `save_head` is set.
         checkpoints: a folder for the checkpoints of the trainings; None for none.
         protocol: zero-shot, or "ceiling" where the training text is in the language of the tests; for the record.
     """
 
     name: str
     statistics: Mapping[str, Statistic]
-    best: Learnt | None = None
     checkpoints: Path | None = None
     protocol = "zero-shot"
     files = ("test", "train", "dev", "ceiling")
@@ -122,12 +118,10 @@ class ZeroShot(Task, Generic[D]):
         seeds: Sequence[int] | None = None,
         tune: bool = False,
         select: Select = "source",
-        save_head: str | Path | None = None,
         options: Mapping[str, Any] | None = None,
         bootstrap: int = 1000,
         seed: int = 0,
     ):
-        self.save_head = None if save_head is None else Path(save_head)
         seeds = range(3 if tune else 5) if seeds is None else seeds
         if not train or not tests or not seeds:
             raise SettingError("training text, test text and at least one seed are needed")
@@ -168,7 +162,6 @@ class ZeroShot(Task, Generic[D]):
         seeds: int | None = None,
         tune: bool = False,
         select: Select = "source",
-        save_head: str | None = None,
         on_error: Literal["raise", "skip"] = "raise",
         **own: Any,
     ) -> list[Task]:
@@ -178,15 +171,14 @@ class ZeroShot(Task, Generic[D]):
         Args:
             inputs: files; the language of each is in its name or stands before it.
             seeds: training runs, with the seeds 0, 1, …; default: see the class.
-            tune, select, save_head: see the class.
+            tune, select: see the class.
             on_error: "raise", or "skip" to leave out what cannot be read.
             own: of `read`, of `Supervised`, and of the task itself.
         """
         if not inputs.train:
             raise SettingError(f"{inputs.task} needs training text: --train FILE")
-        for name, value in (("ceiling", inputs.ceiling), ("save-head", save_head)):
-            if value and inputs.project:
-                raise SettingError(f"--{name} and --project cannot be combined: leave one out")
+        if inputs.ceiling and inputs.project:
+            raise SettingError("--ceiling and --project cannot be combined: leave one out")
         options = {name: own.pop(name) for name in inspect.signature(Supervised).parameters if name in own}
         offered = {"on_error": on_error, "pretokenized": inputs.words.pretokenized, **own}
         reading = {name: offered[name] for name in inspect.signature(cls.read).parameters if name in offered}
@@ -206,7 +198,7 @@ class ZeroShot(Task, Generic[D]):
         )  # fmt: skip
         if inputs.project:
             return [cls.projected(inputs, make, train, tests)]
-        tasks: list[Task] = [make(train, tests, dev=dev, select=select, save_head=save_head)]
+        tasks: list[Task] = [make(train, tests, dev=dev, select=select)]
         for lang in dict.fromkeys(each.lang for each in ceiling):
             learnt, tested, watched = ([each for each in some if each.lang == lang] for some in (ceiling, tests, dev))
             if not tested:
@@ -283,22 +275,6 @@ class ZeroShot(Task, Generic[D]):
         """The source over what `encoded` gave."""
         return FrozenSource(embeddings, device)
 
-    def linear(self, head: nn.Module) -> tuple[nn.Linear, Sequence[str], bool]:
-        """Return the linear layer that is all of a head, the names of its labels, and whether it reads whole texts.
-
-        Raises:
-            SettingError: a head that `transformers` has no model for.
-        """
-        raise SettingError(
-            f"--save-head: the head of {self.name} is no model of transformers; ner, pos, nli, … with --tune are"
-        )
-
-    def write(self) -> None:
-        """Write the best trained encoder and its head as a model of `transformers`, see `save_classifier`."""
-        if self.best is not None and self.save_head is not None:
-            head, labels, texts = self.linear(self.best.head)
-            save_classifier(self.best.encoder, self.save_head, labels, head, texts=texts)
-
     def chosen_on(self) -> list[str] | str:
         """By which texts the epoch is chosen."""
         if self.dev:
@@ -314,9 +290,7 @@ class ZeroShot(Task, Generic[D]):
         first test set in a source language is better, where there is one.
         """
         experiment = Experiment(self, encoder, progress=progress)
-        runs = [experiment.learn(seed, runs=len(self.seeds) - k) for k, seed in enumerate(self.seeds)]
-        if self.save_head is not None:
-            self.best = max(runs, key=lambda run: run.score)
+        runs = [experiment.learn(seed) for seed in self.seeds]
         tested = [experiment.test(learnt) for learnt in runs]
         about = {
             "protocol": self.protocol, "encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint,
@@ -371,9 +345,6 @@ class Experiment(Generic[D]):
 
     def __init__(self, task: ZeroShot[D], encoder: Encoder, *, progress: bool = False):
         require(encoder, "measured", task.rows)
-        if task.save_head is not None:
-            check_classifier(encoder, task.save_head)
-            task.linear(task.head(encoder.dim))
         self.task, self.encoder, self.processes, self.progress = task, encoder, Processes(), progress
         self._known: dict[int, Any] = {}  # vectors or subwords, by the identity of the data that they are of
         answers_by_text = [task.answers(each) for each in task.train]
@@ -433,8 +404,8 @@ class Experiment(Generic[D]):
         digest.update(json.dumps(about, sort_keys=True, default=str).encode())
         return digest.hexdigest()
 
-    def learn(self, seed: int, *, runs: int = 1) -> Learnt:
-        """Train a new head, and a copy of the encoder if it learns too; `runs` is the number of trainings still to come."""
+    def learn(self, seed: int) -> Learnt:
+        """Train a new head, and a copy of the encoder if it learns too."""
         task, device = self.task, self.processes.device
         torch.manual_seed(seed)
         head = task.head(self.encoder.dim).to(device)
@@ -452,7 +423,7 @@ class Experiment(Generic[D]):
         supervised.fit(
             head, SubsetSource(source, self.kept), lambda given: task.losses(head, given, self.answers), groups=self.groups,
             processes=self.processes, select=select if self.dev or self.held_out else None,
-            folder=None if task.checkpoints is None else task.checkpoints / self._key(seed), runs=runs,
+            folder=None if task.checkpoints is None else task.checkpoints / self._key(seed),
             progress=self.progress, title=f"{task.name} {seed}",
         )  # fmt: skip
         head.eval()

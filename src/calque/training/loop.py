@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -14,7 +13,7 @@ from typing import Any, Literal
 import torch
 
 from calque.distributed import Processes
-from calque.encoders.numerics import matmul_precision
+from calque.encoders.numerics import arithmetic
 from calque.errors import InputError, SettingError, check_number
 from calque.progress import bar
 from calque.storage import write_text
@@ -26,7 +25,6 @@ from calque.training.tracking import Log, begin
 
 _SECONDS = 60.0  # between checkpoints, whatever the number of updates
 _SHARE = 0.05  # of the time that checkpoints may take
-_TIMED, _LONG = 20, 120.0  # updates that are timed; seconds from which on the time of several trainings is estimated
 
 
 @dataclass(frozen=True)
@@ -110,9 +108,6 @@ class Loop:
             SIGTERM arrives, and one at the end, which stays: whoever calls removes it once the result is saved. None for
             those by the clock and by signals alone; a training that is over before the first minute leaves none then.
         progress: show a bar on standard error.
-        products: precision of float32 matrix products, as `torch.set_float32_matmul_precision` names it; part of the
-            identity.
-        runs: number of trainings like this that follow, this one included; their time is estimated where it is long.
         optimiser: makes the optimiser of these parameters, whose rate is set before each update.
     """
 
@@ -126,13 +121,10 @@ class Loop:
         folder: Path | None = None,
         checkpoint_every: int | None = 200,
         progress: bool = False,
-        products: str = "highest",
         title: str = "align",
-        runs: int = 1,
         optimiser: Callable[[list[torch.nn.Parameter], Schedule], torch.optim.Optimizer] = adam,
     ):
-        self.title, self.runs = title, runs
-        self.products = products
+        self.title = title
         self.objective, self.schedule, self.processes = objective, schedule, processes
         self.folder, self.checkpoint_every, self.progress = folder, checkpoint_every, progress
         self.parameters = list(trained_parameters(objective.module).values())
@@ -140,7 +132,7 @@ class Loop:
             raise SettingError("every parameter is frozen: there is nothing to train")
         self.optimiser = optimiser(self.parameters, schedule)
         self._identity = identity
-        identity = {**identity, "schedule": asdict(schedule), "products": products}
+        identity = {**identity, "schedule": asdict(schedule)}
         self._checkpoint = (
             None if folder is None else Checkpoint(folder / "checkpoint.pt", identity, objective, self.optimiser)
         )
@@ -163,7 +155,7 @@ class Loop:
         total = self.schedule.updates(plan.steps_per_epoch)
         self.resume()
         track = begin(self.title, self._settings(), step=self.step, first=self.processes.is_first)
-        with matmul_precision(self.products), Interruption() as interruption:
+        with arithmetic("highest"), Interruption() as interruption:
             self._steps(plan, total, interruption, track)
         self._check_weights()
         self._write_metrics()
@@ -173,13 +165,12 @@ class Loop:
 
     def _settings(self) -> dict[str, Any]:
         """What a tracker stores of this training."""
-        return {**self._identity, **asdict(self.schedule), "products": self.products, "processes": self.processes.world}
+        return {**self._identity, **asdict(self.schedule), "processes": self.processes.world}
 
     def _steps(self, plan: Plan[Any], total: int, interruption: Interruption, track: Log) -> None:
         show = self.progress and self.processes.is_first
         shown = bar(total, unit="update", title=self.title, show=show, initial=self.step)
         updates, loaded = [], -1
-        first, started = self.step, time.monotonic()
         while self.step < total and not self.objective.ended:
             number, position = divmod(self.step, plan.steps_per_epoch)
             if number != loaded:
@@ -195,10 +186,6 @@ class Loop:
                 self._write_metrics()
             shown.set_postfix({name: f"{value:.3g}" for name, value in terms.items() if name != "norm"}, refresh=False)
             shown.update()
-            if show and self.runs > 1 and self.step == first + _TIMED:
-                left = (time.monotonic() - started) / _TIMED * (total * self.runs - self.step)
-                if left > _LONG:
-                    shown.write(f"{self.title}: about {left / 60:.0f} min for {self.runs} trainings", file=sys.stderr)
             if self.step % plan.steps_per_epoch == 0 or self.step == total:
                 self.objective.after_epoch()
                 if found := self.objective.scores():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
@@ -13,14 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from calque.distributed import Processes
-from calque.encoders.batches import collate, token_batches
+from calque.encoders.batches import WordBatch, collate, token_batches
 from calque.encoders.layers import find_blocks
-from calque.encoders.numerics import matmul_precision
+from calque.encoders.numerics import arithmetic
 from calque.encoders.split import SplitSentences
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError
 from calque.offsets import ranges
-from calque.training.passes import Pass
 from calque.vectors import Embeddings
 
 
@@ -39,6 +40,50 @@ class WordRows:
     lengths: Tensor
     numbers: np.ndarray
     words: np.ndarray | None = None
+
+
+class Pass:
+    """A forward pass over some sentences, and its backward pass.
+
+    Args:
+        encoder: its model is in training or evaluation mode.
+        batches: of sentences. Without any there are no vectors, and nothing to learn.
+        context: entered for the forward computation, such as autocast.
+        gradient: whether there will be a backward pass.
+
+    Attributes:
+        vectors: `{layer: [W, dim]}`, float32, the words of all batches one after the other; not part of any graph.
+    """
+
+    def __init__(
+        self,
+        encoder: TrainableEncoder,
+        batches: Sequence[WordBatch],
+        layers: Sequence[int],
+        *,
+        context: Callable[[], AbstractContextManager] = nullcontext,
+        gradient: bool = True,
+    ):
+        graph: dict[int, Tensor]
+        if batches:
+            with torch.set_grad_enabled(gradient), context():
+                graph = {layer: rows.float() for layer, rows in encoder.forward(batches, layers).items()}
+        else:  # a process, or a part of an update, that has no sentence
+            nothing = torch.zeros(0, encoder.dim, device=encoder.device)
+            graph = dict.fromkeys(layers, nothing)
+        self.vectors: dict[int, Tensor] = {layer: graph[layer].detach() for layer in layers}
+        self._graph: dict[int, Tensor] = graph if gradient else {}
+
+    def backward(self, gradients: dict[int, Tensor]) -> None:
+        """Add the gradient in the weights to theirs.
+
+        Args:
+            gradients: `{layer: [W, dim]}` in the vectors; a layer that is left out has none. Layers below everything
+                that is trained are passed over.
+        """
+        found = {layer: rows for layer, rows in gradients.items() if self._graph[layer].requires_grad}
+        if found:
+            torch.autograd.backward([self._graph[layer] for layer in found], list(found.values()))  # type: ignore[arg-type]
 
 
 class VectorSource(ABC):
@@ -223,7 +268,7 @@ def vectors_of(encoder: TrainableEncoder, split: SplitSentences, *, budget: int 
     data = np.zeros((split.n_words, encoder.dim), dtype=np.float32)
     counts = np.diff(split.word_offsets)
     for numbers in token_batches(split.lengths, budget):
-        with matmul_precision("highest"):
+        with arithmetic("highest"):
             rows = encoder.forward(collate(split, numbers).to(encoder.device), [encoder.layer])[encoder.layer]
         data[ranges(split.word_offsets[numbers], counts[numbers])] = rows.float().cpu().numpy()
     return Embeddings(data, split.word_offsets)

@@ -67,7 +67,6 @@ class Supervised:
         groups: np.ndarray | None = None,
         select: Callable[[], float] | None = None,
         folder: Path | None = None,
-        runs: int = 1,
         progress: bool = False,
         title: str = "train",
     ) -> list[dict[str, float]]:
@@ -79,7 +78,6 @@ class Supervised:
             groups: int `[n]`, the language of each text, for `per_epoch`; None if they are all of one.
             select: score of the current state, the higher the better; without it the last state stays.
             folder: of checkpoints, which are written every minute; it must be of this training.
-            runs: number of such trainings, this one included, for the estimate of the time.
             progress, title: show a bar on standard error.
 
         Returns:
@@ -95,7 +93,7 @@ class Supervised:
         learning = HeadObjective(head, source, losses, processes, select=select, patience=self.patience)
         loop = Loop(
             learning, schedule=self.schedule, processes=processes, identity={}, folder=folder,
-            checkpoint_every=0 if folder is None else None, runs=runs, progress=progress, title=title,
+            checkpoint_every=0 if folder is None else None, progress=progress, title=title,
         )  # fmt: skip
         learning.module.train()
         history = loop.run(plan)
