@@ -90,6 +90,9 @@ class Encoder(ABC):
         Raises:
             OutputError: there is no space for the file, or it cannot be written.
         """
+        if self.rows != "words":  # how many a sentence has is known when it is encoded
+            self.encode(sentences, progress=progress).save(path)
+            return Embeddings.open(path)
         offsets = offsets_of(word_counts(sentences))
         n = int(offsets[-1])
         shapes = {

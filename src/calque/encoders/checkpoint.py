@@ -40,6 +40,7 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
             offline = not os.path.isdir(name) and unconnected()
             where = {"local_files_only": offline, "trust_remote_code": bool(TRUST_CODE)}
             config = AutoConfig.from_pretrained(name, **where)
+            _check_size(config, name)
             how: dict[str, Any] = {**weights_as(dtype), "output_loading_info": True, **where}
             if attention is not None:
                 how["attn_implementation"] = attention
@@ -123,6 +124,19 @@ def hub_folder(name: str, mark: str, patterns: list[str] | None = None) -> Path 
         )
     except (OSError, ValueError, HfHubHTTPError):  # none there, private, not connected
         return None
+
+
+def _check_size(config: Any, name: str) -> None:
+    """Refuse sizes that the files of weights cannot fill: to build such an encoder would take minutes, or all memory."""
+    sizes = [getattr(config, key, 0) for key in ("num_hidden_layers", "hidden_size", "vocab_size", "intermediate_size")]
+    if any(size is not None and (not isinstance(size, int) or size < 0) for size in sizes):
+        raise InputError(f"sizes {sizes!r:.60}, expected whole numbers", path=Path(name, "config.json"))
+    layers, width, vocabulary, inner = (size or 0 for size in sizes)
+    weights = width * (vocabulary + inner + layers * width)
+    size = sum(path.stat().st_size for path in Path(name).glob("*") if path.suffix in (".safetensors", ".bin"))
+    if size and weights > 64 * max(size, 1 << 20):  # layers may share their weights, but not so many
+        fact = f"promises {weights:,} weights or more, but the files of weights have {size:,} bytes"
+        raise InputError(f"{fact}; is it of this encoder?", path=Path(name, "config.json"))
 
 
 def unconnected() -> bool:

@@ -378,5 +378,7 @@ def recorded_options(about: Mapping[str, Any], folder: str | PathLike[str]) -> d
     if (pooling := about.get("pooling", "last")) not in POOLINGS:
         what = f"pooling {pooling!r:.60}, expected one of {', '.join(POOLINGS)}; correct it, or save the encoder again"
         raise InputError(what, path=Path(folder) / ABOUT_FILE)
+    if not isinstance(about.get("layer", 0), int):
+        raise InputError(f"layer {about['layer']!r:.60}, expected a whole number", path=Path(folder) / ABOUT_FILE)
     keys = ("layer", "pooling", "max_length", "precision", "bidirectional")
     return {key: about[key] for key in keys if key in about}
