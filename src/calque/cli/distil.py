@@ -8,8 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from calque.cli.checks import language, output_folder, refuse_unused
-from calque.cli.options import (
+from calque.cli.checks import output_folder, refuse_unused
+from calque.cli.options import SubjectCommand, Tracking, grouped, news, own_options, pairs_of
+from calque.errors import SettingError
+from calque.runs.settings import (
     CheckpointEvery,
     Layer,
     Limit,
@@ -20,14 +22,8 @@ from calque.cli.options import (
     Pretokenized,
     Quiet,
     Seed,
-    SubjectCommand,
-    Tracking,
-    grouped,
-    news,
-    own_options,
-    pairs_of,
+    language,
 )
-from calque.errors import SettingError
 
 
 class DistilCommand(SubjectCommand):
