@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from calque.analyses.table import ANALYSES
-from command import fails, run
+from command import fails, run, works
 
 WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
 TAGS = ["DET", "NOUN", "VERB", "DET", "NOUN", "ADP", "NOUN", "CCONJ", "NOUN", "ADP"]
@@ -89,8 +89,7 @@ def test_everything_at_once(capsys, texts, tiny_folder, tmp_path):
     assert {item["upos"] for item in pictures[0]["items"] if item["lang"] == "en"} <= set(TAGS)
     assert {item["upos"] for item in pictures[0]["items"] if item["lang"] == "xx"} == {None}
     # A second language pair goes into the same file.
-    code, _, err = run(capsys, "analyze", tiny_folder, *given(texts, "--only", "length", "--out", out, "-q"))
-    assert code == 0, err
+    _, err = works(capsys, "analyze", tiny_folder, *given(texts, "--only", "length", "--out", out, "-q"))
     assert out.read_text(encoding="utf-8").startswith(json.dumps(records[0], ensure_ascii=False))
     assert len(out.read_text(encoding="utf-8").splitlines()) > len(records)
 

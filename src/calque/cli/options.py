@@ -22,18 +22,7 @@ from typer.core import TyperCommand
 
 from calque import launched
 from calque.errors import SettingError
-from calque.runs.settings import (
-    Bidirectional,
-    Layer,
-    MaxLength,
-    Model,
-    Pooling,
-    Seed,
-    Symmetrize,
-    is_language,
-    numbers,
-    opt,
-)
+from calque.runs.settings import Layer, MaxLength, Model, Pooling, Seed, is_language, numbers, opt
 
 if TYPE_CHECKING:
     from calque.linking import Words
@@ -102,7 +91,9 @@ class Loading:
     layer: Layer = None
     pooling: Pooling = None
     max_length: MaxLength = None
-    bidirectional: Bidirectional = None
+    bidirectional: bool | None = opt(
+        None, "Decoders: let each subword attend to those after it, too; default: as saved, or not.", "--bidirectional"
+    )
     load: list[str] | None = opt(
         None, "An option that one kind of encoder alone has; repeatable.", metavar="NAME=VALUE", hidden=True
     )
@@ -127,7 +118,11 @@ class Linking:
     """Word links."""
 
     model: Model = "auto"
-    symmetrize: Symmetrize = "one-to-one"
+    symmetrize: str = opt(
+        "one-to-one",
+        "How to combine the links of the two directions: one-to-one, intersection, union, grow-diag, grow-diag-final, "
+        "grow-diag-final-and.",
+    )
     seed: Seed = 0
 
     def words(self, pretokenized: bool, limit: int | None) -> Words:

@@ -26,7 +26,6 @@ from calque.runs.settings import (
     Pretokenized,
     Quiet,
     Seed,
-    VectorPrecision,
     language,
     numbers,
 )
@@ -106,7 +105,12 @@ def encode(
     ),
     loading: Loading,
     pretokenized: Pretokenized = False,
-    precision: VectorPrecision = None,
+    precision: str | None = typer.Option(
+        None,
+        "--precision",
+        help="Arithmetic: highest (exact float32) or bfloat16 (all of the forward pass); default: the one saved with the "
+        "encoder, or highest.",
+    ),
     limit: Limit = None,
     quiet: Quiet = False,
 ) -> None:

@@ -56,9 +56,6 @@ def numbers(text: str | None, option: str = "--layers") -> list[int] | None:
         raise SettingError(f"{option} {text}: expected whole numbers separated by commas, e.g. -4,-3,-2,-1") from None
 
 
-Langs = Annotated[
-    list[str], typer.Option("--langs", metavar="SOURCE TARGET", help="The two languages of the text, e.g. en de.")
-]
 PairLangs = Annotated[
     list[str] | None,
     typer.Option("--langs", metavar="SOURCE TARGET", help="The two languages of the text, e.g. en de."),
@@ -86,13 +83,6 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a finished
 Pretokenized = Annotated[
     bool, typer.Option("--pretokenized", help="Words are already separated by spaces; otherwise calque splits them.")
 ]
-Symmetrize = Annotated[
-    str,
-    typer.Option(
-        help="How to combine the links of the two directions: one-to-one, intersection, union, grow-diag, "
-        "grow-diag-final, grow-diag-final-and."
-    ),
-]
 Model = Annotated[str, typer.Option("--model", help="Word aligner: auto, fast-align, hmm or gibbs (most accurate).")]
 # torch multiplies the seed by what tells updates and processes apart: 64 bits hold the products of 32.
 Seed = Annotated[int, typer.Option(min=0, max=(1 << 32) - 1, help="Random seed.")]
@@ -101,29 +91,8 @@ Layer = Annotated[
     int | None, typer.Option(help="Hidden layer, -1: the last; default: as saved, else the last (in decoders 2/3 up).")
 ]
 Pooling = Annotated[str | None, typer.Option(help="Which subwords make a word's vector: last, first or mean.")]
-Bidirectional = Annotated[
-    bool | None,
-    typer.Option(
-        "--bidirectional", help="Decoders: let each subword attend to those after it, too; default: as saved, or not."
-    ),
-]
 MaxLength = Annotated[
     int | None, typer.Option(min=3, help="Maximum subwords per sentence; default: the model's limit.")
-]
-Precision = Annotated[
-    str,
-    typer.Option(
-        help="Arithmetic of training: float32 (exact, the same numbers every time), or bfloat16 (all of the forward pass; "
-        "faster where the hardware has it)."
-    ),
-]
-VectorPrecision = Annotated[
-    str | None,
-    typer.Option(
-        "--precision",
-        help="Arithmetic: highest (exact float32) or bfloat16 (all of the forward pass); default: the one saved with the "
-        "encoder, or highest.",
-    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Hide progress and messages.")]
 
@@ -154,7 +123,7 @@ class LinkSettings:
     """Settings of `calque words`."""
 
     train: str = arg(..., "Parallel text: TSV, a ||| b, Moses, TMX, …", metavar="TRAIN")
-    langs: Langs
+    langs: list[str] = opt(..., "The two languages of the text, e.g. en de.", "--langs", metavar="SOURCE TARGET")
     out: Path = opt(..., "Pharaoh file to write: a line of i-j links per sentence pair.", metavar="PATH")
     encoder: str | None = opt(
         None, "Link by the vectors of an encoder (hub name, folder, mini), without training.", metavar="ENCODER"
