@@ -30,7 +30,7 @@ def check_precision(precision: str, names: tuple[str, ...] = (*PRECISIONS, *_ROU
         SettingError: there is none of that name.
     """
     if precision not in names:
-        raise SettingError(f"precision={precision!r}, expected one of {', '.join(names[:2])}")  # not those of former versions
+        raise SettingError(f"precision={precision!r}, expected one of {', '.join(names[:2])}")
     return precision
 
 
