@@ -16,7 +16,7 @@ from torch.nn import functional
 from calque.alignment.distilling import Distilling, Lesson, LinkedWords, Taught, source_of
 from calque.distributed import Processes
 from calque.encoders.huggingface import HuggingFaceEncoder
-from calque.encoders.numerics import TrainingPrecision, check_training_precision
+from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_precision
 from calque.encoders.sentence_store import TeacherVectors
 from calque.encoders.sentence_vectors import SentencePooling, UnitLength
 from calque.encoders.subword_vectors import SubwordVectors
@@ -96,14 +96,8 @@ class Distillation:
 
     def __post_init__(self):
         self.schedule = Schedule(
-            self.epochs,
-            self.learning_rate,
-            self.warmup,
-            self.decay,
-            epsilon=self.epsilon,
-            clip=self.clip,
-            seed=self.seed,
-        )
+            self.epochs, self.learning_rate, self.warmup, self.decay, epsilon=self.epsilon, clip=self.clip, seed=self.seed
+        )  # fmt: skip
         for name in ("ranking", "words"):
             check_number(name, getattr(self, name), least=0)
         check_number("temperature", self.temperature, above=0)
@@ -115,7 +109,7 @@ class Distillation:
             check_number(name, getattr(self, name), least=1, whole=True)
         if self.freeze is not None:
             check_number("freeze", self.freeze, least=0, whole=True)
-        check_training_precision(self.precision)
+        check_precision(self.precision, TRAINING_PRECISIONS)
 
     def distil(
         self,

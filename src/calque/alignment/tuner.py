@@ -17,7 +17,7 @@ from calque.alignment.base import Method
 from calque.alignment.update import Alignment, LinkedBatch
 from calque.distributed import Processes
 from calque.encoders.base import made_of, require
-from calque.encoders.numerics import TrainingPrecision, check_training_precision
+from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_precision
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError, check_number
 from calque.pairs import WordPairs
@@ -51,7 +51,7 @@ class Tuner(Method):
             give an `AdaptedEncoder`, whose folder has them alone; of all matrices of a layer. None trains the weights themselves.
         accumulate: cut each process's share of an update in so many parts, one after the other in memory.
         precision: of the arithmetic, for the encoder that learns and the frozen one alike: "float32" or
-            "bfloat16", see `calque.encoders.numerics.check_training_precision`.
+            "bfloat16", which computes the forward pass in it; "float32" gives the same numbers twice on one machine.
     """
 
     decay: ClassVar[Literal["constant", "linear", "cosine"]] = "constant"
@@ -92,7 +92,7 @@ class Tuner(Method):
 
             check_number("lora", self.lora, least=1, whole=True)
             library()  # that it is missing is told before anything is read
-        check_training_precision(self.precision)
+        check_precision(self.precision, TRAINING_PRECISIONS)
 
     @abstractmethod
     def default_rate(self, dim: int) -> float:
