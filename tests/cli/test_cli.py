@@ -50,11 +50,10 @@ def test_the_whole_job(capsys, texts, tiny_folder, tmp_path):
     assert code == 0, err
     found = {}
     for name, encoder in (("base", tiny_folder), ("aligned", aligned)):
-        code, out, err = run(
+        out, err = works(
             capsys, "evaluate", encoder, "retrieval", "--test", texts / "test.tsv", "--langs", "en", "xx", "--train",
             texts / "en-xx.tsv", "--train-links", links, "--json",
         )  # fmt: skip
-        assert code == 0, err
         found[name] = json.loads(out.splitlines()[-1])
         assert {"metric", "value", "low", "high", "queries", "settings"} <= found[name].keys()
         assert len(found[name]["scores"]) >= 2
@@ -152,10 +151,9 @@ def test_maps(capsys, texts, tiny_folder, tmp_path, method):
         "--towards", "en", "--out", tmp_path / "m", "--layers", "-2,-1", "--combine", "sum",
     )  # fmt: skip
     assert code == 0, err
-    code, out, err = run(
+    out, err = works(
         capsys, "evaluate", tmp_path / "m", "retrieval", "--test", texts / "test.tsv", "--langs", "en", "xx", "--record"
     )
-    assert code == 0, err
     assert "95% interval" in out
     assert "| retrieval |" in (tmp_path / "m" / "README.md").read_text(encoding="utf-8")
     scores = json.loads((tmp_path / "m" / "calque-run.json").read_text(encoding="utf-8"))["scores"]
@@ -243,3 +241,53 @@ def test_pretraining_from_plain_text_to_a_measured_encoder(capsys, texts, tiny_f
     assert "no language-model head" in fails(capsys, "perplexity", tiny_folder, f"en={tmp_path / 'en'}")
     message = fails(capsys, *made[:3], "--out", tmp_path / "y", "--tokenizer", tmp_path / "missing", "--updates", 1)
     assert str(tmp_path / "missing") in message
+
+
+# -- text alone: no links, no dictionary, no translations -----------------------------------------------------------------
+LINES = ["the cat sees a house", "of time and water", "a house in the water"]
+
+
+@pytest.fixture
+def sides(tmp_path):
+    """Text in two languages, alone and as parallel text."""
+    turned = [line[::-1] for line in LINES]
+    for lang, lines in (("en", LINES), ("xx", turned)):
+        (tmp_path / f"{lang}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    pairs = [f"{a}\t{b}\n" for a, b in zip(LINES, turned, strict=True)]
+    (tmp_path / "train.tsv").write_text("".join(pairs), encoding="utf-8")
+    return tmp_path
+
+
+def test_text_and_parallel_text_give_the_same_encoder(capsys, sides, tiny_folder):
+    place = ("--encoder", tiny_folder, "--towards", "en", "--layers", "-2,-1", "--combine", "sum")
+    plain = ("--text", f"en={sides / 'en.txt'}", f"xx={sides / 'xx.txt'}")
+    given = ("--method", "means", "--option", "offset=false", *place)
+    _, said = works(capsys, "align", *plain, *given, "--out", sides / "means")
+    assert f"saved to {sides / 'means'} (means " in said
+    _, said = works(capsys, "align", sides / "train.tsv", "--langs", "en", "xx", *given, "--out", sides / "p")
+    assert "means: 3 sentence pairs\n" in said  # and no word links
+    made = load_encoder(sides / "means")
+    assert made.fingerprint == load_encoder(sides / "p").fingerprint
+    assert set(made.maps) == {"en", "xx"}
+    records = [json.loads((sides / folder / "calque-run.json").read_text()) for folder in ("means", "p")]
+    assert "words" not in records[1]
+    assert records[0]["settings"] == records[1]["settings"]
+    assert [text["sentences"] for text in records[0]["texts"]] == [3, 3]
+
+
+def test_what_has_no_effect_is_refused(capsys, sides, tiny_folder):
+    place = ("--encoder", tiny_folder, "--towards", "en", "--out", sides / "o", "--method", "means")
+    plain = ("--text", f"en={sides / 'en.txt'}", f"xx={sides / 'xx.txt'}")
+    pairs = (sides / "train.tsv", "--langs", "en", "xx")
+    for option in (("--seed", 1), ("--langs", "en", "xx")):
+        assert f"{option[0]} has no effect with --method means and --text" in fails(
+            capsys, "align", *plain, *place, *option
+        )
+    assert "--model has no effect with --method means, which needs no word links" in fails(
+        capsys, "align", *pairs, *place, "--model", "hmm"
+    )
+    assert "got TRAIN and --text" in fails(capsys, "align", *pairs, *place, *plain)
+    assert "--option rank=1: expected NAME=VALUE, with one of layers, combine, offset" in fails(
+        capsys, "align", *plain, *place, "--option", "rank=1"
+    )
+    assert not (sides / "o").exists()

@@ -28,12 +28,9 @@ from command import fails, run, works
 
 # Where a run can be stopped while its result is written.
 MOMENTS = [
-    ("calque.encoders.huggingface", "HuggingFaceEncoder._save"),
     ("transformers", "PreTrainedModel.save_pretrained"),
     ("calque.encoders.mapped", "write_arrays"),
     ("calque.encoders.card", "model_card"),
-    ("calque.runs.folder", "_sync"),
-    ("calque.runs.folder", "_publish"),
     ("calque.runs.folder", "remove_temporary"),
     ("os", "replace"),
     ("os", "rename"),
@@ -110,7 +107,7 @@ def test_killed_at_any_moment_of_saving(method, capsys, monkeypatch, train, tiny
     trained = []
     forward = Alignment.backward
     monkeypatch.setattr(Alignment, "backward", lambda self, chosen: (trained.append(1), forward(self, chosen))[1])
-    first_save = next(n for n, moment in enumerate(moments) if moment == "before HuggingFaceEncoder._save")
+    first_save = next(n for n, moment in enumerate(moments) if moment == "before PreTrainedModel.save_pretrained")
     seen: set[tuple] = set()
     for number, moment in enumerate(moments):
         left = contents(photographs / str(number))
