@@ -1,10 +1,10 @@
 """Measure how memory grows with the length of the text: `python -m benchmarks.memory`.
 
-Runs `calque encode`, `anchors`, `align`, `words` and `evaluate … retrieval` on artificial text of growing length (`zipf`), and
-prints the peak memory of each. Only memory of the process itself counts (`RssAnon` of Linux), because the system can drop pages of
-mapped files. Vectors come from a table and from a BERT of one layer, which is trained for a few updates only, so that most of
-the time goes into reading. Retrieval queries only the first occurrence of each word, because a search among all words is
-quadratic.
+Runs `calque encode`, `anchors`, `align`, `words` and `evaluate … retrieval` on artificial text of growing length (`zipf`),
+and prints the peak memory of each. Only memory of the process itself counts (`RssAnon` of Linux), because the system can drop
+pages of mapped files. Vectors come from a table and from a BERT of one layer, which is trained for a few updates only, so
+that most of the time goes into reading. Retrieval queries only the first occurrence of each word, because a search among all
+words is quadratic.
 """
 
 from __future__ import annotations
@@ -80,9 +80,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--verbs", nargs="+", default=["encode", "anchors", "align", "words", "retrieval"])
     parser.add_argument("--types", type=int, default=20_000, help="number of words of each language")
     parser.add_argument("--dim", type=int, default=32)
-    parser.add_argument(
-        "--keep", type=Path, help="folder for texts and encoders, which are used again; default: a temporary one"
-    )
+    parser.add_argument("--keep", type=Path, help="folder to keep texts and encoders in")
     options = parser.parse_args(arguments)
     if not os.path.exists("/proc/self/status"):
         sys.exit("memory is read from /proc, which this system has not: run it on Linux")

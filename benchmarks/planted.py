@@ -163,25 +163,17 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("text", type=Path, help="one sentence per line, also .gz or .zst")
         one.add_argument("--out", type=Path, required=True)
         one.add_argument("--lang", default="en", help="language of the text")
-        one.add_argument(
-            "--sentences", type=int, default=sentences, help="maximum number of training sentences of each language"
-        )
+        one.add_argument("--sentences", type=int, default=sentences, help="training sentences per language")
         one.add_argument("--test", type=int, default=test, help="number of held-out sentences")
-        one.add_argument(
-            "--lengths", type=int, nargs=2, default=(5, 30), help="minimum and maximum number of words of a sentence"
-        )
+        one.add_argument("--lengths", type=int, nargs=2, default=(5, 30), help="minimum and maximum words per sentence")
         one.add_argument("--seed", type=int, default=0)
         if name == "senses":
             one.add_argument("--pseudo", type=int, default=60, help="number of pseudo-words")
             one.add_argument("--at-least", type=int, default=100, help="minimum number of occurrences of a joined word")
-            one.add_argument(
-                "--joined", type=int, nargs=2, default=(2, 4), help="least and most words of a pseudo-word"
-            )
+            one.add_argument("--joined", type=int, nargs=2, default=(2, 4), help="minimum and maximum members")
             one.add_argument("--any", dest="unlike", action="store_false", help="join any words of similar frequency")
         else:
-            one.add_argument(
-                "--words", type=int, default=6000, help="number of frequent words that are kept; others become <rare>"
-            )
+            one.add_argument("--words", type=int, default=6000, help="number of words to keep; others become <rare>")
     points = make.add_parser("key-points")
     points.set_defaults(action=make_key_points)
     points.add_argument("--out", type=Path, required=True)

@@ -58,12 +58,8 @@ def options_of(about: str | None, *, pairs: int, batch: int) -> argparse.Argumen
     """Build the parser of a benchmark that reads parallel text with an encoder."""
     parser = argparse.ArgumentParser(description=(about or "").splitlines()[0])
     parser.add_argument("--encoder", help="folder or hub name, or mini; default: random weights")
-    parser.add_argument(
-        "--layers", type=int, default=6, help="number of layers of the random encoder; 12 is that of BERT-base"
-    )
-    parser.add_argument(
-        "--dim", type=int, default=128, help="dimensions of the random encoder; 768 is that of BERT-base"
-    )
+    parser.add_argument("--layers", type=int, default=6, help="layers of the random encoder (BERT-base: 12)")
+    parser.add_argument("--dim", type=int, default=128, help="dimensions of the random encoder (BERT-base: 768)")
     parser.add_argument("--text", help="parallel text; default: artificial")
     parser.add_argument("--langs", nargs=2, default=("en", "de"))
     parser.add_argument("--pairs", type=int, default=pairs, help="number of sentence pairs of a round")
