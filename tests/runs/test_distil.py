@@ -108,38 +108,12 @@ def test_a_static_student(place, tiny_folder, capsys):
         (["--teacher", "TINY"], "no sentence vector of its own"),
         (["--student", "calque.encoders.random_vectors:RandomVectors"], "cannot be trained on sentences"),
         (["--towards", "fr"], "the teacher's language is fr"),
-        (["--links", "FILE"], "--links is for words, which --words WEIGHT"),
-        (["--words", "1", "--static"], "its words have no context"),
     ],
 )
 def test_mistakes_are_one_line(place, tiny_folder, capsys, more, said):
     given = [str(tiny_folder) if word == "TINY" else word for word in more]
     assert said in fails(capsys, *command(place, tiny_folder, "wrong"), *given)
     assert not (place / "wrong").exists()
-
-
-def test_words_beside_sentences(place, tiny_folder, capsys):
-    kept = ("--vectors", place / "words", "--text", place / "more.txt", "--words", 0.5)
-    works(capsys, *command(place, tiny_folder, "worded", *kept))
-    record = json.loads((place / "worded" / "calque-run.json").read_text())
-    assert record["settings"]["words"] == 0.5
-    assert record["words"]["model"] == "auto"
-    assert record["teacher_vectors"]["texts_of_words_computed"] == 4
-    assert record["counts"]["words"] == 2 * record["texts"][0]["word_pairs"] + 4
-    card = (place / "worded" / "README.md").read_text()
-    assert "its vectors of the words in their sentences" in card
-    assert "Word links: auto" in card
-    (place / "train.align").write_text("0-0 1-1 2-2\n0-0\n\n\n")
-    works(capsys, *command(place, tiny_folder, "given", *kept, "--links", place / "train.align", "--pretokenized"))
-    record = json.loads((place / "given" / "calque-run.json").read_text())
-    assert record["teacher_vectors"]["texts_of_words_computed"] == 0
-    assert record["counts"]["words"] == 2 * 4 + 4
-    assert record["words"] == {"model": "given links", "symmetrize": "one-to-one", "pretokenized": True, "seed": 0}
-    out, _ = works(
-        capsys, "evaluate", place / "given", "retrieval", "--test", place / "train.tsv", "--langs", "en", "de",
-        "--links", place / "train.align", "--pretokenized",
-    )  # fmt: skip
-    assert "accuracy" in out
 
 
 def test_nothing_to_learn_from(place, tiny_folder, capsys):
