@@ -11,8 +11,7 @@ import torch
 from torch.nn import functional
 
 from calque.alignment.aligned import AlignedText
-from calque.alignment.contrastive import Contrastive, equal_pairs
-from calque.alignment.losses import info_nce, neighbours_lost
+from calque.alignment.contrastive import Contrastive, equal_pairs, info_nce, neighbours_lost
 from calque.alignment.update import Alignment
 from calque.distributed import Processes
 from calque.pairs import WordPairs

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -16,7 +16,6 @@ from torch.nn import functional
 
 from calque.distributed import Processes
 from calque.encoders.huggingface import HuggingFaceEncoder
-from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_precision
 from calque.encoders.sentence_store import TeacherVectors
 from calque.encoders.sentence_vectors import SentencePooling, UnitLength
 from calque.encoders.split import SplitSentences
@@ -24,7 +23,7 @@ from calque.encoders.subword_vectors import SubwordVectors
 from calque.encoders.subwords import Subwords
 from calque.errors import SettingError, check_number
 from calque.text import ParallelCorpus, Sentences
-from calque.training.loop import Loop, Schedule, rate_by_width
+from calque.training.loop import Loop, TrainingSettings, rate_by_width
 from calque.training.objective import Objective
 from calque.training.plan import BatchPlan
 from calque.training.sources import TrainedSource, VectorSource, WordRows, float32_copy, freeze_below
@@ -46,7 +45,7 @@ class Student(NamedTuple):
 
 
 @dataclass(kw_only=True, eq=False)
-class Distillation:
+class Distillation(TrainingSettings):
     """Trains the sentence vectors of a student to be those of a teacher.
 
     For a sentence s in the teacher's language, its translation t, teacher M and student m it minimises the mean over a batch
@@ -66,14 +65,8 @@ class Distillation:
             published: texts of several languages have it in common, so a part of it teaches as much.
         epochs, learning_rate, seed: see `Schedule`.
         batch: sentence pairs of each language, or sentences of text in one language, in an update.
-        freeze, accumulate, precision: see `Tuner`.
+        freeze, accumulate, precision: see `TrainingSettings`.
     """
-
-    decay: ClassVar[Literal["constant", "linear", "cosine"]] = "linear"
-    clip: ClassVar[float | None] = 1.0
-    epsilon: ClassVar[float] = 1e-9
-    warmup: ClassVar[float] = 0.1
-    budget: ClassVar[int] = 1024
 
     towards: str
     ranking: float = 0.0
@@ -81,28 +74,16 @@ class Distillation:
     negatives: int = 0
     source_share: float = 1.0
     epochs: float = 5.0
-    learning_rate: float | None = None
-    seed: int = 0
     batch: int = 32
-    freeze: int | None = None
-    accumulate: int = 1
-    precision: TrainingPrecision = "float32"
 
     def __post_init__(self):
-        self.schedule = Schedule(
-            self.epochs, self.learning_rate, self.warmup, self.decay, epsilon=self.epsilon, clip=self.clip, seed=self.seed
-        )  # fmt: skip
+        super().__post_init__()
         check_number("ranking", self.ranking, least=0)
         check_number("temperature", self.temperature, above=0)
         check_number("negatives", self.negatives, least=0, whole=True)
         if self.negatives and not self.ranking:
             raise SettingError("negatives are for ranking: give it a weight, too")
         check_number("source_share", self.source_share, least=0, most=1)
-        for name in ("batch", "accumulate"):
-            check_number(name, getattr(self, name), least=1, whole=True)
-        if self.freeze is not None:
-            check_number("freeze", self.freeze, least=0, whole=True)
-        check_precision(self.precision, TRAINING_PRECISIONS)
 
     def distil(
         self,
@@ -131,15 +112,12 @@ class Distillation:
             SettingError: nothing to train on, settings that do not fit together, or a checkpoint of another run in `folder`.
         """
         processes = Processes(self.precision)
-        counts = None if folder is None else Path(folder) / "counts.json"
-        objective = self.objective(
-            student, pooling, teacher, corpora, texts, processes=processes, counts=counts, progress=progress
-        )
+        objective = self.objective(student, pooling, teacher, corpora, texts, processes=processes, progress=progress)
         lesson = objective.lesson
         schedule = self.schedule
         if schedule.learning_rate is None:
             schedule = replace(schedule, learning_rate=rate_by_width(student.dim, 2))
-        plan = BatchPlan([np.zeros(len(part)) for part in lesson.parts], batch=self.batch, seed=self.seed, window=1)
+        plan = BatchPlan([len(part) for part in lesson.parts], batch=self.batch, seed=self.seed)
         loop = Loop(
             objective, schedule=schedule, processes=processes,
             identity=self.settings() | {"encoder": student.fingerprint, "text": [lesson.fingerprint, teacher.key]},
@@ -161,20 +139,16 @@ class Distillation:
         texts: Sequence[Sentences] = (),
         *,
         processes: Processes,
-        counts: Path | None = None,
         progress: bool = False,
     ) -> Distilling:
         """Return the loss of an update of a copy of the student, after the teacher has read what it does not know yet.
 
-        Arguments not listed here are those of `distil`.
-
-        Args:
-            counts: see `TeacherVectors.fill`.
+        The arguments are those of `distil`.
         """
         ours = [corpus if corpus.langs[0] == self.towards else corpus.swapped() for corpus in corpora]
         self.computed = teacher.fill(
             Sentences.joined([*(corpus.source for corpus in ours), *texts]), rank=processes.rank, world=processes.world,
-            meet=processes.meet, counts=counts, progress=progress,
+            meet=processes.meet, progress=progress,
         )  # fmt: skip
         tuned: Any = float32_copy(cast(HuggingFaceEncoder, student), processes.device)
         tuned.model.train()
@@ -220,15 +194,8 @@ class Distillation:
         return found
 
     def settings(self) -> dict[str, Any]:
-        """What the result depends on, for the record and the identity of checkpoints; the schedule stands beside it."""
         names = ("towards", "ranking", "temperature", "negatives", "source_share", "batch", "freeze", "precision")
         return {"method": "distillation", **{name: getattr(self, name) for name in names}}
-
-    def record(self) -> dict[str, Any]:
-        """What the model card tells of the last `distil`."""
-        return {"settings": self.settings(), "schedule": vars(self.used), "counts": dict(self.counts),
-                "updates": len(self.history), "first_loss": self.history[0]["loss"],
-                "last_loss": self.history[-1]["loss"]}  # fmt: skip
 
 
 @dataclass

@@ -16,7 +16,6 @@ from calque.encoders.sentence_vectors import SentencePooling, sentence_vectors
 from calque.errors import InputError
 from calque.progress import bar
 from calque.segment import splitter
-from calque.storage import write_text
 from calque.text import Sentences
 from calque.vectors import map_arrays, write_arrays
 
@@ -75,7 +74,6 @@ class TeacherVectors:
         world: int = 1,
         meet: Callable[[], None] = lambda: None,
         progress: bool = False,
-        counts: Path | None = None,
     ) -> int:
         """Compute what is missing, in files that appear atomically; a run that was stopped goes on behind the last.
 
@@ -84,7 +82,6 @@ class TeacherVectors:
             rank, world: which part of the work is this process's.
             meet: waits for the other processes.
             progress: show a bar on standard error.
-            counts: JSON file in which a run that is stopped and resumed finds how many there were when it began.
 
         Returns:
             how many there were to compute.
@@ -92,14 +89,6 @@ class TeacherVectors:
         texts, filled = digests(sentences), np.flatnonzero(sentences.lengths())
         fresh, first = np.unique(texts[filled], return_index=True)
         first = np.sort(filled[first[~np.isin(fresh, self._sorted)]])
-        found = len(first)
-        if counts is not None:
-            name, known = f"{self.key} {_hex(fresh)}", {}
-            if counts.is_file():
-                known = json.loads(counts.read_text(encoding="utf-8"))
-            if not rank and name not in known:
-                write_text(counts, json.dumps({**known, name: found}) + "\n")
-            found = max(found, known.get(name, 0))
         meet()  # none writes before all know what is missing
         blocks = [first[start : start + _BLOCK] for start in range(0, len(first), _BLOCK)][rank::world]
         with bar(sum(map(len, blocks)), unit="sentence", title="teacher", show=progress and not rank) as shown:
@@ -112,7 +101,7 @@ class TeacherVectors:
                 shown.update(len(rows))
         meet()
         self._read()
-        return found
+        return len(first)
 
     def _compute(self, sentences: Sentences) -> np.ndarray:
         """Return the vectors of a file, `[n_sentences, dim]`."""
