@@ -21,6 +21,7 @@ from calque.text import ParallelCorpus
 from calque.training.plan import BatchPlan
 from calque.training.sources import freeze_below
 from linked_text import cancels, make_text
+from tuner_cases import Linked
 
 
 @pytest.fixture
@@ -138,10 +139,12 @@ def test_several_languages_are_summed(tiny_encoder, text):
     assert_same(both_gradients, {name: one_gradients[name] + two_gradients[name] for name in one_gradients})
 
 
-@pytest.mark.parametrize("make", [FineTune, Contrastive])
-def test_a_batch_in_parts_equals_the_whole_batch(tiny_encoder, text, make):
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [(FineTune, {"variant": "code"}), (Contrastive, {"keep": 0.5}), (Linked, {"keep": 0.2, "sentences": 0.5})],
+)
+def test_a_batch_in_parts_equals_the_whole_batch(tiny_encoder, text, make, options):
     corpus, pairs = text
-    options = {"keep": 0.5} if make is Contrastive else {"variant": "code"}
     chosen = [np.arange(9)]
     found = []
     for accumulate in (1, 3):
