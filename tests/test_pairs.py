@@ -110,7 +110,7 @@ def test_take_follows_the_corpus(links, chosen):
         ("0-0 x", "'x' is not a link"),
         ("-1-0", "not a link"),
         ("9999999999-0", "out of range"),
-        ("0-0:2", "no probability"),
+        ("0-0:2", "not a probability"),
     ],
 )
 def test_lines_that_are_no_links(line, fact, tmp_path):

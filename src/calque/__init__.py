@@ -1,7 +1,7 @@
-"""calque makes a multilingual encoder speak one language inside.
+"""calque aligns the languages of a multilingual encoder.
 
-It measures how well words that translate each other lie together in context, aligns the encoder with little
-supervision, and hands back an encoder that transfers better from one language to all others.
+It measures how close the vectors of words and their translations are in context, aligns the encoder with little supervision,
+and returns an encoder that transfers better from one language to the others.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 __version__ = VERSION
 
-# Imported when first asked for, so that `import calque` and `calque --help` stay quick.
+# Names are imported at first use, so that `import calque` and `calque --help` are fast.
 NAMES = {
     "alignment.contrastive": "Contrastive",
     "alignment.driver": "align",

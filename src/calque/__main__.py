@@ -1,4 +1,4 @@
-"""`python -m calque`, which `accelerate launch -m calque` needs."""
+"""Entry point of `python -m calque`, which `accelerate launch -m calque` needs."""
 
 import os
 import sys
@@ -8,8 +8,8 @@ try:
 
     if __name__ == "__main__":
         if not sys.flags.safe_path and sys.path[0] == os.getcwd() and "--trust-code" not in sys.argv:
-            del sys.path[0]  # as the program `calque` has it: modules of the working directory are not importable
+            del sys.path[0]  # like the program `calque`, do not import modules of the working directory
         main()
-except KeyboardInterrupt:  # while the command line itself is imported
+except KeyboardInterrupt:  # interrupted while the command line is imported
     sys.stderr.write("calque: interrupted\n")
     sys.exit(130)

@@ -1,4 +1,4 @@
-"""Text with answers: tags of words, labels of texts and of spans, trees and senses, as arrays beside the sentences."""
+"""Annotated text: tags of words, labels of texts and spans, trees and senses, as arrays beside the sentences."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from calque.text import Sentences
 
 @dataclass(frozen=True)
 class Labels:
-    """Strings from a small set, as numbers.
+    """Labels as codes of a list of names.
 
     Attributes:
-        codes: int32 `[n]`, which of `names` each is.
-        names: every name once.
+        codes: index into `names`, int32 `[n]`.
+        names: distinct names.
     """
 
     codes: np.ndarray
@@ -26,10 +26,10 @@ class Labels:
 
     @classmethod
     def of(cls, values: Iterable[str], names: Sequence[str] | None = None) -> Labels:
-        """Number strings in alphabetical order, or as `names` has them.
+        """Encode strings by the sorted distinct values, or by `names`.
 
         Raises:
-            InputError: a value that is not among `names`.
+            InputError: a value is not among `names`.
         """
         values = list(values)
         names = tuple(sorted(set(values)) if names is None else names)
@@ -49,12 +49,12 @@ class Labels:
         return [self.names[code] for code in self.codes]
 
     def among(self, names: Sequence[str]) -> np.ndarray:
-        """The same labels as numbers of another list of names, −1 where that has no such name: int32 `[n]`."""
+        """Return the labels as codes of another list of names, −1 for a name that it lacks: int32 `[n]`."""
         number = {name: code for code, name in enumerate(names)}
         return np.array([number.get(name, -1) for name in self.names], dtype=np.int32)[self.codes]
 
     def sorted(self) -> Labels:
-        """The same with the names in alphabetical order."""
+        """Return equal labels with the names in alphabetical order."""
         names = tuple(sorted(self.names))
         return Labels(self.among(names), names)
 
@@ -67,11 +67,11 @@ class TaggedText:
     """Sentences with a tag for each word (entities, slots, parts of speech).
 
     Attributes:
-        sentences: the words.
-        tags: of all words in a row, `[n_words]`. Spans are in the BIO scheme (IOB2), whatever the file had.
-        intents: a label for each sentence, where the text has them, `[n_sentences]`.
-        repaired: tags that were changed because no scheme allows them where they stood.
-        path, lines: the file, and the line on which each sentence begins, int64 `[n_sentences]`, for messages.
+        sentences: the sentences.
+        tags: tags of all words, `[n_words]`. Spans are converted to BIO (IOB2).
+        intents: label of each sentence `[n_sentences]`, or None.
+        repaired: number of tags that were changed because no scheme allows them at their position.
+        path, lines: file, and line of each sentence, int64 `[n_sentences]`, for messages.
     """
 
     sentences: Sentences
@@ -99,12 +99,12 @@ class TaggedText:
 
 @dataclass(frozen=True)
 class LabelledText:
-    """Texts, or pairs of texts, with a label each (sentiment, inference).
+    """Texts or pairs of texts with one label each (sentiment, inference).
 
     Attributes:
-        texts: one column of texts, or two, as words.
-        labels: `[n_texts]`.
-        path, lines: the file and the line of each text, for messages.
+        texts: one or two columns of texts.
+        labels: label of each text, `[n_texts]`.
+        path, lines: file, and line of each text, for messages.
     """
 
     texts: tuple[Sentences, ...]
@@ -130,11 +130,11 @@ class Treebank:
     """Sentences with dependency trees.
 
     Attributes:
-        sentences: the words.
+        sentences: the sentences.
         upos: universal part of speech of each word, `[n_words]`.
-        heads: int32 `[n_words]`: 0 for the root, else which word of the sentence, from 1, is the head.
+        heads: position of the head in the sentence, from 1, or 0 for the root: int32 `[n_words]`.
         relations: label of the arc to the head, `[n_words]`.
-        path, lines: the file, and the line on which each sentence begins, for messages.
+        path, lines: file, and line of each sentence, for messages.
     """
 
     sentences: Sentences
@@ -163,20 +163,19 @@ class Treebank:
 
 @dataclass(frozen=True)
 class ProbeText:
-    """Sentences with labelled spans, or labelled pairs of spans: what edge probing asks (Tenney et al. 2019b, §2).
+    """Sentences with labelled spans or labelled pairs of spans, for edge probing (Tenney et al. 2019b, §2).
 
     Attributes:
-        sentences: the words.
-        offsets: int64 `[n_sentences + 1]`: the targets of sentence i are those from `offsets[i]` to `offsets[i + 1]`.
-        spans: int32 `[n_targets, 1 or 2, 2]`: of each span of a target its first word and the one behind its last, counted
-            in the sentence from 0.
-        labels: those of all targets in a row, `[n_labels]`.
-        label_offsets: int64 `[n_targets + 1]`: which of them are those of a target; it may have none, one or several.
-        probe: of what kind the labels are, such as "pos".
-        path, lines: the file, and the line on which each sentence begins, for messages.
+        sentences: the sentences.
+        offsets: int64 `[n_sentences + 1]`; the targets of sentence i are `offsets[i]` to `offsets[i + 1]`.
+        spans: first word and end (exclusive) of each span of a target, int32 `[n_targets, 1 or 2, 2]`.
+        labels: labels of all targets, `[n_labels]`.
+        label_offsets: int64 `[n_targets + 1]`; a target can have no, one or several labels.
+        probe: kind of the labels, such as "pos".
+        path, lines: file, and line of each sentence, for messages.
 
     Raises:
-        InputError: numbers that do not fit each other.
+        InputError: the arrays do not fit together.
     """
 
     sentences: Sentences
@@ -198,7 +197,7 @@ class ProbeText:
         return len(self.sentences)
 
     def owners(self) -> np.ndarray:
-        """Which sentence each target is of, int64 `[n_targets]`."""
+        """Return the sentence of each target, int64 `[n_targets]`."""
         return np.repeat(np.arange(len(self.sentences)), np.diff(self.offsets))
 
     def take(self, rows: np.ndarray) -> ProbeText:
@@ -215,11 +214,11 @@ class ProbeText:
 
 @dataclass(frozen=True)
 class Dictionary:
-    """Pairs of words that translate each other, in the order of the file; a word may stand in several.
+    """Pairs of words and translations in the order of the file; a word can have several translations.
 
     Attributes:
-        source, target: `[n_entries]`.
-        langs: the languages of the two sides.
+        source, target: words of each side, `[n_entries]`.
+        langs: languages of the two sides.
         path: the file.
     """
 
@@ -240,7 +239,7 @@ def _taken(lines: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
 
 
 def _words_of(sentences: Sentences, rows: np.ndarray) -> np.ndarray:
-    """Numbers of the words of some sentences, in order."""
+    """Return the indices of the words of the given sentences, in order."""
     lengths = sentences.lengths()
     return ranges(offsets_of(lengths)[:-1][rows], lengths[rows])
 

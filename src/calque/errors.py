@@ -1,4 +1,4 @@
-"""What a user can get wrong, said so that it can be mended: fact, place, remedy."""
+"""Errors that a user can correct. A message has the fact, its place and a remedy."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from os import PathLike, fspath
 from typing import Any
 
 _BREAKS = re.compile(r"\s*[\x00-\x1f\x7f\x85\u2028\u2029]+\s*")
-_LONGEST = 1200  # characters of a message: it may quote what a damaged file holds
+_LONGEST = 1200  # maximum number of characters of a message, which may quote a damaged file
 
 
 class CalqueError(Exception):
-    """Base of every error that is the caller's to mend; the command line prints one line and exits with 2.
+    """Base class of all errors that the caller can correct. The command line prints the message and exits with 2.
 
     Args:
-        message: becomes one line of bounded length, whatever libraries and damaged files put into it.
+        message: shortened to one line of bounded length.
     """
 
     def __init__(self, message: object = ""):
@@ -32,16 +32,15 @@ def _line(text: str) -> str:
 
 
 class CalqueWarning(UserWarning):
-    """Something that is no mistake but that whoever reads the result has to know, such as what was skipped; the command
-    line shows it even where progress and messages are hidden."""
+    """Warning about a fact that matters for the result, such as skipped lines. The command line prints it even with -q."""
 
 
 class SkippedWarning(CalqueWarning):
-    """A reader left something out.
+    """A reader skipped lines.
 
     Attributes:
-        skipped: how many sentences, texts or entries, by reason.
-        first_skipped: where the first of them stands, by reason.
+        skipped: number of skipped sentences, texts or entries by reason.
+        first_skipped: place of the first of them by reason.
     """
 
     def __init__(self, message: str, skipped: dict[str, int], first_skipped: dict[str, str]):
@@ -50,11 +49,11 @@ class SkippedWarning(CalqueWarning):
 
 
 class InputError(CalqueError):
-    """A file, or one line of it, is not what it should be.
+    """A file or a line of it is invalid.
 
     Args:
-        fact: what is wrong, what was expected and what to do about it, in one line.
-        line: its line, counted from 1.
+        fact: the error, the expected content and the remedy, in one line.
+        line: line number, counted from 1.
     """
 
     def __init__(self, fact: str, *, path: str | PathLike[str] | None = None, line: int | None = None):
@@ -65,35 +64,36 @@ class InputError(CalqueError):
             place = f"{place} line {line}".strip()
         super().__init__(f"{place}: {fact}" if place else fact)
 
-    def __reduce__(self):  # the keyword-only arguments survive a process boundary
+    def __reduce__(self):  # keeps the keyword-only arguments when the error is pickled
         return partial(type(self), path=self.path, line=self.line), (self.fact,)
 
 
 class SettingError(CalqueError):
-    """An option or argument has a value that cannot work, alone or with the others."""
+    """An option or argument has an invalid value, alone or in combination with others."""
 
 
 class OutputError(CalqueError):
-    """A file or folder could not be written: no space, no permission, or no such thing as a file there."""
+    """A file or folder cannot be written, for lack of space or permission."""
 
 
 def check_number(
     name: str, value: Any, *, above: float | None = None, least: float | None = None, below: float | None = None,
     most: float | None = None, whole: bool = False,
 ) -> None:  # fmt: skip
-    """Raise an error unless a setting is a number within its bounds, and neither NaN nor infinite.
+    """Check that a setting is a finite number within its bounds.
 
     Args:
-        value: what it was set to.
-        above, least, below, most: its bounds, the outer two excluded.
-        whole: it must be a whole number.
+        value: value of the setting.
+        above, below: exclusive bounds.
+        least, most: inclusive bounds.
+        whole: require a whole number.
 
     Raises:
-        SettingError: it is not.
+        SettingError: the value is invalid.
     """
     tests = {"above": (gt, above), "at least": (ge, least), "below": (lt, below), "at most": (le, most)}
     given = {word: (holds, bound) for word, (holds, bound) in tests.items() if bound is not None}
-    with suppress(OverflowError):  # 10⁴⁰⁰ is no number that anything is computed with
+    with suppress(OverflowError):  # integers such as 10⁴⁰⁰ do not fit into a float
         right = isinstance(value, Integral if whole else Real) and not isinstance(value, bool) and isfinite(value)
         if right and all(holds(value, bound) for holds, bound in given.values()):
             return
@@ -104,18 +104,18 @@ def check_number(
 
 
 class MissingExtraError(CalqueError):
-    """An optional part of calque needs a package that is not installed."""
+    """A package of an extra is not installed."""
 
     def __init__(self, package: str, extra: str, purpose: str):
         super().__init__(f"{purpose} needs the package {package}: pip install 'calque-align[{extra}]'")
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal ended a run after its state was saved.
+    """A signal stopped a run after its state was saved.
 
     Args:
-        message: where it stopped and how to go on, in one line.
-        signal: the number of the signal; the command line exits with 128 more, as a shell reports it.
+        message: the point of the stop and how to resume, in one line.
+        signal: number of the signal; the command line exits with this number plus 128.
     """
 
     def __init__(self, message: str, signal: int):

@@ -1,4 +1,4 @@
-"""What a launcher (`torchrun`, `accelerate launch`) has told this process in its environment; nothing of PyTorch."""
+"""Settings of a launcher (`torchrun`, `accelerate launch`) in the environment, read without PyTorch."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import os
 
 
 def count() -> int:
-    """How many processes were started together."""
+    """Return the number of processes that were started together."""
     return max(1, _number("WORLD_SIZE", 1))
 
 
 def number() -> int:
-    """Which of them this one is, from 0 on."""
+    """Return the rank of this process."""
     return _number("RANK", 0) if count() > 1 else 0
 
 
 def wants_cpu() -> bool:
-    """Whether accelerate is to keep away from graphics cards."""
+    """Return whether accelerate must not use GPUs."""
     return _yes("ACCELERATE_USE_CPU")
 
 

@@ -1,4 +1,4 @@
-"""Word links of sentence pairs as they come, by an encoder's vectors or by tables that were learnt before."""
+"""Link the words of single sentence pairs with an encoder or with saved tables of an aligner."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from calque.wordalign.symmetrization import check_method
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
 
-BLOCK = 1 << 11  # sentence pairs whose vectors are held at a time
+BLOCK = 1 << 11  # number of sentence pairs whose vectors are in memory
 
 
 class Link(NamedTuple):
-    """A link of two words.
+    """A link between two words.
 
     Attributes:
-        source, target: their numbers in their sentences, counted from 0.
-        score: how sure it is, 0 to 1: a probability of a statistical aligner; of an encoder what its method says (see
-            `calque.wordalign.similarity`).
+        source, target: positions in the sentences, from 0.
+        score: confidence from 0 to 1: the posterior of a statistical aligner, or the score of the extraction method of an encoder
+            (see `calque.wordalign.similarity`).
     """
 
     source: int
@@ -38,20 +38,20 @@ class Link(NamedTuple):
 
 
 class Linker:
-    """Links the words of sentence pairs, one pair at a time: what it links with is loaded once.
+    """Links the words of sentence pairs. The model is loaded once.
 
     Args:
-        model: an encoder or its name (see `calque.load_encoder`), or a `WordAligner` or the file that `calque words --tables`
-            wrote.
-        langs: languages of the two sides, for an encoder that has one part for each. Those of tables are known.
-        method: with an encoder, how links are made of its cosines: "mutual" or "softmax"; None for the encoder's own `pivots`, if
-            it has these, else "mutual".
-        symmetrize: with tables, how their two directions are joined; "one-to-one" by default.
-        options: with an encoder, further arguments of the method, such as `{"threshold": 0.01}`.
+        model: encoder or its name (see `calque.load_encoder`), or a `WordAligner` or a file of `calque words --tables`.
+        langs: languages of the two sides, for an encoder with one part for each language.
+        method: extraction of links from cosines, "mutual" or "softmax", for encoders only; default: the encoder's own `pivots`
+            if it has this method, else "mutual".
+        symmetrize: symmetrisation of the two directions, for tables only; default: "one-to-one".
+        options: further arguments of the extraction method, such as `{"threshold": 0.01}`.
         load: further arguments of `load_encoder`, such as `layer`.
 
     Raises:
-        SettingError: an option of the other kind, no such method or symmetrisation, or an encoder of something else than words.
+        SettingError: an unknown method or symmetrisation, an option of the other kind of model, or an encoder without word
+            vectors.
 
     Example:
         >>> from calque import Linker
@@ -74,10 +74,10 @@ class Linker:
         self.method, self.symmetrize, self.options = method or "mutual", symmetrize or "one-to-one", dict(options or {})
         if self.encoder is None and (method is not None or options or load):
             raise SettingError(
-                "method, options and layers are an encoder's, and this is an aligner's tables: leave them out"
+                "method, options and layers apply to encoders only, got tables of an aligner: leave them out"
             )
         if self.aligner is None and symmetrize is not None:
-            raise SettingError("symmetrize joins the two directions of tables, and this is an encoder: leave it out")
+            raise SettingError("symmetrize applies to tables of an aligner only, got an encoder: leave it out")
         check_extraction(self.method)
         check_method(self.symmetrize)
         if self.aligner is not None and langs not in (None, self.aligner.langs):
@@ -88,27 +88,27 @@ class Linker:
         return f"Linker({self.aligner if self.encoder is None else self.encoder.name})"
 
     def link(self, source: Sequence[str], target: Sequence[str]) -> list[Link]:
-        """The links of one sentence pair, sorted.
+        """Return the sorted links of one sentence pair.
 
         Args:
-            source, target: its words.
+            source, target: words of the two sentences.
 
         Raises:
-            SettingError: a sentence is one string.
+            SettingError: a sentence is a string instead of a list of words.
         """
         return next(self.links([(source, target)]))
 
     def links(
         self, pairs: Iterable[tuple[Sequence[str], Sequence[str]]], *, block: int = BLOCK
     ) -> Iterator[list[Link]]:
-        """The links of many sentence pairs, as they come; never more than a block of them is held.
+        """Yield the links of many sentence pairs, with one block in memory at a time.
 
         Args:
-            pairs: the words of each source sentence and of its translation.
-            block: sentence pairs of a block.
+            pairs: words of each source sentence and of its translation.
+            block: number of sentence pairs of a block.
 
         Yields:
-            the links of each sentence pair, sorted.
+            the sorted links of each sentence pair.
         """
         rest = iter(pairs)
         while some := list(islice(rest, block)):
@@ -121,7 +121,7 @@ class Linker:
             yield from (sorted(links[a:b]) for a, b in pairwise(offsets))
 
     def align(self, corpus: ParallelCorpus) -> WordPairs:
-        """The links of a text that is small enough for its vectors to be held at once."""
+        """Return the links of a text whose vectors fit into memory."""
         if self.aligner is not None:
             return self.aligner.align(corpus, symmetrize=self.symmetrize)
         if self._pivots is not None:
@@ -129,14 +129,14 @@ class Linker:
         return links_from_matrices(self._matrices(corpus), len(corpus), method=self.method, **self.options)
 
     def aligned(self, corpus: ParallelCorpus, *, block: int = BLOCK) -> Iterator[WordPairs]:
-        """The links of a text in parts: no more than the vectors of a block of sentence pairs are in memory.
+        """Yield the links of a text block by block, with the vectors of one block in memory.
 
         Args:
             corpus: the text.
-            block: sentence pairs of a block.
+            block: number of sentence pairs of a block.
 
         Yields:
-            links of one block after the other; its sentence pairs count from 0.
+            the links of each block; its sentence pairs are numbered from 0.
         """
         if self.aligner is not None:
             yield from self.aligner.aligned(corpus, symmetrize=self.symmetrize)
@@ -145,10 +145,10 @@ class Linker:
             yield self.align(corpus[first : first + block])
 
     def similarities(self, corpus: ParallelCorpus, *, block: int = BLOCK) -> Similarities:
-        """Those of a text, for `prior` of `calque.align_words`: in memory, or in a file without a name if they are very many.
+        """Return the similarities of a text's words, for `prior` of `calque.align_words`; large ones are in a temporary file.
 
         Raises:
-            SettingError: tables have no vectors.
+            SettingError: the model is a table without vectors.
         """
         sizes = corpus.source.lengths(), corpus.target.lengths()
         data, at = room((int((sizes[0] * sizes[1]).sum()),), STORED, MEMORY), 0
@@ -159,32 +159,33 @@ class Linker:
         return Similarities(data, *sizes)
 
     def similarity(self, source: Sequence[str], target: Sequence[str]) -> np.ndarray:
-        """The cosines of the words of a sentence pair, float32 `[source words, target words]`; NaN for a word without a vector.
+        """Return the cosines of the words of a sentence pair, float32 `[source words, target words]`; NaN for a word without a
+        vector.
 
         Raises:
-            SettingError: tables have no vectors.
+            SettingError: the model is a table without vectors.
         """
         return next(self._matrices(ParallelCorpus.of([source], [target], self.langs)))
 
     def _matrices(self, corpus: ParallelCorpus) -> Iterator[np.ndarray]:
         if self.encoder is None:
-            raise SettingError("an aligner's tables have no vectors to compare: make a Linker of an encoder")
+            raise SettingError("tables of an aligner have no vectors: build the Linker from an encoder")
         return cosines(self.encoder.encode(corpus.source), self.encoder.encode(corpus.target))
 
 
 def _opened(model: Any, load: dict[str, Any], method: str | None) -> tuple[WordAligner | None, Encoder | None]:
-    """What links: tables, or else an encoder of words."""
+    """Return the tables or the encoder of a model."""
     if isinstance(model, WordAligner):
         return model, None
     if isinstance(model, str | PathLike) and is_aligner(fspath(model)):
         return WordAligner.open(model), None
-    from calque.encoders.base import require  # with PyTorch, which tables do without
+    from calque.encoders.base import require  # imports PyTorch, which tables do not need
     from calque.encoders.loading import load_encoder
 
     if isinstance(model, str | PathLike):
         model = load_encoder(model, **load)
     elif load:
-        raise SettingError(f"{', '.join(load)}: for an encoder that is named, and this one is loaded: leave it out")
+        raise SettingError(f"{', '.join(load)}: applies to encoders given by name, got a loaded encoder: leave it out")
     if method is not None or not hasattr(model, "pivots"):
         require(model, "measured")
     return None, model

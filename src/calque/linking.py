@@ -1,4 +1,4 @@
-"""Text from files, word links, and word of what was skipped: what every command begins with."""
+"""Read texts, link words and report skipped lines, for all commands."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Say = Callable[[str], None]
 
 
 def check_pairs(texts: Sequence[str], langs: Sequence[tuple[str, str]]) -> None:
-    """Check that each text has its own pair of languages: one pair for all would label some texts wrongly.
+    """Check that there is one pair of languages for each text.
 
     Raises:
-        SettingError: with the texts and the languages.
+        SettingError: there are more or fewer, with the texts and the languages.
     """
     if len(texts) != len(langs):
         named, pairs = ", ".join(map(str, texts)), ", ".join("-".join(pair) for pair in langs)
@@ -31,19 +31,19 @@ def check_pairs(texts: Sequence[str], langs: Sequence[tuple[str, str]]) -> None:
 
 
 def skipped(message: str, counts: Mapping[str, int] | None = None, first: Mapping[str, str] | None = None) -> None:
-    """Warn of what was left out: what a figure is not about must be known, also where news are not wanted."""
+    """Warn about skipped items, even with -q, because scores do not cover them."""
     warnings.warn(SkippedWarning(message, dict(counts or {}), dict(first or {})), stacklevel=3)
 
 
 def skipped_lines(counts: Mapping[str, int], first: Mapping[str, str]) -> str:
-    """What was skipped and why, with the first place of each reason."""
+    """Return the number of skipped items by reason, with the place of the first one."""
     return ", ".join(
         f"{count:,} × {reason}{f', first: {first[reason]}' if reason in first else ''}"
         for reason, count in counts.items()
     )
 
 
-#: reasons that a whole text has, too; lines skipped for any other cannot be used
+#: reasons that also occur in a valid text; lines skipped for other reasons are unusable
 _USUAL = (
     BLANK,
     "empty source",
@@ -55,15 +55,15 @@ _USUAL = (
     "language missing",
     "no label",
 )
-#: to read texts of which more than a tenth cannot be used
+#: permission to read texts with more than a tenth of unusable lines
 SKIP_UNUSABLE = Permission("calque_skips_unusable")
 
 
 def tell_skipped(corpus: ParallelCorpus, path: str | PathLike[str]) -> None:
-    """Warn of lines of a text that were skipped.
+    """Warn about skipped lines of a text.
 
     Raises:
-        InputError: more than a tenth of the lines cannot be used, and that is not permitted (`SKIP_UNUSABLE`).
+        InputError: more than a tenth of the lines are unusable, and this is not permitted (`SKIP_UNUSABLE`).
     """
     reasons = skipped_lines(corpus.skipped, corpus.first_skipped)
     unusable = sum(count for reason, count in corpus.skipped.items() if reason not in _USUAL)
@@ -81,13 +81,13 @@ def tell_skipped(corpus: ParallelCorpus, path: str | PathLike[str]) -> None:
 
 @dataclass(frozen=True)
 class Words:
-    """How words are found and linked.
+    """Settings of tokenisation and word alignment.
 
     Args:
         model: statistical aligner: auto, fast-align, hmm or gibbs.
-        symmetrize: how its two directions are joined.
-        pretokenized: the text's words are separated by white space.
-        limit: read only so many sentence pairs of each file.
+        symmetrize: symmetrisation of the two directions.
+        pretokenized: whether words are separated by spaces already.
+        limit: maximum number of sentence pairs of each file.
     """
 
     model: str = "auto"
@@ -98,12 +98,12 @@ class Words:
 
     @property
     def unlimited(self) -> Words:
-        """The same for text that no limit may cut, such as what an encoder has seen in training."""
+        """Return the settings without the limit, for text that must be read whole, such as training text that decides what is
+        unseen."""
         return replace(self, limit=None)
 
     def read(self, path: str | PathLike[str], langs: tuple[str, str]) -> ParallelCorpus:
-        """One parallel text; unusable lines become empty sentence pairs, so that links keep their line, and a warning
-        counts them.
+        """Read a parallel text. Unusable lines become empty sentence pairs, so that links keep their line numbers.
 
         Raises:
             InputError: there is no usable line, or see `tell_skipped`.
@@ -116,12 +116,12 @@ class Words:
         return corpus
 
     def read_all(self, paths: Sequence[str], langs: Sequence[tuple[str, str]]) -> list[ParallelCorpus]:
-        """Read several texts, each with its own pair of languages."""
+        """Read several parallel texts with one pair of languages each."""
         check_pairs(paths, langs)
         return [self.read(path, pair) for path, pair in zip(paths, langs, strict=True)]
 
     def link(self, corpus: ParallelCorpus, *, extra: ParallelCorpus | None = None, progress: bool = False) -> WordPairs:
-        """Word pairs of a corpus by the statistical aligner, which may learn from extra text in the same languages."""
+        """Link a corpus with the statistical aligner, trained on it and on extra text in the same languages."""
         from calque.wordalign import align_words
 
         return align_words(
@@ -129,7 +129,7 @@ class Words:
         )
 
     def open_pairs(self, path: str | PathLike[str], corpus: ParallelCorpus) -> WordPairs:
-        """Word pairs from a Pharaoh file, cut at the limit and checked against the text."""
+        """Read links from a Pharaoh file up to the limit, and check them against the text."""
         pairs = WordPairs.open(path)
         if self.limit is not None:
             pairs = pairs.slice(0, len(corpus))
@@ -141,7 +141,7 @@ def read_languages(
     files: Iterable[tuple[str, str]], *, pretokenized: bool = False, limit: int | None = None,
     say: Say = lambda line: None,
 ) -> dict[str, Sentences]:  # fmt: skip
-    """Files with their languages, several of a language joined, as sentences by language."""
+    """Read files with their languages, and return the joined sentences of each language."""
     from calque.corpora.plain import read_sentences
 
     parts: dict[str, list[Sentences]] = {}
@@ -153,7 +153,7 @@ def read_languages(
 
 
 def digest_of(sentences: Sentences) -> str:
-    """Hash over the words of a text."""
+    """Return a hash of the words of a text."""
     words, offsets = sentences.flat()
     digest = hashlib.blake2b(offsets.tobytes(), digest_size=16)
     for chunk in words.chunks:

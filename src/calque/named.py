@@ -1,7 +1,7 @@
-"""What can be named: by a row of a table here, or as `package.module:Class` by anybody else.
+"""Tables of named classes, and classes of other packages by `package.module:Class`.
 
-A table says what there is without loading it, so that help and error messages come at once. A name that the user typed is
-imported. A name that stands in a file, which may be a stranger's, is not (`class_in_file`).
+A table lists names without importing the classes, so that help and error messages are fast. A class that the user names is
+imported. A class that a file names is not, because files can come from strangers (`class_in_file`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from calque.errors import InputError, SettingError
 
 
 class Row(Protocol):
-    """One line of a table; `target` is where the class stands, `package.module:Class`."""
+    """Row of a table; `target` is the class as `package.module:Class`."""
 
     @property
     def target(self) -> str: ...
@@ -30,16 +30,16 @@ R = TypeVar("R", bound=Row)
 
 
 def is_path(name: str) -> bool:
-    """Whether a name has the form `package.module:Class`."""
+    """Return whether a name has the form `package.module:Class`."""
     module, colon, attribute = name.partition(":")
     return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *attribute.split(".")))
 
 
 def exported(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package that imports its names when they are first asked for.
+    """Return the `__getattr__` of a package that imports its names at first use.
 
     Args:
-        names: the names that the package has of each of its modules, with spaces between.
+        names: names exported from each module of the package, separated by spaces.
     """
     places = {name: f"{package}.{module}" for module, several in names.items() for name in several.split()}
 
@@ -54,10 +54,10 @@ def exported(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
 
 
 def imported(target: str) -> Any:
-    """What stands at `package.module:Class`.
+    """Import `package.module:Class`.
 
     Raises:
-        SettingError: there is no such module, or it has no such name.
+        SettingError: the module or the name in it does not exist.
     """
     module, _, attribute = target.partition(":")
     try:
@@ -74,10 +74,10 @@ def imported(target: str) -> Any:
 
 
 def file_of(target: str) -> Path:
-    """The file of the module that `package.module:Class` stands in.
+    """Return the file of the module of `package.module:Class`.
 
     Raises:
-        SettingError: there is no such module, or it has no file.
+        SettingError: the module does not exist or has no file.
     """
     module = target.partition(":")[0]
     with suppress(ImportError, ValueError):
@@ -89,7 +89,7 @@ def file_of(target: str) -> Path:
 
 # -- names in files ----------------------------------------------------------------------------------------------------
 class Permission:
-    """Something that is forbidden except within a block: `with TRUST_CODE.given(): …`; it is true there."""
+    """Permission that is granted within a block, `with TRUST_CODE.given(): …`, and true there."""
 
     def __init__(self, name: str):
         self._is_given: ContextVar[bool] = ContextVar(name, default=False)
@@ -99,7 +99,7 @@ class Permission:
 
     @contextmanager
     def given(self, given: bool = True) -> Iterator[None]:
-        """Within the block, permit it; `given=False` changes nothing."""
+        """Grant the permission within the block; `given=False` changes nothing."""
         token = self._is_given.set(given or bool(self))
         try:
             yield
@@ -107,22 +107,22 @@ class Permission:
             self._is_given.reset(token)
 
 
-#: to import classes outside calque that files name
+#: permission to import classes of other packages that files name
 TRUST_CODE = Permission("calque_trusts_code")
 
 
 def class_in_file(target: str, base: type[Any], path: str | PathLike[str]) -> type[Any]:
-    """Return the class outside calque, `package.module:Class`, that a file names.
+    """Return the class of another package, `package.module:Class`, that a file names.
 
-    Importing a module runs it, so a file alone does not bring that about: the program has imported or defined the class
-    already, as a subclass of `base`, or code is trusted (`TRUST_CODE`).
+    Importing a module runs its code. Therefore the program must have imported the class already, or trust the code
+    (`TRUST_CODE`).
 
     Args:
-        base: class of which it must be a subclass.
-        path: the file's folder, for the message.
+        base: required base class.
+        path: folder of the file, for the message.
 
     Raises:
-        InputError: neither holds, or the class is of another kind.
+        InputError: the class is not imported and not trusted, or not a subclass of `base`.
     """
     kinds = [base]
     for kind in kinds:
@@ -145,7 +145,7 @@ def class_in_file(target: str, base: type[Any], path: str | PathLike[str]) -> ty
 
 
 def _subclass(target: str, base: type[Any], what: str) -> type[Any]:
-    """Import a class, and check that it is a subclass of `base`; `what` is the word for that."""
+    """Import a class, and check that it is a subclass of `base`, which messages call `what`."""
     kind = imported(target)
     if not (isinstance(kind, type) and issubclass(kind, base)):
         raise SettingError(f"{target} is no {what}: expected a subclass of {base.__module__}:{base.__qualname__}")
@@ -153,15 +153,15 @@ def _subclass(target: str, base: type[Any], what: str) -> type[Any]:
 
 
 class Table(Mapping[str, R], Generic[R]):
-    """Rows by name. The name of a class from elsewhere, `package.module:Class`, has a row as well, which is not listed.
+    """Rows by name. A class of another package, `package.module:Class`, is accepted as a name too, but not listed.
 
     Args:
-        what: is named here, for messages: "method".
-        base: `package.module:Class` of which every class must be a subclass.
-        row_of: makes the row of a class from elsewhere, given its name and itself.
+        what: noun for messages, such as "method".
+        base: required base class as `package.module:Class`.
+        row_of: function that makes the row of a class of another package from its name and the class.
 
     Attributes:
-        rows: by name; whoever adds one here finds it in help, studies, reports and documentation.
+        rows: rows by name; help, studies, reports and documentation list them.
     """
 
     def __init__(self, what: str, rows: Mapping[str, R], *, base: str, row_of: Callable[[str, type], R]):
@@ -177,10 +177,10 @@ class Table(Mapping[str, R], Generic[R]):
         return name in self.rows or (isinstance(name, str) and is_path(name))
 
     def __getitem__(self, name: str) -> R:
-        """The row of a name.
+        """Return the row of a name.
 
         Raises:
-            SettingError: there is none.
+            SettingError: there is no such row.
         """
         if name in self.rows:
             return self.rows[name]
@@ -191,18 +191,18 @@ class Table(Mapping[str, R], Generic[R]):
         return self._row_of(name, self._checked(name))
 
     def load(self, name: str) -> type[Any]:
-        """The class of a name.
+        """Import the class of a name.
 
         Raises:
-            SettingError: there is none, or it is of another kind.
+            SettingError: there is no such class, or it is not a subclass of the base class.
         """
         return self._checked(self.rows[name].target if name in self.rows else self[name].target)
 
     def load_from_file(self, name: str, path: str | PathLike[str]) -> type[Any]:
-        """Return the class of a name that stands in a file: that of a row, or see `class_in_file`.
+        """Return the class that a file names: the class of a row, or of another package (see `class_in_file`).
 
         Raises:
-            InputError: there is none, or it is outside calque and not trusted.
+            InputError: there is no such class, or it is not trusted.
         """
         known = {row.target: row for row in self.rows.values()} | self.rows
         return self._checked(known[name].target) if name in known else class_in_file(name, imported(self._base), path)

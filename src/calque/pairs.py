@@ -1,4 +1,4 @@
-"""Word pairs: which word of a sentence translates which word of its partner."""
+"""Word links between the sentences of sentence pairs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from calque.storage import write_lines
 if TYPE_CHECKING:
     from calque.text import ParallelCorpus
 
-_LINES = 1 << 14  # written at a time
+_LINES = 1 << 14  # number of lines written at a time
 _LINK = re.compile(r"(\d+)([-?p])(\d+)(?::([0-9.eE+-]+))?")
 
 
@@ -27,11 +27,11 @@ class WordPairs:
     """Links between the words of sentence pairs, as parallel arrays sorted by sentence.
 
     Args:
-        sentence: int64 `[n_pairs]`, number of the sentence pair.
-        source, target: int64 `[n_pairs]`, position of the word in its sentence.
-        n_sentences: number of sentence pairs, also of those without a link.
-        posterior: float32 `[n_pairs]`, how probable the aligner held each link; None if it did not say.
-        possible: bool `[n_pairs]`, True for a link that annotators called possible rather than sure.
+        sentence: index of the sentence pair, int64 `[n_pairs]`.
+        source, target: position of the word in its sentence, int64 `[n_pairs]`.
+        n_sentences: number of sentence pairs, including those without a link.
+        posterior: posterior probability of each link, float32 `[n_pairs]`, or None.
+        possible: mask of the links that annotators marked as possible instead of sure, bool `[n_pairs]`.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class WordPairs:
         return f"WordPairs({len(self):,} pairs in {self.n_sentences:,} sentences)"
 
     def __eq__(self, other: object) -> bool:
-        """The same links in the same sentences, in whatever order, posteriors aside."""
+        """Return whether both have the same links, ignoring order and posteriors."""
         if not isinstance(other, WordPairs) or self.n_sentences != other.n_sentences or len(self) != len(other):
             return False
         orders = [np.lexsort((pairs.possible, pairs.target, pairs.source, pairs.sentence)) for pairs in (self, other)]
@@ -85,12 +85,12 @@ class WordPairs:
 
     @classmethod
     def of(cls, links: Iterable[Iterable[tuple[int, int]]]) -> WordPairs:
-        """Build from lists: for each sentence pair its links (source word, target word), counted from 0.
+        """Build from a list of links (source position, target position) for each sentence pair.
 
-        A link that is there twice counts once.
+        Duplicate links are removed.
 
         Raises:
-            SettingError: a link is not a pair of whole numbers from 0 on; it says of which sentence pair.
+            SettingError: a link is not a pair of non-negative whole numbers.
 
         Example:
             >>> WordPairs.of([[(0, 0), (1, 2)], [], [(0, 1)]])
@@ -108,13 +108,13 @@ class WordPairs:
                 ) from error
         return cls(*np.array(flat, dtype=np.int64).reshape(-1, 3).T, n_sentences=n)
 
-    # -- choosing --------------------------------------------------------------------------------------------
+    # -- selection -------------------------------------------------------------------------------------------
     def select(self, chosen: np.ndarray) -> WordPairs:
-        """The pairs at a boolean mask or sorted indices; the sentence numbers stay as they are."""
+        """Return the links at a boolean mask or sorted indices; sentence numbers do not change."""
         return self._part(chosen, self.sentence[chosen], self.n_sentences)
 
     def _part(self, chosen: np.ndarray, sentence: np.ndarray, n_sentences: int) -> WordPairs:
-        """The pairs at a mask or indices, with new numbers of their sentences."""
+        """Return the links at a mask or indices, with new sentence numbers."""
         return WordPairs(
             sentence, self.source[chosen], self.target[chosen], n_sentences=n_sentences, possible=self.possible[chosen],
             posterior=None if self.posterior is None else self.posterior[chosen],
@@ -131,16 +131,16 @@ class WordPairs:
 
     @property
     def sure(self) -> WordPairs:
-        """Without the links that are only possible."""
+        """Return the links without those marked as possible."""
         return self.select(~self.possible)
 
     def slice(self, start: int, stop: int) -> WordPairs:
-        """The pairs of sentences `start` to `stop`, renumbered from 0."""
+        """Return the links of sentences `start` to `stop`, renumbered from 0."""
         chosen = np.arange(*np.searchsorted(self.sentence, [start, stop]))
         return self._part(chosen, self.sentence[chosen] - start, max(0, min(stop, self.n_sentences) - start))
 
     def take(self, indices: np.ndarray) -> WordPairs:
-        """The pairs of the sentences at `indices`, renumbered in that order (like `ParallelCorpus.take`)."""
+        """Return the links of the sentences at `indices`, renumbered in that order (like `ParallelCorpus.take`)."""
         indices, offsets = np.asarray(indices, dtype=np.int64), self.offsets()
         if len(indices) and not 0 <= indices.min() <= indices.max() < self.n_sentences:
             raise SettingError(f"sentences {indices.min()} to {indices.max()}, there are {self.n_sentences}")
@@ -149,14 +149,14 @@ class WordPairs:
         return self._part(ranges(offsets[indices], counts), sentence, len(indices))
 
     def swapped(self) -> WordPairs:
-        """Source and target exchanged."""
+        """Return the links with source and target exchanged."""
         return WordPairs(
             self.sentence, self.target, self.source,
             n_sentences=self.n_sentences, posterior=self.posterior, possible=self.possible,
         )  # fmt: skip
 
     def offsets(self) -> np.ndarray:
-        """int64 `[n_sentences + 1]`: the pairs of sentence `i` are `[offsets[i], offsets[i + 1])`."""
+        """Offsets of the links of each sentence, int64 `[n_sentences + 1]`."""
         return np.searchsorted(self.sentence, np.arange(self.n_sentences + 1))
 
     def check(self, corpus: ParallelCorpus, *, path: str | PathLike[str] | None = None) -> WordPairs:
@@ -180,7 +180,7 @@ class WordPairs:
 
     # -- Pharaoh files ---------------------------------------------------------------------------------------
     def pharaoh_lines(self, *, one_based: bool = False, posteriors: bool = False) -> Iterator[str]:
-        """One line per sentence pair: `i-j` for a sure link, `i?j` for a possible one, in order; `:p` is its posterior."""
+        """Yield one line per sentence pair, with `i-j` for a sure link, `i?j` for a possible one, and `:p` for the posterior."""
         offsets, shift = self.offsets(), int(one_based)
         for first in range(0, self.n_sentences, _LINES):
             cut = offsets[first : first + _LINES + 1]
@@ -208,12 +208,12 @@ class WordPairs:
         one_based: bool = False,
         path: str | PathLike[str] | None = None,
     ) -> WordPairs:
-        """Read Pharaoh lines: `i-j` sure, `i?j` or `ipj` possible, an optional `:p` is the posterior.
+        """Parse Pharaoh lines: `i-j` is a sure link, `i?j` or `ipj` a possible one, `:p` the optional posterior.
 
-        A link that a line names twice is one link, sure if either says so.
+        A link that occurs twice in a line counts once, as sure if one of them is.
 
         Raises:
-            InputError: with the line that is not of this form.
+            InputError: a line has another form.
         """
         sentence, source, target = array("q"), array("q"), array("q")
         possible, posterior = bytearray(), array("f")
@@ -247,11 +247,11 @@ class WordPairs:
         """Read a Pharaoh file.
 
         Raises:
-            InputError: the file cannot be read, or a line of it is not made of links.
+            InputError: the file cannot be read, or a line is invalid.
         """
         try:
-            with open(path, encoding="utf-8", newline="\n") as file:  # a lone \r must not shift the lines
-                if file.read(1) != "\ufeff":  # "utf-8-sig" would take the beginning of a mark for an empty file
+            with open(path, encoding="utf-8", newline="\n") as file:  # keeps line numbers if the text has a lone \r
+                if file.read(1) != "\ufeff":  # "utf-8-sig" would read a truncated byte order mark as an empty file
                     file.seek(0)
                 return cls.parse(file, one_based=one_based, path=path)
         except (OSError, UnicodeDecodeError) as error:
@@ -264,5 +264,5 @@ def _probability(text: str, path: str | PathLike[str] | None, line: int) -> floa
     except ValueError:
         value = -1.0
     if not 0.0 <= value <= 1.0:
-        raise InputError(f"{text[:40]!r} is no probability, expected a number from 0 to 1", path=path, line=line)
+        raise InputError(f"{text[:40]!r} is not a probability, expected a number from 0 to 1", path=path, line=line)
     return value

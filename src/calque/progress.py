@@ -1,4 +1,4 @@
-"""The one progress bar, on standard error."""
+"""Progress bars on standard error."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def bar(
     over: int | Iterable | None, *, unit: str, title: str | None = None, show: bool, initial: int = 0,
     scaled: bool = False, leave: bool = True,
 ) -> tqdm:  # fmt: skip
-    """A context manager whose `update` moves the bar on; over things, also an iterator that does.
+    """Return a progress bar as a context manager with `update`, or as an iterator over items.
 
     Args:
-        over: how many there are in all, None where nobody knows; or the things themselves.
-        unit: of what is counted.
-        show: else nothing is written, and every call is free; of several processes, the first shows its bars.
+        over: total number, None if unknown, or the items.
+        unit: unit of the counter.
+        show: whether to show the bar; only the first of several processes shows it.
         scaled: write thousands as k and millions as M.
-        leave: the last state stays on the screen.
+        leave: keep the last state on the screen.
     """
     from tqdm import tqdm
 

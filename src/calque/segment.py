@@ -1,19 +1,17 @@
-"""Text into words, the same on every machine.
+"""Divide text into words, identically on every machine.
 
-The rules are those of the Moses tokenizer (Koehn et al. 2007, `tokenizer.perl`), which the papers behind
-calque used, with three departures that today's raw text asks for: URLs, e-mail addresses, file paths,
-placeholders (`%(name)s`) and identifiers (`snake_case`, `--option`) stay whole; typographic apostrophes count
-as apostrophes; and scripts that are written without spaces are cut into words. No character is changed,
-normalised or escaped: the words joined give back the text, less white space, control characters and invisible
-format characters.
+The rules are those of the Moses tokenizer (Koehn et al. 2007, `tokenizer.perl`), which the papers used, with three
+differences: URLs, e-mail addresses, file paths, placeholders (`%(name)s`) and identifiers (`snake_case`, `--option`) are not
+divided; typographic apostrophes count as apostrophes; and scripts without spaces are segmented. No character is changed,
+normalised or escaped: the joined words are the text without white space, control characters and invisible format
+characters.
 
 - Punctuation and symbols are words of their own; a run of one of ``. - = * ~ # ` `` and an emoji sequence are one word.
 - Hyphens stay inside words (`well-known`, `Vor- und Nachteile`), points and commas inside numbers and names.
 - Apostrophes: `don 't`, `dogs '` (most languages), `l' homme` (Romance, Irish), `п'ять` (where it is a letter).
 - A full stop stays with an abbreviation (`U.S.`, `Mr. Smith`, `approx. half`, German `3. Mai`).
-- Chinese is cut by jieba (its Rust port), Japanese, Thai and Traditional Chinese by BudouX: small,
-  deterministic and installed with calque, so that no result depends on what else a machine has. `Segmenter.name`
-  is what cut the words, with its version.
+- Chinese is segmented by jieba (its Rust port), Japanese, Thai and Traditional Chinese by BudouX. Both are deterministic and
+  installed with calque. `Segmenter.name` is the name of the segmenter with its version.
 """
 
 from __future__ import annotations
@@ -27,10 +25,10 @@ from itertools import chain
 
 import regex
 
-RULES = "calque-1"  # raise the number with any change that gives another list of words
+RULES = "calque-1"  # increase the number with every change of the resulting words
 
-_KEPT = 1 << 17  # chunks of text remembered per language
-_LONG = 256  # characters; the patterns for URLs and the like look only at chunks up to here
+_KEPT = 1 << 17  # number of cached chunks of text per language
+_LONG = 256  # maximum length of chunks that are tested for URLs and similar patterns, in characters
 
 # -- languages -----------------------------------------------------------------------------------------------
 # ISO 639-3 (and the older codes of some) with 639-1 behind them; a macrolanguage's code also behind the member that test sets
@@ -53,7 +51,7 @@ TWO_LETTERS = {code[:3]: code[3:] for code in _THREE.split()}
 _ELIDING = {"fr", "it", "ca", "ga", "gd", "oc", "co", "fur", "lij", "pms", "wa"}
 _APOSTROPHE_IS_LETTER = {"uk", "be", "rue", "br", "uz", "haw", "gn", "ha", "fi", "he", "yi"}
 _ORDINAL_POINT = "de da nb nn no fi et cs sk sl hr sr bs hu tr lv is"
-# Such as stand before a capital or a number; before a small letter every short word with a point is one.
+# Abbreviations before a capital or a number; before a lower-case letter every short word with a full stop is one.
 _ABBREVIATIONS = {
     "en": "Mr Mrs Ms Dr Prof St Sr Jr Rev Hon Gen Col Capt Lt Sgt Gov Sen Rep Messrs vs cf Fig Figs Eq Vol",
     "de": "Dr Prof Hr Hrn Fr bzw ca vgl ggf evtl inkl sog St Nr Abs Abb Bd Kap Str Mio Mrd Jh Tel",
@@ -70,7 +68,7 @@ _NUMBERED = {"en": "No Nos Art p pp Ch Sec", "es": "n p", "fr": "n p", "it": "n 
 
 
 def language_parts(lang: str) -> list[str]:
-    """A language tag in small letters, part by part, the language by its two letters: `zho_Hant` is zh, hant."""
+    """Return the lower-case parts of a language tag, with the language as its two-letter code: `zho_Hant` is zh, hant."""
     base, *rest = lang.strip().replace("_", "-").lower().split("-")
     return ["zh" if base == "yue" else TWO_LETTERS.get(base, base), *rest]
 
@@ -81,17 +79,19 @@ _BUDOUX = {"zh-hant": "zh-hant", "ja": "ja_word", "th": "th"}
 
 
 def _cutter(language: str) -> Callable[[str], list[str]]:
-    """Return the function that cuts a run of one of those scripts into words."""
+    """Return the function that segments text in a script without spaces."""
     if language == "zh":
         return (
             importlib.import_module("rjieba").Jieba().cut
-        )  # an own dictionary: rjieba.add_word must not change our words
-    model = resources.files("budoux") / "models" / f"{_BUDOUX[language]}.json"  # its loaders lack the word model of ja
+        )  # a separate dictionary, which rjieba.add_word does not change
+    model = (
+        resources.files("budoux") / "models" / f"{_BUDOUX[language]}.json"
+    )  # BudouX has no loader for the Japanese word model
     return importlib.import_module("budoux").Parser(json.loads(model.read_text(encoding="utf-8"))).parse
 
 
 # -- the rules -----------------------------------------------------------------------------------------------
-# What no word consists of: controls, byte order mark, soft hyphen, zero-width and bidirectional marks.
+# Characters that words cannot contain: controls, byte order mark, soft hyphen, zero-width and bidirectional marks.
 _UNSEEN = r"\s\p{Cc}\u00AD\u061C\u180E\u200B-\u200F\u2028-\u202E\u2060-\u206F\uFEFF\uFFF9-\uFFFB"
 _SPECIAL = r"""
     (?:(?:https?|ftp|file)://|www\.)[!-~--[<>"`]]{0,250}[A/&=\#~+-]             # URL
@@ -107,7 +107,7 @@ _SPECIAL = r"""
 
 
 def _pattern(language: str, *, special: bool) -> regex.Pattern[str]:
-    """One word, wherever one begins. Repeats are bounded or possessive: the time stays linear."""
+    """Return the pattern of one word. Repeats are bounded or possessive, so that matching takes linear time."""
     scripts = _SCRIPTS.get(language, "")
     letter = rf"[\p{{L}}\p{{M}}\p{{N}}_--[{scripts}]]" if scripts else r"[\p{L}\p{M}\p{N}_]"
     inner = r"[-‐‑.·]|[\u00AD\u200C\u200D\u2060]+|(?<=\p{Hebrew})[\"'״׳](?=\p{Hebrew})|(?<=\d)[,'’٫٬](?=\d)"
@@ -135,7 +135,7 @@ def _pattern(language: str, *, special: bool) -> regex.Pattern[str]:
 
 
 class Chunks(dict):
-    """The words of each stretch between two spaces, worked out once: most of a text it has said before."""
+    """Cache of the words of each chunk between two spaces; most chunks of a text are repeated."""
 
     def __init__(self, language: str, cut: Callable[[str], list[str]] | None):
         self.short, self._long = _pattern(language, special=True), _pattern(language, special=False)
@@ -152,7 +152,7 @@ class Chunks(dict):
         return words
 
     def _words(self, chunk: str) -> tuple[str, ...]:
-        if self._run is None:  # a word, with or without a mark after it, needs no pattern: most chunks are that
+        if self._run is None:  # most chunks are a word with at most one punctuation mark, and need no pattern
             if chunk.isalpha():
                 return (chunk,)
             if chunk[-1] in ".,;:!?" and chunk[:-1].isalpha():
@@ -169,7 +169,7 @@ class Segmenter:
     """Divides text in one language into words.
 
     Args:
-        lang: a language tag, `en`, `en-US`, `zh-Hant`, `jpn`; an unknown one gets the common rules.
+        lang: language tag such as `en`, `en-US`, `zh-Hant` or `jpn`; unknown languages get the common rules.
     """
 
     def __init__(self, lang: str):
@@ -180,7 +180,7 @@ class Segmenter:
         self.chunks = Chunks(language, None if library is None else _cutter(key))
         self.name = RULES
         if library is not None:
-            from importlib.metadata import version  # which takes a while to load
+            from importlib.metadata import version  # slow to import
 
             self.name += f"+{library}-{version(library)}"
         self._abbreviations = frozenset(_ABBREVIATIONS.get(language, "").split())
@@ -188,7 +188,7 @@ class Segmenter:
         self._ordinals = language in _ORDINAL_POINT.split()
 
     def split(self, text: str) -> list[str]:
-        """The words of a text, in order; none of them is empty."""
+        """Return the words of a text in order."""
         chunks = text.split()
         words = list(chain.from_iterable(map(self.chunks.__getitem__, chunks)))
         if ". " not in text:
@@ -201,7 +201,7 @@ class Segmenter:
         return words
 
     def _abbreviates(self, last: list[str], following: str) -> bool:
-        """Does the point between the word `last` and the chunk `following` belong to the word?"""
+        """Return whether the full stop between the word `last` and the chunk `following` belongs to the word."""
         if not last:
             return False
         word, first = last[0], following[0]
@@ -218,12 +218,12 @@ class Segmenter:
 
 @cache
 def get_segmenter(lang: str) -> Segmenter:
-    """The `Segmenter` of a language, made once: it remembers what it has seen."""
+    """Return the cached `Segmenter` of a language."""
     return Segmenter(lang)
 
 
 def split_words(text: str, lang: str) -> list[str]:
-    """Divide a text into words by the rules of its language; see the module's text.
+    """Divide a text into words by the rules of its language (see the module).
 
     Example:
         >>> split_words("Don't read www.example.org/a, Mr. Smith.", "en")
@@ -233,9 +233,9 @@ def split_words(text: str, lang: str) -> list[str]:
 
 
 def split_spaces(text: str) -> list[str]:
-    """The words of text that is divided already: what stands between spaces and tabs.
+    """Return the words of a tokenised text, which are separated by spaces and tabs.
 
-    Not `str.split`: aligners do not divide at a no-break space, so that a link would point at another word.
+    `str.split` also divides at no-break spaces, which other aligners do not, so that links would point at other words.
     """
     if text.isascii():
         return text.split()
@@ -243,19 +243,19 @@ def split_spaces(text: str) -> list[str]:
 
 
 def splitter(lang: str, *, pretokenized: bool) -> Callable[[str], list[str]]:
-    """What divides text in a language into words, or at spaces only where that was done already."""
+    """Return the function that divides text of a language into words; pretokenized text is divided at spaces only."""
     return split_spaces if pretokenized else get_segmenter(lang).split
 
 
 def word_places(text: str, words: list[str]) -> list[tuple[int, int]]:
-    """Where the words of a text stand in it: of each its first character and the one behind its last.
+    """Return start and end (exclusive) of each word in the text, in characters.
 
     Args:
-        text: as it was divided.
-        words: all of them, in order; between them is nothing but what no word consists of.
+        text: the text that was divided.
+        words: all words in order.
 
     Raises:
-        ValueError: they are not the words of the text.
+        ValueError: `words` are not the words of the text.
 
     Example:
         >>> word_places("Don't  go.", ["Don", "'t", "go", "."])
@@ -266,7 +266,7 @@ def word_places(text: str, words: list[str]) -> list[tuple[int, int]]:
         start = text.index(word[0], end)
         if text.startswith(word, start):
             end = start + len(word)
-        else:  # something unseen stands inside it
+        else:  # the word contains an invisible character
             end = start
             for letter in word:
                 end = text.index(letter, end) + 1

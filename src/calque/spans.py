@@ -1,8 +1,8 @@
-"""Spans (entities, slots) that are written as a tag for each word.
+"""Spans (entities, slots) encoded as one tag for each word.
 
-Every function takes the tags of many sentences in a row, as numbers: `codes` int `[n_words]`, which of `names`
-each is, and `offsets` int64 `[n_sentences + 1]`. A code of −1 is a tag without a name; it stands outside every span.
-What a tag means is read from its name once, so that nothing goes through the words one by one.
+Every function takes the tags of many sentences as codes: `codes` int `[n_words]` are indices into `names`, and `offsets` int64
+`[n_sentences + 1]` are the sentences. A code of −1 is outside every span. Each name is parsed once, and all else are array
+operations.
 
 Schemes, on "Ann in Paris Rome Old York", where the three places touch:
 
@@ -13,9 +13,8 @@ Schemes, on "Ann in Paris Rome Old York", where the three places touch:
 | bioes | S-PER | O | S-LOC | S-LOC | B-LOC | E-LOC | a span of one word is S, the last word of a longer one E |
 | bilou | U-PER | O | U-LOC | U-LOC | B-LOC | L-LOC | the same with other letters |
 
-A tag that its scheme does not allow where it stands (I after O) is read as by conlleval, the script of the CoNLL shared
-tasks (Tjong Kim Sang and Buchholz 2000), and by seqeval after it: it begins a span. A tag without a type (`B`) has the
-type `_`, as there.
+A tag that its scheme does not allow at its position (I after O) begins a span, as in conlleval, the script of the CoNLL shared
+tasks (Tjong Kim Sang and Buchholz 2000), and in seqeval. A tag without a type (`B`) has the type `_`, as in conlleval.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ class Spans(NamedTuple):
     """Spans in the order of the text.
 
     Attributes:
-        start, end: int64 `[n_spans]`, the first word and the one after the last, counted over all sentences.
-        type: int32 `[n_spans]`, which of `types`.
-        types: every type that a tag name has, in alphabetical order.
+        start, end: first word and end (exclusive), counted over all sentences, int64 `[n_spans]`.
+        type: index into `types`, int32 `[n_spans]`.
+        types: all types in alphabetical order.
     """
 
     start: np.ndarray
@@ -53,11 +52,11 @@ class Spans(NamedTuple):
 
 
 class SpanCounts(NamedTuple):
-    """How many spans were found. Sums of the rows are what F1 = 2·right / (predicted + gold) needs.
+    """Numbers of correct, predicted and gold spans, for F1 = 2·correct / (predicted + gold).
 
     Attributes:
-        table: int64 `[n_sentences, n_types, 3]`: right, predicted and gold spans of each sentence and type.
-        types: their names, in alphabetical order.
+        table: correct, predicted and gold spans of each sentence and type, int64 `[n_sentences, n_types, 3]`.
+        types: names of the types in alphabetical order.
     """
 
     table: np.ndarray
@@ -65,20 +64,19 @@ class SpanCounts(NamedTuple):
 
     @property
     def sentences(self) -> np.ndarray:
-        """Of each sentence, int64 `[n_sentences, 3]`."""
+        """Numbers of correct, predicted and gold spans of each sentence, int64 `[n_sentences, 3]`."""
         return self.table.sum(axis=1)
 
 
 def detect_scheme(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) -> Scheme:
-    """Which scheme tags are in, by those that occur.
+    """Return the scheme of tags.
 
-    They are `plain` (parts of speech) where most names, other than O, do not begin with a letter of a scheme. E, S, L
-    or U tell of `bioes` and `bilou`. The tags are `iob1` if spans begin with I, and every B follows a word of its type
-    directly; tags of `iob2` with some I in the wrong place also have a B that does not.
+    Tags are `plain` (parts of speech) if most names, other than O, do not begin with a letter of a scheme. E, S, L or U show
+    `bioes` and `bilou`. Tags are `iob1` if spans begin with I, and every B directly follows a word of its type.
     """
     occurring: list[int] = np.unique(codes).tolist()
     used = [names[code] for code in occurring if code >= 0 and names[code] != "O"]
-    untyped = set(used) <= set(_KIND) and bool({"B", "I"} & set(used))  # else a lone letter is a name like others
+    untyped = set(used) <= set(_KIND) and bool({"B", "I"} & set(used))  # else a single letter is a name like others
     spans = [name for name in used if _SPAN.fullmatch(name) and (untyped or len(name) > 1)]
     if len(spans) < len(used) - len(spans):
         return "plain"
@@ -94,16 +92,15 @@ def detect_scheme(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) 
 def to_bio(
     codes: np.ndarray, names: Sequence[str], offsets: np.ndarray, scheme: Scheme | None = None
 ) -> tuple[Labels, int]:
-    """Tags in whatever scheme as BIO (`iob2`).
+    """Convert tags of any scheme to BIO (`iob2`).
 
     Args:
-        codes, names, offsets: see above.
-        scheme: what they are in; found by `detect_scheme` where it is None. `plain` tags stay as they are.
+        codes, names, offsets: tags, see the module.
+        scheme: scheme of the tags; default: see `detect_scheme`. `plain` tags are not changed.
 
     Returns:
-        The tags that occur, their names in alphabetical order, and how many had to be repaired: an I or E that begins
-        a span became B (I does begin one in `iob1`, there it is no repair), and a tag that is none of the scheme
-        (`Oloc` among `O` and `B-loc`) became O.
+        the tags, their names in alphabetical order, and the number of repairs: an I or E at the beginning of a span became B
+        (except in `iob1`), and a tag outside the scheme (`Oloc` among `O` and `B-loc`) became O.
     """
     scheme = scheme or detect_scheme(codes, names, offsets)
     if scheme == "plain":
@@ -116,7 +113,8 @@ def to_bio(
 
 
 def span_table(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) -> Spans:
-    """All spans, as conlleval and seqeval read BIO or BIOES: I or E after O, a finished span or another type begins one.
+    """Return all spans of BIO or BIOES tags as in conlleval and seqeval: I or E after O, a finished span or another type
+    begins one.
 
     Example:
         >>> table = span_table(np.array([0, 1, 2, 2]), ["O", "B-LOC", "I-PER"], np.array([0, 4]))
@@ -138,15 +136,15 @@ def span_counts(
     offsets: np.ndarray,
     predicted_names: Sequence[str] | None = None,
 ) -> SpanCounts:
-    """Right, predicted and gold spans; a span is right if its words and its type are.
+    """Count correct, predicted and gold spans; a span is correct if its words and its type are.
 
     Args:
         gold, predicted: codes of the same words.
-        names: of both, or of the gold tags where `predicted_names` has those of the others.
-        offsets: see above.
+        names: names of both, or of the gold tags only if `predicted_names` is given.
+        offsets: offsets of the sentences.
 
     Raises:
-        InputError: the two are not of the same number of words.
+        InputError: gold and predicted tags differ in number.
     """
     if not len(gold) == len(predicted) == offsets[-1]:
         fact = f"{len(predicted):,} predicted tags for {len(gold):,} gold tags and {int(offsets[-1]):,} words"
@@ -166,15 +164,15 @@ def span_counts(
 
 
 class _Words:
-    """What the tag of each word says: its letter and type, those of the word before in its sentence, and whether it
-    begins a span or continues one."""
+    """Letter and type of each word's tag, those of the previous word in the sentence, and whether the tag begins or continues a
+    span."""
 
     def __init__(self, codes: np.ndarray, names: Sequence[str], offsets: np.ndarray):
         matches = [_SPAN.fullmatch(name) for name in names]
         self.types = tuple(sorted({match[2] or "_" for match in matches if match}))
         kinds = [_KIND[match[1]] if match else _O for match in matches]
         types = [self.types.index(match[2] or "_") if match else -1 for match in matches]
-        self.kind = np.array([*kinds, _O], np.int8)[codes]  # the last is what a code of −1 finds
+        self.kind = np.array([*kinds, _O], np.int8)[codes]  # code −1 is the last entry
         self.type = np.array([*types, -1], np.int32)[codes]
         self.before, self.type_before = np.roll(self.kind, 1), np.roll(self.type, 1)
         first = offsets[:-1][np.diff(offsets) > 0]
@@ -185,7 +183,7 @@ class _Words:
         self.continues = inside & ~self.begins
 
     def written(self, letters: np.ndarray) -> Labels:
-        """Tags of these letters and the words' own types."""
+        """Return tags with the given letters and the words' types."""
         n = len(self.types)
         tags, codes = np.unique(np.where(letters == _O, -1, letters * n + self.type), return_inverse=True)
         names = ("O" if tag < 0 else f"{_LETTERS[tag // n]}-{self.types[tag % n]}" for tag in tags)

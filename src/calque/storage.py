@@ -1,5 +1,4 @@
-"""Files that appear under their names when they are complete, arrays that are mapped files once they are large, and Arrow
-arrays."""
+"""Atomic files and folders, locks, large arrays in mapped files, and Arrow arrays."""
 
 from __future__ import annotations
 
@@ -21,40 +20,40 @@ import pyarrow as pa
 from calque.errors import OutputError, SettingError
 from calque.offsets import offsets_of
 
-NEW, _OLD, _MARK = "new", "old", "made-by-calque"  # in a temporary folder
-_TEMPORARY = re.compile(rf"(.*/)?\.?([^/]*)\.calque-[a-z]+(/{NEW}(?=/|$))?")  # names of `part_of`
+NEW, _OLD, _MARK = "new", "old", "made-by-calque"  # names in a temporary folder
+_TEMPORARY = re.compile(rf"(.*/)?\.?([^/]*)\.calque-[a-z]+(/{NEW}(?=/|$))?")  # names that `part_of` makes
 _FULL = {
     errno.ENOSPC: "no space left on the disk",
     errno.EDQUOT: "the disk quota is used up",
     errno.EFBIG: "the file is larger than the system allows",
 }
-# What libraries leave of these errors: those in Rust (safetensors, tokenizers) the number, NumPy how far it came, PyTorch's
-# zip writer that it could not go on.
+# Messages of libraries for a full disk: Rust libraries (safetensors, tokenizers) give the error number, NumPy the written
+# amount, and PyTorch's zip writer a failed write.
 _NUMBER = re.compile(r"\(os error (\d+)\)")
 _NUMPY = re.compile(r"\d+ requested and \d+ written")
 _TORCH = re.compile(r"PytorchStreamWriter failed|inline_container\.cc.*unexpected pos|basic_ios::clear: iostream error")
 
-VECTORS = 1 << 26  # bytes of an array of word vectors that memory may hold
+VECTORS = 1 << 26  # maximum size in bytes of an array of word vectors in memory
 WORDS = pa.list_(pa.string())
-_PATIENCE = 7 * 86_400  # seconds that a lock is waited for
+_PATIENCE = 7 * 86_400  # maximum time in seconds to wait for a lock
 
 
 class InUseError(SettingError):
-    """Another process is writing this output."""
+    """Another process writes the same output."""
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
 @contextmanager
 def whole(path: str | PathLike[str]) -> Iterator[Path]:
-    """Write a temporary file, which becomes the file `NAME` when the block ends, and is removed if the block fails.
+    """Write a file atomically: the block writes a temporary file, which replaces `path` at the end and is removed on failure.
 
-    An older file stays what it is until then. A device or a pipe is written directly.
+    Devices and pipes are written directly.
 
     Args:
-        path: the file; folders above it are made.
+        path: the file; missing folders are created.
 
     Yields:
-        the name to write to.
+        the temporary name.
 
     Raises:
         OutputError: there is no space, or the file cannot be written.
@@ -63,7 +62,7 @@ def whole(path: str | PathLike[str]) -> Iterator[Path]:
     if name.is_dir():
         raise OutputError(f"{name}: is a folder, expected the name of a file")
     plain = name.is_file() or not name.exists()
-    where = Path(os.path.realpath(name)) if plain and name.is_symlink() else name  # a link stays one
+    where = Path(os.path.realpath(name)) if plain and name.is_symlink() else name  # keeps a symbolic link
     part = part_of(where) if plain else where
     if plain:
         check_free(part)
@@ -100,29 +99,29 @@ def part_of(path: Path, kind: str = "part") -> Path:
 
 
 def check_free(part: Path) -> None:
-    """Refuse to write a temporary file where something else than a file has its name.
+    """Check that a temporary name is free or a regular file.
 
     Raises:
-        OutputError: a folder, a link or a device is there.
+        OutputError: a folder, a link or a device has this name.
     """
-    with suppress(OSError):  # there is nothing
+    with suppress(OSError):  # the name is free
         if stat.S_ISREG(os.lstat(part).st_mode):
             return
         raise OutputError(f"{part}: is not a temporary file of calque, which needs this name: rename it")
 
 
 def temporary_folder(place: Path, out: Path) -> Path:
-    """Make a temporary folder, or take over what a killed process left in it.
+    """Create a temporary folder, or reuse that of a killed process.
 
     Args:
-        place: its name, of `part_of`; a file in it marks it as calque's.
-        out: the final name; an older folder, which `replace_folder` had moved away when it was killed, gets it back.
+        place: name made by `part_of`; a marker file shows that the folder is calque's.
+        out: final name; an older folder that a killed `replace_folder` had moved away is moved back.
 
     Returns:
-        the folder in it that is to be filled.
+        the folder to fill, inside the temporary one.
 
     Raises:
-        OutputError: something else has this name.
+        OutputError: the name is used by something else.
     """
     _check_mark(place)
     place.mkdir(parents=True, exist_ok=True)
@@ -136,7 +135,7 @@ def temporary_folder(place: Path, out: Path) -> Path:
 
 
 def replace_folder(new: Path, out: Path) -> None:
-    """Give the folder that `temporary_folder` made its final name; an older one is moved into the temporary folder."""
+    """Rename the folder of `temporary_folder` to its final name; an older folder is moved into the temporary one first."""
     if out.exists():
         os.rename(out, new.with_name(_OLD))
     os.rename(new, out)
@@ -144,10 +143,10 @@ def replace_folder(new: Path, out: Path) -> None:
 
 
 def remove_temporary(place: Path) -> None:
-    """Remove a temporary folder, if it is there; its mark goes last.
+    """Remove a temporary folder if it exists, and its marker last.
 
     Raises:
-        OutputError: something else has this name.
+        OutputError: the name is used by something else.
     """
     _check_mark(place)
     if place.is_dir():
@@ -166,7 +165,7 @@ def _check_mark(place: Path) -> None:
 
 
 def remove(entry: Path) -> None:
-    """Remove a file, a link or a folder with all that is in it, if it is there."""
+    """Remove a file, a link or a folder with its contents, if it exists."""
     if entry.is_dir() and not entry.is_symlink():
         shutil.rmtree(entry)
     else:
@@ -174,7 +173,7 @@ def remove(entry: Path) -> None:
 
 
 def write_text(path: str | PathLike[str], text: str) -> None:
-    """Write a text file in UTF-8 atomically; lines end as they do in `text`, and bytes of a file name that are no text become ?.
+    """Write a UTF-8 text file atomically, without changing line ends; undecodable bytes of file names become ?.
 
     Raises:
         OutputError: see `whole`.
@@ -193,13 +192,13 @@ def write_bytes(path: str | PathLike[str], data: bytes) -> None:
 
 
 def write_lines(path: str | PathLike[str], lines: Iterable[str]) -> None:
-    """Write lines, each with its own end, atomically."""
+    """Write lines with their line ends atomically."""
     with whole(path) as part, open(part, "w", encoding="utf-8", errors="replace", newline="\n") as file:
         file.writelines(lines)
 
 
 def append_lines(path: str | PathLike[str], lines: Iterable[str]) -> None:
-    """Add lines to the end of a file: all of them or none, and not between those of another process.
+    """Append lines to a file, all or none, and not between lines of another process.
 
     Raises:
         OutputError: there is no space, or the file cannot be written.
@@ -217,7 +216,7 @@ def append_lines(path: str | PathLike[str], lines: Iterable[str]) -> None:
                 while left:
                     left = left[file.write(left) :]
             except OSError:
-                with suppress(OSError):  # no regular file
+                with suppress(OSError):  # not a regular file
                     os.truncate(path, before)
                     if not before:
                         os.unlink(path)
@@ -228,25 +227,24 @@ def append_lines(path: str | PathLike[str], lines: Iterable[str]) -> None:
 
 @contextmanager
 def locked(out: str | PathLike[str], *, when: bool = True, wait: bool = False) -> Iterator[None]:
-    """Keep other processes from writing `out` while the block runs.
+    """Prevent other processes from writing `out` during the block.
 
-    The lock is a file `.NAME.calque-lock` beside the output, which may itself be replaced meanwhile. The kernel releases it
-    when the process ends, however it ends. It is not reentrant: the function that writes takes the lock, not its caller as well.
+    The lock is a file `.NAME.calque-lock` beside the output. The kernel releases it when the process ends. It is not
+    reentrant.
 
     Args:
-        out: the file or folder to be written; it need not exist. Missing folders above it are made, and removed again if
-            they stay empty.
-        when: False takes no lock, for processes that leave the writing to another: `when=is_first()`.
-        wait: wait for the other process instead of refusing; for what takes a moment.
+        out: file or folder to be written. Missing parent folders are created, and removed if they stay empty.
+        when: False takes no lock, for processes that do not write: `when=is_first()`.
+        wait: wait for the other process instead of raising an error.
 
     Raises:
-        InUseError: another process holds it.
-        OutputError: the block failed because the disk is full, whatever its error was.
+        InUseError: another process holds the lock.
+        OutputError: the block failed because the disk is full.
     """
-    from filelock import FileLock, Timeout  # which imports asyncio
+    from filelock import FileLock, Timeout  # imports asyncio
 
     name = Path(out)
-    if not when or (name.exists() and not name.is_file() and not name.is_dir()):  # no file can be beside a device
+    if not when or (name.exists() and not name.is_file() and not name.is_dir()):  # there can be no lock beside a device
         with naming(out):
             yield
         return
@@ -255,7 +253,7 @@ def locked(out: str | PathLike[str], *, when: bool = True, wait: bool = False) -
     missing = [folder for folder in path.parents if not folder.exists()]  # the innermost first
     file = FileLock(path, timeout=_PATIENCE if wait else 0)
     try:
-        for _ in range(100):  # another process may just remove a folder that it had made
+        for _ in range(100):  # another process may remove a folder at the same time
             with suppress(FileNotFoundError, FileExistsError):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 file.acquire()
@@ -265,21 +263,21 @@ def locked(out: str | PathLike[str], *, when: bool = True, wait: bool = False) -
         raise InUseError(f"{who}: wait until it has finished, or write somewhere else") from None
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
-            raise  # else no lock can be beside the output
+            raise  # no lock can be created beside the output
     try:
         with naming(out):
             yield
     finally:
         if file.is_locked:
-            path.unlink(missing_ok=True)  # before the release: whoever has opened it sees that its name is gone
+            path.unlink(missing_ok=True)  # removed before the release, so that waiting processes notice
             file.release()
-        with suppress(OSError):  # something is in it
+        with suppress(OSError):  # the folder is not empty
             for folder in missing:
                 folder.rmdir()
 
 
 def lock(file: IO[bytes]) -> None:
-    """Keep other processes that ask for the same waiting until the file is closed."""
+    """Lock an open file until it is closed; other processes wait."""
     with suppress(ImportError, OSError):  # Windows, or a file system without locks
         import fcntl
 
@@ -287,13 +285,13 @@ def lock(file: IO[bytes]) -> None:
 
 
 def reserve(file: IO[bytes], size: int) -> None:
-    """Give an open file its size and take the room on the disk now.
+    """Set the size of an open file and allocate the space on disk.
 
-    Without the room, a full disk would end the process when the mapped file is written to.
+    Without allocated space, writing to the mapped file would kill the process when the disk is full.
 
     Args:
-        file: opened for writing.
-        size: bytes; what the file already holds stays.
+        file: file opened for writing.
+        size: size in bytes; existing contents are kept.
 
     Raises:
         OSError: there is no space.
@@ -302,14 +300,14 @@ def reserve(file: IO[bytes], size: int) -> None:
         return
     try:
         os.posix_fallocate(file.fileno(), 0, size)
-    except (AttributeError, OSError) as error:  # not on macOS and Windows, nor on every file system
+    except (AttributeError, OSError) as error:  # not available on macOS, Windows and some file systems
         if isinstance(error, OSError) and error.errno in _FULL:
             raise
         os.ftruncate(file.fileno(), size)
 
 
 def sync(path: str | PathLike[str]) -> None:
-    """Wait until a file or the entries of a folder are on the disk, so that a power cut after a renaming leaves them."""
+    """Flush a file or the entries of a folder to disk, so that they survive a power failure after a rename."""
     is_folder = os.path.isdir(path)
     if is_folder and os.name != "posix":
         return
@@ -321,7 +319,7 @@ def sync(path: str | PathLike[str]) -> None:
 
 
 def readable(path: str | PathLike[str]) -> None:
-    """Give a file the permissions of any other new one: safetensors makes its files readable for their owner alone."""
+    """Give a file the default permissions, because safetensors makes its files readable for their owner only."""
     if os.name == "posix":
         mask = os.umask(0o077)
         os.umask(mask)
@@ -330,7 +328,7 @@ def readable(path: str | PathLike[str]) -> None:
 
 @contextmanager
 def naming(path: str | PathLike[str]) -> Iterator[None]:
-    """Turn errors of a full disk in the block into one line with the name of the output.
+    """Convert errors of a full disk in the block to an `OutputError` with the name of the output.
 
     Raises:
         OutputError: there is no space.
@@ -346,7 +344,7 @@ def naming(path: str | PathLike[str]) -> Iterator[None]:
 
 
 def unwritten(error: BaseException) -> str | None:
-    """Return why the disk did not take something, None where neither an error nor its causes say so."""
+    """Return the reason for a failed write from an error or its causes, or None."""
     seen: set[int] = set()
     cause: BaseException | None = error
     torn = False
@@ -366,12 +364,12 @@ def unwritten(error: BaseException) -> str | None:
 
 
 def is_text(path: Path) -> bool:
-    """Whether a name is UTF-8; libraries in Rust and C++ take no other."""
+    """Return whether a name is valid UTF-8, which libraries in Rust and C++ require."""
     return fspath(path).encode("utf-8", "replace").decode() == fspath(path)
 
 
 def finished(path: str | PathLike[str]) -> Path:
-    """Return the name that a file has once everything temporary is complete."""
+    """Return the final name of a temporary file."""
     name = fspath(path)
     while match := _TEMPORARY.match(name):  # the innermost first
         name = f"{match[1] or ''}{match[2]}{name[match.end() :]}"
@@ -379,22 +377,22 @@ def finished(path: str | PathLike[str]) -> Path:
 
 
 def failure(path: str | PathLike[str], reason: str) -> OutputError:
-    """Return the error of an output that was not written."""
+    """Return the `OutputError` of a failed write."""
     return OutputError(f"{finished(path)}: {reason}")
 
 
 def _make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:  # a file, where a folder is needed
+    except FileExistsError:  # a file has the name of a needed folder
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), fspath(path)) from None
 
 
 # -- arrays of word vectors --------------------------------------------------------------------------------------------
 def room(shape: Sequence[int], dtype: np.typing.DTypeLike, small: int | None = None) -> np.ndarray:
-    """Return zeros, to be filled in any order; of more than `small` bytes (None: `VECTORS`) a mapped file without a name.
+    """Return an array of zeros; if it has more than `small` bytes (default: `VECTORS`), in a mapped temporary file.
 
-    The system writes and drops the file's pages when memory is short. Where the disk has no room, the array is in memory.
+    Without space on the disk the array is in memory.
     """
     shape, dtype = tuple(map(int, shape)), np.dtype(dtype)
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
@@ -410,16 +408,16 @@ def room(shape: Sequence[int], dtype: np.typing.DTypeLike, small: int | None = N
 
 # -- Arrow -------------------------------------------------------------------------------------------------------------
 def from_words(sentences: Iterable[Sequence[str]]) -> pa.Array:
-    """Return sentences as an array of lists of strings.
+    """Return sentences as an Arrow array of lists of strings.
 
     Raises:
-        pyarrow.ArrowException, UnicodeEncodeError: a word is not text.
+        pyarrow.ArrowException, UnicodeEncodeError: a word is not valid text.
     """
     return pa.array([*sentences], type=WORDS)
 
 
 def slice_rows(table: pa.Table, index: slice) -> pa.Table:
-    """Return a slice of a table; one with steps is gathered."""
+    """Return a slice of a table; with a step, rows are copied."""
     start, stop, step = index.indices(table.num_rows)
     if step == 1:
         return table.slice(start, max(0, stop - start))
@@ -427,7 +425,7 @@ def slice_rows(table: pa.Table, index: slice) -> pa.Table:
 
 
 def take_rows(table: pa.Table, indices: Sequence[int] | np.ndarray) -> pa.Table:
-    """Return the rows at `indices`. `Table.take` would first copy all batches into one and so load a mapped corpus."""
+    """Return the rows at `indices`. `Table.take` would load a mapped corpus, because it first concatenates all batches."""
     rows = np.asarray(indices, dtype=np.int64)
     rows = np.where(rows < 0, rows + table.num_rows, rows)
     if len(rows) and not 0 <= rows.min() <= rows.max() < table.num_rows:

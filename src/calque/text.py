@@ -1,4 +1,4 @@
-"""Sentences and parallel text: Arrow tables on disk, seen as lists of words."""
+"""Sentences and parallel text in Arrow tables."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from calque.offsets import offsets_of
 from calque.storage import WORDS, from_words, slice_rows, take_rows, whole
 
 Side = Literal["source", "target"]
-LINE = "line"  # the column that says where in its file each pair stands, where that is not its number
+LINE = "line"  # column with the line of each pair in its file, if lines were skipped
 
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence as its words, and the language they are in (`en`, `de`, …).
+    """Words of a sentence and their language (`en`, `de`, …).
 
     Raises:
-        SettingError: the words are one string.
+        SettingError: the words are one string instead of a list.
 
     Example:
         >>> from calque import split_words
@@ -45,11 +45,11 @@ class Sentence:
 
 
 class Sentences(Sequence[Sentence]):
-    """One side of a corpus: a list of sentences that reads its words from Arrow when asked.
+    """List of sentences in one language, with words in an Arrow column.
 
     Args:
-        column: Arrow list-of-strings, one list per sentence.
-        lang: the language of all of them.
+        column: Arrow column with a list of strings for each sentence.
+        lang: language of the sentences.
     """
 
     def __init__(self, column: pa.ChunkedArray | pa.Array, lang: str = ""):
@@ -68,7 +68,7 @@ class Sentences(Sequence[Sentence]):
 
     @classmethod
     def joined(cls, parts: Sequence[Sentences]) -> Sentences:
-        """The sentences of several, one after the other; nothing is copied."""
+        """Concatenate several lists of sentences without copying."""
         chunks = [chunk for part in parts for chunk in part._column.chunks]
         return cls(pa.chunked_array(chunks, type=WORDS), parts[0].lang if parts else "")
 
@@ -90,25 +90,25 @@ class Sentences(Sequence[Sentence]):
 
     def __iter__(self) -> Iterator[Sentence]:
         for chunk in self._column.chunks:
-            for start in range(0, len(chunk), 8192):  # never more than a window of Python strings at a time
+            for start in range(0, len(chunk), 8192):  # bounds the number of Python strings in memory
                 for words in chunk.slice(start, 8192).to_pylist():
                     yield Sentence(tuple(words), self.lang)
 
     def chunks(self) -> Sequence[pa.Array]:
-        """The Arrow lists of strings that they are in, one after the other."""
+        """Return the Arrow chunks of the sentences."""
         return self._column.chunks
 
     def lengths(self) -> np.ndarray:
-        """Number of words of each sentence, int64 `[n_sentences]`."""
+        """Return the number of words of each sentence, int64 `[n_sentences]`."""
         if not len(self):
             return np.zeros(0, dtype=np.int64)
         return np.array(pc.call_function("list_value_length", [self._column]), dtype=np.int64)
 
     def flat(self) -> tuple[pa.ChunkedArray, np.ndarray]:
-        """All words in a row, and the offsets of the sentences in them.
+        """Return all words in one array, and the offsets of the sentences.
 
         Returns:
-            words: Arrow strings `[n_words]`. `words.dictionary_encode()` numbers the word types at C++ speed.
+            words: Arrow strings `[n_words]`; `words.dictionary_encode()` numbers the word types.
             offsets: int64 `[n_sentences + 1]`.
         """
         offsets = offsets_of(self.lengths())
@@ -117,18 +117,18 @@ class Sentences(Sequence[Sentence]):
 
 
 class ParallelCorpus:
-    """Sentence pairs in two languages, with any further columns kept as metadata.
+    """Sentence pairs in two languages, with further columns as metadata.
 
-    The data is an Arrow table, so a corpus on disk is memory-mapped: ten million pairs open at once and
-    slices cost nothing. Make one with `calque.read_parallel`, `of` or `open`.
+    The data is an Arrow table. A saved corpus is memory-mapped, so ten million pairs open immediately and slices need no
+    copies. Create a corpus with `calque.read_parallel`, `of` or `open`.
 
     Args:
-        table: columns `source` and `target` (lists of strings) and any further string columns.
-        langs: the languages of the two sides.
-        skipped: how many lines a reader could not use, by reason.
-        first_skipped: where the first of them stands, by reason.
-        segmenters: what divided the two sides into words (`calque.segment.Segmenter.name`), empty if not known.
-        path: the file it was read from, for messages.
+        table: columns `source` and `target` (lists of strings), and optional string columns.
+        langs: languages of the two sides.
+        skipped: number of skipped lines by reason.
+        first_skipped: place of the first skipped line by reason.
+        segmenters: names of the segmenters of the two sides (`calque.segment.Segmenter.name`), empty if unknown.
+        path: file of the corpus, for messages.
     """
 
     def __init__(
@@ -161,11 +161,11 @@ class ParallelCorpus:
         langs: tuple[str, str],
         metadata: Mapping[str, Sequence[str]] | None = None,
     ) -> ParallelCorpus:
-        """Build from lists of words held in memory.
+        """Build from lists of words.
 
         Raises:
-            InputError: the sides differ in length, or a word is not text that can be written as UTF-8.
-            SettingError: a sentence is one string.
+            InputError: the sides differ in length, or a word cannot be encoded as UTF-8.
+            SettingError: a sentence is one string instead of a list of words.
         """
         left, right = _words(source), _words(target)
         if len(left) != len(right):
@@ -174,7 +174,7 @@ class ParallelCorpus:
         columns.update({name: pa.array(list(values), type=pa.string()) for name, values in (metadata or {}).items()})
         return cls(pa.table(columns), langs)
 
-    # -- looking ---------------------------------------------------------------------------------------------
+    # -- access -----------------------------------------------------------------------------------------------
     def __len__(self) -> int:
         return self.table.num_rows
 
@@ -200,10 +200,10 @@ class ParallelCorpus:
         return Sentences(self.table["target"], self.langs[1])
 
     def side(self, lang: str) -> Side:
-        """Which side is in `lang`.
+        """Return the side ("source" or "target") in a language.
 
         Raises:
-            SettingError: neither is.
+            SettingError: no side has this language.
         """
         if lang not in self.langs:
             raise SettingError(f"language {lang!r} is not in this corpus, it has {self.langs[0]} and {self.langs[1]}")
@@ -214,30 +214,30 @@ class ParallelCorpus:
         return [name for name in self.table.column_names if name not in ("source", "target", LINE)]
 
     def metadata(self, name: str) -> list[str | None]:
-        """A further column of the file, one string per pair."""
+        """Return a metadata column, one string for each pair."""
         if name not in self.metadata_names:
             raise SettingError(f"no metadata column {name!r}, there are {self.metadata_names}")
         return self.table[name].to_pylist()
 
     @property
     def lines(self) -> np.ndarray | None:
-        """The file's line, from 1, of each pair, int64 `[n_pairs]`; None where pair `i` is line `i + 1`.
+        """Line number of each pair in its file, from 1, int64 `[n_pairs]`; None if pair `i` is line `i + 1`.
 
-        A reader that skips lines keeps it, so that other files with one line per line of this one (links,
-        scores) still match: `WordPairs.open(path).take(corpus.lines - 1)`.
+        With it, files with one line per line of the corpus (links, scores) still match after lines were skipped:
+        `WordPairs.open(path).take(corpus.lines - 1)`.
         """
         return self.table[LINE].to_numpy() if LINE in self.table.column_names else None
 
-    # -- making new ones -------------------------------------------------------------------------------------
+    # -- derived corpora -------------------------------------------------------------------------------------
     def _part(self, table: pa.Table) -> ParallelCorpus:
         return ParallelCorpus(table, self.langs, segmenters=self.segmenters, path=self.path)
 
     def take(self, indices: Sequence[int] | np.ndarray) -> ParallelCorpus:
-        """The pairs at `indices`, in that order."""
+        """Return the pairs at `indices`, in that order."""
         return self._part(take_rows(self.table, indices))
 
     def swapped(self) -> ParallelCorpus:
-        """Source and target exchanged."""
+        """Return the corpus with source and target exchanged."""
         names = {"source": "target", "target": "source"}
         return ParallelCorpus(
             self.table.rename_columns([names.get(name, name) for name in self.table.column_names]),
@@ -246,7 +246,7 @@ class ParallelCorpus:
         )  # fmt: skip
 
     def __add__(self, other: ParallelCorpus) -> ParallelCorpus:
-        """The pairs of both, one corpus after the other; metadata that only one of them has is dropped."""
+        """Concatenate two corpora; metadata columns that only one of them has are dropped."""
         if self.langs != other.langs:
             raise SettingError(f"cannot join {self.langs} and {other.langs}: the languages differ")
         shared = [name for name in self.table.column_names if name in other.table.column_names and name != LINE]
@@ -261,9 +261,9 @@ class ParallelCorpus:
 
     # -- disk ------------------------------------------------------------------------------------------------
     def save(self, path: str | PathLike[str]) -> None:
-        """Write as an Arrow IPC file that `open` maps into memory.
+        """Write atomically as an Arrow IPC file, which `open` maps into memory.
 
-        The file appears when it is complete, so a corpus may be saved over the file that it is mapped from.
+        A corpus can be saved over the file that it is mapped from.
         """
         names = ("langs", "skipped", "first_skipped", "segmenters", "path")
         record = {"calque": json.dumps({name: getattr(self, name) for name in names})}
@@ -273,14 +273,14 @@ class ParallelCorpus:
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> ParallelCorpus:
-        """Map a saved corpus into memory: no word is read before it is asked for.
+        """Map a saved corpus into memory.
 
         Raises:
-            InputError: the file is not a corpus that `save` wrote.
+            InputError: the file is not a saved corpus.
         """
         try:
             table = pa.ipc.open_file(pa.memory_map(fspath(path))).read_all()
-            table.validate(full=True)  # offsets and UTF-8: damaged ones would end the process when they are used
+            table.validate(full=True)  # damaged offsets or UTF-8 would crash the process later
         except (pa.ArrowException, OSError, ValueError) as error:
             raise InputError(f"not a saved parallel corpus ({error!s:.200})", path=path) from error
         try:
@@ -293,10 +293,10 @@ class ParallelCorpus:
 
 
 def not_a_string(sentence: Sequence[str]) -> Sequence[str]:
-    """Return the words of a sentence.
+    """Return the words of a sentence, after checking that they are not one string.
 
     Raises:
-        SettingError: they are one string, whose letters would pass for words.
+        SettingError: the sentence is one string, whose letters would be taken for words.
     """
     if isinstance(sentence, str):
         raise SettingError(

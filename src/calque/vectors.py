@@ -1,4 +1,4 @@
-"""Ragged word vectors, memory-mapped from safetensors."""
+"""Word vectors of sentences, in memory or mapped from safetensors files."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Embeddings:
     """One vector per word of a list of sentences.
 
     Args:
-        data: `[n_words, dim]`, all words in a row; float16, float32 or float64, in memory or mapped.
-        offsets: int64 `[n_sentences + 1]`: the words of sentence `i` are `data[offsets[i]:offsets[i + 1]]`.
-        covered: bool `[n_words]`: False where the encoder has no vector (a truncated word, or one that its
-            tokenizer maps to nothing); the row is zero there. None if all are covered.
+        data: vectors of all words, `[n_words, dim]`, float16, float32 or float64.
+        offsets: int64 `[n_sentences + 1]`; the words of sentence `i` are `data[offsets[i]:offsets[i + 1]]`.
+        covered: mask of the words that have a vector, bool `[n_words]`; truncated words and words that the tokenizer drops have
+            none, and their rows are zero. None if all words have a vector.
     """
 
     def __init__(self, data: np.ndarray, offsets: np.ndarray, covered: np.ndarray | None = None):
@@ -51,7 +51,7 @@ class Embeddings:
         return len(self.offsets) - 1
 
     def __getitem__(self, sentence: int) -> np.ndarray:
-        """The vectors of one sentence, `[words, dim]`."""
+        """Return the vectors of one sentence, `[words, dim]`."""
         if sentence < 0:
             sentence += len(self)
         return self.data[self.offsets[sentence] : self.offsets[sentence + 1]]
@@ -65,27 +65,27 @@ class Embeddings:
         return self.data.shape[0]
 
     def rows(self, sentence: np.ndarray, word: np.ndarray) -> np.ndarray:
-        """Row numbers of words given as (sentence, position in the sentence), int64 `[n]`."""
+        """Return the row indices of words given by sentence and position, int64 `[n]`."""
         return self.offsets[sentence] + word
 
     def take(self, sentences: np.ndarray) -> Embeddings:
-        """Some of the sentences, by their numbers; their vectors are copied."""
+        """Return a copy of the vectors of the sentences at the given indices."""
         lengths = np.diff(self.offsets)[sentences]
         rows = ranges(self.offsets[sentences], lengths)
         covered = None if self.covered is None else self.covered[rows]
         return Embeddings(self.data[rows], offsets_of(lengths), covered)
 
     def sentence_means(self) -> np.ndarray:
-        """Mean word vector of each sentence, float64 `[n_sentences, dim]`, of the words that have a vector.
+        """Return the mean vector of each sentence's covered words, float64 `[n_sentences, dim]`.
 
-        A sentence without any word vector gives a zero row.
+        A sentence without covered words has a zero row.
         """
         counts = lengths = np.diff(self.offsets)
         if self.covered is not None:
             sentence = np.repeat(np.arange(len(self)), lengths)
             counts = np.bincount(sentence[self.covered], minlength=len(self))
         sums = np.zeros((len(self), self.dim))
-        filled = lengths > 0  # reduceat would read the next sentence for an empty one
+        filled = lengths > 0  # for an empty sentence reduceat would read the next one
         if filled.any():
             sums[filled] = np.add.reduceat(self.data, self.offsets[:-1][filled], axis=0, dtype=np.float64)
         if not np.isfinite(sums).all():
@@ -94,7 +94,7 @@ class Embeddings:
 
     @classmethod
     def joined(cls, parts: Sequence[Embeddings]) -> Embeddings:
-        """The sentences of all parts, one part after the other."""
+        """Concatenate the sentences of all parts."""
         if len(parts) == 1:
             return parts[0]
         covered = None
@@ -105,7 +105,7 @@ class Embeddings:
         return cls(np.concatenate([part.data for part in parts]), offsets, covered)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write as safetensors (`data`, `offsets`, `covered`), which `open` maps into memory."""
+        """Write a safetensors file (`data`, `offsets`, `covered`), which `open` maps into memory."""
         arrays = {"data": self.data, "offsets": self.offsets}
         if self.covered is not None:
             arrays["covered"] = self.covered
@@ -113,7 +113,7 @@ class Embeddings:
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> Embeddings:
-        """Map saved vectors into memory; nothing is read before it is used."""
+        """Map saved vectors into memory."""
         arrays, _ = map_arrays(path)
         if "data" not in arrays or "offsets" not in arrays:
             raise InputError("not word vectors saved by calque (tensors data and offsets are missing)", path=path)
@@ -129,13 +129,12 @@ def filling(
     shapes: Mapping[str, tuple[tuple[int, ...], np.dtype | type]],
     metadata: dict[str, str] | None = None,
 ) -> Iterator[dict[str, np.memmap]]:
-    """Yield arrays of a safetensors file of the given shapes to be filled in the block; the file gets its name when that ends.
+    """Yield mapped arrays of a new safetensors file to fill in the block; the file gets its name at the end of the block.
 
-    Any size streams to disk, where the room is taken at once. Nothing may hold on to the arrays afterwards: `map_arrays` gives
-    those of the complete file.
+    The space on disk is allocated first. The arrays must not be used after the block; `map_arrays` opens the complete file.
 
     Raises:
-        OutputError: there is no space for it, or it cannot be written; nothing is left of it.
+        OutputError: there is no space, or the file cannot be written; then no file is left.
     """
     header: dict[str, object] = {"__metadata__": metadata} if metadata else {}
     position = 0
@@ -148,7 +147,7 @@ def filling(
         }
         position += size
     text = json.dumps(header).encode()
-    text += b" " * (-(len(text) + 8) % 64)  # aligned rows: a mapped float64 must not straddle
+    text += b" " * (-(len(text) + 8) % 64)  # aligns the arrays to 64 bytes
     with whole(path) as part:
         with open(part, "wb") as file:
             file.write(struct.pack("<Q", len(text)) + text)
@@ -157,7 +156,7 @@ def filling(
         arrays = map_arrays(part, mode="r+")[0]
         yield arrays
         for array in arrays.values():
-            if isinstance(array, np.memmap):  # an empty array is not mapped
+            if isinstance(array, np.memmap):  # empty arrays are not mapped
                 array.flush()
         arrays.clear()
 
@@ -165,8 +164,7 @@ def filling(
 def write_arrays(
     path: str | PathLike[str], arrays: Mapping[str, np.ndarray], metadata: dict[str, str] | None = None
 ) -> None:
-    """Write a safetensors file, which takes the place of an older one when it is complete: what is written may be mapped
-    from that."""
+    """Write a safetensors file atomically; the arrays may be mapped from the file that it replaces."""
     shapes = {name: (array.shape, array.dtype) for name, array in arrays.items()}
     with filling(path, shapes, metadata) as mapped:
         for name, array in arrays.items():
@@ -176,13 +174,13 @@ def write_arrays(
 def map_arrays(
     path: str | PathLike[str], mode: Literal["r", "r+"] = "r"
 ) -> tuple[dict[str, np.memmap], dict[str, str]]:
-    """Map every tensor of a safetensors file into memory; the library checks that header and length fit each other.
+    """Map every tensor of a safetensors file into memory.
 
     Returns:
-        arrays by name, and the file's metadata.
+        arrays by name, and the metadata of the file.
 
     Raises:
-        InputError: not a safetensors file, or of a type that NumPy has not (bfloat16).
+        InputError: the file is not a valid safetensors file, or has a type that NumPy lacks (bfloat16).
     """
     try:
         with safe_open(fspath(path), framework="np") as checked:
@@ -195,7 +193,7 @@ def map_arrays(
         for name, entry in header.items():
             shape, (begin, end) = tuple(entry["shape"]), entry["data_offsets"]
             dtype = np.dtype(_DTYPES[entry["dtype"]])
-            if end == begin:  # an empty array cannot be mapped
+            if end == begin:  # empty arrays cannot be mapped
                 arrays[name] = np.zeros(shape, dtype=dtype)
             else:
                 arrays[name] = np.memmap(fspath(path), dtype=dtype, mode=mode, offset=8 + length + begin, shape=shape)

@@ -131,7 +131,7 @@ def test_the_base_is_compared_with_the_files_of_its_folder(tiny_folder):
     swapped.model.encoder.layer = torch.nn.ModuleList([layers[1], layers[0], *layers[2:]])
     cut.model.encoder.layer = torch.nn.ModuleList(layers[:1])
     for encoder in (changed, swapped, cut):
-        with pytest.raises(SettingError, match="is not what is in"):
+        with pytest.raises(SettingError, match="differs from"):
             adapted(encoder)
 
 

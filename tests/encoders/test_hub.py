@@ -155,5 +155,5 @@ def test_no_token_no_encoder_no_name(folder, tmp_path, hub, monkeypatch):
         push(folder, "me/aligned")
     with pytest.raises(InputError, match="no encoder in this folder"):
         push(tmp_path, "me/aligned")
-    with pytest.raises(SettingError, match="is no name on the hub, expected USER/NAME"):
+    with pytest.raises(SettingError, match="is not a valid name on the hub, expected USER/NAME"):
         check_repo("a/b/c")

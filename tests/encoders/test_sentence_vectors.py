@@ -160,7 +160,7 @@ def test_a_name_of_the_hub_has_its_own_pooling(tiny_folder, tmp_path, monkeypatc
         (
             {"include_prompt": False}, [],
             {"config_sentence_transformers": {"prompts": {"q": "q: "}, "default_prompt_name": "q"}},
-            "it leaves its prompt 'q: ' out of the mean",
+            "it excludes its prompt 'q: ' from the mean",
         ),
     ],
 )  # fmt: skip
@@ -196,7 +196,7 @@ def test_poolings_that_an_encoder_does_not_have_are_refused(tiny_encoder, family
     for encoder, name, said in (
         (tiny_encoder, "own", "has no pooling of its own"),
         (RandomVectors(8), "subwords", "has no subwords; take words"),
-        (load_encoder(family_folders("gpt2"), layer=-1), "cls", "puts no special subword before a text; take subwords"),
+        (load_encoder(family_folders("gpt2"), layer=-1), "cls", "puts no special token before a text; use subwords"),
         (tiny_encoder, "sum", "'sum', expected one of own, words, subwords, cls"),
     ):
         with pytest.raises(SettingError, match=said):

@@ -252,7 +252,7 @@ def test_one_table_for_all_languages_still_needs_to_know_which_map():
     fitted = Rotation().fit(rng.standard_normal((30, 6)), rng.standard_normal((30, 6)))
     encoder = StaticEncoder({"": english_and_german().tables["en"]}, maps={"de": fitted}, name="one")
     with pytest.raises(
-        SettingError, match=r"does not say its language, and one has maps for de: give calque\.Sentence"
+        SettingError, match=r"has no language, and one has maps for de: give calque\.Sentence"
     ):
         encoder.encode([Sentence(("w4", "w5"))])
     for lang, changed in (("de", True), ("de-AT", True), ("fr", False)):

@@ -1,4 +1,4 @@
-"""Encoders: words into vectors."""
+"""Encoders, which compute word vectors."""
 
 from calque.encoders.base import Encoder
 from calque.encoders.batches import WordBatch, collate, token_batches

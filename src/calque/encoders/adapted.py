@@ -1,7 +1,7 @@
-"""Adapters of low rank (LoRA) on an encoder that stays as it is, and is named, not copied, where they are saved.
+"""Low-rank adapters (LoRA) on a frozen encoder, saved without the encoder.
 
-Hu et al. (2022), "LoRA: Low-Rank Adaptation of Large Language Models", Eq. 3: a matrix W becomes W + B A, of which A `[r, n]`
-and B `[m, r]` are trained; B is 0 in the beginning. The library PEFT computes, writes and reads them.
+Hu et al. (2022), "LoRA: Low-Rank Adaptation of Large Language Models", Eq. 3: a matrix W becomes W + B A, where A `[r, n]` and
+B `[m, r]` are trained, and B is initialised to 0. The library PEFT computes, writes and reads adapters.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from calque.encoders.numerics import number_type, usable_device
 from calque.errors import CalqueError, InputError, MissingExtraError, SettingError
 
 WEIGHTS_FILE = "adapter_model.safetensors"
-_NAME = "default"  # of the one set of adapters that a model has here
-_PREFIX = "base_model.model."  # of every tensor in PEFT's files
+_NAME = "default"  # PEFT's name of the adapters; calque uses one set
+_PREFIX = "base_model.model."  # prefix of tensor names in PEFT's files
 
 
 def library() -> Any:
     """Return PEFT.
 
     Raises:
-        MissingExtraError: it is not installed.
+        MissingExtraError: PEFT is not installed.
     """
     try:
         import peft
@@ -44,12 +44,12 @@ def library() -> Any:
 
 
 class Origin(NamedTuple):
-    """The encoder that adapters are for.
+    """The encoder below adapters.
 
     Attributes:
         place: a bundled name, a folder, or a name on the hub.
-        weights: hash over its weights, see `weights_digest`.
-        dtype: the type in which they were when that was computed.
+        weights: hash of its weights, see `weights_digest`.
+        dtype: type of the weights when the hash was computed.
     """
 
     place: str
@@ -58,36 +58,36 @@ class Origin(NamedTuple):
 
     @classmethod
     def of(cls, encoder: HuggingFaceEncoder) -> Origin:
-        """Return where an encoder's weights can be read again.
+        """Return the place from which an encoder's weights can be loaded.
 
         Raises:
-            SettingError: nowhere.
+            SettingError: there is no such place.
         """
         model: Any = encoder.model
         place = str(model.name_or_path)
         place = next((name for name, folder in BUNDLED.items() if str(folder) == place), place)
         place = os.path.abspath(place) if place not in BUNDLED and os.path.isdir(place) else place
         origin = cls(place, weights_digest(model), str(model.dtype).removeprefix("torch."))
-        # The weights that are read are mapped files, which take no memory until they are compared.
+        # Weights are mapped from the file, so that the comparison needs little memory.
         stored = origin.read(None)[0].state_dict() if place else {}
         ours = model.state_dict()
         if ours.keys() != stored.keys() or not all(torch.equal(ours[name].cpu(), stored[name]) for name in ours):
             raise SettingError(
-                f"adapters are saved without the encoder that they are for, and {encoder.name} is not what is in "
+                f"adapters are saved without their encoder, and {encoder.name} differs from "
                 f"{place or 'any folder'}: save it, and load it from there"
             )
         return origin
 
     def read(self, attention: str | None) -> tuple[Any, Any]:
-        """Return its model and tokenizer."""
+        """Return the encoder's model and tokenizer."""
         return read_checkpoint(str(BUNDLED.get(self.place, self.place)), number_type(self.dtype), attention)
 
 
 class AdaptedEncoder(HuggingFaceEncoder):
     """An encoder with adapters of low rank in some of its linear modules.
 
-    Its folder has the adapters alone, as the library PEFT reads and writes them (`adapter_config.json`,
-    `adapter_model.safetensors`), and in `calque.json` which encoder they are for.
+    Its folder contains only the adapters in PEFT's format (`adapter_config.json`, `adapter_model.safetensors`), and names the
+    encoder in `calque.json`.
 
     Args:
         origin: the encoder without adapters.
@@ -100,7 +100,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
 
     @torch.no_grad()
     def merged(self) -> HuggingFaceEncoder:
-        """Return the encoder with W + (α/r) B A where W and adapters were: it is saved whole, and needs no PEFT."""
+        """Return the encoder with weights W + (α/r) B A, which is saved whole and does not need PEFT."""
         plain: Any = copy.copy(self)
         plain.__class__, plain.model = HuggingFaceEncoder, copy.deepcopy(self.model)
         del plain.origin, plain.model.peft_config
@@ -114,10 +114,10 @@ class AdaptedEncoder(HuggingFaceEncoder):
         return plain
 
     def save(self, folder: str | PathLike[str], *, keep_layers: bool = False) -> None:
-        """Write the adapters alone. `merged().save(folder)` writes a whole encoder, to which `keep_layers` applies.
+        """Write only the adapters. `merged().save(folder)` writes a whole encoder, to which `keep_layers` applies.
 
         Args:
-            folder: where to; files of the same names are replaced.
+            folder: folder to write to; files of the same names are replaced.
         """
         place, config = self.origin.place, copy.copy(self.model.peft_config[_NAME])
         with saving(folder, self) as path:
@@ -130,7 +130,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
             state = {f"{_PREFIX}{name}": x.detach().cpu().contiguous() for name, x in _state(self.model).items()}
             save_file(state, path / WEIGHTS_FILE, metadata={"format": "pt"})
             about = self.origin._asdict()
-            if os.path.isdir(place):  # so that both can be moved together
+            if os.path.isdir(place):  # allows moving both together
                 about["beside"] = os.path.relpath(place, Path(folder).absolute())
             write_about(path, "adapters", {"adapted": about, **self._options(), **self._write_standard(path)})
 
@@ -143,7 +143,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
         dtype: str | torch.dtype | None = None, device: str | torch.device | None = None, attention: str | None = None,
         **options: Any,
     ) -> Self:  # fmt: skip
-        """Read what `save` or PEFT wrote, and the encoder that it is for.
+        """Read adapters that `save` or PEFT wrote, and their encoder.
 
         Raises:
             InputError: something is missing or damaged, or the encoder is another one.
@@ -173,7 +173,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
         if isinstance(number, torch.dtype):
             model.to(number)
         base = BUNDLED.get(place, place)
-        of_base = recorded_options(read_about(base), base)  # where PEFT alone wrote the adapters
+        of_base = recorded_options(read_about(base), base)  # used if PEFT wrote the adapters
         options = {"name": path.resolve().name, **of_base, **recorded_options(recorded, path), **options}
         opened = cls._of(model, tokenizer, {"origin": origin._replace(weights=weights), **options}, str(path))
         return opened._read_standard(path, recorded)
@@ -182,17 +182,17 @@ class AdaptedEncoder(HuggingFaceEncoder):
 def with_adapters(
     encoder: Any, rank: int, *, layers: range, device: torch.device, seed: int, kept: bool = True
 ) -> AdaptedEncoder:
-    """Return the same encoder with adapters that can be trained, in float32; one that has adapters keeps these.
+    """Return the encoder with trainable adapters in float32. Existing adapters are kept.
 
-    Frozen weights are those of `encoder`, and take no memory again, where they are in float32 on the device already. All matrices
-    of a layer get adapters (Dettmers et al. 2023, "QLoRA: Efficient finetuning of quantized LLMs", §4).
+    Frozen weights are shared with `encoder` if they are in float32 on the device. All matrices of a layer get adapters
+    (Dettmers et al. 2023, "QLoRA: Efficient finetuning of quantized LLMs", §4).
 
     Args:
-        rank: r, rows of A and columns of B.
-        layers: the layers that get adapters, counted from 0.
-        seed: of the numbers that they begin with.
-        kept: the adapters are to be saved, so that the encoder must be where it can be loaded again; else they are to be put
-            into its weights.
+        rank: rank r, the number of rows of A and columns of B.
+        layers: layers that get adapters, from 0.
+        seed: seed of the initialisation.
+        kept: whether the adapters will be saved; then the encoder must be loadable from its place. Else they will be merged into
+            its weights.
 
     Raises:
         SettingError: not an encoder of `transformers`, or (`kept`) one that could not be loaded again; or adapters of another
@@ -210,7 +210,7 @@ def with_adapters(
                 f"lora {rank}: {encoder.name} has adapters of rank {config.r}, which are trained further as they are; "
                 "merge them (calque merge) to add others"
             )
-        for p in _trained_parts(model):  # of its own, equal to those of the encoder
+        for p in _trained_parts(model):  # copies, equal to those of the encoder
             p.data = p.data.clone()
             p.requires_grad_(True)
     else:
@@ -232,7 +232,7 @@ def with_adapters(
 
 # -- modules and files of PEFT -----------------------------------------------------------------------------------------
 def _targets(model: Any, layers: range) -> list[str]:
-    """Return the names of all linear modules of some layers; of all layers where the model has no list of them."""
+    """Return the names of all linear modules of the given layers, or of all layers if the model has no list of layers."""
     blocks = find_blocks(model, getattr(model.config, "num_hidden_layers", None))
     linear = [name for name, module in model.named_modules() if type(module).__name__ in ("Linear", "Conv1D")]
     if blocks is not None:
@@ -255,7 +255,7 @@ def _trained_parts(model: nn.Module) -> Iterator[nn.Parameter]:
 
 
 def _inject(config: Any, model: Any) -> None:
-    """Give a model adapters, in place; all else is frozen."""
+    """Add adapters to a model in place, and freeze all other weights."""
     library().inject_adapter_in_model(config, model, adapter_name=_NAME)
     model.requires_grad_(False)
     for p in _trained_parts(model):
@@ -263,16 +263,16 @@ def _inject(config: Any, model: Any) -> None:
 
 
 def _state(model: Any) -> dict[str, Any]:
-    """Return A and B of all modules; PEFT would ask the hub whether the embeddings belong to them, too."""
+    """Return A and B of all modules. PEFT's own function would query the hub."""
     state = library().get_peft_model_state_dict(model, adapter_name=_NAME, save_embedding_layers=False)
     return {name.removeprefix(_PREFIX): value for name, value in state.items()}
 
 
 def _read_config(folder: Path) -> Any:
-    """Return what PEFT's configuration says.
+    """Return PEFT's configuration.
 
     Raises:
-        InputError: it is damaged, or of adapters of another kind.
+        InputError: the configuration is damaged, or of another kind of adapters.
     """
     peft = library()
     try:
@@ -285,10 +285,10 @@ def _read_config(folder: Path) -> Any:
 
 
 def _read_adapters(model: Any, folder: Path, config: Any) -> None:
-    """Give a model the adapters of a folder, in place.
+    """Load the adapters of a folder into a model, in place.
 
     Raises:
-        InputError: the files are damaged, or of a model with other modules.
+        InputError: the files are damaged, or belong to a model with other modules.
     """
     try:
         _inject(config, model)
@@ -296,7 +296,7 @@ def _read_adapters(model: Any, folder: Path, config: Any) -> None:
         expected = {name: value.shape for name, value in _state(model).items()}
         if (given := {name: value.shape for name, value in state.items()}) != expected:
             wrong = min(name for name in given.keys() | expected.keys() if given.get(name) != expected.get(name))
-            raise InputError(f"{wrong} is missing, or too much, or of another shape", path=folder / WEIGHTS_FILE)
+            raise InputError(f"{wrong} is missing, unexpected, or of another shape", path=folder / WEIGHTS_FILE)
         library().set_peft_model_state_dict(model, state, adapter_name=_NAME)
     except CalqueError:
         raise

@@ -1,4 +1,4 @@
-"""Anchors of an encoder's words."""
+"""Compute anchors, the mean vectors of word types."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def compute_anchors(
     most: int | None = None,
     **options: Any,
 ) -> dict[int, Anchors]:
-    """The mean vector of each word type of a text, by layer; the text is encoded a block at a time.
+    """Return the mean vector of each word type of a text by layer. The text is encoded block by block.
 
     Args:
-        encoder: any.
-        text: of one language; see `sum_anchors`.
-        layers: layers by number, negative ones counted from the last; None for what `encode` gives, which is called
-            by the encoder's own layer, or −1 if that is not one layer.
-        at_least: occurrences below which a word is left out.
-        most: keep only so many of the most frequent words.
+        encoder: any encoder.
+        text: text in one language; see `sum_anchors`.
+        layers: layer numbers, negative ones counted from the last; default: the output of `encode`, under the number of the
+            encoder's layer, or −1 if that is not a single layer.
+        at_least: minimum number of occurrences of a word.
+        most: maximum number of words, most frequent first.
         options: see `sum_anchors`.
     """
     return sum_anchors(encoder, text, layers, **options).finish(at_least=at_least, most=most)
@@ -60,23 +60,23 @@ def sum_anchors(
     seed: int = 0,
     progress: bool = False,
 ) -> AnchorSums:
-    """The sums that anchors are made of; those of several processes are joined with `merge`.
+    """Return the sums for anchors; the sums of several processes are joined with `merge`.
 
-    A sentence that has no word still to be counted, because none is in the vocabulary or all came often enough, is not
-    encoded at all: a dictionary's words need a part of the text.
+    Sentences without a word that still needs occurrences are not encoded, so the words of a dictionary need only a part of the
+    text.
 
     Args:
         encoder, layers: see `compute_anchors`.
-        text: of one language, or its blocks one after the other, so that a text of any size streams through.
-        vocabulary, most_occurrences, seed: see `AnchorSums`; a shard's seed is its own.
-        shard: (k, n): take only block k of every n, from 0.
-        block: sentences encoded at a time, where the text does not come in blocks; what memory holds besides the sums.
-        partial: keep the sums so far in this file; a call for the same encoder, text and settings goes on from there.
-        save_every: seconds between two writings of that file.
+        text: text in one language, or an iterable of its blocks.
+        vocabulary, most_occurrences, seed: see `AnchorSums`; each shard has its own seed.
+        shard: (k, n) reads only block k of every n, from 0.
+        block: number of sentences encoded at a time.
+        partial: file for intermediate sums; a call with the same encoder, text and settings resumes from it.
+        save_every: seconds between two writes of that file.
         progress: show a bar on standard error.
 
     Raises:
-        SettingError: text of several languages, layers that the encoder has not, or a `partial` of another pass.
+        SettingError: the text has several languages, the encoder lacks a layer, or `partial` belongs to another run.
 
     Warns:
         UncoveredWordsWarning: some words had no vector; once for the whole text.
@@ -85,7 +85,7 @@ def sum_anchors(
     k, n = shard
     if not 0 <= k < n:
         raise SettingError(f"shard {k} of {n}: expected 0 to {n - 1}")
-    if layers is None:  # an encoder with maps gives no layer that other maps could be fitted on
+    if layers is None:  # no other maps can be fitted on mapped layers
         numbers = [-1 if encoder.layer is None or encoder.base is not None else encoder.layer]
     else:
         numbers = sorted(set(encoder.layer_numbers(layers)))
@@ -98,14 +98,22 @@ def sum_anchors(
     )  # fmt: skip
     partial_sums = None
     if partial is not None:
-        about = [numbers, words, most_occurrences, 0, [k, n], seed, first.lang]  # 0: older sums kept occurrences, too
+        about = [
+            numbers,
+            words,
+            most_occurrences,
+            0,
+            [k, n],
+            seed,
+            first.lang,
+        ]  # 0: former versions also kept occurrences
         partial_sums = _Partial(partial, encoder, about)
         sums = partial_sums.open() or sums
     saved, done = time.monotonic(), 0
     total = len(text) if isinstance(text, Sentences) and n == 1 else None
     shown = bar(total, unit=" sentences", title="anchors", show=progress, initial=sums.n_sentences)
     with shown, warnings.catch_warnings():
-        warnings.simplefilter("ignore", UncoveredWordsWarning)  # one line in the end, not one for each block
+        warnings.simplefilter("ignore", UncoveredWordsWarning)  # one warning at the end instead of one for each block
         for part in islice(chain([first], blocks), k, None, n):
             if part.lang != sums.lang:
                 raise SettingError(f"anchors are of one language, the text is in {sums.lang!r} and {part.lang!r}")
@@ -118,7 +126,7 @@ def sum_anchors(
                 one = layers is None
                 vectors = {numbers[0]: encoder.encode(chosen)} if one else encoder.encode_layers(chosen, numbers)
                 sums.add(chosen, vectors)
-            sums.n_sentences = done  # those that were not encoded count too: a stopped pass goes on behind them
+            sums.n_sentences = done  # counts skipped sentences, so that a stopped run resumes after them
             if partial_sums is not None and time.monotonic() - saved >= save_every:
                 partial_sums.save(sums, finished=False)
                 saved = time.monotonic()
@@ -138,10 +146,10 @@ def sum_anchors(
 
 
 class _Partial:
-    """The file of a pass: its sums so far, under the hash of all that they depend on and of the text that they saw.
+    """File with the intermediate sums of a run, a hash of its settings and a hash of the text so far.
 
     Args:
-        about: what the sums depend on besides.
+        about: settings of the run.
     """
 
     def __init__(self, path: str | PathLike[str], encoder: Encoder, about: list[Any]):
@@ -152,18 +160,18 @@ class _Partial:
         self._n, self._seen = 0, ""
 
     def open(self) -> AnchorSums | None:
-        """What was kept, if anything was."""
+        """Return the saved sums, if there are any."""
         if not Path(self.path).exists():
             return None
         recorded = pass_of(self.path)
         if any(recorded.get(name) != self._about[name] for name in ("fingerprint", "settings")):
-            raise SettingError(f"{self.path} has sums of another pass (other encoder, text or settings): remove it")
+            raise SettingError(f"{self.path} has sums of another run (other encoder, text or settings): remove it")
         sums = AnchorSums.open(self.path)
         self._n, self._seen = sums.n_sentences, recorded["text"]
         return sums
 
     def has(self, part: Sentences, done: int) -> bool:
-        """Whether the next part of the text, which ends behind sentence `done`, is in the sums that were kept."""
+        """Return whether the saved sums include the next part of the text, which ends with sentence `done`."""
         words = part.flat()[0]
         self._text.update(part.lengths().tobytes() + "\n".join(words.to_pylist()).encode())
         known = done - len(part) < self._n
@@ -177,8 +185,8 @@ class _Partial:
 
 
 def pass_of(path: str | PathLike[str]) -> dict[str, Any]:
-    """What a file of `sum_anchors` says of its pass: name and fingerprint of the encoder, hashes of the settings (the
-    shard among them) and of the text, and whether it is finished. Nothing of other sums."""
+    """Return the metadata of a file of `sum_anchors`: name and fingerprint of the encoder, hashes of settings and text, and
+    whether it is finished; an empty result for other sums."""
     note = AnchorSums.note_of(path)
     try:
         return json.loads(note) if note.startswith("{") else {}
@@ -193,12 +201,12 @@ def _blocks(text: Sentences, block: int) -> Iterator[Sentences]:
 def table_anchors(
     encoder: StaticEncoder, lang: str, *, most: int | None = None, also: Iterable[str] = ()
 ) -> dict[int, Anchors]:
-    """The words of a language's table as anchors, without any text; their counts are not known, and 0.
+    """Return the words of a language's table of static vectors as anchors, with counts of 0.
 
     Args:
-        encoder: static vectors; maps and the sentence part are left out.
-        most: words, from the first of the table.
-        also: words that get an anchor if they stand anywhere in it.
+        encoder: static vectors; maps and sentence part are ignored.
+        most: maximum number of words, from the first of the table.
+        also: further words of the table that get an anchor.
     """
     table = encoder.tables.get(lang, encoder.tables.get(""))
     if table is None:
@@ -212,7 +220,7 @@ def table_anchors(
 
 
 def frequent_words(sentences: Sentences, most: int, also: Iterable[str] = ()) -> list[str]:
-    """A vocabulary: the most frequent words of a text, and others that shall have an anchor if they come at all."""
+    """Return the most frequent words of a text, and those of `also` that occur in it."""
     import pyarrow.compute as pc
 
     counted = pc.call_function("value_counts", [sentences.flat()[0]])

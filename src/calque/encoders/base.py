@@ -1,4 +1,4 @@
-"""What every method ends as."""
+"""The interface of encoders."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ _USES = {"measured": _MEASURED, "mapped": _MAPPED, "trained": _TRAINED}
 
 
 class Encoder(ABC):
-    """Gives each word of a sentence a vector.
+    """Computes a vector for each word of a sentence.
 
-    Tasks ask for `name`, `dim`, `fingerprint` and `encode`, which is all that an encoder has to have. As it stands here
-    it has one layer, number 0; one with several says so in `n_layers`, and gives them in `encode_layers`.
+    A subclass must have `name`, `dim`, `fingerprint` and `encode`. By default an encoder has one layer, number 0; an encoder with
+    several layers sets `n_layers` and implements `encode_layers`.
 
     Attributes:
-        dim: dimensions of a vector.
-        name: what reports call it.
-        n_layers: number of the last layer, where layers are counted from 0.
-        layer: the layer that `encode` gives; None if it gives a sum or a mixture of several.
-        base: the encoder that this one is built on, if it is built on one.
-        precision: of float32 matrix products in `encode`; None if it computes none.
-        rows: what a row of the vectors is.
-        made: how it was aligned, for the card and the record that `save` writes; None for an encoder that was not.
+        dim: number of dimensions of a vector.
+        name: name in reports.
+        n_layers: number of the last layer, counted from 0.
+        layer: layer that `encode` returns; None for a sum or mixture of several.
+        base: encoder that this one is built on, or None.
+        precision: precision of matrix products in `encode`; None if there are none.
+        rows: unit of the rows, words or key points.
+        made: record of the alignment, for the model card; None for an encoder that was not aligned.
     """
 
     dim: int
@@ -64,33 +64,33 @@ class Encoder(ABC):
     precision: str | None = None
     rows: Literal["words", "key points"] = "words"
     made: dict[str, Any] | None = None
-    _first_layer: ClassVar[str] = ""  # what layer 0 is, for messages
+    _first_layer: ClassVar[str] = ""  # description of layer 0 for messages
 
     @property
     @abstractmethod
     def fingerprint(self) -> str:
-        """Hash over everything that determines the vectors: weights, tokenizer, layer, pooling."""
+        """Hash of everything that determines the vectors: weights, tokenizer, layer, pooling."""
 
     @abstractmethod
     def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
         """Return one vector per word.
 
         Args:
-            sentences: in any order; the result keeps it.
-            progress: show a bar on stderr.
+            sentences: sentences in any order, which the result keeps.
+            progress: show a bar on standard error.
         """
 
     def encode_to(
         self, path: str | PathLike[str], sentences: Sequence[Sentence], *, progress: bool = False
     ) -> Embeddings:
-        """Write one vector per word to a safetensors file, and return its vectors, mapped into memory.
+        """Write one vector per word to a safetensors file atomically, and return the mapped vectors.
 
-        Memory holds the vectors of 4,096 sentences at a time. The file gets its name when it is complete.
+        The vectors of 4,096 sentences are in memory at a time.
 
         Raises:
             OutputError: there is no space for the file, or it cannot be written.
         """
-        if self.rows != "words":  # how many a sentence has is known when it is encoded
+        if self.rows != "words":  # the number of rows is known only after encoding
             self.encode(sentences, progress=progress).save(path)
             return Embeddings.open(path)
         offsets = offsets_of(word_counts(sentences))
@@ -101,7 +101,9 @@ class Encoder(ABC):
             "covered": ((n,), np.bool_),
         }
         with filling(path, shapes) as arrays, encode_bar(n, progress) as shown, warnings.catch_warnings():
-            warnings.simplefilter("ignore", UncoveredWordsWarning)  # one line in the end, not one for each window
+            warnings.simplefilter(
+                "ignore", UncoveredWordsWarning
+            )  # one warning at the end instead of one for each window
             arrays["offsets"][...] = offsets
             for start in range(0, len(sentences), WINDOW):
                 part = self.encode(sentences[start : start + WINDOW])
@@ -118,17 +120,17 @@ class Encoder(ABC):
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """Languages that it has tables, encoders or maps for; none if it takes any."""
+        """Languages that the encoder has tables, encoders or maps for; empty if it reads any language."""
         return ()
 
     # -- layers ----------------------------------------------------------------------------------------------------
     @property
     def layers(self) -> Sequence[int]:
-        """Numbers of all layers that `encode_layers` can give."""
+        """Numbers of all layers that `encode_layers` can return."""
         return range(self.n_layers + 1)
 
     def layer_number(self, layer: int) -> int:
-        """Return `layer` counted from 0; −1 is the last of `layers`.
+        """Return the number of a layer, counted from 0; −1 is the last of `layers`.
 
         Raises:
             SettingError: the encoder has no such layer.
@@ -146,10 +148,11 @@ class Encoder(ABC):
         raise SettingError(f"layer {layer}: {self.name} has {has}")
 
     def layer_numbers(self, layers: Sequence[int] | None) -> tuple[int, ...]:
-        """Return `layers` counted from 0; None for the one that `encode` gives, or the last where that is none of them.
+        """Return the numbers of layers, counted from 0; None for the layer of `encode`, or the last if that is not a single
+        layer.
 
         Raises:
-            SettingError: the encoder has no such layer, or none is named.
+            SettingError: the encoder has no such layer, or the list is empty.
         """
         if layers is None:
             layers = [-1 if self.layer is None else self.layer]
@@ -164,23 +167,23 @@ class Encoder(ABC):
         *,
         progress: bool = False,
     ) -> dict[int, Embeddings]:
-        """Return several layers from one pass, by the numbers that were asked for."""
+        """Return the vectors of several layers, by the requested numbers, from one pass."""
         numbers = {layer: self.layer_number(layer) for layer in layers}
         vectors = self._encode(sentences, sorted(set(numbers.values())), progress)
         return {layer: vectors[number] for layer, number in numbers.items()}
 
     def _encode(self, sentences: Any, layers: list[int], progress: bool) -> dict[int, Embeddings]:
-        """Return embeddings by the number of the layer."""
+        """Return the vectors by layer number."""
         if layers != [self.layer]:
             raise SettingError(f"{self.name} has several layers, but {type(self).__name__} has no encode_layers")
         return {layers[0]: self.encode(sentences, progress=progress)}
 
     # -- disk ------------------------------------------------------------------------------------------------------
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write to a folder that `calque.load_encoder` reads; here, of an encoder that needs no arguments, its class.
+        """Write a folder that `calque.load_encoder` reads. The default writes the name of a class that needs no arguments.
 
         Raises:
-            SettingError: nobody could import it from there.
+            SettingError: the class cannot be imported by its name.
         """
         kind = encoder_kind(self)
         if kind == OWN:
@@ -190,28 +193,28 @@ class Encoder(ABC):
             write_about(path, kind, {"fingerprint": self.fingerprint})
 
     def write_card(self, folder: Path) -> None:
-        """Write model card and record into the folder that `save` fills, if the encoder was aligned."""
+        """Write model card and record to a folder, if the encoder was aligned."""
         if self.made is not None:
             from calque.encoders.card import write_card
 
             write_card(folder, self, self.made)
 
     def save_whole(self, folder: str | PathLike[str]) -> None:
-        """Save as what others build on: layers keep their numbers, and the fingerprint stays."""
+        """Save the encoder with all layers, so that layer numbers and fingerprint stay the same."""
         self.save(folder)
 
     @classmethod
     def open(cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any) -> Self:
-        """Read what `save` wrote; here, an encoder that needs no arguments.
+        """Read a folder that `save` wrote. The default builds an encoder that needs no arguments.
 
         Args:
-            folder: where it is.
-            about: what its `calque.json` says; None to read that.
-            options: those arguments of `load_encoder` that were given.
+            folder: the folder.
+            about: content of its `calque.json`; None to read it.
+            options: given arguments of `load_encoder`.
 
         Raises:
             InputError: something is missing or damaged.
-            SettingError: an option that this encoder does not have.
+            SettingError: the encoder does not have such an option.
         """
         if cls.save is not Encoder.save:
             raise InputError(f"{cls.__name__} cannot be opened: it has save, but no open", path=folder)
@@ -223,10 +226,10 @@ class Encoder(ABC):
 
 
 def build(kind: type[Encoder], options: Mapping[str, Any] | None = None) -> Any:
-    """Return an encoder of a class that needs no arguments.
+    """Build an encoder of a class that needs no arguments.
 
     Raises:
-        SettingError: options were given, or the class cannot be built without.
+        SettingError: options were given, or the class needs arguments.
     """
     for option in options or {}:
         raise SettingError(f"{option} does not apply to {kind.__name__}")
@@ -240,15 +243,15 @@ def build(kind: type[Encoder], options: Mapping[str, Any] | None = None) -> Any:
 
 
 def require(encoder: Any, use: Literal["measured", "mapped", "trained"], rows: Sequence[str] = ("words",)) -> None:
-    """Check that an encoder has what it needs to be measured, mapped, or trained.
+    """Check that an encoder has the members needed to be measured, mapped or trained.
 
     Args:
-        rows: what the rows of its vectors may be, see `Encoder.rows`.
+        rows: allowed units of its rows, see `Encoder.rows`.
 
     Raises:
-        SettingError: it has not; the message names every missing member and says what it is.
+        SettingError: members are missing; the message names and describes them.
     """
-    # Asked of the class first: a fingerprint may take long to compute.
+    # Looks at the class first, because a fingerprint can take long to compute.
     missing = [name for name in _USES[use] if not hasattr(type(encoder), name) and not hasattr(encoder, name)]
     if missing:
         name = getattr(encoder, "name", "") or type(encoder).__name__
@@ -269,13 +272,13 @@ def require(encoder: Any, use: Literal["measured", "mapped", "trained"], rows: S
 def made_of(
     base: Encoder, method: str, towards: str, corpora: Sequence[Any], pairs: Sequence[Any], about: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the record of an alignment that was made in Python, for the card that `save` writes.
+    """Return the record of an alignment in Python, for the model card.
 
     Args:
-        base: the encoder that was aligned.
-        method, towards: name of the method, and the language that the others move towards.
+        base: the encoder before alignment.
+        method, towards: name of the method, and the language that the others are aligned with.
         corpora, pairs: parallel texts and their word links.
-        about: `Method.record()`: settings, and what else there is.
+        about: `Method.record()`, with the settings.
     """
     texts = [
         {"path": "text given in Python", "langs": list(corpus.langs), "sentence_pairs": len(corpus), "word_pairs": len(linked)}

@@ -1,4 +1,4 @@
-"""Sentences into batches: close in length, no padding where it can be had, all by array operations."""
+"""Batches of sentences of similar length."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from calque.offsets import offsets_of, ranges
 
 @dataclass(frozen=True)
 class WordBatch:
-    """A batch of sentences, and where its words are.
+    """A batch of sentences with the positions of its words.
 
     Attributes:
-        input_ids: int64 `[B, T]`.
-        attention_mask: int64 `[B, T]`, 1 for a subword; None where nothing is padded.
-        inside: int64 `[N]`, flat index into `B * T` of each subword; None where nothing is padded.
-        spread: int64 `[B * T]`, for each place the subword there, 0 to N − 1, and any of them for padding; or None.
-        starts: int64 `[W]`, flat index into `B * T` of each word's first subword, sentence after sentence.
-        packed: int64 `[W]`, the same index, counting subwords only and no padding.
-        lengths: int64 `[W]`, subwords of each word; 0 for a word without a vector.
-        word_counts: int64 `[B]`, words of each sentence.
-        segments: int64 `[B, T]`, to which text of a pair each subword belongs; None where all are 0.
+        input_ids: subword ids, int64 `[B, T]`.
+        attention_mask: 1 for a subword and 0 for padding, int64 `[B, T]`; None without padding.
+        inside: flat index into `B * T` of each subword, int64 `[N]`; None without padding.
+        spread: index of the subword (0 to N − 1) at each position, arbitrary at padding, int64 `[B * T]`, or None.
+        starts: flat index into `B * T` of each word's first subword, int64 `[W]`.
+        packed: index of each word's first subword among the N subwords, int64 `[W]`.
+        lengths: number of subwords of each word, 0 for a word without a vector, int64 `[W]`.
+        word_counts: number of words of each sentence, int64 `[B]`.
+        segments: segment of each subword in a pair of texts, int64 `[B, T]`; None if all are 0.
     """
 
     input_ids: Tensor
@@ -40,11 +40,11 @@ class WordBatch:
 
     @property
     def n_subwords(self) -> int:
-        """N, padding not counted."""
+        """Number N of subwords without padding."""
         return self.input_ids.numel() if self.inside is None else len(self.inside)
 
     def to(self, device: torch.device | str) -> WordBatch:
-        """The same batch on another device."""
+        """Return the batch on another device."""
         moved = {
             name: None if value is None else value.to(device, non_blocking=True) for name, value in vars(self).items()
         }
@@ -52,9 +52,9 @@ class WordBatch:
 
 
 def collate(split: SplitSentences, sentences: np.ndarray) -> WordBatch:
-    """Sentences, given by their numbers, as one batch padded on the right.
+    """Return the sentences at the given indices as one batch, padded on the right.
 
-    Words stand in the order of `sentences`. A word without a vector points at the first subword and has length 0.
+    A word without a vector has length 0 and the position of the first subword.
     """
     sentences = np.asarray(sentences, dtype=np.int64)
     first = split.offsets[sentences]
@@ -96,16 +96,15 @@ def collate(split: SplitSentences, sentences: np.ndarray) -> WordBatch:
 def token_batches(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
     """Group sentences of about equal length into batches of at most `budget` subwords, padding included.
 
-    Sentences are sorted by length, longest first, so that the largest batch comes first and memory that suffices for
-    it suffices for all. Within the sorted order a batch ends early, where the length changes, if it is at least half
-    full: then nothing in it is padded and it needs no mask.
+    Sentences are sorted by length, longest first, so the first batch needs the most memory. A batch that is at least half full
+    ends where the length changes, and then needs no padding and no mask.
 
     Args:
-        lengths: subwords of each sentence `[n_sentences]`.
-        budget: most subwords of a batch; a sentence longer than that is a batch of its own.
+        lengths: number of subwords of each sentence `[n_sentences]`.
+        budget: maximum number of subwords of a batch; a longer sentence is a batch by itself.
 
     Returns:
-        int64 arrays of sentence numbers; every sentence is in exactly one.
+        int64 arrays of sentence indices; every sentence is in exactly one.
     """
     lengths = np.asarray(lengths)
     order = np.argsort(-lengths, kind="stable")
@@ -115,7 +114,7 @@ def token_batches(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
     while start < len(order):
         size = max(1, budget // max(1, int(sorted_lengths[start])))
         stop = min(start + size, len(order))
-        change = int(np.searchsorted(changes, start, side="right"))  # where the next shorter sentence stands
+        change = int(np.searchsorted(changes, start, side="right"))  # position of the next shorter sentence
         if change < len(changes) and start + size / 2 <= changes[change] < stop:
             stop = int(changes[change])
         batches.append(order[start:stop])

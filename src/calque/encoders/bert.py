@@ -1,4 +1,4 @@
-"""BERT and its relatives without padding: the operations of the model's own forward pass, on the model's own modules."""
+"""Forward pass of BERT-like models without padding, by the modules of the model."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from torch.nn import functional as F
 
 from calque.encoders.batches import WordBatch
 
-#: model families of `transformers` (`config.model_type`) with BERT's layers, and embeddings that take ids and segments alone
+#: model families of `transformers` (`config.model_type`) with the layers and embeddings of BERT
 FAMILIES = ("bert", "camembert", "electra", "roberta", "xlm-roberta")
-_SHORT = 128  # subwords of a sentence up to which two products and a softmax are faster than PyTorch's CPU attention
+_SHORT = 128  # maximum length at which two products and a softmax are faster than PyTorch's CPU attention
 
 
 def is_bert_like(model: Any) -> bool:
-    """Return whether `bert_states` computes what the model itself does: by its family, not by its numbers.
+    """Return whether `bert_states` applies to a model, by its family.
 
-    It does not where attention other than sdpa was asked for, for decoders, for gradient checkpointing in training, and
-    where hooks were added to the modules.
+    It does not apply to decoders, attention other than sdpa, gradient checkpointing in training, and modules with hooks.
     """
     config = model.config
     if (
@@ -29,7 +28,7 @@ def is_bert_like(model: Any) -> bool:
         or getattr(config, "is_decoder", False)
     ):
         return False
-    if not hasattr(getattr(model, "encoder", None), "layer"):  # a class of somebody's own
+    if not hasattr(getattr(model, "encoder", None), "layer"):  # a model class of another package
         return False
     if any(layer.training and getattr(layer, "gradient_checkpointing", False) for layer in model.encoder.layer):
         return False
@@ -42,10 +41,10 @@ def is_bert_like(model: Any) -> bool:
 
 
 def embedded(model: Any, batches: Sequence[WordBatch]) -> Tensor:
-    """Return layer 0 of all subwords of some batches, one after the other without padding: `[N, dim]`; differentiable."""
+    """Return the embeddings of all subwords of the batches without padding, `[N, dim]`; differentiable."""
     width = max(batch.input_ids.shape[1] for batch in batches)
     padding = getattr(model.config, "pad_token_id", None) or 0
-    # One call for all: the gradient of an embedding is as large as its whole table.
+    # One call for all batches, because the gradient of an embedding has the size of its table.
     ids = torch.cat([F.pad(b.input_ids, (0, width - b.input_ids.shape[1]), value=padding) for b in batches])
     kinds = {}
     if any(batch.segments is not None for batch in batches):
@@ -71,16 +70,16 @@ def bert_states(
 ) -> dict[int, Tensor]:
     """Return hidden states of a BERT-like model; differentiable.
 
-    Matrix products go over the subwords of all batches at once and never over padding; attention works batch by batch. In
-    the highest layer only the wanted subwords go through what follows attention.
+    Matrix products are computed for the subwords of all batches together, without padding; attention is computed for each batch.
+    In the highest layer, the part after attention is computed for the wanted subwords only.
 
     Args:
-        x: what `embedded` returned for these batches.
-        layers: numbers from 0 to L, all that are wanted.
-        rows: int64, which of the N subwords are wanted; None for all.
+        x: output of `embedded` for these batches.
+        layers: wanted layers, from 0 to L.
+        rows: indices of the wanted subwords, int64; None for all.
 
     Returns:
-        `[len(rows), dim]` by layer.
+        hidden states `[len(rows), dim]` by layer.
     """
     wanted, top, states = set(layers), max(layers), {}
     n, last = len(x), rows
@@ -92,7 +91,7 @@ def bert_states(
         states[0] = take(x)
     sizes = [batch.n_subwords for batch in batches]
     masks = [None if b.attention_mask is None else b.attention_mask.bool()[:, None, None, :] for b in batches]
-    if filled := x.device.type == "cpu":  # in bfloat16, oneDNN keeps a program for each shape
+    if filled := x.device.type == "cpu":  # in bfloat16, oneDNN caches a program for each shape
         x = F.pad(x, (0, 0, 0, _rounded_rows(n) - n))
         last = None if rows is None else F.pad(rows, (0, _rounded_rows(len(rows)) - len(rows)))
     for number, layer in enumerate(model.encoder.layer[:top], start=1):
@@ -121,9 +120,9 @@ def _rounded_rows(n: int) -> int:
 
 
 def _projected(attention: Any, x: Tensor) -> list[Tensor]:
-    """Return query, key and value of all subwords: three times `[N, dim]`, or once `[N, 3 * dim]`.
+    """Return query, key and value of all subwords, as three `[N, dim]` or one `[N, 3 * dim]`.
 
-    With gradient one product instead of three saves more, forward and backward, than it costs to join the weights.
+    In training, one product instead of three saves more time than concatenating the weights costs.
     """
     parts = [attention.query, attention.key, attention.value]
     if not torch.is_grad_enabled() or any(type(part) is not nn.Linear or part.bias is None for part in parts):
@@ -132,10 +131,10 @@ def _projected(attention: Any, x: Tensor) -> list[Tensor]:
 
 
 def _attended(attention: Any, batch: WordBatch, mask: Tensor | None, parts: Sequence[Tensor]) -> Tensor:
-    """Return the output of the heads for one batch, `[N, dim]`, from what `_projected` returned for it."""
+    """Return the attention output of one batch, `[N, dim]`, from the output of `_projected`."""
     n, width = batch.input_ids.shape
     if batch.spread is not None:
-        parts = [_rows(part, batch.spread) for part in parts]  # attention's mask hides what padding repeats
+        parts = [_rows(part, batch.spread) for part in parts]  # the attention mask hides padding
     if len(parts) == 1:
         query, key, value = parts[0].view(n, width, 3, attention.num_attention_heads, -1).unbind(2)
     else:
@@ -154,12 +153,12 @@ def _attended(attention: Any, batch: WordBatch, mask: Tensor | None, parts: Sequ
 def attention_of(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
     """Return softmax(q kᵀ / √d) v, all `[B, heads, T, width]`.
 
-    PyTorch's CPU kernel is made for long texts: on short ones two products and a softmax are faster, up to ten times in
-    the backward pass. Shape and device alone decide which of the two is taken.
+    On short texts, two products and a softmax are up to ten times faster than PyTorch's CPU kernel in the backward pass. The
+    choice depends on shape and device only.
 
     Args:
-        mask: bool `[B, 1, 1, T]`, True for a subword; None where nothing is padded.
-        dropout: fraction of the weights that is dropped.
+        mask: True for a subword, bool `[B, 1, 1, T]`; None without padding.
+        dropout: dropout rate of the attention weights.
     """
     if query.device.type != "cpu" or dropout or query.shape[2] > _SHORT:
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
@@ -170,12 +169,12 @@ def attention_of(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
 
 
 def _rows(x: Tensor, places: Tensor) -> Tensor:
-    """Return `x[places]`, by an operation whose backward pass is fast."""
+    """Return `x[places]` by an operation with a fast backward pass."""
     if x.device.type == "cpu" and torch.is_grad_enabled() and x.requires_grad:
         return F.embedding(places, x)
     return x.index_select(0, places)
 
 
 def _added(part: Any, x: Tensor, residual: Tensor) -> Tensor:
-    """Return linear map, residual and norm."""
+    """Return the norm of a linear map plus residual."""
     return part.LayerNorm(part.dropout(part.dense(x)) + residual)

@@ -1,4 +1,4 @@
-"""The model card of an aligned encoder: what was done to which encoder with which text."""
+"""Model cards of aligned encoders."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from calque.encoders.folder import RUN_FILE, read_about
 from calque.storage import write_text
 from calque.version import VERSION
 
-_DECODERS = {"decoder_layers", "num_decoder_layers"}  # settings of models whose encoder has to be taken out
+_DECODERS = {"decoder_layers", "num_decoder_layers"}  # settings of models whose code needs `get_encoder()`
 
 
 def write_card(folder: Path, encoder: Any, record: dict[str, Any]) -> None:
-    """Write `README.md` and `calque-run.json` of an encoder that was just saved; `record` gets what follows from the folder."""
+    """Write `README.md` and `calque-run.json` of a saved encoder, and add facts about the folder to `record`."""
     record.pop("vectors", None)
     about = read_about(folder)
     record["kind"] = about.get("base", about.get("kind"))
@@ -30,12 +30,12 @@ def write_card(folder: Path, encoder: Any, record: dict[str, Any]) -> None:
         if "adapted" in about:
             record["vectors"]["adapted"] = about["adapted"]["place"]
         if ("adapted" in about and not encoder.tokenizer.name_or_path) or encoder.standard:
-            del record["vectors"]  # transformers has no such tokenizer, or does not standardise vectors
+            del record["vectors"]  # transformers lacks the tokenizer, or does not standardise vectors
     model_card(folder, record)
 
 
 def model_card(folder: Path, record: dict[str, Any]) -> None:
-    """Write `README.md` (for people and the hub) and `calque-run.json` (the same, for programs) into the folder."""
+    """Write the model card `README.md` and the same record as `calque-run.json` to the folder."""
     write_text(folder / RUN_FILE, json.dumps(environment() | record, indent=2, default=str, ensure_ascii=False) + "\n")
     languages = record.get("langs") or sorted({lang for text in record["texts"] for lang in text["langs"]})
     others = [lang for lang in languages if lang != record["towards"]]
@@ -76,7 +76,7 @@ def model_card(folder: Path, record: dict[str, Any]) -> None:
 
 
 def _use(record: dict[str, Any], others: list[str], plain: bool) -> list[str]:
-    """Return how to get vectors of the folder: of sentences where these were trained, else of words."""
+    """Return code for the vectors of the folder: sentence vectors if these were trained, else word vectors."""
     if "teacher" not in record:
         return _with_transformers(record["vectors"]) if plain else _with_calque(record, others)
     return [
@@ -92,7 +92,7 @@ def _use(record: dict[str, Any], others: list[str], plain: bool) -> list[str]:
 
 
 def _data(texts: list[dict[str, Any]]) -> list[str]:
-    """Return a table of the texts: their names, languages, and whatever was counted in them."""
+    """Return a table of the texts with names, languages and counts."""
     if not texts:
         return []
     counted = list(dict.fromkeys(name for text in texts for name in text if name not in ("path", "langs")))
@@ -106,8 +106,8 @@ def _data(texts: list[dict[str, Any]]) -> list[str]:
 
 
 def _done(record: dict[str, Any], others: list[str]) -> str:
-    """Return what the method did, in a sentence. Contrast, senses and projections move all languages, all others one side towards
-    the other."""
+    """Return a sentence that describes the method. Contrastive alignment and projections move all languages, the other methods
+    one side towards the other."""
     langs, towards, method = ", ".join(others), record["towards"], record["method"]
     if method == "contrastive":
         what = f"Words of {langs} and the words in {towards} that translate them were trained to have similar vectors"
@@ -122,7 +122,7 @@ def _done(record: dict[str, Any], others: list[str]) -> str:
 
 
 def _left_out(counts: dict[str, Any]) -> list[str]:
-    """Return what of the texts was not trained on."""
+    """Return a description of the text that was not used in training."""
     names = {
         "too_long": "sentence pairs longer than {max_words} words on a side",
         "without_links": "sentence pairs without word links",
@@ -139,7 +139,7 @@ _POOLED = {"last": ("[-1]", "its last subword"), "first": ("[0]", "its first sub
 
 
 def _with_transformers(vectors: dict[str, Any]) -> list[str]:
-    """Return complete code for word vectors, with the layer and the pooling that were aligned."""
+    """Return complete code for word vectors from the aligned layer with the aligned pooling."""
     layer, n, pooling = vectors["layer"], vectors["n_layers"], vectors["pooling"]
     take, words = _POOLED[pooling]
     last = layer == n
@@ -147,7 +147,7 @@ def _with_transformers(vectors: dict[str, Any]) -> list[str]:
     if not last:
         states = f"model(**batch, output_hidden_states=True).hidden_states[{layer}][0]"
     which = f"the last layer ({layer})" if last else f"layer {layer} of {n}, **not the last one**"
-    space = vectors["add_prefix_space"]  # byte-level: a word is cut as it is after a space
+    space = vectors["add_prefix_space"]  # byte-level tokenizers split a word as after a space
     given = '[" " + word for word in words]' if space else "words"
     part = ".get_encoder()" if vectors.get("decoder") else ""
     opened = _opened(vectors.get("adapted"), ", add_prefix_space=True" if space else "", part)
@@ -179,7 +179,7 @@ def _with_transformers(vectors: dict[str, Any]) -> list[str]:
 
 
 def _opened(base: str | None, options: str, part: str) -> list[str]:
-    """Return code that opens tokenizer and model (or a part of it), or the adapters (LoRA) of this folder on their base."""
+    """Return code that loads tokenizer and model (or a part of it), or the adapters of the folder on their base."""
     lines = [
         "from transformers import AutoModel, AutoTokenizer",
         "",

@@ -1,4 +1,4 @@
-"""What `transformers` keeps of an encoder: weights, configuration and tokenizer, read with suspicion."""
+"""Read and check models and tokenizers of `transformers`."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from calque.named import TRUST_CODE
 
 
 def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) -> tuple[Any, Any]:
-    """Return model and tokenizer of a folder or of a name on the hub, whole and fit for each other.
+    """Return model and tokenizer of a folder or of a name on the hub, after checking that they are complete and match.
 
     Args:
-        dtype: of the weights, or "auto" for that of the file.
-        attention: `attn_implementation` of `transformers`; None for its own choice.
+        dtype: type of the weights, or "auto" for that of the file.
+        attention: `attn_implementation` of `transformers`; None for its default.
 
     Raises:
-        InputError: nothing that `transformers` can load, or a part is missing.
-        SettingError: its encoder cannot be had without the decoder, or reads no text.
+        InputError: `transformers` cannot load it, or a part is missing.
+        SettingError: the encoder cannot be separated from its decoder, or does not read text.
     """
     from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding
 
@@ -45,7 +45,7 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
             if attention is not None:
                 how["attn_implementation"] = attention
             kind = AutoModel
-            if type(config) in AutoModelForTextEncoding._model_mapping:  # of T5 the encoder only
+            if type(config) in AutoModelForTextEncoding._model_mapping:  # T5: only the encoder
                 kind = AutoModelForTextEncoding
             elif config.is_encoder_decoder:
                 how["config"] = _without_decoder(config, name)
@@ -56,7 +56,7 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
             tokenizer = read_tokenizer(name, config.model_type, where)
     except CalqueError:
         raise
-    except Exception as error:  # a damaged folder can fail in every library on the way
+    except Exception as error:  # damaged files raise errors of many libraries
         if os.path.isdir(name):
             raise InputError(f"not an encoder that transformers can load ({first_line(error)})", path=name) from error
         raise InputError(
@@ -65,7 +65,7 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
         ) from error
     _check_tokenizer(tokenizer, model.get_input_embeddings().num_embeddings, name)
     if pooler := {key for key in missing if key.startswith("pooler.")}:
-        model.pooler = None  # untrained: random weights must get neither into the hash nor into what is saved
+        model.pooler = None  # untrained; its random weights must not be hashed or saved
         missing -= pooler
     if missing:
         raise InputError(
@@ -76,18 +76,18 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
 
 
 def _without_decoder(config: Any, name: str) -> Any:
-    """Return the configuration of an encoder with a decoder, changed so that no layer of the decoder is built or read."""
+    """Return the configuration of an encoder-decoder model changed to build no decoder layers."""
     if not hasattr(config, "decoder_layers"):
         raise SettingError(
             f"{name} is an encoder with a decoder ({config.model_type}) that cannot be left out, as it can for T5, Marian, "
             "M2M100, NLLB, mBART, BART and Pegasus"
         )
-    config.decoder_layers, config.encoder_layerdrop = 0, 0.0  # a layer that training skips would have no hidden states
+    config.decoder_layers, config.encoder_layerdrop = 0, 0.0  # a layer that LayerDrop skips would have no hidden states
     return config
 
 
 def _drop_decoder(model: Any, missing: set[str], name: str) -> set[str]:
-    """Remove the rest of the decoder, its embeddings, and return the names of missing weights that the encoder needs."""
+    """Remove the embeddings of the decoder, and return the names of missing weights of the encoder."""
     encoder = model.get_encoder()
     if getattr(encoder, "main_input_name", "input_ids") != "input_ids":
         raise SettingError(f"{name} cannot encode text: its encoder reads {encoder.main_input_name}")
@@ -97,7 +97,7 @@ def _drop_decoder(model: Any, missing: set[str], name: str) -> set[str]:
 
 
 def weights_as(dtype: torch.dtype | str) -> dict[str, Any]:
-    """Return how `from_pretrained` is told the type of the weights, which had another name before transformers 4.56."""
+    """Return the argument of `from_pretrained` for the type of the weights, which was renamed in transformers 4.56."""
     from transformers import __version__
 
     major, minor = map(int, __version__.split(".")[:2])
@@ -105,11 +105,11 @@ def weights_as(dtype: torch.dtype | str) -> dict[str, Any]:
 
 
 def hub_folder(name: str, mark: str, patterns: list[str] | None = None) -> Path | None:
-    """Return where the files of a name on the Hugging Face hub were fetched to, if `mark` is among them; None for any other
-    name, or without connection.
+    """Return the local folder of a name on the Hugging Face hub if the repository has the file `mark`; None for other names, or
+    without connection.
 
     Args:
-        patterns: of the files that are needed; None for all.
+        patterns: patterns of the needed files; None for all.
     """
     from huggingface_hub import hf_hub_download, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError
@@ -122,24 +122,24 @@ def hub_folder(name: str, mark: str, patterns: list[str] | None = None) -> Path 
         return Path(
             snapshot_download(name, allow_patterns=None if patterns is None else [*patterns], local_files_only=here)
         )
-    except (OSError, ValueError, HfHubHTTPError):  # none there, private, not connected
+    except (OSError, ValueError, HfHubHTTPError):  # absent, private or offline
         return None
 
 
 def _check_size(config: Any, name: str) -> None:
-    """Refuse sizes that the files of weights cannot fill: to build such an encoder would take minutes, or all memory."""
+    """Check sizes in the configuration against the files of weights, before a damaged one takes all memory."""
     keys = ("num_hidden_layers", "hidden_size", "vocab_size", "intermediate_size")
     layers, width, vocabulary, inner = sizes = [getattr(config, key, 0) or 0 for key in keys]
     held = sum(path.stat().st_size for path in Path(name).glob("*") if path.suffix in (".safetensors", ".bin"))
     whole = all(isinstance(size, int) and size >= 0 for size in sizes)
-    # Layers may share their weights, but not 64 of them.
+    # Layers may share weights, but at most 64 of them.
     if not whole or 0 < 64 * max(held, (held > 0) << 20) < width * (vocabulary + inner + layers * width):
         fact = f"sizes {sizes!r:.80} do not fit the {held:,} bytes of weights; is it of this encoder?"
         raise InputError(fact, path=Path(name, "config.json"))
 
 
 def unconnected() -> bool:
-    """Return whether the hub's host has no address here: then its client's half a minute of new attempts is in vain."""
+    """Return whether the hub's host has no address, which avoids half a minute of attempts to connect."""
     from huggingface_hub.constants import ENDPOINT
 
     if getproxies():
@@ -152,22 +152,22 @@ def unconnected() -> bool:
 
 
 def _check_tokenizer(tokenizer: Any, rows: int, name: str) -> None:
-    """Check that there is a tokenizer, and that it can be this encoder's."""
+    """Check that there is a tokenizer that fits the encoder."""
     try:
         size, special = len(tokenizer), len(set(tokenizer.all_special_ids))
-        largest = max(map(int, tokenizer("").input_ids), default=0)  # special subwords, which every sentence has
-    except Exception as error:  # damaged, in whatever way
+        largest = max(map(int, tokenizer("").input_ids), default=0)  # special tokens, which every sentence has
+    except Exception as error:  # damaged files raise many kinds of errors
         raise InputError(f"the tokenizer cannot be used ({first_line(error)})", path=name) from error
-    if size <= special:  # made up by transformers, in want of a file
+    if size <= special:  # transformers builds an empty tokenizer if the file is missing
         raise InputError("there is no tokenizer beside the weights, expected a tokenizer.json", path=name)
     if largest >= rows:
-        fact = f"the tokenizer's special subword {largest:,} is beyond the encoder's {rows:,} embeddings"
+        fact = f"the tokenizer's special token {largest:,} is beyond the encoder's {rows:,} embeddings"
         raise InputError(f"{fact}: they do not belong together", path=name)
 
 
 @contextmanager
 def _quiet(local: bool) -> Iterator[None]:
-    """No reports of `transformers` while loading, as what matters is checked here; no bars but those of a download."""
+    """Silence reports of `transformers` during loading, and progress bars except those of downloads."""
     from transformers.utils import logging
 
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -187,15 +187,15 @@ def first_line(error: BaseException) -> str:
 
 
 def save_model(model: Any, folder: str | PathLike[str]) -> None:
-    """`save_pretrained` without its progress bar: one for a single file of weights is noise on standard error."""
+    """Call `save_pretrained` without its progress bar."""
     with _quiet(local=True):
         model.save_pretrained(folder)
 
 
 def weights_digest(model: nn.Module) -> str:
-    """Return a hash over the bytes of all weights, with their names and shapes.
+    """Return a hash of all weights with their names and shapes.
 
-    They are read anew each time: an optimiser may change them where neither PyTorch's version counter nor an address tells.
+    It is not cached, because optimisers can change weights without a change of PyTorch's version counter.
     """
     digest = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(model.state_dict().items()):

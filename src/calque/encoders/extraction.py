@@ -1,4 +1,4 @@
-"""Vectors of many sentences, window by window and batch by batch; and of texts longer than an encoder reads at once."""
+"""Compute vectors of many sentences in batches, and of texts longer than the encoder's limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from calque.storage import room
 from calque.text import Sentence, Sentences, not_a_string
 from calque.vectors import Embeddings
 
-WINDOW = 4_096  # sentences that are split into subwords together, sorted by length, and cut into batches
+WINDOW = 4_096  # number of sentences that are sorted by length together
 
 
 class UncoveredWordsWarning(UserWarning):
@@ -37,14 +37,14 @@ def extract(
     limit: int | None = None,
     progress: bool = False,
 ) -> dict[int, Embeddings]:
-    """Return vectors of all words, by layer. Memory is the result and what one window of sentences needs.
+    """Return the vectors of all words by layer. Besides the result, memory holds one window of sentences.
 
     Args:
-        split: cuts a window of sentences into what the model reads.
-        vectors: word vectors of a batch by layer, each `[W, dim]`, zero for a word of length 0.
-        budget: subwords in a batch, padding included.
-        window: sentences that are sorted by length together, and split into subwords at a time.
-        limit: most subwords of a sentence, to be named where words are lost to it.
+        split: function that splits a window of sentences into subwords.
+        vectors: function that returns the word vectors of a batch by layer, each `[W, dim]`, zero for a word of length 0.
+        budget: maximum number of subwords of a batch, including padding.
+        window: number of sentences that are split and sorted by length together.
+        limit: maximum number of subwords of a sentence, for messages.
     """
     sentences = sentences if isinstance(sentences, Sequence) else list(sentences)
     offsets = offsets_of(word_counts(sentences))
@@ -75,7 +75,7 @@ def word_counts(sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
 
 
 def _batches(split: SplitSentences, budget: int) -> list[np.ndarray]:
-    """Return batches of the sentences that have a word to encode."""
+    """Return batches of the sentences with words to encode."""
     reached = offsets_of(split.covered)
     covered = np.flatnonzero(reached[split.word_offsets[1:]] > reached[split.word_offsets[:-1]])
     return [covered[batch] for batch in token_batches(split.lengths[covered], budget)]
@@ -94,7 +94,7 @@ def _warn(counts: np.ndarray, limit: int | None, n_words: int) -> None:
         f"{truncated + empty:,} of {n_words:,} words have no vector: {' and '.join(reasons)}; their rows are zero, and "
         "False in Embeddings.covered",
         UncoveredWordsWarning,
-        stacklevel=5,  # through extract and the encoder's own methods to their caller
+        stacklevel=5,  # the caller of the encoder's method
     )
 
 
@@ -104,24 +104,21 @@ def encode_bar(n_words: int, progress: bool):
 
 
 def encode_long(encoder: Any, texts: Sentences, *, progress: bool = False) -> Embeddings:
-    """Return one vector for each word, whatever the encoder's limit.
+    """Return one vector for each word of texts of any length.
 
-    A text whose end has no vectors is read again from the middle of what was covered, until its end is reached. A word that
-    is in several of these windows has its vector from the one where it has most words on its poorer side (as BERT's
-    `run_squad.py` chooses, Devlin et al. 2019). How far a window gets is what the encoder covers, so any encoder will do.
-
-    Args:
-        encoder: an `Encoder`, which is built on this module.
+    Long texts are read in overlapping windows. A word in several windows takes the vector from the window where its shorter
+    context side is longest (as in BERT's `run_squad.py`, Devlin et al. 2019). Windows start in the middle of the part that the
+    previous one covered, so this works for any encoder.
 
     Warns:
-        UncoveredWordsWarning: words have no vector even alone.
+        UncoveredWordsWarning: a word alone has no vector.
     """
     first = again = _encoded(encoder, texts, progress)
     if first.covered is None:
         return first
     data, offsets, covered = np.array(first.data), first.offsets, np.zeros_like(first.covered)
-    context = np.full(len(covered), -1)  # words on the poorer side of each in the window that its vector is from
-    starts = dict.fromkeys(range(len(first)), 0)  # of the window of each text that is not read to its end
+    context = np.full(len(covered), -1)  # length of the shorter context side of each word in its window
+    starts = dict.fromkeys(range(len(first)), 0)  # start of the current window of each unfinished text
     while starts:
         for number, (text, start) in enumerate(list(starts.items())):
             inside = slice(*again.offsets[number : number + 2])
@@ -143,7 +140,7 @@ def encode_long(encoder: Any, texts: Sentences, *, progress: bool = False) -> Em
 
 
 def _encoded(encoder: Any, texts: Sentences, progress: bool) -> Embeddings:
-    """Encode without the warning about truncated words, which are encoded again in the next window."""
+    """Encode without the warning about truncated words, which the next window encodes."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UncoveredWordsWarning)
         return encoder.encode(texts, progress=progress)

@@ -1,4 +1,4 @@
-"""The folder of an encoder: how it is written whole, what its `calque.json` says, and which class opens it."""
+"""Folders of encoders: `calque.json`, kinds of encoders, and atomic saving."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from calque.storage import part_of, readable, remove_temporary, temporary_folder
 
 ABOUT_FILE, RUN_FILE = "calque.json", "calque-run.json"
 ADAPTERS_FILE = "adapter_config.json"  # of PEFT
-ELMO_FILES = "options.json", "weights.hdf5"  # as bilm-tf writes and AllenNLP reads them
-#: what comes with calque, by name
+ELMO_FILES = "options.json", "weights.hdf5"  # in the format of bilm-tf and AllenNLP
+#: bundled encoders by name
 BUNDLED = {"mini": Path(__file__).parent.parent / "data" / "mini"}
-FORMAT = 1  # raise it with any change that an older calque would misread; a file without one is of format 1
-OWN = "own"  # a kind that only its own program can open
+FORMAT = 1  # increase with every change that older versions would misread; a file without it has format 1
+OWN = "own"  # kind of encoders that only their own program can open
 _ENCODER_MARKS = (ABOUT_FILE, "config.json", "options.json", ADAPTERS_FILE)
-#: files by which a folder is known to hold an encoder or another result; they go first and come last
+#: files that mark a folder as an encoder or another result; moved last and removed first
 MARKS = (RUN_FILE, *_ENCODER_MARKS)
 
 
@@ -33,9 +33,9 @@ class Kind:
     """A kind of encoder in `calque.json`.
 
     Attributes:
-        target: its class, `package.module:Class`, whose `open` reads the folder.
-        help: what it is, in a line.
-        options: arguments of its `open` that no other kind has.
+        target: class with the `open` that reads the folder, `package.module:Class`.
+        help: description in one line.
+        options: arguments of `open` that other kinds do not have.
     """
 
     target: str
@@ -43,7 +43,7 @@ class Kind:
     options: tuple[str, ...] = ()
 
 
-#: a class from elsewhere is its own kind
+#: classes of other packages are kinds of their own
 ENCODERS: Table[Kind] = Table(
     "kind of encoder",
     {
@@ -67,23 +67,23 @@ ENCODERS: Table[Kind] = Table(
 
 
 def encoder_kind(encoder: object) -> str:
-    """Return what `calque.json` calls an encoder's class: a name in `ENCODERS`, or where it can be imported from."""
+    """Return the name of an encoder's class in `calque.json`: a name in `ENCODERS`, or `package.module:Class`."""
     target = f"{type(encoder).__module__}:{type(encoder).__qualname__}"
     known = {row.target: name for name, row in ENCODERS.items()}
     return known.get(target) or (target if is_path(target) and not target.startswith("__main__:") else OWN)
 
 
 def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: Any) -> Any:
-    """Open the encoder in a folder or in files of its own format, or that of a name on the Hugging Face hub.
+    """Open the encoder of a folder, of files in another format, or of a name on the Hugging Face hub.
 
     Args:
         place: the folder, file or name.
-        alike: see `PerLanguage`, which alone heeds it.
-        options: those arguments of `load_encoder` that were given.
+        alike: argument of `PerLanguage` only.
+        options: given arguments of `load_encoder`.
 
     Raises:
-        InputError: nothing can be loaded from there, or it names a class outside calque, see `calque.named.class_in_file`.
-        SettingError: an option that this encoder does not have.
+        InputError: there is no readable encoder, or it names a class of another package, see `calque.named.class_in_file`.
+        SettingError: the encoder does not have such an option.
     """
     path = Path(place)
     about, pair = read_about(path), file_pair(path)
@@ -107,13 +107,13 @@ def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: An
 
 
 def file_pair(path: Path) -> tuple[Path, Path] | None:
-    """Return an ELMo's options and weights: both in a folder, or beside each other under names that differ in that word.
+    """Return the files of options and weights of an ELMo.
 
     Args:
-        path: the folder, or the file of weights: `NAME_weights.hdf5` beside `NAME_options.json`, as published.
+        path: a folder with both, or the weights `NAME_weights.hdf5` beside `NAME_options.json`, as published.
 
     Returns:
-        the two files, or None where it is something else.
+        the two files, or None if `path` is something else.
     """
     if path.is_dir():
         pair = path / ELMO_FILES[0], path / ELMO_FILES[1]
@@ -124,7 +124,7 @@ def file_pair(path: Path) -> tuple[Path, Path] | None:
 
 
 def holds_encoder(folder: Path) -> bool:
-    """Return whether there seems to be an encoder in it."""
+    """Return whether a folder seems to contain an encoder."""
     return any((folder / name).is_file() for name in _ENCODER_MARKS)
 
 
@@ -133,7 +133,7 @@ def read_about(folder: str | PathLike[str]) -> dict[str, Any]:
     """Return the content of `calque.json`, or an empty dictionary if there is no such file.
 
     Raises:
-        InputError: it is no JSON object that calque wrote, or a later version wrote it.
+        InputError: the file is not a JSON object of calque, or of a later version.
     """
     path = Path(folder) / ABOUT_FILE
     if not path.is_file():
@@ -154,23 +154,23 @@ def read_about(folder: str | PathLike[str]) -> dict[str, Any]:
 
 
 def write_about(folder: Path, kind: str, about: Mapping[str, Any]) -> None:
-    """Write `calque.json`: the kind of encoder, and what its class needs to open the folder."""
+    """Write `calque.json` with the kind of encoder and the settings that its class needs to open the folder."""
     head = {"kind": kind, "format": FORMAT}
-    text = json.dumps({**head, **about, **head}, indent=2)  # first, and not what `about` says of them
+    text = json.dumps({**head, **about, **head}, indent=2)  # `head` comes first and overrides `about`
     (folder / ABOUT_FILE).write_text(text + "\n", encoding="utf-8")
 
 
-# -- files that come whole or not at all -------------------------------------------------------------------------------
+# -- atomic folders ------------------------------------------------------------------------------
 @contextmanager
 def saving(folder: str | PathLike[str], encoder: Any = None) -> Iterator[Path]:
-    """Write an encoder beside its folder, and move it there when it is complete.
+    """Write an encoder to a temporary folder, and move it to its folder at the end of the block.
 
-    A folder that is new appears whole. In one that exists, files of the same names are replaced, and the others stay;
-    while they are being moved, nothing there is taken for an encoder.
+    A new folder appears complete. In an existing folder, files of the same names are replaced, and the folder does not count
+    as an encoder during the move.
 
     Args:
-        folder: where to.
-        encoder: the encoder; one that was aligned gets its model card and record.
+        folder: final folder.
+        encoder: the encoder; an aligned one gets a model card and a record.
 
     Yields:
         an empty folder to write to.
@@ -194,7 +194,7 @@ def saving(folder: str | PathLike[str], encoder: Any = None) -> Iterator[Path]:
 
 
 def move_into(part: Path, folder: Path) -> None:
-    """Move all that is in one folder into another, where files of the same names are replaced, and remove the first."""
+    """Move the contents of one folder into another, replacing files of the same names, and remove the first."""
     ours = any((folder / name).is_file() for name in (RUN_FILE, ABOUT_FILE))
     for mark in MARKS:
         if ours or (part / mark).is_file():

@@ -1,4 +1,4 @@
-"""An encoder's folder on the Hugging Face hub: what goes there, with which card, and how it comes back."""
+"""Upload an encoder's folder to the Hugging Face hub with a model card."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from calque.encoders.sentence_transformers import modules_of
 from calque.errors import InputError, OutputError, SettingError
 
 CARD = "README.md"
-_NOT_PART = ("training",)  # what a run goes on from, and its metrics
-_NAME = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?")  # of a repository
+_NOT_PART = ("training",)  # checkpoints and metrics of training
+_NAME = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?")  # name of a repository
 
 
 def push(
@@ -28,26 +28,26 @@ def push(
     license: str | None = None,
     progress: bool = True,
 ) -> str:
-    """Upload a folder with an encoder as a repository of models, made if there is none; its files are one commit.
+    """Upload a folder with an encoder in one commit to a model repository, which is created if necessary.
 
-    What is no part of the encoder stays here: checkpoints and metrics (`training/`), locks, hidden files, links. The card is
-    the folder's README.md, with what `card` adds; the file itself stays as it is.
+    Checkpoints and metrics (`training/`), locks, hidden files and links are not uploaded. The uploaded card is README.md with the
+    additions of `card`; the local file is not changed.
 
     Args:
-        folder: of an encoder.
-        repo: USER/NAME, or NAME for a repository of one's own.
-        private: whether a new repository is; None for the account's default.
-        message: of the commit.
-        revision: the branch, made if there is none; None for main.
-        license: of the weights, for the card.
+        folder: folder of the encoder.
+        repo: USER/NAME, or NAME for a repository of your own.
+        private: whether a new repository is private; None for the account's default.
+        message: commit message.
+        revision: branch, created if necessary; None for main.
+        license: licence of the weights, for the card.
         progress: show the bars of huggingface_hub on standard error.
 
     Returns:
-        the commit's address.
+        URL of the commit.
 
     Raises:
-        InputError: no encoder there.
-        OutputError: no token, no connection, or the hub refused.
+        InputError: the folder has no encoder.
+        OutputError: there is no token or no connection, or the hub refused.
     """
     from huggingface_hub import CommitOperationAdd, HfApi, get_token
     from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
@@ -77,7 +77,7 @@ def push(
         files.append(CommitOperationAdd(CARD, text.encode()))
         said = message or f"Upload {path.resolve().name} with calque"
         return str(api.create_commit(name, files, commit_message=said, revision=revision).commit_url)
-    except Exception as error:  # of two HTTP libraries, by version
+    except Exception as error:  # errors of two HTTP libraries, depending on the version
         raise OutputError(_refused(repo, error)) from error
     finally:
         if shown and not progress:
@@ -85,7 +85,7 @@ def push(
 
 
 def parts(folder: Path) -> list[str]:
-    """Return the files of an encoder's folder that are part of the encoder, by their names from there on."""
+    """Return the files of the folder that belong to the encoder, by relative names."""
     names = [file.relative_to(folder) for file in sorted(folder.rglob("*")) if file.is_file() and not file.is_symlink()]
     return [
         name.as_posix()
@@ -96,8 +96,10 @@ def parts(folder: Path) -> list[str]:
 
 
 def _refused(repo: str, error: Exception) -> str:
-    """Return the reason in a line."""
-    while getattr(error, "response", None) is None and isinstance(error.__cause__, Exception):  # of a large file
+    """Return the reason of the error in one line."""
+    while getattr(error, "response", None) is None and isinstance(
+        error.__cause__, Exception
+    ):  # errors of large files are nested
         error = error.__cause__
     status = getattr(getattr(error, "response", None), "status_code", None)
     reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
@@ -109,17 +111,17 @@ def _refused(repo: str, error: Exception) -> str:
     }
     if status is not None:
         return f"{repo}: {known.get(status, f'the hub refused ({reason})')}"
-    if isinstance(error, ValueError):  # a name that cannot be
+    if isinstance(error, ValueError):  # an invalid name
         return f"{repo}: {reason}"
     return f"{repo}: the hub cannot be reached ({reason}): check the connection, HF_ENDPOINT and HF_HUB_OFFLINE"
 
 
 # -- the card ----------------------------------------------------------------------------------------------------------
 def card(folder: Path, repo: str = "", *, license: str | None = None) -> str:
-    """The model card of a folder, as search on the hub reads it.
+    """Return the model card of a folder with metadata for search on the hub.
 
-    Nothing is invented: languages, data and base come from `calque-run.json` and the card that is there, and what neither
-    says is left out. A card without code gets a section that loads the encoder with calque.
+    Languages, data and base come from `calque-run.json` and the existing card. A card without code gets a section that loads the
+    encoder with calque.
 
     Raises:
         InputError: the card or the record is damaged.
@@ -144,7 +146,7 @@ def card(folder: Path, repo: str = "", *, license: str | None = None) -> str:
         data |= {key: value for key, value in front.items() if value} | {"tags": list(dict.fromkeys(tags))}
         base = data.get("base_model")
         if not isinstance(base, str) or not _NAME.fullmatch(base) or base in BUNDLED or Path(base).exists():
-            data.pop("base_model", None)  # one of calque's own, or a folder here
+            data.pop("base_model", None)  # a bundled encoder or a local folder
         if license is not None:
             data["license"] = license
         if languages := record.get("languages") or record.get("langs"):
@@ -154,7 +156,9 @@ def card(folder: Path, repo: str = "", *, license: str | None = None) -> str:
         data.pop("model-index", None)
         made = ModelCardData(**data)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InputError(f"no card can be made of {CARD} and {RUN_FILE} ({str(error)[:200]})", path=folder) from error
+        raise InputError(
+            f"cannot make a model card of {CARD} and {RUN_FILE} ({str(error)[:200]})", path=folder
+        ) from error
     body = (text if found is None else found.text).strip() or f"# {name}"
     if "```python" not in body:
         code = 'import calque\n\nencoder = calque.load_encoder("FOLDER")  # this one, or its name here'
@@ -163,11 +167,13 @@ def card(folder: Path, repo: str = "", *, license: str | None = None) -> str:
 
 
 def check_repo(repo: str) -> str:
-    """A repository's name, USER/NAME or NAME.
+    """Check the name of a repository, USER/NAME or NAME.
 
     Raises:
-        SettingError: it cannot be one.
+        SettingError: the name is invalid.
     """
     if not _NAME.fullmatch(repo) or repo.startswith(".") or "/." in repo:
-        raise SettingError(f"{repo!r} is no name on the hub, expected USER/NAME or NAME of letters, digits, - _ and .")
+        raise SettingError(
+            f"{repo!r} is not a valid name on the hub, expected USER/NAME or NAME of letters, digits, - _ and ."
+        )
     return repo

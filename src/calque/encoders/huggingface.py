@@ -1,4 +1,4 @@
-"""Any `transformers` encoder as an encoder of words."""
+"""Word vectors from any `transformers` encoder."""
 
 from __future__ import annotations
 
@@ -43,42 +43,39 @@ from calque.vectors import map_arrays, write_arrays
 Pooling = Literal["last", "first", "mean"]
 POOLINGS = ("last", "first", "mean")
 STANDARD_FILE = "standardization.safetensors"
-_ACTIVATIONS = 1_000_000_000  # bytes that the activations of a training batch may take before they are recomputed
+_ACTIVATIONS = 1_000_000_000  # maximum size in bytes of activations in training; larger ones are recomputed
 
 
 class HuggingFaceEncoder(TrainableEncoder):
-    """Words as hidden states of a `transformers` model: one layer, one vector for the subwords of a word.
+    """Word vectors from the hidden states of one layer of a `transformers` model.
 
-    Layer 0 is the embedding output, layer L the last, and −1 means the last everywhere. The word vectors of a sentence
-    do not depend on what else is in the batch: they agree to 1e-5 of their size in float32 arithmetic (`precision`
-    "highest", the default).
+    Layer 0 is the embedding output, layer L the last, and −1 is also the last. The vectors of a sentence do not depend on the
+    other sentences of a batch: they agree to 1e-5 of their size in float32 (`precision` "highest", the default).
 
     Args:
-        model: anything that gives `hidden_states` of one shape for all layers; put in evaluation mode. Of one with a decoder
+        model: model with `hidden_states` of one shape for all layers; it is set to evaluation mode. Of an encoder-decoder model
             only `get_encoder()` is called.
-        tokenizer: a fast one.
-        layer: the layer that `encode` gives. None for the last, and for round(2/3 · L) of a decoder, causal or bidirectional,
-            whose last layers predict the next token; a `DefaultLayerWarning` says so.
-        pooling: a word's vector from its subwords: the last one's, the first one's, or their mean.
-        max_length: most subwords of a sentence; None for the model's own limit.
-        name: what reports call the encoder.
-        precision: of the arithmetic in `encode`, see `calque.encoders.numerics.PRECISIONS`; one that is not "highest"
-            is part of the fingerprint.
-        bidirectional: of a decoder, whether every subword attends to all subwords of its sentence, as in LLM2Vec (BehnamGhader
-            et al. 2024), and not only to those before it. None for what the model's configuration says.
+        tokenizer: fast tokenizer.
+        layer: layer that `encode` returns. Default: the last, or round(2/3 · L) for a decoder, whose last layers predict the next
+            token (with a `DefaultLayerWarning`).
+        pooling: word vector from subwords: the last one, the first one or the mean.
+        max_length: maximum number of subwords of a sentence; None for the model's limit.
+        name: name in reports.
+        precision: precision of `encode`, see `calque.encoders.numerics.PRECISIONS`; part of the fingerprint unless "highest".
+        bidirectional: whether the subwords of a decoder attend to all subwords of the sentence, as in LLM2Vec (BehnamGhader et
+            al. 2024), instead of previous ones only. None for the model's configuration.
 
     Attributes:
-        subwords: the word ↔ subword map.
-        n_layers: L.
-        budget: subwords in a batch of `encode`, padding included.
-        bidirectional: whether this is a decoder that attends in both directions.
-        standard: by the number of a layer the means and deviations `[2, dim]` with which its vectors are standardised, see
-            `calque.encoders.standard`; layers that have none, and hidden states that are no word vectors, stay as they are.
-        modules: folder of the sentence-transformers model that this is, whose modules `save` copies; None if it is none, or if
-            its modules are only there for others to read.
+        subwords: splits words into subwords.
+        n_layers: number L of layers.
+        budget: maximum number of subwords of a batch in `encode`, including padding.
+        bidirectional: whether the model is a decoder with bidirectional attention.
+        standard: means and standard deviations `[2, dim]` by layer for standardised vectors, see `calque.encoders.standard`;
+            other layers and hidden states are not standardised.
+        modules: folder of the sentence-transformers model whose modules `save` copies, or None.
 
     Raises:
-        SettingError: a value that this model cannot have.
+        SettingError: the model does not support a setting.
     """
 
     _first_layer = "embeddings"
@@ -107,7 +104,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         self.max_length = self.subwords.max_length
         self.bidirectional = attend_both_ways(model, bidirectional, self._probe())
         self.n_layers, self.dim, self._flat, self._shortened = examine(model, self._probe())
-        self.padding = 2.0 if self._flat else 1.2  # the pass without padding prefers few batches
+        self.padding = 2.0 if self._flat else 1.2  # without padding, few large batches are faster
         self._blocks = find_blocks(model, self.n_layers)
         self.layer = self.layer_number(self._default_layer() if layer is None else layer)
         # Measured on two cores: a model of 128 dimensions is quickest at 1,024 subwords, where the call of an operation
@@ -118,12 +115,12 @@ class HuggingFaceEncoder(TrainableEncoder):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name}, layer {self.layer} of {self.n_layers}, {self.pooling}, {self.dim}d)"
 
-    # -- what the model is like ------------------------------------------------------------------------------------
+    # -- properties of the model ------------------------------------------------------------------------------------
     def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
         return self.subwords.split(sentences)
 
     def _probe(self) -> WordBatch:
-        """Some text, with padding in it."""
+        """Return a small batch with padding."""
         return collate(self.split([["a"] * 2, ["the", "a", "in"] * 3]), np.arange(2)).to(self.device)
 
     def _default_layer(self) -> int:
@@ -136,11 +133,11 @@ class HuggingFaceEncoder(TrainableEncoder):
         return layer
 
     def _limit(self, wanted: int | None) -> int | None:
-        """Most subwords that tokenizer and model take, or what the user wants if that is less."""
+        """Return the maximum length of tokenizer and model, or `wanted` if it is less."""
         limits = [self.tokenizer.model_max_length]
         positions = getattr(self.model.config, "max_position_embeddings", None) or 0
         if positions > 0:
-            # RoBERTa counts positions from the padding's number on: 514 are 512.
+            # RoBERTa counts positions from the padding id on, so 514 positions are 512 subwords.
             unused = [
                 module.padding_idx + 1
                 for name, module in self.model.named_modules()
@@ -183,10 +180,10 @@ class HuggingFaceEncoder(TrainableEncoder):
         return {layer: torch.cat(vectors) for layer, vectors in found.items()}
 
     def _save_memory(self, batches: Sequence[WordBatch], top: int) -> None:
-        """Recompute activations in the backward pass (gradient checkpointing, Chen et al. 2016) where they are large.
+        """Recompute large activations in the backward pass (gradient checkpointing, Chen et al. 2016).
 
-        The gradient is the same, bit by bit. The estimate counts what a layer of a decoder keeps for a subword: about 16
-        vectors of the model's size, and 3 of the feed-forward network's.
+        The gradient is bitwise equal. The estimate is about 16 vectors of the model's size and 3 of the feed-forward network's
+        size for each subword and layer of a decoder.
         """
         model: Any = self.model
         if not (
@@ -196,24 +193,24 @@ class HuggingFaceEncoder(TrainableEncoder):
         inner = getattr(model.config, "intermediate_size", None) or 4 * self.dim
         numbers = sum(batch.input_ids.numel() for batch in batches) * top * (16 * self.dim + 3 * inner)
         if 4 * numbers > _ACTIVATIONS and not any(getattr(m, "gradient_checkpointing", False) for m in model.modules()):
-            # The method has another name from transformers 5 on.
+            # The method was renamed in transformers 5.
             enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
             enable({"use_reentrant": False})
 
     def pool(self, states: Tensor, batch: WordBatch) -> Tensor:
-        """Word vectors `[W, dim]` from hidden states `[B, T, dim]`."""
+        """Return word vectors `[W, dim]` from hidden states `[B, T, dim]`."""
         flat = states.reshape(-1, states.shape[-1])
         if self.pooling == "mean":
             return word_means(flat, batch.starts, batch.lengths)
         return flat[self._ends(batch.starts, batch.lengths)] * (batch.lengths > 0)[:, None]
 
     def _ends(self, starts: Tensor, lengths: Tensor) -> Tensor:
-        """Position of each word's first or last subword, int64 `[W]`."""
+        """Return the position of each word's first or last subword, int64 `[W]`."""
         return starts if self.pooling == "first" else starts + (lengths - 1).clamp(min=0)
 
-    # -- the same without padding ----------------------------------------------------------------------------------
+    # -- without padding ----------------------------------------------------------------------------------
     def is_flat(self) -> bool:
-        """Return whether `forward` takes the pass without padding (`calque.encoders.bert`) for this model, as it is now."""
+        """Return whether `forward` currently uses the pass without padding (`calque.encoders.bert`)."""
         return self._flat and isinstance(self.model, PreTrainedModel) and is_bert_like(self.model)
 
     @property
@@ -239,8 +236,8 @@ class HuggingFaceEncoder(TrainableEncoder):
     # -- identity and disk -----------------------------------------------------------------------------------------
     @property
     def fingerprint(self) -> str:
-        """Hash over weights, tokenizer, layer, pooling, length limit, and arithmetic where it is not exact. The weights
-        are read anew every time, half a second for a BERT-base: nothing tells reliably whether they have changed."""
+        """Hash of weights, tokenizer, layer, pooling, length limit, and precision unless exact. It is not cached (half a second
+        for BERT-base), because changes of weights cannot be detected reliably."""
         digest = hashlib.blake2b(digest_size=16)
         backend = json.loads(stable_text(self.subwords.backend))
         about = [self.layer, self.pooling, self.max_length, {**backend, "truncation": None, "padding": None}]
@@ -253,26 +250,23 @@ class HuggingFaceEncoder(TrainableEncoder):
         return digest.hexdigest()
 
     def save(self, folder: str | PathLike[str], *, keep_layers: bool = False) -> None:
-        """Write a folder that `transformers.AutoModel` and `AutoTokenizer` read without calque, and `load_encoder` too.
+        """Write a folder that `load_encoder`, `transformers.AutoModel` and `AutoTokenizer` read.
 
-        What is written is the bare encoder, in the type of number that it has in memory: a checkpoint's language
-        model head is not loaded, and so not saved. Layers above the encoder's own are cut off, so that the last layer of
-        what is saved, which everybody else takes, *is* the one; a model that cannot be cut (`cut_above`) is saved whole,
-        and `calque.json` names the layer.
+        The encoder is written in its current type of weights, without a language model head. Layers above the encoder's layer are
+        removed, so that the last layer of the folder is the right one for other programs; a model that cannot be shortened
+        (`cut_above`) is saved whole, and `calque.json` names the layer.
 
-        Of a model with a decoder (Marian, M2M100, NLLB, mBART, BART, Pegasus) the encoder is written, under its names in the
-        whole model, with a configuration of 0 decoder layers: `AutoModel.from_pretrained(folder).get_encoder()` has the aligned
-        states, and no program can translate with it. The tokenizer there is a fast one; the token of a language that it puts
-        around every text is that of its own `src_lang`.
+        For an encoder-decoder model (Marian, M2M100, NLLB, mBART, BART, Pegasus) the encoder is written with a configuration of 0
+        decoder layers: `AutoModel.from_pretrained(folder).get_encoder()` has the aligned hidden states, and the folder cannot
+        translate. Its fast tokenizer adds the language token of its `src_lang` to every text.
 
-        `SentenceTransformer(folder)` reads it, too: the modules of a sentence-transformers folder are copied; to any other
-        encoder the mean over all subwords of its layer is written, special ones included, which `sentence_vectors` calls
-        `subwords`. For calque itself that is not the encoder's own pooling: its default stays the mean of word vectors. Beside
-        BART and mBART none is written, since sentence-transformers would read their decoder, nor where vectors are standardised
-        (`standardization.safetensors`), which other programs do not do.
+        `SentenceTransformer(folder)` reads the folder too: the modules of a sentence-transformers folder are copied, and other
+        encoders get mean pooling over all subwords including special tokens (`subwords` in `sentence_vectors`), while the default
+        of calque stays the mean of word vectors. No modules are written for BART and mBART, because sentence-transformers would
+        read their decoder, and for standardised vectors, which other programs do not support.
 
         Args:
-            folder: where to; files of the same names are replaced.
+            folder: folder to write to; files of the same names are replaced.
             keep_layers: save all layers.
         """
         self._save(folder, keep_layers, declare=True)
@@ -281,7 +275,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         self._save(folder, keep_layers=True, declare=False)
 
     def _save(self, folder: str | PathLike[str], keep_layers: bool, *, declare: bool) -> None:
-        """See `save`; what is no encoder by itself, but the base of one, declares no pooling."""
+        """Write the folder, see `save`; with `declare=False` without pooling modules, for the base of another encoder."""
         config = self.model.config
         declare = declare and self.modules is None and not self.standard
         declare = declare and (not config.is_encoder_decoder or config.model_type in ENCODERS_ALONE)
@@ -303,20 +297,20 @@ class HuggingFaceEncoder(TrainableEncoder):
             write_about(path, "huggingface", {**about, **self._write_standard(path)})
 
     def _options(self) -> dict[str, Any]:
-        """Return what `recorded_options` reads again."""
+        """Return the options that `recorded_options` reads."""
         options = {"layer": self.layer, "pooling": self.pooling, "max_length": self.max_length}
         options |= {} if self.precision == "highest" else {"precision": self.precision}
         return options | ({"bidirectional": True} if self.bidirectional else {})
 
     def _write_standard(self, folder: Path) -> dict[str, Any]:
-        """Write means and deviations, and return what `calque.json` says of them."""
+        """Write means and standard deviations, and return their entry in `calque.json`."""
         if not self.standard:
             return {}
         write_arrays(folder / STANDARD_FILE, {f"{layer}": rows.numpy() for layer, rows in self.standard.items()})
         return {"standardized": sorted(self.standard)}
 
     def _read_standard(self, folder: Path, about: Mapping[str, Any]) -> Self:
-        """Take over the means and deviations in a folder, if its `calque.json` names some."""
+        """Read means and standard deviations of a folder, if its `calque.json` names them."""
         if layers := about.get("standardized"):
             arrays, _ = map_arrays(folder / STANDARD_FILE)
             for layer in layers:
@@ -336,7 +330,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         dtype: str | torch.dtype | None = None, device: str | torch.device | None = None, attention: str | None = None,
         **options: Any,
     ) -> Self:  # fmt: skip
-        """Read what `save` or `transformers` wrote, also by its name on the hub; see `load_encoder` for the options."""
+        """Read a folder of `save` or `transformers`, or a name on the hub; see `load_encoder` for the options."""
         name = fspath(folder)
         path, number = Path(name), number_type(dtype)
         if not path.is_dir() and (path.is_absolute() or name.startswith(".") or name.count(os.sep) > 1):
@@ -356,24 +350,24 @@ class HuggingFaceEncoder(TrainableEncoder):
 
     @classmethod
     def _of(cls, model: Any, tokenizer: Any, options: Mapping[str, Any], place: str) -> Self:
-        """An encoder of what was read at a place, with the place's name where they do not go together."""
+        """Build an encoder from model and tokenizer, with the place in the message if they do not match."""
         try:
             return cls(model, tokenizer, **options)
-        except TypeError as error:  # it wants what a text does not have: pixels, a decoder's input
+        except TypeError as error:  # the model needs other inputs, such as pixels
             raise SettingError(f"{type(model).__name__} cannot encode text alone ({first_line(error)})") from error
         except InputError as error:
             raise InputError(error.fact, path=error.path or place) from error
         except (CalqueError, CalqueWarning):
             raise
-        except Exception as error:  # tokenizer and weights that were not made for each other, or are damaged
+        except Exception as error:  # tokenizer and weights do not match, or are damaged
             raise InputError(f"tokenizer and weights do not work together ({first_line(error)})", path=place) from error
 
 
 def recorded_options(about: Mapping[str, Any], folder: str | PathLike[str]) -> dict[str, Any]:
-    """Return the arguments of the encoder in what the `calque.json` of a folder says.
+    """Return the encoder's arguments from the content of `calque.json`.
 
     Raises:
-        InputError: a pooling that there is not.
+        InputError: the pooling or layer is invalid.
     """
     if (pooling := about.get("pooling", "last")) not in POOLINGS:
         what = f"pooling {pooling!r:.60}, expected one of {', '.join(POOLINGS)}; correct it, or save the encoder again"

@@ -1,4 +1,4 @@
-"""Hidden states by `transformers` itself, and models without the layers that nobody reads."""
+"""Hidden states by the forward pass of `transformers`, and models without unused layers."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from calque.encoders.batches import WordBatch
 from calque.encoders.bert import bert_states, embedded, is_bert_like
 from calque.errors import CalqueWarning, InputError, SettingError
 
-_LOCK = RLock()  # a forward pass in another thread must not meet a shortened list of layers
+_LOCK = RLock()  # another thread must not run with a shortened list of layers
 
 
-# What a model raises whose code does not work with a part of its layers.
+# Errors of models whose code fails with fewer layers.
 _UNUSUAL = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError)
 
 
 class DefaultLayerWarning(CalqueWarning):
-    """A decoder's default layer was taken, because neither its folder nor the caller names one."""
+    """The default layer of a decoder is used."""
 
 
 def find_blocks(model: nn.Module, n_layers: int | None) -> str | None:
@@ -36,30 +36,30 @@ def find_blocks(model: nn.Module, n_layers: int | None) -> str | None:
 
 
 def encoder_of(model: Any) -> Any:
-    """Return the part of a model that computes the hidden states of a text: all of it, or what stands beside its decoder."""
+    """Return the encoder of an encoder-decoder model, or the model itself."""
     both = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
     return model.get_encoder() if both else model
 
 
 def all_states(model: Any, batch: WordBatch) -> tuple[Tensor, ...]:
-    """Return what `transformers` itself gives: the states of layers 0 to L of the encoder, each `[B, T, dim]`."""
+    """Return the hidden states of layers 0 to L computed by `transformers`, each `[B, T, dim]`."""
     model = encoder_of(model)
     with _LOCK:
         return model(**_inputs(model, batch), output_hidden_states=True).hidden_states
 
 
 def states_up_to(model: nn.Module, batch: WordBatch, layers: Sequence[int], *, blocks: str) -> dict[int, Tensor]:
-    """Return hidden states of some layers, without computing the layers above the highest of them.
+    """Return the hidden states of some layers without computing higher layers.
 
-    During the forward pass the model's list of layers ends at the highest wanted layer, and a hook keeps its output. So a final
-    norm, which the model applies to its last output, does not change the state of a layer below the last.
+    During the forward pass the model's list of layers ends at the highest wanted layer, and a hook keeps its output before a
+    final norm.
 
     Args:
-        layers: numbers from 0 to L.
-        blocks: name of the model's list of layers, as `find_blocks` returns it.
+        layers: layer numbers from 0 to L.
+        blocks: name of the model's list of layers, see `find_blocks`.
 
     Returns:
-        `[B, T, dim]` by layer.
+        hidden states `[B, T, dim]` by layer.
     """
     stack: Any = model.get_submodule(blocks)
     top, found = max(1, *layers), []
@@ -82,7 +82,7 @@ def states_up_to(model: nn.Module, batch: WordBatch, layers: Sequence[int], *, b
 
 @contextmanager
 def _ended(model: nn.Module, blocks: str, layer: int) -> Iterator[None]:
-    """Shorten the model's list of layers inside the block."""
+    """Shorten the model's list of layers during the block."""
     parent, _, name = blocks.rpartition(".")
     owner, stack = model.get_submodule(parent), model.get_submodule(blocks)
     setattr(owner, name, nn.ModuleList(list(stack)[:layer]))  # type: ignore[arg-type]
@@ -97,29 +97,29 @@ def _inputs(model: nn.Module, batch: WordBatch) -> dict[str, Any]:
     if batch.segments is not None:
         inputs["token_type_ids"] = batch.segments
     if "use_cache" in inspect.signature(model.forward).parameters:
-        inputs["use_cache"] = False  # keys and values of all layers would stay in memory for a next token
+        inputs["use_cache"] = False  # do not keep keys and values for a next token
     return inputs
 
 
 def attend_both_ways(model: nn.Module, wanted: bool | None, batch: WordBatch) -> bool:
-    """Switch the attention of a decoder to bidirectional, or back to causal, and return whether it is bidirectional now.
+    """Make the attention of a decoder bidirectional or causal, and return whether it is bidirectional.
 
-    The switch is `config.is_causal`, which `transformers` reads wherever it builds the mask of a decoder, and which is saved
-    with the configuration. A model that is no decoder stays as it is.
+    `transformers` reads `config.is_causal` when it builds the mask of a decoder, and saves it with the configuration. Other
+    models are not changed.
 
     Args:
-        wanted: None for what the configuration says.
-        batch: at least one sentence of several subwords, on which the effect is tested.
+        wanted: whether attention is bidirectional; None for the configuration.
+        batch: batch with a sentence of several subwords, to test the effect.
 
     Raises:
-        SettingError: this model's attention cannot be switched.
+        SettingError: the attention of this model cannot be changed.
     """
     config: Any = model.config
     switched = getattr(config, "is_causal", True) is False
     if wanted is None and not switched:
         return False
     wanted = wanted is not False
-    if not (switched or reads_left_to_right(model, batch)):  # an encoder, or a decoder trained with both directions
+    if not (switched or reads_left_to_right(model, batch)):  # an encoder, or a bidirectional decoder
         return False
     config.is_causal = not wanted
     for module in model.modules():
@@ -134,28 +134,28 @@ def attend_both_ways(model: nn.Module, wanted: bool | None, batch: WordBatch) ->
 
 
 def reads_left_to_right(model: nn.Module, batch: WordBatch) -> bool:
-    """Return whether the first hidden states of a sentence are the same whatever its last subword is."""
+    """Return whether the first hidden states of a sentence are independent of its last subword."""
     inside = torch.ones_like(batch.input_ids) if batch.attention_mask is None else batch.attention_mask
     row, last = int(inside.sum(1).argmax()), int(inside.sum(1).max()) - 1
     ids = batch.input_ids[row : row + 1, : last + 1].repeat(2, 1)
-    ids[1, last] = int(ids[1, last] == 0)  # another subword, whatever this one is
+    ids[1, last] = int(ids[1, last] == 0)  # any other subword
     with torch.inference_mode():
         one, other = encoder_of(model)(input_ids=ids, output_hidden_states=True).hidden_states[-1]
     return torch.allclose(one[:last], other[:last], rtol=0, atol=_close(one, 1e-6))
 
 
 def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
-    """Choose how a model's hidden states are computed, and check the choice on a small batch with padding in it.
+    """Choose how to compute the hidden states of a model, and check the choice on a small batch with padding.
 
-    A model of `bert.FAMILIES` takes the pass without padding if its states agree with the model's own to 1e-5 of the largest
-    number in a state. Of another model, the layers above the one that is read are not computed, if that gives the same states.
+    Models of `bert.FAMILIES` use the pass without padding if its hidden states agree with the model's to 1e-5 of the largest
+    entry. Other models skip unused layers if the hidden states are equal.
 
     Returns:
-        L; dimensions of a state; and whether `bert_states` gives them, and whether `states_up_to` does.
+        number of layers L; dimensions; whether `bert_states` can be used; whether `states_up_to` can be used.
 
     Raises:
-        InputError: states that are not finite.
-        SettingError: states that are not one per subword and layer, or that padding changes, as in a convolution (ConvBERT).
+        InputError: hidden states are not finite.
+        SettingError: there is not one state per subword and layer, or padding changes the states, as in convolutions (ConvBERT).
     """
     with torch.inference_mode():
         states = all_states(model, batch)
@@ -191,7 +191,7 @@ def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
 
 
 def _shortens_alike(model: nn.Module, batch: WordBatch, states: Sequence[Tensor]) -> bool:
-    """Return whether `states_up_to` computes these states of a model."""
+    """Return whether `states_up_to` gives equal hidden states."""
     n = len(states) - 1
     if (blocks := find_blocks(model, n)) is None:
         return False
@@ -203,24 +203,24 @@ def _shortens_alike(model: nn.Module, batch: WordBatch, states: Sequence[Tensor]
 
 
 def _close(state: Tensor, share: float = 1e-5) -> float:
-    """Return how far two computations of a state may be apart."""
+    """Return the largest allowed difference between two computations of a hidden state."""
     return share * float(state.abs().max())
 
 
 @contextmanager
 def cut_above(model: PreTrainedModel, blocks: str | None, layer: int, batch: WordBatch) -> Iterator[bool]:
-    """Within the block, end the model at a layer, so that whoever saves it saves one whose last layer is that one.
+    """Remove the layers above `layer` during the block, so that a saved model ends with that layer.
 
-    A model can be cut if its layers stand in one list, if its configuration says how many there are, and if what it then
-    gives as its last state is what the layer gave before (no final norm in between); that is tried on a batch.
+    This needs a single list of layers, a configuration with their number, and equal hidden states of the layer before and after
+    (no final norm), which is tested on a batch.
 
     Args:
-        model: in evaluation mode.
-        blocks: name of its list of layers, as `find_blocks` gives it.
-        layer: from 1 to L.
+        model: model in evaluation mode.
+        blocks: name of its list of layers, see `find_blocks`.
+        layer: layer number from 1 to L.
 
     Yields:
-        whether the model has been cut; if not, it is as it was.
+        whether the layers were removed; if not, the model is unchanged.
     """
     config: Any = model.config
     stack = None if blocks is None else model.get_submodule(blocks)
@@ -234,7 +234,7 @@ def cut_above(model: PreTrainedModel, blocks: str | None, layer: int, batch: Wor
     if not before.isfinite().all():
         what = "lower the learning rate if it was trained, else its weights are damaged"
         raise SettingError(f"{type(model).__name__} gives vectors that are not finite: {what}")
-    # What lists a value for each layer (layer_types, …) has to become shorter too.
+    # Lists with a value for each layer (layer_types, …) are shortened too.
     lists = {key: value for key, value in vars(config).items() if isinstance(value, list) and len(value) == n}
     inside = slice(None) if batch.attention_mask is None else batch.attention_mask.bool()
     same = False

@@ -1,4 +1,4 @@
-"""From a name to an encoder."""
+"""Load encoders by name."""
 
 from __future__ import annotations
 
@@ -35,32 +35,29 @@ def load_encoder(
     """Load an encoder.
 
     Args:
-        name_or_path: "mini", the small encoder that comes with calque; a name on the Hugging Face hub, a folder that
-            `transformers` or calque saved, a folder of adapters (LoRA) of such an encoder, an ELMo (a folder with
-            options.json and weights.hdf5, or NAME_weights.hdf5 beside NAME_options.json), or a file of static word vectors
-            (word2vec or fastText). One for each language: "en=elmo-en,de=elmo-de". A folder of one's own that is called mini is
-            "./mini". An encoder of one's own, which needs no arguments, is "package.module:Class".
-        layer: 0 is the embedding output, −1 the last; None for what the folder says, else the last, or layer round(2/3 · L) of
-            a decoder with L layers, whose last layers predict the next token. Of an encoder with maps, one that has maps.
-        pooling: a word's vector from its subwords: "last", "first" or "mean"; None for what the folder says, else "last".
-        dtype: type of the weights, "float32", "bfloat16" or "float16", or "auto" for the one in the file; None for
-            float32, whatever the file has. The base of an encoder with maps is loaded in the type that the maps were
-            fitted in, and converted where another one is named.
-        device: "cpu", "cuda", …; None for a graphics card if there is one, and of several processes for each its own.
-        max_length: most subwords of a sentence, special ones included; None for the model's own limit.
-        attention: `attn_implementation` of `transformers`, such as "eager" or "sdpa"; None for its own choice.
-        precision: of the arithmetic in `encode`, "highest" (exact float32) or "bfloat16"; None for what the folder says, else
-            "highest".
-        bidirectional: of a decoder, whether its subwords attend to those after them, too; None for what the folder says, else
-            not. See `HuggingFaceEncoder`.
-        alike: whether encoders of several languages must be of the same sizes, also those of one folder; see `PerLanguage`.
-        trust_code: import classes outside calque that the folder names, whether it is here or on the hub. Classes that the
-            program has imported already need no trust.
-        own: arguments that one kind of encoder alone has, see `ENCODERS`.
+        name_or_path: "mini" (the bundled encoder); a name on the Hugging Face hub; a folder that `transformers` or calque
+            saved; a folder of adapters (LoRA); an ELMo (a folder with options.json and weights.hdf5, or NAME_weights.hdf5 with
+            NAME_options.json); or a file of static word vectors (word2vec or fastText). One encoder for each language is
+            "en=elmo-en,de=elmo-de". A local folder named mini is "./mini". An encoder class of your own without arguments is
+            "package.module:Class".
+        layer: layer number; 0 is the embedding output, −1 the last. Default: the saved layer, else the last, or layer
+            round(2/3 · L) of a decoder with L layers, whose last layers predict the next token.
+        pooling: word vector from subwords, "last", "first" or "mean". Default: the saved pooling, else "last".
+        dtype: type of the weights, "float32" (default), "bfloat16", "float16", or "auto" for that of the file. The base of an
+            encoder with maps is loaded in the type in which the maps were fitted, and then converted.
+        device: "cpu", "cuda", …; default: a GPU if there is one, for each process its own.
+        max_length: maximum number of subwords of a sentence including special tokens; default: the model's limit.
+        attention: `attn_implementation` of `transformers`, such as "eager" or "sdpa"; None for its default.
+        precision: precision of `encode`, "highest" (exact float32) or "bfloat16". Default: the saved precision, else "highest".
+        bidirectional: whether subwords of a decoder attend to later ones. Default: the saved setting, else not. See
+            `HuggingFaceEncoder`.
+        alike: whether the encoders of several languages must have equal sizes; see `PerLanguage`.
+        trust_code: allow the import of classes of other packages that the folder names. Imported classes are always allowed.
+        own: arguments of a single kind of encoder, see `ENCODERS`.
 
     Raises:
-        InputError: nothing can be loaded from there.
-        SettingError: an argument that this encoder cannot have.
+        InputError: there is no readable encoder.
+        SettingError: the encoder does not support an argument.
     """
     name = fspath(name_or_path)
     options = {"layer": layer, "pooling": pooling, "dtype": dtype, "device": device, "max_length": max_length,
@@ -74,21 +71,20 @@ def load_encoder(
         fetched = fetched_folder(name)
         encoder = open_folder(fetched or BUNDLED.get(name, name), alike=alike, **given)
     if fetched is not None:
-        encoder.name = name  # not that of a commit
+        encoder.name = name  # the given name instead of the name of a commit
     return encoder
 
 
 def fetched_folder(name: str | PathLike[str]) -> Path | None:
-    """Return where a folder that calque wrote was fetched to, by its name on the hub; None for any other name, or without
-    connection.
+    """Return the local copy of a hub repository with a `calque.json`; None for other names, or without connection.
 
-    `transformers` would read the weights by the name alone, but not which layer, which pooling and which maps calque.json names.
+    `transformers` alone would load the weights, but not the layer, pooling and maps of `calque.json`.
     """
     return None if file_pair(Path(name)) is not None else hub_folder(fspath(name), ABOUT_FILE)
 
 
 def by_language(name: str) -> dict[str, str] | None:
-    """The encoders of `en=elmo-en,de=elmo-de`; None for the name of a single one."""
+    """Return the encoder names by language of `en=elmo-en,de=elmo-de`; None for the name of a single encoder."""
     paths = dict(name_and_path(part) for part in name.split(","))
     return None if "" in paths or os.path.exists(name) else paths
 

@@ -1,4 +1,4 @@
-"""An encoder and the maps that carry its languages into one space."""
+"""An encoder with maps of its languages into one space."""
 
 from __future__ import annotations
 
@@ -35,20 +35,19 @@ MAPS_FILE = "maps.safetensors"
 
 
 class MappedEncoder(Encoder):
-    """Word vectors of an encoder, each layer mapped into the space of one language and the layers combined.
+    """Word vectors of an encoder, mapped into the space of one language.
 
-    Sentences in a language that has maps go through them, a variety (de-AT) that has none through those of its language
-    (de); those of the others stay as they are. So do those of `towards`, unless both sides of a map move, or a projection
-    removes something from every language: then it has maps, too. A sentence must say its language, since nothing else says
-    which maps are its own: one that does not, as a plain list of words, is refused.
+    Sentences are mapped by the maps of their language; a variety (de-AT) without maps uses those of its language (de). Vectors of
+    languages without maps do not change, usually also those of `towards`, which has maps only if both sides of a map move.
+    Every sentence must have a language; plain lists of words are refused.
 
     Args:
-        base: the encoder whose layers are mapped.
+        base: encoder whose layers are mapped.
         maps: `{language: {layer: map}}`; every language has the same layers.
-        towards: the language whose space the others are mapped into.
-        combine: sum, mean or concatenation of the mapped layers, or the last of them only. Kulshreshtha et al. (2020)
-            feed the sum of four.
-        settings: what the maps were fitted with, for the record.
+        towards: language of the common space.
+        combine: sum, mean or concatenation of the mapped layers, or the last of them. Kulshreshtha et al. (2020) use the sum of
+            four.
+        settings: settings of the fit, for the record.
     """
 
     def __init__(
@@ -94,22 +93,22 @@ class MappedEncoder(Encoder):
     ) -> MappedEncoder:
         """Fit one map per language and layer on linked words, or on sentences.
 
-        The text is encoded a block at a time and only its moments are kept, so that memory does not grow with it.
+        The text is encoded block by block, and only moments are kept, so memory does not grow with the text.
 
         Args:
             base: the encoder.
             corpus, pairs: parallel text and its word links; several for several languages.
-            make: gives a new map, e.g. `Rotation`.
-            towards: the language whose space the others are mapped into; every corpus must have it.
-            layers: layers to map; None: the encoder's own, or the last where it mixes several.
+            make: class of the maps, such as `Rotation`.
+            towards: language of the common space; every corpus must have it.
+            layers: layers to map; default: the encoder's layer, or the last if it combines several.
             combine: see the class.
             unit: pairs of linked words (Wang et al. 2019), or of sentence means (Aldarmaki & Diab 2019; Cao 2020,
-                "sentence-aligned"). A sentence counts whether it has links or not.
-            block: sentence pairs encoded at a time.
+                "sentence-aligned"), which need no links.
+            block: number of sentence pairs encoded at a time.
             progress: show a bar on standard error.
 
         Raises:
-            SettingError: the encoder has maps already, or settings that do not fit together.
+            SettingError: the encoder has maps already, or settings contradict each other.
         """
         require(base, "mapped")
         corpora = [corpus] if not isinstance(corpus, Sequence) else list(corpus)
@@ -145,7 +144,7 @@ class MappedEncoder(Encoder):
         return aligned
 
     def without_maps(self) -> MappedEncoder:
-        """The same layers, combined in the same way, as they were before."""
+        """Return the unmapped layers, combined in the same way."""
         unmapped = MappedEncoder(self.base, self.maps, towards=self.towards, combine=self.combine)
         unmapped.maps, unmapped.name = {}, self.base.name
         return unmapped
@@ -153,7 +152,7 @@ class MappedEncoder(Encoder):
     # -- encoding --------------------------------------------------------------------------------------------------
     @property
     def layers(self) -> tuple[int, ...]:
-        """Numbers of the layers that have maps."""
+        """Numbers of the mapped layers."""
         return self._layers
 
     @property
@@ -171,10 +170,10 @@ class MappedEncoder(Encoder):
         return digest.hexdigest()
 
     def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
-        """One vector per word.
+        """Return one vector per word.
 
         Raises:
-            SettingError: a sentence does not say its language.
+            SettingError: a sentence has no language.
         """
         wanted = self._layers[-1:] if self.combine == "last" else self._layers
         by_layer = self.encode_layers(sentences, wanted, progress=progress)
@@ -190,7 +189,7 @@ class MappedEncoder(Encoder):
         return Embeddings(data, first.offsets, first.covered)
 
     def _encode(self, sentences, layers: list[int], progress: bool) -> dict[int, Embeddings]:
-        """Each layer through its own maps, without combining them."""
+        """Return each mapped layer."""
         sentences = sentences if isinstance(sentences, Sentences) else list(sentences)
         of = {lang: self._mapped_as(lang) for lang in _languages(sentences)}
         unmapped = self.base.encode_layers(sentences, layers, progress=progress)
@@ -204,7 +203,7 @@ class MappedEncoder(Encoder):
         return {layer: self._map(unmapped[layer], layer, rows) for layer in layers}
 
     def _mapped_as(self, lang: str) -> str:
-        """Return the language whose maps a sentence goes through; "" for none."""
+        """Return the language whose maps apply to a sentence; "" for none."""
         check_language(self, lang)
         match = best_match(lang, [*self.maps, self.towards])
         return match if match is not None and match in self.maps else ""
@@ -217,15 +216,15 @@ class MappedEncoder(Encoder):
         if not np.isfinite(vectors).all():
             raise InputError(f"{self.name}: layer {layer} gives vectors that are not finite; fit the maps again")
         if unmapped.covered is not None:
-            vectors[~unmapped.covered] = 0.0  # a word without a vector has none after a translation either
+            vectors[~unmapped.covered] = 0.0  # rows of words without a vector stay zero
         return Embeddings(vectors, unmapped.offsets, unmapped.covered)
 
     # -- disk ------------------------------------------------------------------------------------------------------
     def save(self, folder: str | PathLike[str]) -> None:
         """Write the base encoder as `transformers` reads it, `maps.safetensors` beside it, and `calque.json`.
 
-        `AutoModel.from_pretrained(folder)` gives the base encoder; a base of your own kind saves itself, and `open` needs it
-        again. A map is applied to a layer's word vectors by
+        `AutoModel.from_pretrained(folder)` loads the base encoder; `open` needs a base of your own class as an argument. A map is
+        applied to a layer's word vectors by
         `(x - source_mean) @ matrix + target_mean`, with the tensors `LANGUAGE.LAYER.matrix` and so on.
         """
         with saving(folder, self) as path:
@@ -237,7 +236,7 @@ class MappedEncoder(Encoder):
                 for name, array in fitted.arrays().items()
             }
             write_arrays(path / MAPS_FILE, tensors)
-            about = read_about(path)  # nothing where the base is somebody's own
+            about = read_about(path)  # empty for a base of another package
             if "maps" in about:
                 raise SettingError(
                     f"{self.base.name} cannot be saved under maps: static vectors take their maps in themselves "
@@ -265,16 +264,16 @@ class MappedEncoder(Encoder):
         """Read maps that `save` wrote.
 
         Args:
-            folder: where they are.
-            base: the encoder in the same folder; None to open it.
-            about: what `calque.json` says; None to read it.
-            layer: with the maps of this layer only.
+            folder: the folder.
+            base: encoder of the same folder; None to open it.
+            about: content of `calque.json`; None to read it.
+            layer: use the maps of this layer only.
             dtype: convert the base's weights to this type.
-            options: of the base.
+            options: options of the base.
 
         Raises:
-            InputError: a file is missing or damaged, or the encoder is not the one that the maps were fitted on.
-            SettingError: a layer without maps, or an option that the base does not have.
+            InputError: a file is missing or damaged, or the maps were fitted on another encoder.
+            SettingError: the layer has no maps, or the base does not have an option.
         """
         path = Path(folder)
         about = read_about(path) if about is None else about
@@ -296,7 +295,7 @@ class MappedEncoder(Encoder):
             fact = "the encoder in this folder is not the one that the maps were fitted on"
             why = "weights, tokenizer, layer, pooling or precision changed"
             raise InputError(f"{fact} ({why}); fit them again", path=path)
-        if dtype not in (None, "auto"):  # only now: the maps know their base by its weights as they were
+        if dtype not in (None, "auto"):  # after the check of the base's weights
             for part in base.encoders.values() if isinstance(base, PerLanguage) else [base]:
                 if not isinstance(part, TrainableEncoder):
                     raise SettingError(f"dtype does not apply to {part.name}")
@@ -311,7 +310,7 @@ class MappedEncoder(Encoder):
 
 
 def _open_base(path: Path, about: Mapping[str, Any], options: Mapping[str, Any]) -> Encoder:
-    """Open the encoder under the maps, as it was when they were fitted."""
+    """Open the base encoder with the settings of the fit."""
     if "pooling" in options:
         raise SettingError("a mapped encoder keeps the pooling that its maps were fitted with")
     kind = about.get("base", "huggingface")
@@ -329,7 +328,7 @@ def _languages(sentences: Sequence[Any]) -> set[str]:
 
 
 def paired_words(source: Embeddings, target: Embeddings, pairs: WordPairs) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors `[n, dim]` of linked words that both sides cover."""
+    """Return the vectors `[n, dim]` of linked words that have a vector on both sides."""
     i, j = source.rows(pairs.sentence, pairs.source), target.rows(pairs.sentence, pairs.target)
     both = np.ones(len(i), dtype=bool)
     for side, rows in ((source, i), (target, j)):
@@ -339,7 +338,7 @@ def paired_words(source: Embeddings, target: Embeddings, pairs: WordPairs) -> tu
 
 
 def paired_sentences(source: Embeddings, target: Embeddings) -> tuple[np.ndarray, np.ndarray]:
-    """Mean vectors `[n, dim]` of sentences that have a vector on both sides."""
+    """Return the mean vectors `[n, dim]` of sentences that have a vector on both sides."""
     x, y = source.sentence_means(), target.sentence_means()
     both = x.any(axis=1) & y.any(axis=1)
     return x[both], y[both]

@@ -1,4 +1,4 @@
-"""Which arithmetic to compute in: a setting with a fixed default, for our own passes only, and never found by a clock."""
+"""Settings of precision, type of weights and device."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from calque.errors import InputError, SettingError
 CPU = torch.device("cpu")
 #: types of weights, by name
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-#: of computing vectors: exact float32, or the forward pass in bfloat16 where that is safe, with weights in float32
+#: precisions of encoding: exact float32, or autocast to bfloat16 with weights in float32
 PRECISIONS = ("highest", "bfloat16")
-_ROUNDED = ("high", "medium")  # of encoders that a former version saved, which are computed exactly now
-#: of training; the frozen encoder that a loss compares with is computed in the same
+_ROUNDED = ("high", "medium")  # precisions of former versions, which are computed as "highest"
+#: precisions of training; a frozen reference encoder uses the same
 TrainingPrecision = Literal["float32", "bfloat16"]
 TRAINING_PRECISIONS = ("float32", "bfloat16")
 
 
 def check_precision(precision: str, names: tuple[str, ...] = (*PRECISIONS, *_ROUNDED)) -> str:
-    """Return the name of a precision, checked.
+    """Check and return the name of a precision.
 
     Raises:
-        SettingError: there is none of that name.
+        SettingError: there is no such precision.
     """
     if precision not in names:
         raise SettingError(f"precision={precision!r}, expected one of {', '.join(names[:2])}")
@@ -35,10 +35,10 @@ def check_precision(precision: str, names: tuple[str, ...] = (*PRECISIONS, *_ROU
 
 
 def check_finite(vectors: dict[int, Tensor], name: str) -> dict[int, Tensor]:
-    """Return word vectors by layer, if they are finite.
+    """Check that word vectors are finite, and return them.
 
     Raises:
-        InputError: some are not, with the encoder's name.
+        InputError: some are not; the message names the encoder.
     """
     for layer, rows in vectors.items():
         if not bool(rows.isfinite().all()):
@@ -49,8 +49,8 @@ def check_finite(vectors: dict[int, Tensor], name: str) -> dict[int, Tensor]:
 
 @contextmanager
 def arithmetic(precision: str, device: torch.device = CPU) -> Iterator[None]:
-    """Compute float32 matrix products exactly inside the block, and with "bfloat16" a forward pass in bfloat16 where it is
-    safe; afterwards the user's setting stands again."""
+    """Compute float32 matrix products exactly during the block, or with "bfloat16" under autocast; then restore the setting of
+    PyTorch."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
@@ -61,7 +61,7 @@ def arithmetic(precision: str, device: torch.device = CPU) -> Iterator[None]:
 
 
 def number_type(dtype: str | torch.dtype | None) -> torch.dtype | str:
-    """A type of weights as PyTorch names it, or "auto"; None for float32."""
+    """Return a type of weights as `torch.dtype`, or "auto"; None is float32."""
     if dtype is None or isinstance(dtype, torch.dtype):
         return dtype or torch.float32
     if dtype not in (*DTYPES, "auto"):
@@ -70,7 +70,7 @@ def number_type(dtype: str | torch.dtype | None) -> torch.dtype | str:
 
 
 def usable_device(device: str | torch.device | None) -> torch.device:
-    """A device that works; None for a graphics card if there is one, and of several processes for each its own."""
+    """Return a working device; None selects a GPU if there is one, for each process its own."""
     if device is None:
         return own_device()
     try:

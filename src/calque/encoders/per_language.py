@@ -1,4 +1,4 @@
-"""An encoder for each language, as one: languages that were never trained together, as in Schuster et al. (2019)."""
+"""One encoder for each language, trained separately, as in Schuster et al. (2019)."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ from calque.vectors import Embeddings
 class PerLanguage(Encoder):
     """Encodes each sentence with the encoder of its language.
 
-    Their spaces have nothing to do with each other until maps join them (`calque.encoders.anchors`).
+    The vector spaces are unrelated until maps join them (`calque.encoders.anchors`).
 
     Args:
-        encoders: by language; all of the same dimensions and number of layers, set to the same layer.
-        name: what reports call it; None for the names of all.
-        alike: False for encoders that may differ, which only a method takes that knows them one by one. A folder does not
-            say it: whoever opens one says what it is for.
+        encoders: encoders by language, with equal dimensions, number of layers and layer.
+        name: name in reports; default: the names of all.
+        alike: False allows encoders that differ, for methods that use them separately. It is not saved.
 
     Raises:
-        SettingError: encoders that differ, or whose vectors are not of words.
+        SettingError: the encoders differ, or do not have word vectors.
     """
 
     def __init__(self, encoders: Mapping[str, Encoder], *, name: str | None = None, alike: bool = True):
@@ -52,7 +51,7 @@ class PerLanguage(Encoder):
         return tuple(self.encoders)
 
     def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
-        """One vector per word.
+        """Return one vector per word.
 
         Raises:
             SettingError: a sentence is in a language without an encoder.
@@ -70,7 +69,7 @@ class PerLanguage(Encoder):
         keys: Sequence[int],
         encode: Callable[[Encoder, Sentences], Mapping[int, Embeddings]],
     ) -> dict[int, Embeddings]:
-        """What the languages' encoders give, by key, in the order of the sentences."""
+        """Return the outputs of the languages' encoders by key, in the order of the sentences."""
         if isinstance(sentences, Sentences):
             return dict(encode(self._of(sentences.lang), sentences))
         sentences = list(sentences)
@@ -86,7 +85,7 @@ class PerLanguage(Encoder):
         return {key: Embeddings(rows, offsets, covered) for key, rows in data.items()}
 
     def _of(self, lang: str) -> Encoder:
-        match = best_match(lang, self.encoders)  # a variety, as de-AT, is read by its language's
+        match = best_match(lang, self.encoders)  # a variety such as de-AT uses the encoder of its language
         if match is None:
             raise SettingError(f"no encoder for language {lang!r}, there are those of {', '.join(self.encoders)}")
         return self.encoders[match]
@@ -97,7 +96,7 @@ class PerLanguage(Encoder):
         return hashlib.blake2b(json.dumps(about).encode(), digest_size=16).hexdigest()
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write each encoder to a folder of its own, and `calque.json`, which names them."""
+        """Write each encoder to a subfolder, and `calque.json` with their names."""
         with saving(folder, self) as path:
             for number, encoder in enumerate(self.encoders.values()):
                 encoder.save_whole(path / f"encoder-{number}")
@@ -107,10 +106,10 @@ class PerLanguage(Encoder):
     def open(
         cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, alike: bool = True, **options: Any
     ) -> Self:
-        """Read what `save` wrote, with the same options for every language.
+        """Read a folder of `save`, with the same options for every language.
 
         Raises:
-            SettingError: encoders that differ, and `alike`.
+            SettingError: the encoders differ and `alike` is true.
         """
         path = Path(folder)
         about = read_about(path) if about is None else about
@@ -123,7 +122,7 @@ class PerLanguage(Encoder):
 
 
 def sentences_by_language(sentences: Sequence[Sentence]) -> list[tuple[Sentences, np.ndarray]]:
-    """Return the sentences of each language, and their places."""
+    """Return the sentences of each language, and their indices."""
     places: dict[str, list[int]] = {}
     for place, sentence in enumerate(sentences):
         places.setdefault(sentence.lang, []).append(place)
@@ -134,13 +133,13 @@ def sentences_by_language(sentences: Sequence[Sentence]) -> list[tuple[Sentences
 
 
 def check_language(encoder: Any, lang: str) -> None:
-    """Check that a sentence has its language, if the encoder has maps.
+    """Check that a sentence has a language, if the encoder has maps.
 
     Raises:
-        SettingError: it does not.
+        SettingError: the sentence has no language.
     """
     if encoder.maps and not lang:
         raise SettingError(
-            f"a sentence does not say its language, and {encoder.name} has maps for {', '.join(encoder.maps)}: give "
+            f"a sentence has no language, and {encoder.name} has maps for {', '.join(encoder.maps)}: give "
             f'calque.Sentence(words, lang="{next(iter(encoder.maps))}") or calque.Sentences.of(lists, lang=…)'
         )

@@ -1,4 +1,4 @@
-"""Baselines: vectors of word forms alone, and a network with random weights."""
+"""Baselines: random vectors of word types, and networks with random weights."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from calque.vectors import Embeddings
 
 
 class RandomVectors(Encoder):
-    """For each word form a random vector of its own, the same in every context: with it, a task is learnt from a bag of words.
+    """A random vector for each word type, equal in every context, as a bag-of-words baseline.
 
-    The components are independent standard normal numbers, which depend on the form and the seed alone.
+    The components are independent standard normal numbers that depend only on the word type and the seed.
 
     Args:
-        dim: dimensions.
-        seed: another one gives other vectors.
+        dim: number of dimensions.
+        seed: seed of the vectors.
 
     Example:
         >>> vectors = RandomVectors(4).encode([["a", "b"], ["b"]])
@@ -67,7 +67,7 @@ class RandomVectors(Encoder):
 
     @classmethod
     def open(cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any) -> Self:
-        for option in options.keys() - {"device", "dtype"}:  # of weights, which it has not
+        for option in options.keys() - {"device", "dtype"}:  # there are no weights to convert or move
             raise SettingError(f"{option} does not apply to random vectors")
         about = read_about(folder) if about is None else about
         try:
@@ -77,15 +77,15 @@ class RandomVectors(Encoder):
 
 
 def untrained(encoder: Encoder, seed: int = 0) -> HuggingFaceEncoder:
-    """Return the same network with new random weights: what an architecture gives that has learnt nothing. Vocabulary,
-    layer and pooling stay.
+    """Return the same network with random weights, as a baseline of the architecture. Vocabulary, layer and pooling stay the
+    same.
 
     Args:
-        encoder: a model of `transformers`; it is not changed.
-        seed: of the weights.
+        encoder: encoder with a model of `transformers`, which is not changed.
+        seed: seed of the weights.
 
     Raises:
-        SettingError: it is none.
+        SettingError: the encoder has no such model.
     """
     if not isinstance(encoder, HuggingFaceEncoder):
         raise SettingError(

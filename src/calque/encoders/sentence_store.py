@@ -1,4 +1,4 @@
-"""Vectors of sentences on disk, each computed once: a teacher's vectors are read in every epoch and run."""
+"""Sentence vectors of a teacher on disk, computed once."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from calque.segment import splitter
 from calque.text import Sentences
 from calque.vectors import map_arrays, write_arrays
 
-_BLOCK = 4096  # sentences of a file: what a stop may cost
+_BLOCK = 4096  # number of sentences of a file
 
 
 class TeacherVectors:
-    """Vectors of texts in a folder, found by encoder and text; whatever is there is not computed again.
+    """Sentence vectors in a folder, keyed by encoder and text. Existing vectors are not computed again.
 
-    A text is known by 64 bits of a hash of its words: of ten million texts, two share them with a chance of 3 in a million.
+    Texts are identified by a 64-bit hash of their words; among ten million texts, a collision has a probability of 3e-6.
 
     Args:
-        folder: where the files are; those of other encoders may stand beside them.
+        folder: folder of the files, which can also contain those of other encoders.
         encoder: the teacher.
-        pooling: how it makes a sentence's vector.
+        pooling: sentence pooling of the teacher.
 
     Attributes:
-        key: hash over all that decides a vector but the text.
+        key: hash of everything that determines a vector except the text.
     """
 
     def __init__(self, folder: str | PathLike[str], encoder: Encoder, pooling: SentencePooling):
@@ -43,7 +43,7 @@ class TeacherVectors:
         self._read()
 
     def _read(self) -> None:
-        """Map all files that are there."""
+        """Map all existing files."""
         texts = [np.zeros(0, dtype=np.int64)]
         self._parts: list[np.ndarray] = []
         for path in sorted(self.folder.glob("*.safetensors")):
@@ -58,12 +58,12 @@ class TeacherVectors:
         self._sorted = known[self._order]
 
     def __len__(self) -> int:
-        """Number of texts that are there."""
+        """Return the number of stored texts."""
         return len(self._sorted)
 
     @property
     def dim(self) -> int:
-        """Dimensions of a vector; 0 while there is none."""
+        """Number of dimensions of a vector; 0 without vectors."""
         return self._parts[0].shape[1] if self._parts else 0
 
     def fill(
@@ -75,21 +75,21 @@ class TeacherVectors:
         meet: Callable[[], None] = lambda: None,
         progress: bool = False,
     ) -> int:
-        """Compute what is missing, in files that appear atomically; a run that was stopped goes on behind the last.
+        """Compute missing vectors and write them atomically; an interrupted run resumes after the last file.
 
         Args:
-            sentences: the texts, divided at spaces alone; an empty one gets no vector.
-            rank, world: which part of the work is this process's.
+            sentences: texts divided at spaces; an empty text gets no vector.
+            rank, world: rank of this process and number of processes.
             meet: waits for the other processes.
             progress: show a bar on standard error.
 
         Returns:
-            how many there were to compute.
+            number of computed vectors.
         """
         texts, filled = digests(sentences), np.flatnonzero(sentences.lengths())
         fresh, first = np.unique(texts[filled], return_index=True)
         first = np.sort(filled[first[~np.isin(fresh, self._sorted)]])
-        meet()  # none writes before all know what is missing
+        meet()  # all processes list missing texts before one writes
         blocks = [first[start : start + _BLOCK] for start in range(0, len(first), _BLOCK)][rank::world]
         with bar(sum(map(len, blocks)), unit="sentence", title="teacher", show=progress and not rank) as shown:
             for rows in blocks:
@@ -104,21 +104,21 @@ class TeacherVectors:
         return len(first)
 
     def _compute(self, sentences: Sentences) -> np.ndarray:
-        """Return the vectors of a file, `[n_sentences, dim]`."""
-        if self.pooling.unit == "words":  # into which the encoder's text is divided
+        """Compute the vectors of a file, `[n_sentences, dim]`."""
+        if self.pooling.unit == "words":  # re-tokenise the text for the encoder
             split = splitter(sentences.lang, pretokenized=False)
             words = [split(" ".join(sentence.words)) for sentence in sentences]
             sentences = Sentences.of(words, sentences.lang)
         return sentence_vectors(self.encoder, sentences, self.pooling).data
 
     def places(self, sentences: Sentences) -> np.ndarray:
-        """Return where the vectors of some texts are, all of which must be there, int64; equal texts have equal places."""
+        """Return the indices of the vectors of texts, which must exist, int64; equal texts have equal indices."""
         texts = digests(sentences)
         assert np.isin(texts, self._sorted).all()
         return self._order[np.searchsorted(self._sorted, texts)]
 
     def take(self, places: np.ndarray) -> np.ndarray:
-        """Return vectors by their places, float32 `[n, dim]`."""
+        """Return the vectors at the given indices, float32 `[n, dim]`."""
         result = np.empty((len(places), self.dim), dtype=np.float32)
         part = np.searchsorted(self._starts, places, side="right") - 1
         for number in np.unique(part):
@@ -128,7 +128,7 @@ class TeacherVectors:
 
 
 def digests(sentences: Iterable) -> np.ndarray:
-    """Return 64 bits of a hash of each sentence's text, int64 `[n_sentences]`."""
+    """Return a 64-bit hash of each sentence's text, int64 `[n_sentences]`."""
     hashes = [hashlib.blake2b(" ".join(s.words).encode(), digest_size=8).digest() for s in sentences]
     return np.frombuffer(b"".join(hashes), dtype="<i8")
 
@@ -138,7 +138,7 @@ def _hex(numbers: np.ndarray) -> str:
 
 
 def _key(encoder: Encoder, pooling: SentencePooling) -> str:
-    """Return a hash over all that decides a sentence's vector but its text."""
+    """Return a hash of everything that determines a sentence vector except the text."""
     about = [encoder.fingerprint, pooling.unit, pooling.modes, pooling.max_length, pooling.lower, pooling.prompt]
     digest = hashlib.blake2b(json.dumps([*about, str(pooling.after)]).encode(), digest_size=12)
     for weight in pooling.state_dict().values():

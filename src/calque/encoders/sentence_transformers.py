@@ -1,4 +1,4 @@
-"""Folders of sentence-transformers: an encoder, and modules that make one vector of a sentence; read and written."""
+"""Read and write the modules of sentence-transformers folders."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from calque.errors import InputError, SettingError
 
 MODULES_FILE = "modules.json"
 LIMIT_FILE, PROMPTS_FILE = "sentence_bert_config.json", "config_sentence_transformers.json"
-#: kinds of models with a decoder of which version 6 builds the encoder alone; of others (BART, mBART) it would read the decoder
+#: encoder-decoder models of which version 6 builds only the encoder; for others (BART, mBART) it would read the decoder
 ENCODERS_ALONE = ("blenderbot", "blenderbot-small", "m2m_100", "marian", "pegasus")
-#: the module that takes another layer than the last, and where calque writes it
+#: module that selects another layer than the last, and its folder
 LAYER_MODULE = "WeightedLayerPooling"
-#: the flags of versions before 6 in the order in which their vectors are concatenated, and what they are called since
+#: pooling flags of versions before 6, in the order of concatenation, with their names since version 6
 MODES = {
     "pooling_mode_cls_token": "cls", "pooling_mode_max_tokens": "max", "pooling_mode_mean_tokens": "mean",
     "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }  # fmt: skip
-_VECTOR = "sentence_embedding"  # what sentence-transformers calls it
+_VECTOR = "sentence_embedding"  # name of the sentence vector in sentence-transformers
 _ACTIVATIONS = {name: getattr(nn, name) for name in ("Identity", "Tanh", "ReLU", "GELU", "Sigmoid", "SiLU")}
 
 
 class UnitLength(nn.Module):
-    """Vectors of length 1; zero stays zero."""
+    """L2-normalise vectors; zero stays zero."""
 
     def forward(self, x: Tensor) -> Tensor:
         return nn.functional.normalize(x, dim=1)
@@ -42,10 +42,10 @@ class UnitLength(nn.Module):
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 def modules_of(folder: Path) -> list[dict[str, Any]]:
-    """Return the modules, the encoder first; none if this is no such folder, or one laid out in another way.
+    """Return the modules of a folder, the encoder first, or none if it is not a supported sentence-transformers folder.
 
     Raises:
-        InputError: the path of a module leads out of the folder.
+        InputError: the path of a module is outside of the folder.
     """
     try:
         modules = json.loads((folder / MODULES_FILE).read_text(encoding="utf-8"))
@@ -60,7 +60,7 @@ def modules_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def fetched_modules(name: str) -> Path | None:
-    """Return where the modules of a name on the Hugging Face hub were fetched to; None if it has none, or without connection."""
+    """Return the local copy of the modules of a name on the hub; None if there are none, or without connection."""
     parts = ["*.json", "*/config.json", "*/model.safetensors", "*/pytorch_model.bin"]
     folder = hub_folder(name, MODULES_FILE, parts)
     return folder if folder is not None and modules_of(folder) else None
@@ -70,8 +70,8 @@ def own_modules(folder: Path, about: Mapping[str, Any]) -> tuple[Path | None, di
     """Return the folder with the modules of an encoder's own pooling, or None, and the layer that they read, -1 for the last.
 
     Args:
-        folder: of the encoder, or its name on the hub.
-        about: what its `calque.json` says: modules that calque added for others to read are not its own.
+        folder: folder of the encoder, or its name on the hub.
+        about: content of `calque.json`; modules that calque added for other programs do not count.
     """
     if not folder.is_dir():
         read = fetched_modules(str(folder))
@@ -82,7 +82,7 @@ def own_modules(folder: Path, about: Mapping[str, Any]) -> tuple[Path | None, di
 
 
 def named_layer(folder: Path) -> int:
-    """Return the layer that the modules of a folder take, counted from 0; -1 where that is the last, or a mean of several.
+    """Return the layer that the modules of a folder read, from 0; -1 for the last or a mean of several.
 
     Raises:
         InputError: a file is damaged.
@@ -93,7 +93,7 @@ def named_layer(folder: Path) -> int:
 
 
 def _one_layer(place: Path) -> int | None:
-    """Return the layer whose weight alone is not zero; None if there are several."""
+    """Return the only layer with a non-zero weight, or None if there are several."""
     try:
         start = int(_object(place / "config.json")["layer_start"])
         taken = np.flatnonzero(load_file(place / "model.safetensors")["layer_weights"].numpy())
@@ -103,12 +103,12 @@ def _one_layer(place: Path) -> int | None:
 
 
 def copy_modules(source: Path, target: Path) -> None:
-    """Copy what sentence-transformers needs beside the encoder: the list of modules, pooling, normalisation and so on.
+    """Copy the list of modules and the modules of sentence-transformers except the encoder.
 
     Raises:
-        InputError: a module, or a link in it, leads out of the folder.
+        InputError: a module or a link in it points outside of the folder.
     """
-    # One that keeps nothing may have no folder.
+    # Modules without parameters may have no folder.
     places = [path for module in modules_of(source)[1:] if (source / (path := str(module["path"]))).is_dir()]
     for file in (file for place in places for file in (source / place).rglob("*")):
         _check_within(source, file.relative_to(source))
@@ -120,11 +120,11 @@ def copy_modules(source: Path, target: Path) -> None:
 
 
 def read_recipe(folder: Path) -> dict[str, Any]:
-    """Return what the modules of a folder do, as arguments of `SentencePooling`.
+    """Return the modules of a folder as arguments of `SentencePooling`.
 
     Raises:
         InputError: a file is damaged.
-        SettingError: a module that calque does not know.
+        SettingError: calque does not support a module.
     """
     modes: tuple[str, ...] = ()
     after: list[nn.Module] = []
@@ -139,17 +139,17 @@ def read_recipe(folder: Path) -> dict[str, Any]:
         elif kind == "Normalize" and modes:
             after.append(UnitLength())
         elif kind == LAYER_MODULE and not modes:
-            if _one_layer(place) is None:  # else the encoder was opened with it
+            if _one_layer(place) is None:  # a single layer was set when the encoder was opened
                 raise SettingError(
-                    f"{place}: a mean of several layers, which calque has not: take words, subwords or cls"
+                    f"{place}: a mean of several layers, which calque does not support: use words, subwords or cls"
                 )
-        elif kind != "Dropout":  # which does nothing where nothing is trained
+        elif kind != "Dropout":  # has no effect without training
             raise SettingError(
                 f"{folder}: its module {kind or place.name} is none that calque knows (Pooling, then Dense and Normalize): take "
                 "another sentence pooling, words, subwords or cls"
             )
     if not modes:
-        raise SettingError(f"{folder}: {MODULES_FILE} names no pooling: take words, subwords or cls")
+        raise SettingError(f"{folder}: {MODULES_FILE} names no pooling: use words, subwords or cls")
     limits, settings = _object(folder / LIMIT_FILE, {}), _object(folder / PROMPTS_FILE, {})
     prompts, limit = settings.get("prompts") or {}, limits.get("max_seq_length")
     prompt = prompts.get(str(settings.get("default_prompt_name")), "") if isinstance(prompts, dict) else None
@@ -159,14 +159,14 @@ def read_recipe(folder: Path) -> dict[str, Any]:
         raise InputError(f"max_seq_length {limit!r:.60}, expected a number of subwords", path=folder / LIMIT_FILE)
     if prompt and without_prompt:
         raise SettingError(
-            f"{folder}: it leaves its prompt {prompt!r} out of the mean, which calque cannot: take subwords"
+            f"{folder}: it excludes its prompt {prompt!r} from the mean, which calque does not support: use subwords"
         )
     lower = bool(limits.get("do_lower_case"))
     return {"modes": modes, "after": after, "max_length": limit, "lower": lower, "prompt": prompt}
 
 
 def _pooling_modes(about: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what a pooling's file says: a name or several, or, before version 6, flags."""
+    """Return the modes of a pooling's file, which has names, or flags before version 6."""
     named = about.get("pooling_mode")
     listed = named if isinstance(named, list) else [named] if named else []
     modes = tuple(listed or (mode for flag, mode in MODES.items() if about.get(flag))) or ("mean",)
@@ -176,7 +176,7 @@ def _pooling_modes(about: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _dense(folder: Path) -> list[nn.Module]:
-    """Return a dense layer of sentence-transformers, and its activation."""
+    """Return a dense layer of sentence-transformers with its activation."""
     try:
         about = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         if (folder / "model.safetensors").is_file():
@@ -198,7 +198,7 @@ def _dense(folder: Path) -> list[nn.Module]:
 
 
 def _object(path: Path, otherwise: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return the JSON object in a file; `otherwise` where there is no file."""
+    """Return the JSON object of a file, or `otherwise` if the file does not exist."""
     if otherwise is not None and not path.is_file():
         return otherwise
     try:
@@ -211,14 +211,14 @@ def _object(path: Path, otherwise: dict[str, Any] | None = None) -> dict[str, An
 
 
 def module_kind(module: Mapping[str, Any]) -> str:
-    """Return the name of a module's class; where it can be imported from changes with the version."""
+    """Return the class name of a module; its module path depends on the version."""
     return str(module.get("type", "")).rpartition(".")[2]
 
 
 def _check_within(folder: Path, name: Path) -> None:
-    """Check that a module or a file of it stands in the folder, also where it is a link: others are none of the model's.
+    """Check that a module or its file is inside the folder, after following links.
 
-    The hub's client keeps files in `blobs`, and links to them in `snapshots/REVISION`.
+    The hub's client stores files in `blobs`, and links to them in `snapshots/REVISION`.
     """
     root = folder.resolve()
     root = root.parents[1] if root.parent.name == "snapshots" else root
@@ -242,23 +242,22 @@ def write_modules(
     lower: bool = False,
     prompt: str = "",
 ) -> None:
-    """Make a folder with an encoder one of sentence-transformers, from version 3 on: `SentenceTransformer(folder)` opens it,
-    and calque finds the encoder's own pooling there.
+    """Add the modules of sentence-transformers (from version 3) to the folder of an encoder.
 
-    It reads the encoder's last layer; where another one counts, `write_layer` says so. Half-precision weights are read as
-    float32 there, too, as calque reads them.
+    The modules read the last layer; `write_layer` selects another one. Half-precision weights are loaded as float32, as in
+    calque.
 
     Args:
-        folder: where `transformers` has saved an encoder and its tokenizer.
-        max_length: most subwords of a text, special ones included; None where nothing limits them.
-        tokenizer: the one that is saved there. Where it has nothing to pad with, as GPT-2's, another special subword is named.
-        modes: how the vectors of subwords become one of the sentence, in the order of `MODES`; of several they are concatenated.
-        after: what this one goes through then: linear layers, each with its activation or without, and `UnitLength`.
-        lower: texts are lower-cased first.
-        prompt: what stands before each text.
+        folder: folder with an encoder and its tokenizer in the format of `transformers`.
+        max_length: maximum number of subwords of a text including special tokens, or None.
+        tokenizer: tokenizer of the folder. Without a padding token, as in GPT-2, another special token is named.
+        modes: pooling modes in the order of `MODES`; the vectors of several are concatenated.
+        after: modules after the pooling: linear layers with optional activations, and `UnitLength`.
+        lower: lower-case texts first.
+        prompt: prompt before each text.
 
     Raises:
-        SettingError: a module that sentence-transformers has not.
+        SettingError: sentence-transformers has no such module.
     """
     names = [("", "Transformer"), ("1_Pooling", "Pooling")]
     if [mode for mode in MODES.values() if mode in modes] != list(modes):
@@ -268,7 +267,7 @@ def write_modules(
     flags = {flag: mode in modes for flag, mode in MODES.items()}
     _write(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": dim, **flags, "include_prompt": True})
     dense: nn.Linear | None = None
-    for part in after:  # a linear layer and its activation are one module
+    for part in after:  # a linear layer with its activation is one module
         if dense is not None and type(part) in _ACTIVATIONS.values():
             _write_dense(folder / names[-1][0], dense, part)
             dense = None
@@ -290,13 +289,13 @@ def write_modules(
     config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     how: dict[str, Any] = {}
     if (config.get("dtype") or config.get("torch_dtype") or "float32") != "float32":
-        how["torch_dtype"] = "float32"  # this name is known to every version
-    if config.get("is_encoder_decoder"):  # whose encoder it builds alone, from weights named as in the whole model
+        how["torch_dtype"] = "float32"  # the name of the option in every version
+    if config.get("is_encoder_decoder"):  # builds the encoder only, from the names of weights in the whole model
         how["key_mapping"] = {r"^shared\.": "embed_tokens.", r"^encoder\.": ""}
     if how:
         limits["model_args"] = how
     if tokenizer is not None and tokenizer.pad_token is None and (special := tokenizer.all_special_tokens):
-        limits["tokenizer_args"] = {"pad_token": special[-1]}  # attention never sees it
+        limits["tokenizer_args"] = {"pad_token": special[-1]}  # hidden by the attention mask
     _write(folder / LIMIT_FILE, limits)
     prompts = {"prompts": {"text": prompt} if prompt else {}, "default_prompt_name": "text" if prompt else None}
     _write(folder / PROMPTS_FILE, {**prompts, "similarity_fn_name": "cosine"})
@@ -305,12 +304,12 @@ def write_modules(
 
 
 def write_layer(folder: Path, *, dim: int, layer: int, n_layers: int) -> None:
-    """Have sentence-transformers read the layer that counts: if it is not the last, by a mean of layers with weights 1, 0, 0, ….
+    """Select the layer that sentence-transformers reads, by a weighted mean of layers if it is not the last.
 
     Args:
-        folder: if it has modules, and one of them names a layer already, that one goes.
-        layer: the one that counts, from 0, the embedding output.
-        n_layers: the last one.
+        folder: folder with modules; an existing module for the layer is replaced.
+        layer: layer from 0 (the embedding output).
+        n_layers: number of the last layer.
     """
     modules = modules_of(folder)
     names = [(str(module["path"]), module_kind(module)) for module in modules if module_kind(module) != LAYER_MODULE]
@@ -331,7 +330,7 @@ def write_layer(folder: Path, *, dim: int, layer: int, n_layers: int) -> None:
 
 
 def write_list(folder: Path, modules: Iterable[tuple[str, str]]) -> None:
-    """Write the list of modules, given by their folders and kinds."""
+    """Write the list of modules with their folders and kinds."""
     named = [(place, f"sentence_transformers.models.{kind}") for place, kind in modules]
     rows = [{"idx": k, "name": str(k), "path": place, "type": kind} for k, (place, kind) in enumerate(named)]
     _write(folder / MODULES_FILE, rows)

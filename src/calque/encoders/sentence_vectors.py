@@ -1,4 +1,4 @@
-"""One vector of a sentence: of its words or of all its subwords, for evaluation and for training alike."""
+"""Sentence vectors, pooled from word or subword vectors."""
 
 from __future__ import annotations
 
@@ -29,39 +29,39 @@ from calque.text import Sentences
 Pooling = Literal["own", "words", "subwords", "cls"]
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 
-_BLOCK = 16_384  # sentences that are encoded before their words or subwords are forgotten
+_BLOCK = 16_384  # number of sentences whose word or subword vectors are in memory
 
 
 class SentenceVectors(NamedTuple):
     """Vectors of sentences.
 
     Attributes:
-        data: float32 `[n_sentences, dim]`.
-        covered: bool `[n_sentences]`: False where no word of it has a vector; the row is zero there.
+        data: sentence vectors, float32 `[n_sentences, dim]`.
+        covered: mask of the sentences with a vector, bool `[n_sentences]`; other rows are zero.
     """
 
     data: np.ndarray
     covered: np.ndarray
 
     def take(self, rows: np.ndarray) -> SentenceVectors:
-        """Return the vectors of some sentences."""
+        """Return the vectors of the sentences at the given indices."""
         return SentenceVectors(self.data[rows], self.covered[rows])
 
 
 class SentencePooling(nn.Module):
-    """From the rows of sentences to a vector of each; differentiable.
+    """Differentiable pooling of word or subword vectors to sentence vectors.
 
-    A method that trains sentence vectors takes what `split` gives through the encoder's `forward`, and the rows of that through
-    this module, whose dense layers, if there are any, are parameters like others.
+    In training, the output of `split` goes through the encoder's `forward`, and the resulting rows through this module, whose
+    dense layers are trainable.
 
     Args:
-        name: which pooling it is, for the record.
-        unit: what the rows are: words, or all subwords with the special ones.
-        modes: how rows become one vector, of `sentence_transformers.MODES`; of several the vectors are concatenated.
-        after: modules that the vector then goes through.
-        max_length: most subwords of a text, where it is less than the encoder's; of subwords alone.
-        lower: lower-case texts first; of subwords alone.
-        prompt: what stands before each text; of subwords alone.
+        name: name of the pooling, for the record.
+        unit: unit of the rows: words, or all subwords with special tokens.
+        modes: pooling modes of `sentence_transformers.MODES`; the vectors of several are concatenated.
+        after: modules after the pooling.
+        max_length: maximum number of subwords of a text, if less than the encoder's; for subwords only.
+        lower: lower-case texts first; for subwords only.
+        prompt: prompt before each text; for subwords only.
     """
 
     def __init__(
@@ -82,15 +82,15 @@ class SentencePooling(nn.Module):
 
     @classmethod
     def of(cls, encoder: Encoder, name: Pooling | None = None) -> SentencePooling:
-        """Return the pooling of this name for an encoder.
+        """Return the pooling with this name for an encoder.
 
         Args:
-            name: "own", what the encoder's sentence-transformers folder says: pooling, dense layers and length. "words": the
-                mean of the word vectors, which every encoder has. "subwords": the mean of all subwords, special ones
-                included. "cls": the first special subword. None: "own" where the folder says something, else "words".
+            name: "own" (the modules of the encoder's sentence-transformers folder), "words" (mean of the word vectors, for every
+                encoder), "subwords" (mean of all subwords including special tokens), or "cls" (the first special token).
+                Default: "own" if the folder has modules, else "words".
 
         Raises:
-            SettingError: the encoder has no such pooling.
+            SettingError: the encoder does not support this pooling.
             InputError: a file of its folder is damaged.
         """
         if name is not None and name not in POOLINGS:
@@ -102,7 +102,7 @@ class SentencePooling(nn.Module):
             return cls("own", "subwords", **read_recipe(folder))
         if name == "own":
             raise SettingError(
-                f"{encoder.name} has no pooling of its own, which a sentence-transformers folder has: take words, subwords or cls"
+                f"{encoder.name} has no pooling of its own, as sentence-transformers folders have: use words, subwords or cls"
             )
         if name in ("subwords", "cls"):
             if not isinstance(encoder, HuggingFaceEncoder):
@@ -110,18 +110,18 @@ class SentencePooling(nn.Module):
             if name == "cls" and not len(encoder.subwords.prefix):
                 tokenizer = type(encoder.tokenizer).__name__
                 raise SettingError(
-                    f"sentence pooling cls: {tokenizer} puts no special subword before a text; take subwords"
+                    f"sentence pooling cls: {tokenizer} puts no special token before a text; use subwords"
                 )
             return cls(name, "subwords", ("cls",) if name == "cls" else ("mean",))
         return cls("words", "words")
 
     def split(self, encoder: TrainableEncoder | SubwordVectors, sentences: Sentences) -> SplitSentences:
-        """The sentences as the encoder reads them, whose words are this pooling's rows.
+        """Split sentences into the subwords that the encoder reads, with this pooling's rows as words.
 
         Args:
-            encoder: the one that this pooling was made for.
-            sentences: their words are joined by spaces where subwords are the rows: read as text that is divided at spaces
-                alone (`pretokenized=True`), they are the text itself.
+            encoder: encoder of this pooling.
+            sentences: sentences; for subword pooling their words are joined by spaces, which gives the original text if it was
+                divided at spaces only (`pretokenized=True`).
         """
         if isinstance(encoder, SubwordVectors):
             return encoder.split(sentences)
@@ -133,20 +133,18 @@ class SentencePooling(nn.Module):
         return encoder.subwords.split_texts(texts, limit=self._limit(encoder), lang=sentences.lang)
 
     def save(self, encoder: Encoder, folder: str | PathLike[str]) -> None:
-        """Write this pooling into a folder as the encoder's own: `of` gives it again, and so does sentence-transformers.
+        """Write this pooling to a folder as modules of sentence-transformers, which `of` reads as "own".
 
         Args:
-            encoder: the one that this pooling was made for.
-            folder: where its `save` has written it; or an empty one, for `HuggingFaceEncoder.modules`.
+            encoder: encoder of this pooling.
+            folder: saved folder of the encoder, or an empty one for `HuggingFaceEncoder.modules`.
 
         Raises:
-            SettingError: a pooling that sentence-transformers has not.
+            SettingError: sentence-transformers has no such pooling.
         """
         path = Path(folder)
         if self.unit == "words" or not isinstance(encoder, HuggingFaceEncoder):
-            raise SettingError(
-                f"{encoder.name}: the mean of word vectors is calque's alone; sentence-transformers has subwords"
-            )
+            raise SettingError(f"{encoder.name}: sentence-transformers has no mean of word vectors; use subwords")
         write_modules(
             path, dim=encoder.dim, max_length=self._limit(encoder), tokenizer=encoder.tokenizer, modes=self.modes,
             after=self.after, lower=self.lower, prompt=self.prompt,
@@ -156,27 +154,27 @@ class SentencePooling(nn.Module):
             write_layer(path, dim=encoder.dim, layer=encoder.layer, n_layers=n_layers)
 
     def _limit(self, encoder: HuggingFaceEncoder) -> int | None:
-        """Return the most subwords of a text."""
+        """Return the maximum number of subwords of a text."""
         limits = [limit for limit in (encoder.max_length, self.max_length) if limit is not None]
         return min(limits, default=None)
 
     def width(self, dim: int) -> int:
-        """Return the number of dimensions of the vectors that it gives for an encoder of `dim`."""
+        """Return the number of dimensions of the sentence vectors for an encoder of `dim` dimensions."""
         dense = [part.out_features for part in self.after if isinstance(part, nn.Linear)]
         return dense[-1] if dense else dim * len(self.modes)
 
     def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
-        """Return vectors `[S, dim]` of S sentences, zero (before what comes after) for one without rows.
+        """Return the vectors of S sentences, `[S, dim]`; the pooled vector of a sentence without rows is zero.
 
         Args:
-            rows: `[W, dim]`, the rows of all sentences.
-            lengths: int64 `[S]`, how many each has.
+            rows: rows of all sentences, `[W, dim]`.
+            lengths: number of rows of each sentence, int64 `[S]`.
         """
         return self.after(torch.cat([_REDUCED[mode](rows, lengths) for mode in self.modes], dim=1))
 
 
 def modules_folder(encoder: Encoder) -> Path | None:
-    """Return where an encoder's modules of sentence-transformers are, on the hub included; None if it has none."""
+    """Return the folder of an encoder's sentence-transformers modules, downloaded from the hub if necessary, or None."""
     if not isinstance(encoder, HuggingFaceEncoder):
         return None
     return encoder.modules or fetched_modules(str(getattr(encoder.model.config, "name_or_path", "")))
@@ -185,7 +183,7 @@ def modules_folder(encoder: Encoder) -> Path | None:
 def sentence_vectors(
     encoder: Encoder, sentences: Sentences, pooling: SentencePooling, *, progress: bool = False
 ) -> SentenceVectors:
-    """Return a vector of each sentence; memory is the result and what a block of sentences needs."""
+    """Return a vector of each sentence. Besides the result, memory holds a block of sentences."""
     data, covered = np.zeros((0, 0), dtype=np.float32), np.zeros(len(sentences), dtype=bool)
     with bar(len(sentences), unit="sentence", title="encode", show=progress) as shown:
         for start in range(0, max(1, len(sentences)), _BLOCK):
@@ -199,7 +197,7 @@ def sentence_vectors(
 
 
 def _of_part(encoder: Encoder, sentences: Sentences, pooling: SentencePooling) -> SentenceVectors:
-    """Return vectors of a block of sentences."""
+    """Return the vectors of a block of sentences."""
     if pooling.unit == "words":
         vectors = encoder.encode(sentences)
         covered = np.ones(vectors.n_words, dtype=bool) if vectors.covered is None else vectors.covered
@@ -221,20 +219,20 @@ def _of_part(encoder: Encoder, sentences: Sentences, pooling: SentencePooling) -
     return SentenceVectors(data * (counts > 0)[:, None], counts > 0)
 
 
-# -- what rows become --------------------------------------------------------------------------------------------------
+# -- pooling modes --------------------------------------------------------------------------------------------------
 def _places(lengths: Tensor) -> Tensor:
-    """Return the row of each sentence's first word, int64 `[S]`."""
+    """Return the index of each sentence's first row, int64 `[S]`."""
     return lengths.cumsum(0) - lengths
 
 
 def _picked(rows: Tensor, places: Tensor, lengths: Tensor) -> Tensor:
-    """Return one row of each sentence, zero for those that have none."""
+    """Return one row of each sentence, zero for sentences without rows."""
     filled = (lengths > 0).to(rows)[:, None]
     return rows[places.clamp(min=0, max=max(0, len(rows) - 1))] * filled if len(rows) else sums(rows, lengths)
 
 
 def _weighted(rows: Tensor, lengths: Tensor) -> Tensor:
-    """Return the mean in which row k of a sentence, from 1, counts k times."""
+    """Return the mean of each sentence's rows, weighted by their position from 1."""
     lengths = lengths.to(rows.device)
     weights = torch.arange(1, len(rows) + 1, device=rows.device) - _places(lengths)[owners(lengths, rows.device)]
     total = (lengths * (lengths + 1) / 2).clamp(min=1)

@@ -1,4 +1,4 @@
-"""Fast tokenizers from the SentencePiece files of Marian and M2M100, for which `transformers` has slow ones only."""
+"""Build fast tokenizers from the SentencePiece files of Marian and M2M100, for which `transformers` has only slow ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from calque.errors import InputError
 
 _FILES = {"marian": "source.spm", "m2m_100": "sentencepiece.bpe.model"}
-# Languages whose tokens follow the vocabulary, in the order of their ids, by the setting `language_codes` of M2M100's tokenizer.
+# Languages of the tokens after the vocabulary, in the order of ids, by the setting `language_codes` of M2M100's tokenizer.
 _LANGUAGES = {
     "m2m100": (
         "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu hy id ig "
@@ -26,12 +26,12 @@ _LANGUAGES = {
 }
 _NORMAL, _USER_DEFINED = 1, 4  # types of pieces that text is split into
 _UNIGRAM, _BPE = 1, 2  # types of models
-# Score of a piece that the vocabulary has for the other language: any split into pieces of the file itself is better.
+# Score of pieces of the other language, lower than any split into pieces of the file.
 _FOREIGN = -1e4
 
 
 def read_tokenizer(name: str, kind: str, where: Mapping[str, Any]) -> Any:
-    """Return the tokenizer of a folder or of a name on the hub, a fast one also where there is no tokenizer.json.
+    """Return a fast tokenizer of a folder or of a name on the hub, built from SentencePiece files if there is no tokenizer.json.
 
     Args:
         kind: `model_type` of the model's configuration.
@@ -59,20 +59,19 @@ def read_tokenizer(name: str, kind: str, where: Mapping[str, Any]) -> Any:
 
 
 def fast_tokenizer(spm: bytes, vocabulary: dict[str, int], languages: list[str], first: str) -> Tokenizer:
-    """Build a tokenizer that splits text as a SentencePiece model does, and numbers the pieces as a vocabulary does.
+    """Build a tokenizer that splits text with a SentencePiece model and uses the ids of a vocabulary.
 
-    Two differences from `MarianTokenizer`: pieces of the model that the vocabulary lacks are not used, where Marian's become
-    unknown; and text that the model does not know is split into pieces that the vocabulary has for the other language, where
-    Marian's looks for the whole of it there.
+    It differs from `MarianTokenizer` in two points: pieces of the model outside the vocabulary are not used, where Marian's
+    become unknown; and unknown text is split into pieces of the other language, where Marian looks up the whole text.
 
     Args:
-        spm: a SentencePiece model, Unigram or BPE.
-        vocabulary: id of each piece, from 0 on without gaps.
-        languages: tokens of languages, whose ids follow the vocabulary.
-        first: the one that stands before a text; "" for none.
+        spm: SentencePiece model, Unigram or BPE.
+        vocabulary: id of each piece, from 0 without gaps.
+        languages: language tokens, whose ids follow the vocabulary.
+        first: language token before a text, or "".
 
     Raises:
-        InputError: a model of another type, or a vocabulary with gaps.
+        InputError: the model has another type, or the vocabulary has gaps.
     """
     tokens = sorted(vocabulary, key=vocabulary.__getitem__)
     if [vocabulary[token] for token in tokens] != list(range(len(tokens))) or "<unk>" not in vocabulary:
@@ -111,7 +110,7 @@ def fast_tokenizer(spm: bytes, vocabulary: dict[str, int], languages: list[str],
 
 
 def _merges(scores: Mapping[str, float], vocabulary: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Return the pairs of pieces that a BPE model joins, those with the highest score first."""
+    """Return the merges of a BPE model, highest score first."""
     pairs = []
     for piece, score in scores.items():
         parts = [(piece[:place], piece[place:]) for place in range(1, len(piece))]
@@ -128,12 +127,12 @@ def _file(name: str, file: str, where: Mapping[str, Any]) -> Path | None:
 
     try:
         return Path(hf_hub_download(name, file, local_files_only=where["local_files_only"]))
-    except (OSError, ValueError, HfHubHTTPError):  # none there, private, not connected
+    except (OSError, ValueError, HfHubHTTPError):  # absent, private or offline
         return None
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
-    """Yield number and value of each field of a protobuf message: whole numbers as int, all else as bytes."""
+    """Yield number and value of each field of a protobuf message: integers as int, other values as bytes."""
     place = 0
     while place < len(message):
         key, place = _varint(message, place)
@@ -150,7 +149,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def _varint(message: bytes, place: int) -> tuple[int, int]:
-    """Return a whole number of variable length and the place behind it."""
+    """Return an integer of variable length and the position after it."""
     value = shift = 0
     while True:
         byte = message[place]

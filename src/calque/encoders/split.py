@@ -1,4 +1,4 @@
-"""Sentences cut into subwords, and where their words are among them."""
+"""Sentences split into subwords, with the positions of their words."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from calque.text import Sentence, Sentences, not_a_string
 
 @dataclass(frozen=True)
 class SplitSentences:
-    """Sentences as subwords, ragged.
+    """Sentences as flat arrays of subwords.
 
     Attributes:
-        ids: int32 `[n_subwords]`, with the special subwords at both ends of each sentence.
-        offsets: int64 `[n_sentences + 1]` into `ids`.
-        word_offsets: int64 `[n_sentences + 1]` into the two arrays below.
-        word_starts: int32 `[n_words]`, position of the word's first subword in its own sentence's ids.
-        word_lengths: int32 `[n_words]`, number of subwords; 0 for a word that has no vector.
-        truncated_words: how many words have none because they lie beyond the length limit.
-        empty_words: how many have none because the tokenizer maps them to nothing (control characters, say).
-        truncated_sentences: how many sentences lost a word to the limit.
-        pad_id: the subword that fills up a batch.
-        segments: int32 `[n_subwords]`, to which text of a pair each belongs (`token_type_ids`); None where all are 0.
+        ids: subword ids with special tokens at both ends of each sentence, int32 `[n_subwords]`.
+        offsets: offsets of the sentences in `ids`, int64 `[n_sentences + 1]`.
+        word_offsets: offsets of the sentences in the two arrays below, int64 `[n_sentences + 1]`.
+        word_starts: position of each word's first subword in its sentence, int32 `[n_words]`.
+        word_lengths: number of subwords of each word, 0 for a word without a vector, int32 `[n_words]`.
+        truncated_words: number of words beyond the length limit.
+        empty_words: number of words that the tokenizer drops, such as control characters.
+        truncated_sentences: number of sentences that lost a word to the limit.
+        pad_id: padding id.
+        segments: segment of each subword in a pair of texts (`token_type_ids`), int32 `[n_subwords]`; None if all are 0.
     """
 
     ids: np.ndarray
@@ -50,17 +50,17 @@ class SplitSentences:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Subwords of each sentence, special ones included, int64 `[n_sentences]`."""
+        """Return the number of subwords of each sentence including special tokens, int64 `[n_sentences]`."""
         return np.diff(self.offsets)
 
     @property
     def covered(self) -> np.ndarray:
-        """bool `[n_words]`: the word has a vector."""
+        """Mask of the words with a vector, bool `[n_words]`."""
         return self.word_lengths > 0
 
     @classmethod
     def joined(cls, parts: Iterable[SplitSentences]) -> SplitSentences:
-        """The sentences of all parts, one part after the other, with what all of them lost."""
+        """Concatenate the sentences of all parts, and add up the counts of lost words."""
         parts = list(parts)
         names = ("ids", "word_starts", "word_lengths")
         whole: dict[str, Any] = {
@@ -79,7 +79,7 @@ class SplitSentences:
         )  # fmt: skip
 
     def take(self, numbers: np.ndarray) -> SplitSentences:
-        """Some of the sentences, by their numbers. What was lost is still counted over all of them."""
+        """Return the sentences at the given indices. The counts of lost words do not change."""
         sizes, counts = self.lengths[numbers], np.diff(self.word_offsets)[numbers]
         subwords, words = ranges(self.offsets[numbers], sizes), ranges(self.word_offsets[numbers], counts)
         return replace(
@@ -89,7 +89,7 @@ class SplitSentences:
         )  # fmt: skip
 
     def covered_words(self) -> SplitSentences:
-        """The same sentences without the words that have no vector; those are not counted anew."""
+        """Return the sentences without the words that have no vector. The counts do not change."""
         covered = self.covered
         return replace(
             self, word_offsets=offsets_of(covered)[self.word_offsets], word_starts=self.word_starts[covered],
@@ -97,7 +97,7 @@ class SplitSentences:
         )  # fmt: skip
 
     def with_special(self) -> SplitSentences:
-        """The first and last subword of each sentence ([CLS], [SEP]) as words of their own, around the others."""
+        """Return the sentences with their first and last subwords ([CLS], [SEP]) as additional words."""
         n, counts = len(self), np.diff(self.word_offsets)
         word_offsets = self.word_offsets + 2 * np.arange(n + 1)
         inner = np.arange(self.n_words) + 2 * np.repeat(np.arange(n), counts) + 1
@@ -109,7 +109,7 @@ class SplitSentences:
 
 
 def number_words(sentences: Iterable[Sentence | Sequence[str]]) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Distinct words in the order in which they come, the number of each word's type, and the sentences' offsets."""
+    """Return the distinct words in order of occurrence, the type index of each word, and the sentences' offsets."""
     numbers: dict[str, int] = {}
     if isinstance(sentences, Sentences):
         words, offsets = sentences.flat()
@@ -136,12 +136,12 @@ def laid_out(
     prefix: np.ndarray,
     suffix: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sentences out of words that stand anywhere, with special subwords at both ends.
+    """Build sentences from the subwords of their words, with special tokens at both ends.
 
     Args:
-        pieces: ids of subwords, int32.
-        starts, lengths: int64 `[n_words]`, where in `pieces` each word is.
-        word_offsets: int64 `[n_sentences + 1]`.
+        pieces: subword ids of word types, int32.
+        starts, lengths: position and length of each word in `pieces`, int64 `[n_words]`.
+        word_offsets: offsets of the sentences, int64 `[n_sentences + 1]`.
         prefix, suffix: ids before and after each sentence.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Word vectors whose dimensions all have mean 0 and variance 1 over a text."""
+"""Standardised word vectors, with mean 0 and variance 1 in each dimension."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.errors import CalqueWarning, SettingError
 from calque.text import ParallelCorpus, Sentences
 
-_SENTENCES = 512  # over which means and variances are taken
-_SHARE = 0.5  # of the mean squared length, above which one dimension dominates a layer
+_SENTENCES = 512  # number of sentences for means and variances
+_SHARE = 0.5  # fraction of the mean squared length above which a dimension dominates a layer
 
 
 class StandardizedWarning(CalqueWarning):
-    """The vectors of an encoder were standardised because one dimension dominates them."""
+    """The vectors of an encoder are standardised because one dimension dominates them."""
 
 
 def standardized(
@@ -29,17 +29,17 @@ def standardized(
     layers: Sequence[int] | None,
     wanted: bool | None,
 ) -> Any:
-    """Return the encoder with standardised word vectors, x → (x − mean) / deviation in each dimension, of some layers.
+    """Return the encoder with standardised word vectors of some layers, (x − mean) / standard deviation in each dimension.
 
-    Many models have a few dimensions that are far larger than all others, so that cosines, distances and classifiers see
-    little else (Timkey & van Schijndel 2021, "All bark and no bite: rogue dimensions in transformer language models obscure
-    representational quality", §5). Means and deviations are those of all languages together, in the encoder as it is.
+    In many models a few dimensions are far larger than all others and dominate cosines and distances (Timkey & van Schijndel
+    2021, "All bark and no bite: rogue dimensions in transformer language models obscure representational quality", §5). Means and
+    standard deviations are computed over all languages together.
 
     Args:
-        encoder: stays as it is; the result shares its model.
-        texts: text of each language; up to 512 sentences of them, evenly spread, are read.
-        layers: which; None for the encoder's own.
-        wanted: None for layers in which one dimension has more than half of the mean squared length.
+        encoder: encoder, which is not changed; the result shares its model.
+        texts: text of each language; up to 512 evenly spaced sentences are read.
+        layers: layers to standardise; default: the encoder's layer.
+        wanted: whether to standardise; default: only layers in which one dimension has more than half of the mean squared length.
 
     Raises:
         SettingError: `wanted` is true, and the encoder is not a model of `transformers`.
@@ -63,7 +63,7 @@ def standardized(
         return encoder
     found = dict(encoder.standard)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UncoveredWordsWarning)  # told of the whole text by whoever reads that
+        warnings.simplefilter("ignore", UncoveredWordsWarning)  # the caller warns about the whole text
         encoded = encoder.encode_layers(Sentences.joined(some), numbers)
     for number in numbers:
         vectors = encoded[number]

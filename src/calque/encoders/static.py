@@ -1,4 +1,4 @@
-"""Static word vectors as an encoder; their tables, and the files that these are read from."""
+"""Static word vectors as an encoder, their tables and file formats."""
 
 from __future__ import annotations
 
@@ -31,29 +31,28 @@ from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings, map_arrays, write_arrays
 
 VECTORS_FILE, WORDS_FILE = "vectors.safetensors", "words.json"
-_CENTRE_ON = 200_000  # words whose mean is taken away: the frequent ones, as tables are usually cut
-_SENTENCES = 1 << 12  # whose words are looked up together
-_EOS = "</s>"  # the one word that fastText gives no character n-grams
+_CENTRE_ON = 200_000  # number of frequent words for the mean, the usual size of tables
+_SENTENCES = 1 << 12  # number of sentences that are looked up together
+_EOS = "</s>"  # the only word without character n-grams in fastText
 _ROWS = 4096
 
 
 class StaticEncoder(Encoder):
-    """The same vector for a word wherever it stands, one table per language.
+    """Static word vectors with one table for each language.
 
-    A vector goes through, in this order: unit length, minus the mean of the language's words, unit length
-    again; the language's map, if there is one; the sentence part, if wanted, taken over the mapped vectors.
-    The order matters: a maximum does not turn with a rotation.
+    A vector is L2-normalised, mean-centred and L2-normalised again, then mapped by the map of its language, and then extended by
+    the sentence part, which is computed from the mapped vectors because a maximum is not invariant under rotation.
 
     Args:
-        tables: by language; the key "" serves every language that has no table of its own.
-        normalise: unit length, centre, unit length. The mean is that of the table's first 200,000 words.
-        lower: a word that is not in the table is looked up in lower case.
-        maps: by language, applied to normalised vectors.
-        sentence: weights of the sentence part; None for none. With it a vector has 4 × dim dimensions.
-        name: what reports call the encoder.
+        tables: tables by language; the key "" is for all languages without a table.
+        normalise: L2-normalise, centre and L2-normalise. The mean is that of the table's first 200,000 words.
+        lower: look up the lower-case form of a word that is not in the table.
+        maps: maps by language, applied to normalised vectors.
+        sentence: weights of the sentence part, which increases the dimensions to 4 × dim; None for no sentence part.
+        name: name in reports.
 
     Raises:
-        SettingError: tables of different dimensions, or a map that does not fit.
+        SettingError: the tables have different dimensions, or a map does not fit.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class StaticEncoder(Encoder):
 
     # -- variants --------------------------------------------------------------------------------------------
     def replace(self, **changes: Any) -> StaticEncoder:
-        """The same tables with other arguments: `encoder.replace(sentence=SentencePart())`."""
+        """Return an encoder with the same tables and other arguments: `encoder.replace(sentence=SentencePart())`."""
         same = {key: getattr(self, key) for key in ("normalise", "lower", "maps", "sentence", "name")}
         changed = StaticEncoder(self.tables, **{**same, **changes})
         if changed.normalise == self.normalise:
@@ -99,10 +98,10 @@ class StaticEncoder(Encoder):
         return () if "" in self.tables else tuple(self.tables)
 
     def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
-        """One vector per word; a word that its table does not have is not covered.
+        """Return one vector per word; out-of-vocabulary words are not covered.
 
         Raises:
-            SettingError: a sentence is in a language without a table, or there are maps and it does not say its language.
+            SettingError: a sentence is in a language without a table, or has no language although there are maps.
         """
         if isinstance(sentences, Sentences):
             texts = [(sentences, np.arange(len(sentences)))]
@@ -129,8 +128,8 @@ class StaticEncoder(Encoder):
         return Embeddings(data, offsets, covered)
 
     def _type_vectors(self, lang: str, forms: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Vector of each form, mapped, and whether there is one."""
-        key = best_match(lang, self.tables) or ""  # a variety, as de-AT, has its language's words and maps
+        """Return the mapped vector of each word type, and a mask of those that have one."""
+        key = best_match(lang, self.tables) or ""  # a variety such as de-AT uses the table and maps of its language
         if key not in self.tables:
             raise SettingError(f"no word vectors for language {lang!r}, there are tables for {sorted(self.tables)}")
         vectors, known = self.tables[key].lookup(forms, lower=self.lower)
@@ -148,7 +147,7 @@ class StaticEncoder(Encoder):
         return vectors, known
 
     def mean(self, lang: str) -> np.ndarray:
-        """Mean of the table's first 200,000 vectors of unit length, float64 `[word_dim]`."""
+        """Return the mean of the table's first 200,000 L2-normalised vectors, float64 `[word_dim]`."""
         if lang not in self._means:
             total, n = np.zeros(self.word_dim), 0
             for block in self.tables[lang].blocks(_CENTRE_ON):
@@ -194,11 +193,11 @@ class StaticEncoder(Encoder):
 
     @classmethod
     def open(cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any) -> Self:
-        """Read what `save` wrote, or a file of word vectors; the vectors stay mapped.
+        """Read a folder of `save`, or a file of word vectors; vectors are memory-mapped.
 
         Raises:
             InputError: a file is missing or damaged.
-            SettingError: layer, pooling or precision, which static word vectors do not have.
+            SettingError: layer, pooling or precision is given, which static word vectors do not have.
         """
         path = Path(folder)
         for option in ("layer", "pooling", "precision"):
@@ -236,17 +235,16 @@ def load_static(
     sentence: SentencePart | bool = False,
     limit: int | None = None,
 ) -> StaticEncoder:
-    """Static word vectors from files (see `read_table` for the formats), or from a folder that calque saved.
+    """Load static word vectors from files (see `read_table` for formats) or from a saved folder.
 
     Args:
-        path: a file for all languages, or one for each: `{"en": "wiki.en.vec", "de": "wiki.de.bin"}`; or a
-            folder, which says everything else itself.
+        path: file for all languages, one for each (`{"en": "wiki.en.vec", "de": "wiki.de.bin"}`), or a saved folder.
         normalise, lower: see `StaticEncoder`.
-        sentence: put the sentence part behind each vector; True for weights of 1.
-        limit: read only so many words of each file.
+        sentence: append the sentence part to each vector; True for weights of 1.
+        limit: maximum number of words of each file.
 
     Raises:
-        InputError: a file is not what it should be.
+        InputError: a file is invalid.
     """
     if not isinstance(path, Mapping):
         if Path(path).is_dir():
@@ -261,10 +259,10 @@ def load_static(
 
 
 class SentencePart(NamedTuple):
-    """What stands behind a word's vector: mean, maximum, minimum over its sentence (Rücklé et al. 2018).
+    """Weights of a word vector and of the mean, maximum and minimum over its sentence (Rücklé et al. 2018).
 
     Attributes:
-        word, mean, maximum, minimum: weight of each of the four parts.
+        word, mean, maximum, minimum: weights of the four parts.
     """
 
     word: float = 1.0
@@ -276,12 +274,12 @@ class SentencePart(NamedTuple):
 def add_sentence(
     words: np.ndarray, offsets: np.ndarray, covered: np.ndarray, part: SentencePart | None = None
 ) -> np.ndarray:
-    """Each word's vector with mean, maximum and minimum of its sentence's word vectors behind it.
+    """Concatenate each word vector with the mean, maximum and minimum over its sentence.
 
     Args:
-        words: `[n_words, dim]`.
-        offsets: int64 `[n_sentences + 1]`.
-        covered: bool `[n_words]`; other words count in no sentence, and their rows are zero.
+        words: word vectors `[n_words, dim]`.
+        offsets: offsets of the sentences, int64 `[n_sentences + 1]`.
+        covered: mask of the words with a vector, bool `[n_words]`; rows of other words are zero.
         part: weights of the four parts.
 
     Returns:
@@ -292,7 +290,7 @@ def add_sentence(
     dim = words.shape[1]
     result = np.zeros((len(words), 4 * dim), dtype=np.float32)
     result[:, :dim] = weights[0] * words
-    filled = np.flatnonzero(lengths)  # reduceat would read the next sentence for an empty one
+    filled = np.flatnonzero(lengths)  # for an empty sentence reduceat would read the next one
     if len(filled):
         starts, owner = offsets[:-1][filled], np.repeat(np.arange(len(filled)), lengths[filled])
         outside = np.where(covered[:, None], np.float32(0), np.float32(-np.inf))
@@ -308,21 +306,21 @@ def add_sentence(
 
 # -- tables and their files ----------------------------------------------------------------------------------------------
 class WordTable:
-    """Words and their vectors; of a fastText model also vectors of character n-grams.
+    """Words and their vectors, for a fastText model also vectors of character n-grams.
 
-    In a fastText model a word's vector is the mean of its own row and those of its n-grams. Any word has n-grams, so words
-    outside the vocabulary get a vector too (Bojanowski et al. 2017, §3.2). N-grams have no names: FNV-1a, as fastText computes
-    it, says which of the `bucket` rows after the words is theirs.
+    In a fastText model a word vector is the mean of its row and of the rows of its n-grams, so out-of-vocabulary words have
+    vectors too (Bojanowski et al. 2017, §3.2). The row of an n-gram is its FNV-1a hash modulo `bucket`, after the rows of the
+    words.
 
     Args:
-        words: in the order of the file, which is that of frequency in the usual ones.
-        matrix: float32 `[rows, dim]`; the first rows belong to the words.
-        bucket: number of rows that n-grams share; None if the table is no fastText model.
-        minn, maxn: shortest and longest n-gram in characters, the markers < and > of the word's ends
-            included; `maxn` 0 for a model without n-grams.
+        words: words in the order of the file, usually by frequency.
+        matrix: vectors, float32 `[rows, dim]`; the first rows are those of the words.
+        bucket: number of rows of n-grams; None if the table is not a fastText model.
+        minn, maxn: minimum and maximum length of n-grams in characters, including the markers < and > of word ends; `maxn` is 0
+            for a model without n-grams.
 
     Attributes:
-        dim: dimensions of a vector.
+        dim: number of dimensions of a vector.
     """
 
     def __init__(
@@ -332,19 +330,19 @@ class WordTable:
         self.bucket, self.minn, self.maxn = bucket, minn, maxn
         self.index: dict[str, int] = {}
         for number, word in enumerate(words):
-            self.index.setdefault(word, number)  # of a word that comes twice, the first counts
+            self.index.setdefault(word, number)  # the first of duplicate words counts
 
     def __len__(self) -> int:
         return len(self.words)
 
     def lookup(self, forms: Sequence[str], *, lower: bool = True) -> tuple[np.ndarray, np.ndarray]:
-        """Return vectors of word forms.
+        """Return the vectors of word types.
 
         Args:
-            lower: try the lower-cased form where the form itself is not in the table.
+            lower: look up the lower-case form of an out-of-vocabulary word.
 
         Returns:
-            float32 `[n, dim]`, zero where there is none, and bool `[n]`, whether there is one.
+            vectors float32 `[n, dim]`, zero for out-of-vocabulary words, and the mask bool `[n]` of words with a vector.
         """
         numbers = np.array([self._number(form, lower) for form in forms], dtype=np.int64)
         vectors = np.zeros((len(forms), self.dim), dtype=np.float32)
@@ -359,12 +357,12 @@ class WordTable:
         return vectors, known
 
     def blocks(self, limit: int) -> Iterator[np.ndarray]:
-        """Yield vectors of the first `limit` words, some at a time."""
+        """Yield the vectors of the first `limit` words in blocks."""
         for start in range(0, min(limit, len(self)), _ROWS):
             yield self._vectors(np.arange(start, min(start + _ROWS, limit, len(self))))
 
     def settings(self) -> dict[str, Any]:
-        """Return what a file has to keep besides words and matrix."""
+        """Return the settings to save besides words and matrix."""
         if self.bucket is None:
             return {"kind": "plain"}
         return {"kind": "subwords", "bucket": self.bucket, "minn": self.minn, "maxn": self.maxn}
@@ -383,13 +381,13 @@ class WordTable:
         return self.index.get(form.lower(), -1) if number < 0 and lower else number
 
     def _vectors(self, numbers: np.ndarray) -> np.ndarray:
-        """Return vectors of words of the table."""
+        """Return the vectors of words by number."""
         if self.bucket is None:
             return np.asarray(self.matrix[numbers], dtype=np.float32)
         return self._means([[number, *self.ngrams(self.words[number])] for number in numbers.tolist()])
 
     def _means(self, rows: list[list[int]]) -> np.ndarray:
-        """Return the mean of each list of matrix rows; no list is empty."""
+        """Return the mean of each non-empty list of matrix rows."""
         means = np.empty((len(rows), self.dim), dtype=np.float32)
         for start in range(0, len(rows), _ROWS):
             part = rows[start : start + _ROWS]
@@ -410,33 +408,31 @@ class WordTable:
             for size in range(1, min(self.maxn, len(characters) - start) + 1):
                 for byte in characters[start + size - 1]:
                     if byte > 127:
-                        byte |= 0xFFFFFF00  # fastText widens a *signed* char before the exclusive or
+                        byte |= 0xFFFFFF00  # fastText sign-extends the char before the xor
                     value = ((value ^ byte) * 16777619) & 0xFFFFFFFF
                 if size < self.minn or (size == 1 and start in (0, len(characters) - 1)):
-                    continue  # neither too short nor a bare < or >
+                    continue  # too short, or only < or
                 rows.append(first + value % self.bucket)
         return rows
 
 
-_FASTTEXT = struct.pack("<i", 793712314)  # the first bytes of fastText's saved models
-_MOST_DIMENSIONS = 65_536  # a file that promises more is damaged
+_FASTTEXT = struct.pack("<i", 793712314)  # magic number of fastText models
+_MOST_DIMENSIONS = 65_536  # files with more dimensions are damaged
 
 
 def read_table(path: str | PathLike[str], *, limit: int | None = None) -> WordTable:
-    """Read word vectors, whatever their format.
+    """Read word vectors in any of these formats:
 
-    - word2vec text and fastText `.vec`: a line `words dimensions`, then a line per word (without the first
-      line: GloVe);
+    - word2vec text and fastText `.vec`: a line `words dimensions`, then one line per word (GloVe lacks the first line);
     - word2vec binary: the same first line, then word, space, little-endian float32;
-    - a fastText model (`.bin`): mapped into memory where it is not compressed, so that only rows in use are
-      read.
+    - fastText model (`.bin`): mapped into memory unless compressed, so that only used rows are read.
 
     Args:
-        path: the file; gzip, zstd, xz and bzip2 are known by their first bytes.
-        limit: read only so many words, the most frequent in the usual files. A fastText model is read whole.
+        path: the file; gzip, zstd, xz and bzip2 are detected by their first bytes.
+        limit: maximum number of words. A fastText model is read whole.
 
     Raises:
-        InputError: with the line, if the format has lines, that is not what it should be.
+        InputError: the file is invalid, with the line if the format has lines.
     """
     with unpacked(path) as file:
         if file.peek(4)[:4] == _FASTTEXT:  # type: ignore[attr-defined]
@@ -444,7 +440,7 @@ def read_table(path: str | PathLike[str], *, limit: int | None = None) -> WordTa
         first = file.readline(LONGEST_LINE)
         fields = first.split()
         if len(fields) == 2 and all(field.isdigit() for field in fields):
-            if max(map(len, fields)) > 18:  # Python refuses to read numbers of thousands of digits
+            if max(map(len, fields)) > 18:  # Python refuses to parse numbers with thousands of digits
                 fact = "the first line promises more words or dimensions than a file can hold"
                 raise InputError(fact, path=path, line=1)
             n, dim = (int(field) for field in fields)
@@ -468,14 +464,14 @@ def _read_text(lines: Iterator[bytes], path, n: int | None, dim: int, limit: int
     most = min(x for x in (n, limit, 1 << 40) if x is not None)
     first = line = 1 if n is None else 2
     for line, text in enumerate(islice(lines, most), start=first):
-        # The numbers are the last `dim` fields: a few files have words with a space in them.
+        # The numbers are the last `dim` fields, because words may contain spaces.
         fields = text.decode("utf-8", "replace").rstrip(" \r\n").rsplit(" ", dim)
         if len(fields) != dim + 1:
             raise InputError(f"a word and {dim} numbers are expected, got {len(fields)} fields", path=path, line=line)
         if (place := len(words) % _ROWS) == 0:
             blocks.append(block := np.empty((min(_ROWS, most - len(words)), dim), dtype=np.float32))
         try:
-            with np.errstate(over="ignore"):  # what float32 cannot hold is found just below
+            with np.errstate(over="ignore"):  # overflows are detected below
                 block[place] = np.fromiter(map(float, fields[1:]), dtype=np.float64, count=dim)
         except ValueError as error:
             fact = f"not a number in the vector of {fields[0][:40]!r} ({error}); is this a file of word vectors?"
@@ -514,7 +510,7 @@ def _read_binary(file: BufferedIOBase, path, n: int, dim: int, limit: int | None
 
 
 def _until(file: BufferedIOBase, mark: bytes) -> bytes | None:
-    """Return the bytes before the next `mark`, and pass over that; None if none comes within 64 KiB."""
+    """Return the bytes before the next `mark` and skip the mark; None if there is none within 64 KiB."""
     found = bytearray()
     while len(found) < 1 << 16 and (byte := file.read(1)):
         if byte == mark:
@@ -525,7 +521,7 @@ def _until(file: BufferedIOBase, mark: bytes) -> bytes | None:
 
 # -- fastText models -----------------------------------------------------------------------------------------
 def _read_fasttext(file: BufferedIOBase, path: str | PathLike[str]) -> WordTable:
-    """Return the input side of a model as `FastText::saveModel` writes it: arguments, dictionary, input matrix."""
+    """Read arguments, dictionary and input matrix of a model in the format of `FastText::saveModel`."""
 
     def take(form: str) -> tuple:
         size = struct.calcsize("<" + form)
@@ -541,7 +537,7 @@ def _read_fasttext(file: BufferedIOBase, path: str | PathLike[str]) -> WordTable
     dim, model, bucket, minn, maxn = arguments[0], arguments[7], *arguments[8:11]
     take("d")
     if version == 11 and model == 3:
-        maxn = 0  # a classifier of that version had no n-grams, whatever the file says
+        maxn = 0  # classifiers of that version have no n-grams, although the file says so
     entries, n_words, _, _, pruned = take("iiiqq")
     if not (0 < dim < 1 << 20 and 0 <= n_words <= entries and bucket >= 0):
         raise InputError("a fastText model whose dictionary makes no sense; is it damaged?", path=path)
@@ -561,7 +557,7 @@ def _read_fasttext(file: BufferedIOBase, path: str | PathLike[str]) -> WordTable
     if columns != dim or rows < n_words + (bucket if maxn else 0):
         fact = f"an input matrix of {rows} by {columns} does not fit {n_words} words"
         raise InputError(f"{fact}; is it damaged?", path=path)
-    if isinstance(getattr(file, "raw", None), FileIO):  # only rows in use are read
+    if isinstance(getattr(file, "raw", None), FileIO):  # maps the file, so that only used rows are read
         place, size = file.tell(), Path(path).stat().st_size
         whole = size >= place + rows * dim * 4
         matrix = np.memmap(path, "<f4", "r", place, (rows, dim)) if whole else None

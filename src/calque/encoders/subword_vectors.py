@@ -1,4 +1,4 @@
-"""Static vectors of subwords: a sentence's vector is their mean, and no network is asked."""
+"""Static subword vectors, whose mean is the vector of a word or sentence."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings
 
 _MODEL = "model.safetensors"
-_WEIGHT = "embedding.weight"  # as sentence-transformers' StaticEmbedding has it
+_WEIGHT = "embedding.weight"  # name in StaticEmbedding of sentence-transformers
 
 
 class SubwordVectors(Encoder):
-    """One vector for each subword of a tokenizer, wherever it stands (model2vec's kind of model, Tulkens & van Dongen 2024).
+    """One static vector for each subword of a tokenizer (as in model2vec, Tulkens & van Dongen 2024).
 
-    A word's vector is the mean of its subwords', a sentence's the mean of all subwords of its words; special subwords count in
-    neither. Words are what stands between spaces, each cut by itself. The folder is one of sentence-transformers
-    (`StaticEmbedding`), which gives the same vectors if the tokenizer cuts a text at spaces, as BERT's does. A byte-level
-    tokenizer, which writes the space into the subword, gets a space before every text, and one for several.
-    A special subword that a text spells, such as [SEP], is an ordinary word here, and that subword there.
+    A word vector is the mean of its subword vectors, a sentence vector the mean over all subwords of its words, without special
+    tokens. Words are split separately. sentence-transformers opens the folder as `StaticEmbedding` and gives equal vectors if the
+    tokenizer divides text at spaces, as BERT's does. A byte-level tokenizer, which includes the space in the subword, gets a
+    space before every text. A special token spelt in the text, such as [SEP], is an ordinary word here, but a special token in
+    sentence-transformers.
 
     Args:
-        tokenizer: a fast one of `transformers`.
-        matrix: float32 `[n_subwords, dim]`; weights of subwords are in it.
-        unit: sentence vectors have length 1.
-        name: what reports call the encoder.
+        tokenizer: fast tokenizer of `transformers`.
+        matrix: vectors including the weights of subwords, float32 `[n_subwords, dim]`.
+        unit: L2-normalise sentence vectors.
+        name: name in reports.
     """
 
     def __init__(self, tokenizer: Any, matrix: Tensor, *, unit: bool = True, name: str = "static"):
@@ -60,7 +60,7 @@ class SubwordVectors(Encoder):
 
     # -- vectors -----------------------------------------------------------------------------------------------------
     def split(self, sentences: Sentences) -> SplitSentences:
-        """Sentences as subwords, without special ones; each subword is a "word" of the result."""
+        """Split sentences into subwords without special tokens; each subword is a "word" of the result."""
         ids, offsets, _ = self.subwords.bare(sentences)
         starts = np.arange(len(ids)) - np.repeat(offsets[:-1], np.diff(offsets))
         ones = np.ones(len(ids), dtype=np.int32)
@@ -68,7 +68,7 @@ class SubwordVectors(Encoder):
 
     @torch.inference_mode()
     def _means(self, ids: np.ndarray, offsets: np.ndarray) -> Tensor:
-        """Means of the vectors of some subwords, `[n, dim]`; zero where there are none."""
+        """Return the means of subword vectors, `[n, dim]`; zero for empty sets."""
         bags = torch.from_numpy(offsets[:-1].astype(np.int32))
         return nn.functional.embedding_bag(torch.from_numpy(ids), self.model.weight, bags, mode="mean")
 
@@ -80,7 +80,7 @@ class SubwordVectors(Encoder):
 
     @torch.inference_mode()
     def sentence_vectors(self, sentences: Sentences) -> tuple[np.ndarray, np.ndarray]:
-        """Vectors of sentences, float32 `[n, dim]`, and which have a subword, bool `[n]`."""
+        """Return sentence vectors, float32 `[n, dim]`, and the mask of sentences with subwords, bool `[n]`."""
         ids, offsets, _ = self.subwords.bare(sentences)
         found = self._means(ids, offsets)
         found = nn.functional.normalize(found, dim=1, out=found) if self.unit else found
@@ -110,12 +110,12 @@ class SubwordVectors(Encoder):
 
         Raises:
             InputError: a file is missing or damaged.
-            SettingError: layer, pooling or another option of encoders with layers.
+            SettingError: layer, pooling or another option of encoders with layers is given.
         """
         from transformers import PreTrainedTokenizerFast
 
         for option in options:
-            if option != "device":  # a table is read where it lies, as static word vectors are
+            if option != "device":  # the table stays on the CPU, as static word vectors do
                 raise SettingError(f"{option} does not apply to static vectors of subwords ({folder})")
         path, about = Path(folder), read_about(folder) if about is None else about
         try:
@@ -129,7 +129,7 @@ class SubwordVectors(Encoder):
 
 
 def _after_space(tokenizer: Any) -> Any:
-    """Return a copy of a tokenizer that cuts a text as if it stood after a space, with one space between words."""
+    """Return a copy of a tokenizer that splits a text as after a space, with one space between words."""
     from tokenizers import Regex, normalizers
 
     copied = copy.deepcopy(tokenizer)

@@ -1,4 +1,4 @@
-"""Words to subwords and back: the only place that knows how a tokenizer cuts a word."""
+"""Split words into subwords with a tokenizer."""
 
 from __future__ import annotations
 
@@ -21,43 +21,41 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
-_LOCK = RLock()  # several threads may read text, while settings of a tokenizer change
-_CHUNK = 512  # words handed to the tokenizer as one pretokenised sentence: its cost per call is spread over them
+_LOCK = RLock()  # tokenizer settings are changed and threads may share a tokenizer
+_CHUNK = 512  # number of words passed to the tokenizer in one call
 
-# Token of a language in M2M100 (__en__), mBART (en_XX, of which the region says nothing) and NLLB (eng_Latn).
+# Language tokens of M2M100 (__en__), mBART (en_XX, whose region has no meaning) and NLLB (eng_Latn).
 _LANGUAGE = re.compile(r"__(\w+)__|([a-z]{2,3})_[A-Z]{2}|([a-z]{3}_[A-Z][a-z]{3})")
 _SCORE = re.compile(r"(?<=[ ,\[:])-?\d+\.\d{13,}(?:e-?\d+)?")
 
 
 def stable_text(backend: Any) -> str:
-    """Return a tokenizer as JSON text for a hash. The library `tokenizers` may change the last bit of a Unigram score when it
-    reads a file. Scores are rounded to 12 digits, so that a saved tokenizer has the same hash as the one in memory."""
+    """Return a tokenizer as JSON for hashing. Unigram scores are rounded to 12 digits, because `tokenizers` can change their last
+    bit when it reads a file."""
     return _SCORE.sub(lambda found: f"{float(found[0]):.12g}", backend.to_str())
 
 
 class Subwords:
-    """Splits words with a fast `transformers` tokenizer; exact, because each word is split on its own.
+    """Splits words with a fast `transformers` tokenizer, each word separately.
 
-    That is what `tokenizer(words, is_split_into_words=True)` does too, so each distinct word of a text is split once, and
-    sentences are gathered from its ids. Three things differ from a plain call on purpose:
+    Each distinct word of a text is split once, as in `tokenizer(words, is_split_into_words=True)`, with three differences:
 
-    - A word is split as it is *after a space*. Byte-level BPE (RoBERTa, GPT-2, ModernBERT, …) writes the space into
-      the subword, and a plain call on a list of words would glue the words together; this equals loading the tokenizer
-      with `add_prefix_space=True`. Whether it is needed is found out by splitting a few words both ways.
-    - A word of the text that spells a special subword (`[SEP]`, `</s>`) is split like any other word
-      (`split_special_tokens=True`); should a special id still come out, the unknown subword takes its place.
-    - A sentence over the length limit ends with the last word that fits in wholly: half a word has no exact vector.
+    - A word is split as *after a space*. Byte-level BPE (RoBERTa, GPT-2, ModernBERT, …) includes the space in the subword, and a
+      plain call on a list of words would join the words. This equals `add_prefix_space=True`, and is tested on a few words.
+    - A word that spells a special token (`[SEP]`, `</s>`) is split like any other word (`split_special_tokens=True`), or becomes
+      the unknown token.
+    - A sentence over the length limit ends with the last whole word.
 
-    A model that reads the language of a text by a token around it (M2M100, NLLB, mBART) gets that of each sentence's own
-    language: of its `lang`, by two letters or as the model has it. Without a `lang` it is the tokenizer's own, `src_lang`.
+    A model with a language token around each text (M2M100, NLLB, mBART) gets the token of the sentence's `lang`, given by two
+    letters or by the model's code; without `lang`, that of the tokenizer's `src_lang`.
 
     Args:
-        tokenizer: any fast tokenizer of `transformers`. Its own settings are left as they are.
-        max_length: most subwords of a sentence, special ones included; None for the tokenizer's own limit.
-        vocabulary: subwords that the model knows; None if there is no model.
+        tokenizer: fast tokenizer of `transformers`, whose settings are not changed.
+        max_length: maximum number of subwords of a sentence including special tokens; None for the tokenizer's limit.
+        vocabulary: number of embeddings of the model; None without a model.
 
     Raises:
-        SettingError: a slow tokenizer, or a limit that leaves no room for a word.
+        SettingError: the tokenizer is slow, or the limit leaves no room for a word.
     """
 
     def __init__(
@@ -77,7 +75,7 @@ class Subwords:
         self.prefix, self.suffix = frame_of(tokenizer).special
         self.languages, self._language_place = self._language_tokens()
         limit = tokenizer.model_max_length if max_length is None else max_length
-        self.max_length = int(limit) if limit < 1_000_000 else None  # "no limit" is written as 1e30
+        self.max_length = int(limit) if limit < 1_000_000 else None  # transformers writes "no limit" as 1e30
         if self.max_length is not None and self.max_length <= len(self.prefix) + len(self.suffix):
             raise SettingError(
                 f"max_length={self.max_length} leaves no room for a word beside "
@@ -91,8 +89,8 @@ class Subwords:
 
     # -- tokens of languages ---------------------------------------------------------------------------------------
     def _language_tokens(self) -> tuple[dict[str, int], int]:
-        """Return the ids of the languages' tokens by name, and the place in a sentence of the token of its own language, from
-        the end if negative. There are no names where the tokenizer puts no such token around a text."""
+        """Return the ids of language tokens by name, and the position of the language token in a sentence (from the end if
+        negative). There are no names if the tokenizer adds no language token."""
         known: dict[str, int] = {}
         for number, token in sorted(self.backend.get_added_tokens_decoder().items()):
             if found := _LANGUAGE.fullmatch(token.content):
@@ -109,11 +107,11 @@ class Subwords:
         return known, place if place < len(self.prefix) else place - len(frame)
 
     def put_languages(self, ids: np.ndarray, offsets: np.ndarray, langs: str | Sequence[str]) -> None:
-        """Put the tokens of languages into sentences, in place of the tokenizer's own; nothing where it has none.
+        """Replace the language tokens of sentences by those of their languages, if the tokenizer has any.
 
         Args:
-            ids, offsets: of `SplitSentences`.
-            langs: of each sentence, or of all.
+            ids, offsets: subwords and offsets of `SplitSentences`.
+            langs: language of each sentence, or of all.
 
         Raises:
             SettingError: there is no token for a language.
@@ -125,11 +123,11 @@ class Subwords:
             ids[(offsets[:-1] if place >= 0 else offsets[1:]) + place] = [known[lang] for lang in langs]
 
     def _token_of(self, lang: str) -> int:
-        """Return the id of a language's token: of the name as it is, or of the language in this script, or of the language."""
+        """Return the id of a language's token, looked up by the whole name, by language and script, and by language."""
         language, *rest = language_parts(lang)
         names = [lang, "-".join([language, *rest])]
         if not any(len(part) == 4 and name.startswith(f"{language}-") for part in rest for name in self.languages):
-            names.append(language)  # whatever the region; of another script only where tokens have none
+            names.append(language)  # any region; other scripts only if tokens have no script
         for name in names:
             if name in self.languages:
                 return self.languages[name]
@@ -137,9 +135,9 @@ class Subwords:
         some = ", ".join(tokens[:20]) + (f", … ({len(tokens)} in all)" if len(tokens) > 20 else "")
         raise SettingError(f"there is no token for the language {lang!r}, expected one of {some}, or two letters")
 
-    # -- what the tokenizer does ----------------------------------------------------------------------------------
+    # -- tokenizer --------------------------------------------------------------------------------------------
     def _needs_space(self) -> bool:
-        """Return whether a word is cut as inside a text only if a space stands before it."""
+        """Return whether a word must follow a space to be split as inside a text."""
         votes = 0
         with as_words(self.backend):
 
@@ -153,14 +151,14 @@ class Subwords:
         return votes > 0
 
     def _split_types(self, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ids of distinct words, one after the other, int32; and how many each has, int64 `[len(words)]`."""
+        """Return the concatenated ids of distinct words, int32, and their number for each word, int64 `[len(words)]`."""
         if self.needs_space:
             words = [word if not word or word[0].isspace() else " " + word for word in words]
         chunks = [words[start : start + _CHUNK] for start in range(0, len(words), _CHUNK)]
         with as_words(self.backend):
             try:
                 encodings = self.backend.encode_batch(chunks, is_pretokenized=True, add_special_tokens=False)
-            except (UnicodeEncodeError, TypeError):  # a lone surrogate has no UTF-8: it reads as U+FFFD
+            except (UnicodeEncodeError, TypeError):  # lone surrogates have no UTF-8 and become U+FFFD
                 chunks = [[_without_surrogates(word) for word in chunk] for chunk in chunks]
                 encodings = self.backend.encode_batch(chunks, is_pretokenized=True, add_special_tokens=False)
         ids = np.array([i for encoding in encodings for i in encoding.ids], dtype=np.int32)
@@ -170,7 +168,7 @@ class Subwords:
               for encoding, chunk in zip(encodings, chunks, strict=True)),
         ])  # fmt: skip
         special = np.isin(ids, self._special_ids)
-        if special.any():  # Unigram vocabularies list </s> as an ordinary piece
+        if special.any():  # Unigram vocabularies contain </s> as an ordinary piece
             if self.unk_id is not None and self.unk_id not in self._special_ids:
                 ids[special] = self.unk_id
             else:
@@ -188,11 +186,11 @@ class Subwords:
 
     # -- sentences -------------------------------------------------------------------------------------------------
     def split(self, sentences: Iterable[Sentence | Sequence[str]], *, whole: bool = False) -> SplitSentences:
-        """Cut sentences into subwords.
+        """Split sentences into subwords.
 
         Args:
-            sentences: `Sentences` of a corpus (fastest), or any iterable of `Sentence` or of lists of words.
-            whole: whatever their length, for whoever cuts them to it.
+            sentences: `Sentences` of a corpus (fastest), or an iterable of `Sentence` or of lists of words.
+            whole: ignore the length limit.
         """
         sentences = sentences if isinstance(sentences, Sentences) or not self.languages else list(sentences)
         limit = None if whole else self.max_length
@@ -219,11 +217,11 @@ class Subwords:
         )  # fmt: skip
 
     def bare(self, sentences: Iterable[Sentence | Sequence[str]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Cut sentences of any length into subwords without special ones.
+        """Split sentences of any length into subwords without special tokens.
 
         Returns:
-            ids of their subwords, int32; the sentences' offsets in these, int64 `[n_sentences + 1]`; and how many each word has,
-            int64 `[n_words]`.
+            subword ids, int32; offsets of the sentences, int64 `[n_sentences + 1]`; number of subwords of each word, int64
+            `[n_words]`.
         """
         types, numbers, word_offsets = number_words(sentences)
         table, sizes = self._split_types(types)
@@ -232,15 +230,14 @@ class Subwords:
         return ids, offsets, sizes[numbers]
 
     def split_texts(self, texts: Sequence[str], *, limit: int | None = None, lang: str = "") -> SplitSentences:
-        """Cut texts as the tokenizer itself does; every subword is a "word" of the result, the special ones included.
+        """Split texts by a plain call of the tokenizer; every subword is a "word" of the result, including special tokens.
 
-        A special subword that a text spells, such as [SEP], is that special subword, as in sentence-transformers. A text that
-        is too long loses its end.
+        A special token spelt in a text, such as [SEP], is a special token, as in sentence-transformers. Long texts are truncated.
 
         Args:
-            texts: what is said, spaces and all.
-            limit: most subwords of a text, special ones included; None for no limit.
-            lang: language of all of them.
+            texts: texts with their spaces.
+            limit: maximum number of subwords of a text including special tokens, or None.
+            lang: language of the texts.
         """
         with as_words(self.backend, blind=False):
             if limit is not None:
@@ -257,16 +254,16 @@ class Subwords:
         )  # fmt: skip
 
     def with_first(self, texts: Sequence[Sentences], *, segments: bool = False) -> SplitSentences:
-        """Cut each text, or pair of texts in one sequence, whose only word is the first special subword.
+        """Split each text, or pair of texts in one sequence, with the first special token as the only word.
 
-        A pair that is too long loses subwords at the end of its longer text until it fits.
+        A pair that is too long loses subwords at the end of its longer text.
 
         Args:
-            texts: one column or two.
-            segments: the model tells the two texts apart by segment embeddings.
+            texts: one or two columns of texts.
+            segments: whether the model has segment embeddings.
 
         Raises:
-            SettingError: nothing stands before the first text that could stand for the whole.
+            SettingError: the tokenizer puts no special token before a text.
         """
         frame = frame_of(self.tokenizer, len(texts))
         if not len(frame.special[0]):
@@ -282,7 +279,7 @@ class Subwords:
             room = self.max_length - sum(map(len, frame.special))
             cut_sizes = np.minimum(sizes, room)
             if len(splits) == 2:
-                # What is over comes off the longer text; both get half where both are longer than that.
+                # The longer text is truncated first; if both are longer than half, both get half.
                 cut_sizes[0] = np.minimum(sizes[0], np.maximum(room - sizes[1], room // 2))
                 cut_sizes[1] = np.minimum(sizes[1], room - cut_sizes[0])
             cut, sizes = int((cut_sizes < sizes).any(axis=0).sum()), cut_sizes
@@ -307,16 +304,16 @@ def _without_surrogates(word: str) -> str:
     return word.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-#: words to try a tokenizer out with, one of which it should know
+#: words for testing a tokenizer, of which it should know one
 PROBES = ("the", "in", "a", "e", "1", "de", "и", "ve", "的")
 
 
 class Frame(NamedTuple):
-    """Special subwords around one text or around two.
+    """Special tokens around one text or two.
 
     Attributes:
         special: ids before, between and after the texts.
-        segments: int32, segment (`token_type_ids`) of each of these and of each text, in the order of the sequence.
+        segments: segments (`token_type_ids`) of special tokens and texts in the order of the sequence, int32.
     """
 
     special: list[np.ndarray]
@@ -325,7 +322,8 @@ class Frame(NamedTuple):
 
 @contextmanager
 def as_words(backend: Tokenizer, *, blind: bool = True) -> Iterator[None]:
-    """Use the tokenizer without truncation and padding, and (`blind`) without special subwords that a text spells."""
+    """Use the tokenizer without truncation and padding during the block, and (`blind`) without special tokens spelt in the
+    text."""
     with _LOCK:
         truncation, padding, special = backend.truncation, backend.padding, backend.encode_special_tokens
         backend.no_truncation()
@@ -343,11 +341,11 @@ def as_words(backend: Tokenizer, *, blind: bool = True) -> Iterator[None]:
 
 
 def frame_of(tokenizer: Any, columns: int = 1) -> Frame:
-    """Return what the tokenizer itself puts around texts, read off one example. Where it has something for one text and nothing
-    for two, the second one gets the end of the first once more.
+    """Return the special tokens that the tokenizer puts around texts, taken from an example. If it has no template for two
+    texts, the second text gets the end of the first again.
 
     Raises:
-        SettingError: it puts something inside a text, or knows none of the words tried.
+        SettingError: the tokenizer adds tokens inside a text, or knows none of the probe words.
     """
     backend = tokenizer.backend_tokenizer
     with as_words(backend):
@@ -361,7 +359,7 @@ def frame_of(tokenizer: Any, columns: int = 1) -> Frame:
             raise SettingError(f"{type(tokenizer).__name__} maps every probe word to nothing")
     if any(place[-1] - place[0] >= len(place) for place in places):
         raise SettingError(
-            f"{type(tokenizer).__name__} puts special subwords inside a sentence, expected them at its ends only"
+            f"{type(tokenizer).__name__} puts special tokens inside a sentence, expected them at its ends only"
         )
     if not places[0][0] and columns == 2:
         begin, end = frame_of(tokenizer).special

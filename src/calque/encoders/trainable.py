@@ -1,4 +1,4 @@
-"""What an encoder must have to be trained; its vectors follow from that."""
+"""Interface of encoders with trainable weights."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from calque.vectors import Embeddings
 
 
 class TrainableEncoder(Encoder):
-    """An encoder whose weights can be trained, and which can be fine-tuned for a task; `encode` comes with it.
+    """An encoder with trainable weights; `encode` is implemented by `split` and `forward`.
 
     Attributes:
-        layer: the layer that `encode` gives.
-        model: what is trained, a `torch.nn.Module`.
-        budget: subwords in a batch of `encode`, padding included.
-        max_length: most subwords of a sentence, for messages; None for no limit.
-        padding: how many times as long as its shortest sentence the longest of a training batch may be.
+        layer: layer that `encode` returns.
+        model: trained module, a `torch.nn.Module`.
+        budget: maximum number of subwords of a batch in `encode`, including padding.
+        max_length: maximum number of subwords of a sentence, for messages; None for no limit.
+        padding: maximum ratio of the longest and the shortest sentence of a training batch.
     """
 
     layer: int = 0  # type: ignore[assignment]
@@ -38,23 +38,23 @@ class TrainableEncoder(Encoder):
 
     @abstractmethod
     def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
-        """Return the sentences as the model reads them."""
+        """Split sentences into subwords."""
 
     @abstractmethod
     def forward(self, batch: WordBatch | Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
         """Return word vectors `[W, dim]` of the given layers, zero for a word without subwords; differentiable.
 
         Args:
-            batch: one, or several whose words come one after the other.
+            batch: one batch, or several, whose words are concatenated.
         """
 
     def merged(self) -> TrainableEncoder:
-        """Return the encoder with its adapters put into its weights, as others train and save it; itself where it has none."""
+        """Return the encoder with its adapters merged into its weights, or the encoder itself without adapters."""
         return self
 
     @property
     def blocks(self) -> Any:
-        """The layers of the model one above the other, a `torch.nn.ModuleList`; None where there is no such list."""
+        """List of the model's layers, a `torch.nn.ModuleList`, or None."""
         return None
 
     @property
@@ -65,10 +65,10 @@ class TrainableEncoder(Encoder):
         """Return one vector per word, from the encoder's layer.
 
         Args:
-            sentences: in any order; the result keeps it. `Sentences` of a corpus are the quickest.
+            sentences: sentences in any order, which the result keeps; `Sentences` of a corpus are fastest.
 
         Warns:
-            UncoveredWordsWarning: some words have no vector, being beyond `max_length` or nothing to the tokenizer.
+            UncoveredWordsWarning: words beyond `max_length`, or dropped by the tokenizer, have no vector.
         """
         return self._encode(sentences, [self.layer], progress)[self.layer]
 
@@ -81,7 +81,7 @@ class TrainableEncoder(Encoder):
 
     @contextmanager
     def reading(self, layers: Sequence[int]) -> Iterator[Callable[[WordBatch], dict[int, Tensor]]]:
-        """Put the model in evaluation mode inside the block, and yield a function that computes the word vectors of a batch."""
+        """Set the model to evaluation mode during the block, and yield a function that computes the word vectors of a batch."""
         device, precision = self.device, self.precision or "highest"
 
         def vectors(batch: WordBatch) -> dict[int, Tensor]:
