@@ -136,13 +136,12 @@ def span_counts(
     predicted: np.ndarray,
     names: Sequence[str],
     offsets: np.ndarray,
-    predicted_names: Sequence[str] | None = None,
 ) -> SpanCounts:
     """Right, predicted and gold spans; a span is right if its words and its type are.
 
     Args:
         gold, predicted: codes of the same words.
-        names: of both, or of the gold tags where `predicted_names` has those of the others.
+        names: of both.
         offsets: see above.
 
     Raises:
@@ -152,7 +151,7 @@ def span_counts(
         fact = f"{len(predicted):,} predicted tags for {len(gold):,} gold tags and {int(offsets[-1]):,} words"
         raise InputError(f"{fact}, expected one each")
     true = span_table(gold, names, offsets)
-    guess = span_table(predicted, names if predicted_names is None else predicted_names, offsets)
+    guess = span_table(predicted, names, offsets)
     types = tuple(sorted({*true.types, *guess.types}))
     true_type, guess_type = (Labels(spans.type, spans.types).among(types) for spans in (true, guess))
     end, type_ = np.zeros(len(gold), np.int64), np.full(len(gold), -1, np.int32)
