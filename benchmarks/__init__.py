@@ -1,1 +1,1 @@
-"""Speed, as ratios within one run: `make bench`."""
+"""Benchmarks, which print ratios of times within one run: `make bench`."""

@@ -1,11 +1,11 @@
-"""Contrastive alignment against padded loops: tokenise, pad, two passes, InfoNCE as published, Adam; batches in the order
-of the text, and sorted by length.
+"""Compare contrastive alignment with padded loops: tokenise, pad, two forward passes, InfoNCE as published, Adam; with batches
+in the order of the text and sorted by length.
 
     python -m benchmarks.contrastive --encoder mini --text TEXT.tsv --langs en de
     python -m benchmarks.contrastive --layers 12 --dim 768 --pairs 96 --lora 8
     python -m benchmarks.contrastive --encoder google/gemma-3-270m --layer 11 --lora 8 --pairs 96 --only calque
 
-With --only, one of both runs once, and the most memory of the process is printed, with that of loading.
+With --only, one of the two runs once, and the peak memory of the process is printed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def padded(encoder, corpus, pairs, size: int, lora: int | None, *, by_length: bo
 
 def main(arguments: list[str] | None = None) -> None:
     parser = options_of(__doc__, pairs=400, batch=32)
-    parser.add_argument("--lora", type=int, metavar="RANK", help="train adapters alone, of all matrices")
+    parser.add_argument("--lora", type=int, metavar="RANK", help="train adapters of this rank in all matrices")
     parser.add_argument("--only", choices=("calque", "loop"), help="run one once, and print the most memory")
     options = parser.parse_args(arguments)
     encoder, corpus, pairs = read(options)

@@ -1,4 +1,4 @@
-"""CSLS in both directions against one float32 matrix product of the same size, by turns."""
+"""Compare CSLS in both directions with one float32 matrix product of the same size, in alternation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from calque.algebra.similarity import csls_neighbours
 
 
 def vectors(n: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
-    """Make two sides like an encoder's: off-centre, of decaying spectrum, some pairs near and some far apart."""
+    """Return vectors like those of an encoder: off-centre, with a decaying spectrum, some pairs near and some far."""
     rng = np.random.default_rng(0)
     spectrum = (np.arange(dim) + 1.0) ** -0.5
     offset = 0.5 * rng.standard_normal(dim) * spectrum
@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> None:
     torch.set_float32_matmul_precision("highest")
     source, target = vectors(options.n, options.dim)
     x, y, product = torch.from_numpy(source), torch.from_numpy(target), torch.empty(options.n, options.n)
-    # The product's pages, both thread pools and compiled loops exist before anything is timed.
+    # Allocate memory, start the thread pools and compile before anything is timed.
     torch.mm(x, y.T, out=product)
     csls_neighbours(source[:2000], target[:2000])
     before, ratios, nearest = anonymous_mib(), [], np.zeros(0)

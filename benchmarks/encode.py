@@ -1,6 +1,6 @@
-"""Word vectors per second: calque against padded loops of `transformers`, in the order of the text and sorted by length.
+"""Compare word vectors per second of calque and of padded loops of `transformers`, in the order of the text and sorted by length.
 
-All give the same vectors, which is checked.
+The benchmark checks that all give the same vectors.
 
     python -m benchmarks.encode --encoder mini --text TEXT.tsv --threads 1
     python -m benchmarks.encode --layers 4 --dim 768 --pairs 200
@@ -15,7 +15,7 @@ from benchmarks.shared import batches, both, compare, options_of, read, word_vec
 
 
 def padded(encoder, texts: list[tuple[str, ...]], size: int, *, by_length: bool) -> list[np.ndarray]:
-    """Encode texts by the loop that one writes first; `[words, dim]` each."""
+    """Return the word vectors `[words, dim]` of each text, computed by a simple padded loop."""
     vectors: list[np.ndarray] = [np.zeros(0)] * len(texts)
     for numbers in batches(texts, size, by_length=by_length):
         with torch.no_grad():

@@ -1,10 +1,10 @@
-"""Memory and the length of the text: `python -m benchmarks.memory`.
+"""Measure how memory grows with the length of the text: `python -m benchmarks.memory`.
 
-Runs `calque encode`, `anchors`, `align`, `words` and `evaluate … retrieval` on made-up text of growing length (`zipf`) and prints
-how much memory each takes at most. Counted is what is a process's own (`RssAnon` of Linux): pages of mapped files, the result
-among them, are the system's to drop. Vectors come from a table and from a BERT of one layer, which trains for a few updates on
-text that is read as a whole, so that time goes into reading and laying out. Retrieval queries the first occurrence of each word
-alone: a search among all words is quadratic.
+Runs `calque encode`, `anchors`, `align`, `words` and `evaluate … retrieval` on artificial text of growing length (`zipf`),
+and prints the peak memory of each. Only memory of the process itself counts (`RssAnon` of Linux), because the system can drop
+pages of mapped files. Vectors come from a table and from a BERT of one layer, which is trained for a few updates only, so
+that most of the time goes into reading. Retrieval queries only the first occurrence of each word, because a search among all
+words is quadratic.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import numpy as np
 from benchmarks.shared import anonymous_mib, random_encoder
 from benchmarks.zipf import ZipfText, write
 
-POLL = 0.05  # seconds between two looks at the memory
-GROWTH = 1.5  # times the memory at the smallest size
-INDEX = 16  # bytes a sentence of each side, for where it begins and which it is
-UPDATES = 20  # of training, whatever the length of the text
+POLL = 0.05  # seconds between two measurements of the memory
+GROWTH = 1.5  # largest allowed ratio to the memory at the smallest size
+INDEX = 16  # bytes for the offset and the number of a sentence of each side
+UPDATES = 20  # updates of training at every length of the text
 
 
 def write_table(text: ZipfText, folder: Path, dim: int) -> None:
-    """Static vectors, nearly the same for a word and its first translation."""
+    """Write static vectors that are nearly equal for a word and its first translation."""
     from calque.encoders.static import StaticEncoder, WordTable
 
     rng = np.random.default_rng(0)
@@ -44,7 +44,7 @@ def write_table(text: ZipfText, folder: Path, dim: int) -> None:
 
 
 def commands(plain: Path, pairs: Path, links: Path, table: Path, bert: Path, n: int, out: Path) -> dict[str, list]:
-    """The commands by name, without `calque`."""
+    """Return the arguments of each command by its name."""
     two = [pairs, "--langs", "en", "de", "--links", links]
     updates = ["--epochs", UPDATES * 32 / n]
     return {
@@ -57,10 +57,10 @@ def commands(plain: Path, pairs: Path, links: Path, table: Path, bert: Path, n: 
 
 
 def run(arguments: list, log: Path) -> tuple[float, float]:
-    """Run a command to its end; return the most MiB of its own, and seconds by the clock.
+    """Run a command and return its peak memory in MiB and its wall time in seconds.
 
     Raises:
-        SystemExit: it fails.
+        SystemExit: the command fails.
     """
     begun, peak = time.monotonic(), 0.0
     command = [sys.executable, "-m", "calque", *map(str, arguments), "--pretokenized", "--quiet"]
@@ -78,11 +78,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sentences", type=int, nargs="+", default=[10_000, 100_000, 1_000_000], metavar="N")
     parser.add_argument("--verbs", nargs="+", default=["encode", "anchors", "align", "words", "retrieval"])
-    parser.add_argument("--types", type=int, default=20_000, help="words of each language")
+    parser.add_argument("--types", type=int, default=20_000, help="number of words of each language")
     parser.add_argument("--dim", type=int, default=32)
-    parser.add_argument(
-        "--keep", type=Path, help="leave texts and encoders in this folder, and take those that are there"
-    )
+    parser.add_argument("--keep", type=Path, help="folder to keep texts and encoders in")
     options = parser.parse_args(arguments)
     if not os.path.exists("/proc/self/status"):
         sys.exit("memory is read from /proc, which this system has not: run it on Linux")

@@ -1,4 +1,4 @@
-"""Senses and translations that are known because they were planted, and how far a model finds them.
+"""Plant senses, translations and key points in a text, and score how many of them a model finds.
 
 python -m benchmarks.planted make senses TEXT --out DIR [--joined 2 2 --any --pseudo 30 --test 8000 --seed 22]
 calque pretrain en=DIR/train.txt --pretokenized … --out FOLDER
@@ -38,7 +38,7 @@ LANGS = ("aa", "bb")
 
 
 def read_text(path: Path, *, lang: str, lengths: tuple[int, int], most: int) -> list[list[str]]:
-    """Sentences of a text in small letters, of some lengths in words, evenly from the whole file, none twice."""
+    """Return distinct lower-cased sentences of the given lengths in words, drawn evenly from the whole file."""
     lines = (tuple(word.lower() for word in sentence.words) for sentence in read_sentences(path, lang=lang))
     fitting = list(dict.fromkeys(line for line in lines if lengths[0] <= len(line) <= lengths[1]))
     return [list(fitting[k]) for k in _evenly(len(fitting), most)]
@@ -111,7 +111,7 @@ def score_senses(given: argparse.Namespace) -> None:
 
 
 def _check_words(found: list[list[str]], text: list[list[str]], path: Path) -> None:
-    """Senses of another text would be counted for words that they are not of."""
+    """Check that the senses belong to this text."""
     if len(found) != len(text):
         raise InputError(f"{len(found)} lines, but the text has {len(text)}: give the senses of this text", path=path)
     for number, (senses, words) in enumerate(zip(found, text, strict=True), 1):
@@ -151,50 +151,50 @@ def _rounded(figures: dict) -> dict:
 def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(prog="python -m benchmarks.planted", description=(__doc__ or "").split("\n")[0])
     what = options.add_subparsers(required=True)
-    make = what.add_parser("make", help="plant, and write the texts").add_subparsers(required=True)
+    make = what.add_parser("make", help="plant senses, translations or key points, and write the texts").add_subparsers(
+        required=True
+    )
     for name, action, sentences, test in (
         ("senses", make_senses, 60_000, 3000),
         ("translations", make_translations, 40_000, 1000),
     ):
         one = make.add_parser(name)
         one.set_defaults(action=action)
-        one.add_argument("text", type=Path, help="a sentence a line, packed or not")
+        one.add_argument("text", type=Path, help="one sentence per line, also .gz or .zst")
         one.add_argument("--out", type=Path, required=True)
-        one.add_argument("--lang", default="en", help="of the text, for its division into words")
-        one.add_argument("--sentences", type=int, default=sentences, help="most for training, of each language")
-        one.add_argument("--test", type=int, default=test, help="held-out sentences")
-        one.add_argument("--lengths", type=int, nargs=2, default=(5, 30), help="least and most words of a sentence")
+        one.add_argument("--lang", default="en", help="language of the text")
+        one.add_argument("--sentences", type=int, default=sentences, help="training sentences per language")
+        one.add_argument("--test", type=int, default=test, help="number of held-out sentences")
+        one.add_argument("--lengths", type=int, nargs=2, default=(5, 30), help="minimum and maximum words per sentence")
         one.add_argument("--seed", type=int, default=0)
         if name == "senses":
-            one.add_argument("--pseudo", type=int, default=60, help="pseudo-words")
-            one.add_argument("--at-least", type=int, default=100, help="occurrences of a word that may be joined")
-            one.add_argument(
-                "--joined", type=int, nargs=2, default=(2, 4), help="least and most words of a pseudo-word"
-            )
-            one.add_argument("--any", dest="unlike", action="store_false", help="join any words of like frequency")
+            one.add_argument("--pseudo", type=int, default=60, help="number of pseudo-words")
+            one.add_argument("--at-least", type=int, default=100, help="minimum number of occurrences of a joined word")
+            one.add_argument("--joined", type=int, nargs=2, default=(2, 4), help="minimum and maximum members")
+            one.add_argument("--any", dest="unlike", action="store_false", help="join any words of similar frequency")
         else:
-            one.add_argument("--words", type=int, default=6000, help="words that keep their form; others are <rare>")
+            one.add_argument("--words", type=int, default=6000, help="number of words to keep; others become <rare>")
     points = make.add_parser("key-points")
     points.set_defaults(action=make_key_points)
     points.add_argument("--out", type=Path, required=True)
-    points.add_argument("--sentences", type=int, default=20_000, help="pairs for training")
-    points.add_argument("--test", type=int, default=1000, help="pairs held out")
-    points.add_argument("--noise", type=float, default=0.2, help="of each occurrence, in standard deviations")
+    points.add_argument("--sentences", type=int, default=20_000, help="number of training pairs")
+    points.add_argument("--test", type=int, default=1000, help="number of held-out pairs")
+    points.add_argument("--noise", type=float, default=0.2, help="standard deviation of the noise of each occurrence")
     points.add_argument("--seed", type=int, default=0)
-    score = what.add_parser("score", help="one line of JSON").add_subparsers(required=True)
+    score = what.add_parser("score", help="print one line of JSON").add_subparsers(required=True)
     senses = score.add_parser("senses")
     senses.set_defaults(action=score_senses)
-    senses.add_argument("dir", type=Path, help="what `make senses` wrote")
-    senses.add_argument("senses", type=Path, help="a line for each of the text, the sense of each word or -")
-    senses.add_argument("--part", choices=("train", "test"), default="test", help="the text that the senses are of")
+    senses.add_argument("dir", type=Path, help="folder that `make senses` wrote")
+    senses.add_argument("senses", type=Path, help="the sense of each word or -, one line for each sentence")
+    senses.add_argument("--part", choices=("train", "test"), default="test", help="text that the senses belong to")
     translations = score.add_parser("translations")
     translations.set_defaults(action=score_translations)
-    translations.add_argument("dir", type=Path, help="what `make translations` wrote")
+    translations.add_argument("dir", type=Path, help="folder that `make translations` wrote")
     translations.add_argument("--encoder", required=True)
     translations.add_argument("--layer", type=int, default=-1)
     points = score.add_parser("key-points")
     points.set_defaults(action=score_key_points)
-    points.add_argument("dir", type=Path, help="what `make key-points` wrote")
+    points.add_argument("dir", type=Path, help="folder that `make key-points` wrote")
     points.add_argument("encoder", help="folder that `calque align --method clcr` made")
     return options
 

@@ -1,6 +1,7 @@
-"""How much of a planted rotation maps recover: `python -m benchmarks.planted_rotation`.
+"""Measure how well maps recover a planted rotation: `python -m benchmarks.planted_rotation`.
 
-Vectors stand in clusters whose sizes follow Zipf's law; the other language is the same turned, with noise, in another order.
+Vectors form clusters whose sizes follow Zipf's law; the other language has the same vectors in another order, rotated and with
+noise.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ WORDS, DIM, NOISE = 3000, 50, 0.8
 
 
 def planted(rng: np.random.Generator) -> tuple[WordList, WordList, np.ndarray]:
-    """Both languages, and where each source word's translation stands."""
+    """Return the vectors of both languages, and the index of each source word's translation."""
     sizes = 1 / np.arange(1, 101)
     centres = rng.standard_normal((100, DIM)) * np.linspace(2, 0.3, DIM)
     x = centres[rng.choice(100, WORDS, p=sizes / sizes.sum())]
@@ -32,7 +33,7 @@ def planted(rng: np.random.Generator) -> tuple[WordList, WordList, np.ndarray]:
 
 
 def right(fit: DictionaryFit, source: WordList, target: WordList, place: np.ndarray) -> float:
-    """P@1 by CSLS of all words but the 500 that dictionaries may hold, in percent."""
+    """Return P@1 by CSLS in per cent, over all words except the 500 that dictionaries may contain."""
     found = csls_neighbours(unit_rows(fit.source.transform(source.vectors)), unit_rows(target.vectors)).targets[:, 0]
     return 100 * float((found == place)[500:].mean())
 

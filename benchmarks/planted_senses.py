@@ -1,8 +1,7 @@
-"""Pseudo-words, whose senses are known because they were put there, and what can be said of senses found for them.
+"""Pseudo-words with known senses, and scores of the senses that a model finds for them.
 
-A pseudo-word stands for two to four real words of a text, each of which is one of its senses (Gale, Church and Yarowsky
-1992; Schütze 1992). The words are chosen from the text alone, and so that their neighbours tell them apart: whatever does
-not find the senses then cannot say that they were not there.
+A pseudo-word replaces two to four real words of a text, and each of these words is one of its senses (Gale, Church and Yarowsky
+1992; Schütze 1992). The joined words have different neighbours in the text, so the senses can be found from context.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ from benchmarks.planted_words import (
 )
 from calque.errors import InputError
 
-NONE = "-"  # stands where a word has no sense, in truth as in what is found
-_SPARE = 1.2  # times as many pseudo-words are tried as are kept
+NONE = "-"  # marks a word without a sense, in gold and found senses
+_SPARE = 1.2  # ratio of tried to kept pseudo-words
 
 
 @dataclass(frozen=True)
@@ -38,10 +37,10 @@ class Planted:
     """A text with pseudo-words.
 
     Attributes:
-        sentences: the text, each of the members replaced by its pseudo-word.
-        truth: for each word of each sentence the number of the member that stood there, `-` for other words.
-        members: the pseudo-words, and the real words that each stands for, in the order of their numbers.
-        controls: real words, left as they are, each as frequent as one of the members.
+        sentences: the text with pseudo-words in the place of their members.
+        truth: for each word of each sentence the number of the replaced member, `-` for other words.
+        members: the members of each pseudo-word in the order of their numbers.
+        controls: unchanged words, each about as frequent as one of the members.
     """
 
     sentences: list[list[str]]
@@ -59,18 +58,18 @@ def plant(
     unlike: bool = True,
     seed: int = 0,
 ) -> Planted:
-    """Join frequent words of a text, and keep which was which.
+    """Replace frequent words of a text by pseudo-words, and keep the replaced words as gold senses.
 
     Args:
-        sentences: the text, in small letters.
-        words: pseudo-words to make.
-        per_pseudo: least and greatest number of real words of each; all numbers between are equally many.
-        at_least: occurrences that a real word needs.
-        unlike: join words that their neighbours distinguish; else any, with frequencies within a factor of two.
-        seed: of the order of the sizes in which words are asked for partners, and of the partners where they may be any.
+        sentences: the text in lower case.
+        words: number of pseudo-words.
+        per_pseudo: minimum and maximum number of members of a pseudo-word; all numbers are equally frequent.
+        at_least: minimum number of occurrences of a member.
+        unlike: join words with different neighbours; else any words with frequencies within a factor of two.
+        seed: seed of the order in which pseudo-words are formed.
 
     Raises:
-        InputError: the text has too few words that are frequent enough.
+        InputError: the text has too few frequent words.
     """
     counts = Counter(word for sentence in sentences for word in sentence)
     pool = frequent_words(sentences, counts, at_least)
@@ -107,7 +106,7 @@ def plant(
 
 
 def replace(sentences: Sequence[Words], members: dict[str, tuple[str, ...]]) -> tuple[list[list[str]], list[list[str]]]:
-    """The text with pseudo-words instead of their members, and the truth beside it."""
+    """Return the text with pseudo-words in the place of their members, and the gold senses."""
     place = {part: (form, str(k)) for form, parts in members.items() for k, part in enumerate(parts)}
     both = [[place.get(word, (word, NONE)) for word in sentence] for sentence in sentences]
     return [[word for word, _ in line] for line in both], [[number for _, number in line] for line in both]
@@ -117,7 +116,7 @@ def supervised(
     train: Sequence[Words], train_truth: Sequence[Words], test: Sequence[Words], test_truth: Sequence[Words], form: str,
     *, sides: str = "both",
 ) -> tuple[list[str], list[str]]:  # fmt: skip
-    """Truth, and the predictions of naive Bayes that was told the truth of the training text, for one pseudo-word."""
+    """Return the gold senses of a pseudo-word in the test text, and the predictions of naive Bayes trained on gold senses."""
     known = known_words(train)
     tables, labels = [], []
     for text, truth in ((train, train_truth), (test, test_truth)):
@@ -130,14 +129,14 @@ def supervised(
     return [str(k) for k in labels[1]], [str(k) for k in found]
 
 
-# -- how well senses agree with the truth --------------------------------------------------------------------
+# -- agreement of found and gold senses -----------------------------------------------------------------------
 def score_found(
     text: Sequence[Words], truth: Sequence[Words], found: Sequence[Words], forms: Sequence[str], controls: Sequence[str]
 ) -> dict[str, float | int]:
-    """Agreement of senses found with the truth, the mean over pseudo-words; and how far control words keep to one sense.
+    """Return the mean agreement of found and gold senses, and the fraction of control words in their largest sense.
 
-    Agreement is homogeneity, completeness and V-measure (Rosenberg and Hirschberg 2007, with β = 1). Where no sense was
-    found, that counts as a sense of its own.
+    Agreement is homogeneity, completeness and V-measure (Rosenberg and Hirschberg 2007, with β = 1). Occurrences without a
+    found sense count as one sense.
     """
     agreements, senses, unfound, uses = [], [], 0, 0
     for form in forms:

@@ -1,4 +1,4 @@
-"""A language made by renaming every word of a text, and whether words of its other half are found without a dictionary."""
+"""An artificial language with every word of a text renamed, and retrieval of the words outside the dictionary."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from calque.pairs import WordPairs
 from calque.tasks.retrieval import retrieve
 from calque.vectors import Embeddings
 
-RARE = "<rare>"  # stands for every word that is not among the most frequent
+RARE = "<rare>"  # replaces every word that is not among the most frequent
 
 Words = Sequence[str]
 
@@ -22,10 +22,10 @@ class Renamed:
     """Two languages, one of which is the other with every word renamed.
 
     Attributes:
-        first, second: text in each; not translations of each other.
-        test: held-out sentences in both languages, word by word the same.
-        names: each word of the first language and its name in the second, the most frequent first.
-        dictionary: the half of these pairs that training may see.
+        first, second: text of each language; the two are not translations.
+        test: held-out sentences in both languages, translated word by word.
+        names: each word of the first language with its name in the second, most frequent first.
+        dictionary: the half of these pairs that training may use.
     """
 
     first: list[list[str]]
@@ -38,14 +38,14 @@ class Renamed:
 def rename(
     sentences: Sequence[Words], *, held_out: int = 1000, words: int = 6000, known: float = 0.5, seed: int = 0
 ) -> Renamed:
-    """Make two languages of one text: the first half of its sentences stays, the second gets other words.
+    """Make two languages of one text: half of the sentences stay unchanged, and all words of the other half are renamed.
 
     Args:
-        sentences: the text; its order is drawn anew, or the halves would differ in kind.
-        held_out: sentences that are in neither half and become parallel test text.
-        words: the most frequent words, of both halves together; any other becomes `<rare>`, which has a name too.
-        known: share of the word types that the dictionary holds.
-        seed: of the order, the names and the dictionary.
+        sentences: the text, which is shuffled so that both halves are alike.
+        held_out: number of sentences for the parallel test text, which are in neither half.
+        words: number of frequent words to keep; other words become `<rare>`, which has a name too.
+        known: fraction of the word types in the dictionary.
+        seed: seed of the order, the names and the dictionary.
     """
     rng = np.random.default_rng(seed)
     order: list[int] = rng.permutation(len(sentences)).tolist()
@@ -69,7 +69,7 @@ def rename(
 
 
 def made_up(types: Sequence[str], rng: np.random.Generator) -> list[str]:
-    """For each word a form of about its length, from 3 letters to 10, that is neither a word nor the name of another."""
+    """Return a new unique form for each word, of about its length and 3 to 10 letters."""
     taken, names = set(types), []
     consonants, vowels = list("bcdfghjklmnpqrstvwxz"), list("aeiouy")
     for word in types:
@@ -78,7 +78,7 @@ def made_up(types: Sequence[str], rng: np.random.Generator) -> list[str]:
         while not name or name in taken:
             start = int(rng.integers(2))
             name = "".join(str(rng.choice((consonants, vowels)[(start + k) % 2])) for k in range(length))
-            length += name in taken and rng.random() < 0.1  # short forms may all be taken
+            length += name in taken and rng.random() < 0.1  # all short forms may be in use
         taken.add(name)
         names.append(name)
     return names
@@ -87,16 +87,16 @@ def made_up(types: Sequence[str], rng: np.random.Generator) -> list[str]:
 def score_retrieval(
     test: Sequence[tuple[Words, Words]], source: Embeddings, target: Embeddings, hidden: set[str]
 ) -> dict[str, float | int]:
-    """Contextual word retrieval (CSLS, all words of the other side to choose from) of words that no dictionary told.
+    """Return contextual word retrieval by CSLS of the words outside the dictionary, among all words of the other language.
 
-    Every occurrence of such a word asks, in both directions; a word without a vector is wrong. `accuracy` is how often the
-    very occurrence is found that stands at its place in the other language; `accuracy_of_the_word` how often an occurrence of
-    the right word is found, wherever it stands.
+    Every occurrence of such a word is a query, in both directions; a word without a vector counts as wrong. `accuracy` is
+    token-level: the occurrence in the translated sentence must be found. `accuracy_of_the_word` is type-level: any occurrence
+    of the right word counts.
 
     Args:
-        test: the test sentences, word by word the same.
-        source, target: the vectors of their words.
-        hidden: the words, of the first language, that ask.
+        test: test sentences, translated word by word.
+        source, target: vectors of their words.
+        hidden: query words, in the first language.
     """
     asked = [[(k, k) for k, word in enumerate(line) if word in hidden] for line, _ in test]
     found = retrieve(source, target, WordPairs.of(asked))

@@ -1,4 +1,4 @@
-"""Which frequent words of a text are unlike each other: those that their neighbours tell apart."""
+"""Choose frequent words of a text that have different neighbours."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from scipy.sparse import csr_matrix
 
 from calque.errors import InputError
 
-_NEAR, _WIDE = 3, 10  # neighbours that count at their distance, and at any
-_KEPT = 50  # most frequent words, which are never joined
-_KNOWN = 5000  # neighbours that count as themselves; the others are one
+_NEAR, _WIDE = 3, 10  # distances up to which neighbours count by distance, and at any distance
+_KEPT = 50  # number of most frequent words, which are never joined
+_KNOWN = 5000  # number of neighbours with a feature of their own; others share one
 
 Words = Sequence[str]
 
 
 def contexts(sentences: Sequence[Words], places: Sequence[tuple[int, int]], known: dict[str, int]) -> csr_matrix:
-    """What stands around words: counts `[places, features]`.
+    """Count the neighbours of words, `[places, features]`.
 
-    Each neighbour up to three words away counts at its distance, and all up to ten words away, by their side, at any distance.
+    Neighbours up to three words away count by their distance, and those up to ten words away by their side.
 
     Args:
         sentences: the text.
-        places: sentence and position of each word in question.
-        known: numbers of the neighbours that count as themselves; both ends of a sentence are neighbours too.
+        places: sentence and position of each word.
+        known: feature numbers of neighbours; both ends of a sentence are neighbours too.
     """
-    width = len(known) + 3  # and the beginning, the end, any other word
+    width = len(known) + 3  # the beginning, the end and any other word
     numbers = {i: [width - 3, *(known.get(word, width - 1) for word in sentences[i]), width - 2] for i, _ in places}
     rows, columns = [], []
     for row, (i, j) in enumerate(places):
@@ -45,19 +45,19 @@ def contexts(sentences: Sequence[Words], places: Sequence[tuple[int, int]], know
 
 
 def known_words(sentences: Sequence[Words]) -> dict[str, int]:
-    """The most frequent words and their numbers."""
+    """Return the feature numbers of the most frequent words."""
     counts = Counter(word for sentence in sentences for word in sentence)
     return {word: k for k, (word, _) in enumerate(counts.most_common(_KNOWN))}
 
 
 def neighbour_chances(counts: csr_matrix, labels: np.ndarray, classes: int, *, prior: float = 20.0) -> np.ndarray:
-    """Logarithms of how probable each neighbour is beside each class, drawn towards all classes; float32 `[classes, features]`.
+    """Return the smoothed log-probability of each neighbour given each class, float32 `[classes, features]`.
 
     Args:
-        counts: `contexts` of some words.
-        labels: int `[places]`, the class of each.
-        classes: how many there are.
-        prior: neighbours' worth of all classes together that each class is given.
+        counts: neighbour counts, see `contexts`.
+        labels: class of each place, int `[places]`.
+        classes: number of classes.
+        prior: weight of the distribution over all classes, as a number of neighbours.
     """
     member = csr_matrix(
         (np.ones(len(labels), dtype=np.float32), (labels, np.arange(len(labels)))), (classes, len(labels))
@@ -69,18 +69,18 @@ def neighbour_chances(counts: csr_matrix, labels: np.ndarray, classes: int, *, p
 
 
 def occurrences(sentences: Sequence[Words], wanted: Sequence[str]) -> tuple[list[tuple[int, int]], np.ndarray]:
-    """Sentence and position of every occurrence of some words, and which word it is."""
+    """Return sentence and position of every occurrence of the wanted words, and the number of the word."""
     number = {word: k for k, word in enumerate(wanted)}
     found = [(i, j, number[word]) for i, line in enumerate(sentences) for j, word in enumerate(line) if word in number]
     return [(i, j) for i, j, _ in found], np.array([k for _, _, k in found], dtype=np.int64)
 
 
 def confusions(sentences: Sequence[Words], pool: Sequence[str], *, asked: int = 200) -> np.ndarray:
-    """How often naive Bayes takes one word for another by its neighbours: float `[words, words]`, symmetric.
+    """Return how often naive Bayes confuses two words by their neighbours, symmetric float `[words, words]`.
 
-    The chances come from one half of the sentences, and up to `asked` occurrences of each word in the other half are asked;
-    then the halves change places. Of the two directions of a pair the worse counts. Three fifths of the figure are with the
-    neighbours of both sides, a fifth with those of each side alone, which is what a language model of one direction sees.
+    Probabilities are estimated on one half of the sentences and tested on up to `asked` occurrences of each word in the other
+    half, and the reverse. The larger rate of the two directions counts. Neighbours of both sides have a weight of three fifths,
+    those of each side alone one fifth, because a language model of one direction reads one side.
     """
     places, labels = occurrences(sentences, pool)
     half = np.array([i % 2 for i, _ in places])
@@ -90,7 +90,7 @@ def confusions(sentences: Sequence[Words], pool: Sequence[str], *, asked: int = 
         table = one_side(counts, sides)
         for seen in (0, 1):
             chances = neighbour_chances(table[half == seen], labels[half == seen], len(pool))
-            chances = np.ascontiguousarray(chances.T)  # or it would be copied for every word
+            chances = np.ascontiguousarray(chances.T)  # avoids a copy for every word
             for word in range(len(pool)):
                 rows = np.flatnonzero((half != seen) & (labels == word))[:asked]
                 scores = table[rows] @ chances
@@ -103,10 +103,10 @@ def confusions(sentences: Sequence[Words], pool: Sequence[str], *, asked: int = 
 def group_unlike(
     wrong: np.ndarray, frequency: np.ndarray, sizes: np.ndarray, *, factor: float = 3.0, rounds: int = 10
 ) -> list[list[int]]:
-    """Groups of words that are least taken for each other, their frequencies within a factor.
+    """Return groups of words that are rarely confused, with frequencies within a factor.
 
-    The groups grow in turns, from those words that are seldom taken for any other, by the word that is least taken for their
-    members. Then each member in turn is given up for the free word that is taken for the others less, until none is.
+    Groups start with words that are rarely confused with any other and grow in turns by the word that is least confused with
+    their members. Then members are exchanged for free words as long as this lowers the confusion.
     """
     free = np.ones(len(wrong), dtype=bool)
     groups = [[int(first)] for first in np.argsort(wrong.mean(axis=1))[: len(sizes)]]
@@ -136,22 +136,22 @@ def group_unlike(
 
 
 def least_confused(groups: list[list[int]], wrong: np.ndarray, wanted: Mapping[int, int]) -> list[list[int]]:
-    """Of each size as many groups as are wanted: those whose worst pair is least often confused."""
+    """Return the wanted number of groups of each size, those whose worst pair is least often confused."""
     order = sorted(groups, key=lambda group: float(wrong[np.ix_(group, group)].max()))
     return [group for size, n in wanted.items() for group in [each for each in order if len(each) == size][:n]]
 
 
 def one_side(counts: csr_matrix, sides: str) -> csr_matrix:
-    """Only the neighbours of one side: what a language model of one direction sees."""
+    """Keep only the neighbours of one side, as a language model of one direction reads them."""
     middle = counts.get_shape()[1] // 2
     return {"both": counts, "left": counts[:, :middle], "right": counts[:, middle:]}[sides]
 
 
 def frequent_words(sentences: Sequence[Words], counts: Counter[str], at_least: int) -> list[str]:
-    """Words that may be joined, the most frequent first.
+    """Return the words that may be joined, most frequent first.
 
-    The fifty most frequent of all hold a text together and stay as they are; what an apostrophe follows half of the time
-    is a piece of a word (`didn 't`).
+    The fifty most frequent words are left out, and so are words that an apostrophe follows half of the time, because they are
+    parts of words (`didn 't`).
     """
     before = Counter(word for line in sentences for word, after in pairwise(line) if after[0] in "'’")
     return [
@@ -162,7 +162,7 @@ def frequent_words(sentences: Sequence[Words], counts: Counter[str], at_least: i
 
 
 def as_frequent(frequency: np.ndarray, wanted: list[int], taken: list[int]) -> list[int]:
-    """For each wanted word another one, not taken, that is nearest to it in frequency."""
+    """Return for each wanted word the free word that is nearest in frequency."""
     free = np.ones(len(frequency), dtype=bool)
     free[taken] = False
     chosen = []

@@ -1,4 +1,4 @@
-"""What several benchmarks need: made-up text and encoders, a padded loop, and measuring by turns."""
+"""Functions of several benchmarks: artificial text, random encoders, padded loops, and measuring in alternation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from calque.text import ParallelCorpus
 
 # -- text and encoders -------------------------------------------------------------------------------------------------
 def made_up_text(n: int, *, langs: tuple[str, str] = ("en", "de"), seed: int = 0) -> tuple[ParallelCorpus, WordPairs]:
-    """Make sentence pairs with Zipf word frequencies and lengths as in mixed parallel text, linked word by word."""
+    """Return word-by-word linked sentence pairs with Zipf word frequencies and realistic lengths."""
     rng = np.random.default_rng(seed)
     letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
     types = ["".join(rng.choice(letters, rng.integers(2, 13))) for _ in range(20_000)]
@@ -36,7 +36,7 @@ def made_up_text(n: int, *, langs: tuple[str, str] = ("en", "de"), seed: int = 0
 
 
 def random_encoder(layers: int, dim: int) -> HuggingFaceEncoder:
-    """Make a BERT with random weights, which computes as fast as a trained one, and a WordPiece vocabulary."""
+    """Return a BERT with random weights and a WordPiece vocabulary; it is as fast as a trained one."""
     from tokenizers import BertWordPieceTokenizer
     from transformers import BertConfig, BertModel, BertTokenizerFast
 
@@ -58,21 +58,21 @@ def options_of(about: str | None, *, pairs: int, batch: int) -> argparse.Argumen
     """Build the parser of a benchmark that reads parallel text with an encoder."""
     parser = argparse.ArgumentParser(description=(about or "").splitlines()[0])
     parser.add_argument("--encoder", help="folder or hub name, or mini; default: random weights")
-    parser.add_argument("--layers", type=int, default=6, help="of the random encoder; 12 for the size of BERT-base")
-    parser.add_argument("--dim", type=int, default=128, help="of the random encoder; 768 for the size of BERT-base")
-    parser.add_argument("--text", help="parallel text; default: made up")
+    parser.add_argument("--layers", type=int, default=6, help="layers of the random encoder (BERT-base: 12)")
+    parser.add_argument("--dim", type=int, default=128, help="dimensions of the random encoder (BERT-base: 768)")
+    parser.add_argument("--text", help="parallel text; default: artificial")
     parser.add_argument("--langs", nargs=2, default=("en", "de"))
-    parser.add_argument("--pairs", type=int, default=pairs, help="number of sentence pairs of a turn")
+    parser.add_argument("--pairs", type=int, default=pairs, help="number of sentence pairs of a round")
     parser.add_argument("--batch", type=int, default=batch)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--layer", type=int, help="hidden layer; default: the encoder's own")
-    parser.add_argument("--device", default="cpu", help="cuda for a graphics card")
+    parser.add_argument("--device", default="cpu", help="cuda for a GPU")
     return parser
 
 
 def read(options: argparse.Namespace) -> tuple[Any, ParallelCorpus, WordPairs]:
-    """Return the encoder, sentence pairs that have links, and their links."""
+    """Return the encoder, the sentence pairs with links, and the links."""
     torch.set_num_threads(options.threads)
     if options.encoder:
         encoder = load_encoder(options.encoder, layer=options.layer, device=options.device)
@@ -93,14 +93,14 @@ def read(options: argparse.Namespace) -> tuple[Any, ParallelCorpus, WordPairs]:
 
 # -- padded loops ------------------------------------------------------------------------------------------------------
 def batches(texts: Sequence[Sequence[str]], size: int, *, by_length: bool) -> list[list[int]]:
-    """Cut texts into batches, in their order or in that of their numbers of words."""
+    """Divide texts into batches, in their order or sorted by number of words."""
     order = sorted(range(len(texts)), key=lambda k: len(texts[k])) if by_length else list(range(len(texts)))
     return [order[start : start + size] for start in range(0, len(order), size)]
 
 
 def word_vectors(encoder: Any, model: Any, texts: Sequence[Sequence[str]]) -> Iterator[dict[int, torch.Tensor]]:
-    """Compute the vector of each word's last subword as published code does: tokenise, pad, take all hidden states, and
-    look for the subwords in Python."""
+    """Return the vector of each word's last subword, computed as in published code: tokenise, pad, take all hidden states, and
+    find the subwords in Python."""
     how = {"is_split_into_words": True, "padding": True, "truncation": True, "max_length": encoder.max_length}
     batch = encoder.tokenizer([list(words) for words in texts], return_tensors="pt", **how).to(model.device)
     states = model(**batch, output_hidden_states=True).hidden_states[encoder.layer]
@@ -109,7 +109,7 @@ def word_vectors(encoder: Any, model: Any, texts: Sequence[Sequence[str]]) -> It
 
 
 def both(loop: Callable[..., object], *given: Any) -> dict[str, Callable[[], object]]:
-    """Return a padded loop with batches in the order of the text, and one with batches sorted by length."""
+    """Return two padded loops, with batches in the order of the text and sorted by length."""
     return {
         "a padded loop": lambda: loop(*given, by_length=False),
         "a padded loop sorted by length": lambda: loop(*given, by_length=True),
@@ -126,7 +126,7 @@ def linked(pairs: WordPairs) -> dict[int, list[tuple[int, int]]]:
 
 # -- measuring ---------------------------------------------------------------------------------------------------------
 def timed(work: Callable[[], object]) -> np.ndarray:
-    """Return seconds by the clock, and of the processor."""
+    """Return wall time and processor time in seconds."""
     start = np.array([time.perf_counter(), time.process_time()])
     work()
     if torch.cuda.is_available():
@@ -135,14 +135,14 @@ def timed(work: Callable[[], object]) -> np.ndarray:
 
 
 def compare(title: str, n: int, ours: Callable[[], object], loops: Mapping[str, Callable[[], object]], rounds: int):
-    """Run calque and other loops by turns, and print how many times as fast calque is.
+    """Run calque and other loops in alternation, and print the ratios of their times.
 
     Args:
-        title: what is measured.
-        n: number of sentences, or sentence pairs, of a turn.
-        ours: calque's work, which is run once before.
-        loops: what it is compared with, by name.
-        rounds: number of turns, whose median counts.
+        title: name of the benchmark.
+        n: number of sentences or sentence pairs of a round.
+        ours: calque's computation, which is run once before the measurement.
+        loops: computations to compare with, by name.
+        rounds: number of rounds; the median is printed.
     """
     ours()
     seconds = {name: [] for name in ("calque", *loops)}
@@ -159,14 +159,14 @@ def compare(title: str, n: int, ours: Callable[[], object], loops: Mapping[str, 
 
 
 def peak_mib(device: str) -> float:
-    """Return the most memory that this process has had: of the graphics card, or else its own, with mapped files."""
+    """Return the peak memory of this process: GPU memory on a GPU, else resident memory including mapped files."""
     if device != "cpu":
         return torch.cuda.max_memory_allocated() / 2**20
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def anonymous_mib(pid: int | str = "self") -> float:
-    """Return the memory of a process now, without pages of mapped files, which the system may drop; 0 where unknown."""
+    """Return the current memory of a process without pages of mapped files; 0 if unknown."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:

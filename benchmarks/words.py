@@ -1,4 +1,4 @@
-"""Word alignment of 10,000 sentence pairs: `calque words` against fast_align in both directions, whole commands."""
+"""Compare `calque words` with fast_align in both directions on 10,000 sentence pairs, as whole commands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.shared import made_up_text
 
 
 def seconds(commands: list[list[str]], threads: int) -> float:
-    """Processor seconds of some commands, started one after the other."""
+    """Return the processor time in seconds of commands that run one after the other."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     for command in commands:
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
@@ -27,10 +27,10 @@ def seconds(commands: list[list[str]], threads: int) -> float:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--text", help="a ||| b, words separated by spaces; default: made up")
+    parser.add_argument("--text", help="lines `a ||| b` with words separated by spaces; default: artificial text")
     parser.add_argument("--langs", nargs=2, default=("en", "de"))
     parser.add_argument("--pairs", type=int, default=10_000)
-    parser.add_argument("--fast-align", default=shutil.which("fast_align"), help="the program, to compare with")
+    parser.add_argument("--fast-align", default=shutil.which("fast_align"), help="path of the fast_align program")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args(arguments)
@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> None:
         ours = {f"calque words --model {model}": [[*command, model]] for model in ("fast-align", "hmm")}
         theirs = [[options.fast_align, "-i", str(text), "-d", "-o", "-v", *more] for more in ([], ["-r"])]
         for commands in ours.values():
-            seconds(commands, options.threads)  # compiles what is not yet compiled
+            seconds(commands, options.threads)  # compiles on the first run
         every = {**ours, **({"fast_align": theirs} if options.fast_align else {})}
         found: dict[str, list[float]] = {name: [] for name in every}
         for _ in range(options.rounds):

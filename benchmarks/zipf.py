@@ -1,9 +1,8 @@
-"""Parallel text of any length, made up by a known dictionary: `python -m benchmarks.zipf --pairs 10000000 --out FILE`.
+"""Generate parallel text of any length with known links: `python -m benchmarks.zipf --pairs 10000000 --out FILE`.
 
-Source words are drawn by Zipf's law, and each is translated by its entry; a word in ten has a second entry, which is drawn one
-time in four. Neighbours change places as in real translations, words are left out and others come from nothing. So the true
-links are known, and the text has what makes large text hard: a vocabulary that grows with it, and most pairs of words seen
-once.
+Source words follow Zipf's law, and each is translated by its dictionary entry; one word in ten has a second entry, which is used
+one time in four. Neighbouring words are exchanged, and words are left out and inserted, as in real translations. As in
+large real text, the vocabulary grows with the text, and most word pairs occur once.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ import numpy as np
 
 from calque.offsets import offsets_of
 
-BLOCK = 1 << 16  # sentence pairs made at a time
-EXPONENT = 1.05  # of Zipf's law
-DROPPED = ADDED = 0.08  # fraction of source words without a translation, and of target words that come from nothing
-MOVED = 0.8  # standard deviation of how far words stray from the order of the source
+BLOCK = 1 << 16  # sentence pairs of a block
+EXPONENT = 1.05  # exponent of Zipf's law
+DROPPED = ADDED = 0.08  # fraction of source words without a translation, and of inserted target words
+MOVED = 0.8  # standard deviation of the distance by which words move from the source order
 SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
 
 
 class ZipfText:
-    """Made-up sentence pairs.
+    """Generated sentence pairs.
 
     Args:
         types: number of source words.
         length: mean number of words of a source sentence, at least 2.
-        seed: of everything.
+        seed: seed of all random choices.
     """
 
     def __init__(self, *, types: int = 400_000, length: float = 12.0, seed: int = 0):
@@ -40,11 +39,11 @@ class ZipfText:
         rng = np.random.default_rng([seed, 0])
         self.translations = rng.permutation(
             types
-        )  # target word of every source word: frequent ones do not share their rank
+        )  # target word of every source word; translations have different frequency ranks
         self._second = np.where(rng.random(types) < 0.1, rng.integers(0, types, types), self.translations)
 
     def word(self, number: int, side: str) -> str:
-        """How a word is spelt: source and target words never look alike."""
+        """Return the spelling of a word; no source word is spelt like a target word."""
         spelled, rest = "", number + 70
         while rest:
             spelled += SYLLABLES[rest % 70]
@@ -52,7 +51,7 @@ class ZipfText:
         return f"{spelled}x" if side == "source" else f"w{spelled[::-1]}"
 
     def block(self, number: int, n: int) -> tuple[np.ndarray, ...]:
-        """`n` sentence pairs as numbers of words, the same whenever they are asked for.
+        """Return `n` sentence pairs as word numbers; the same block is always the same.
 
         Returns:
             source words and their offsets; target words, their offsets, and the position of the source word each translates
@@ -75,7 +74,7 @@ class ZipfText:
         return source, offsets, np.minimum(words[order], self.types - 1), offsets_of(counts), come_from
 
     def blocks(self, pairs: int) -> Iterator[tuple[np.ndarray, ...]]:
-        """So many sentence pairs, a block of them at a time."""
+        """Yield sentence pairs block by block."""
         for number, begin in enumerate(range(0, pairs, BLOCK)):
             yield self.block(number, min(BLOCK, pairs - begin))
 

@@ -1,10 +1,10 @@
-"""Feeds every reader with damaged files: each must give a normal result of finite numbers, or one `CalqueError` of one line.
+"""Pass damaged files to every reader, which must return a finite result or raise a `CalqueError` with a message of one line.
 
     python dev/fuzz_readers.py                                   # 1,000 inputs for each reader
     python dev/fuzz_readers.py --readers tmx --first 417 --inputs 1
 
-A reader starts from small valid files. Each input changes one of them by one to three mutations drawn from its seed. A failure is
-another exception, an error of several lines, a result that is not finite, a death of the process, 5 seconds or 2 GB of memory.
+Each input changes one of a few small valid files by one to three random mutations. A failure is another exception, a
+message of several lines, a result that is not finite, a crash of the process, more than 5 seconds or more than 2 GB of memory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 os.environ.update(OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false", HF_HUB_OFFLINE="1")
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "helpers"))
 
-SECONDS, BYTES, NAN = 5, 2 << 30, b"\0\0\xc0\x7f"  # of four bytes, or the upper half of eight
+SECONDS, BYTES, NAN = 5, 2 << 30, b"\0\0\xc0\x7f"  # NaN in float32, and the upper half of NaN in float64
 PAIRS = [("The cat sees a house.", "Die Katze sieht ein Haus."), ("It's 3.5 km — or 2 miles?", "Es sind 3,5 km – oder?"),
          ("naïve façade", "naive Fassade"), ("日本 and 中国", "Japan und China")] * 3  # fmt: skip
 
@@ -48,7 +48,7 @@ VALUES = (
 
 
 def bytes_changed(rng: random.Random, data: bytes) -> bytes:
-    """Flip, cut, repeat, remove, move or overwrite a piece, insert something strange, or change the encoding."""
+    """Flip, cut, repeat, remove, move or overwrite a part, insert unusual bytes, or change the encoding."""
     a = rng.randrange(len(data) + 1)
     b = min(len(data), a + rng.randint(1, 400))
     piece, place = data[a:b], rng.randrange(len(data) + 1)
@@ -91,10 +91,10 @@ def json_changed(rng: random.Random, value: Any) -> Any:
 
 
 def damaged(rng: random.Random, name: str, data: bytes) -> bytes:
-    """Damage a file, knowing what it is by its name."""
+    """Damage a file by mutations that suit its suffix."""
     kind = Path(name).suffix
     for _ in range(rng.choice((1, 1, 2, 3))):
-        with contextlib.suppress(Exception):  # what is damaged already has no structure left
+        with contextlib.suppress(Exception):  # after a first mutation the file may have no structure left
             if kind == ".gz" and rng.random() < 0.5:
                 data = gzip.compress(bytes_changed(rng, gzip.decompress(data)), mtime=0)
                 continue
@@ -120,9 +120,11 @@ def damaged(rng: random.Random, name: str, data: bytes) -> bytes:
 
 # -- readers -----------------------------------------------------------------------------------------------------------
 class Reader(NamedTuple):
-    files: dict[str, str] | Callable[[Path], object]  # contents by name, or a function that writes them into a folder
-    read: Callable[[Path, random.Random], object]  # reads what is in a folder, with settings that an input draws
-    only: str = "*"  # pattern of the files that are damaged
+    files: (
+        dict[str, str] | Callable[[Path], object]
+    )  # contents of the valid files by name, or a function that writes them to a folder
+    read: Callable[[Path, random.Random], object]  # reads the files of a folder with random settings
+    only: str = "*"  # pattern of the names of files to damage
 
 
 TMX = """<?xml version="1.0"?><tmx version="1.4"><header srclang="en"/><body>
@@ -156,8 +158,7 @@ def readers() -> dict[str, Reader]:
     from calque.maps.released import read_released
     from calque.pairs import WordPairs
     from calque.report import report
-    from calque.senses.elmo import ElmoEncoder
-    from calque.senses.elmo import ElmoNetwork, elmo_options
+    from calque.senses.elmo import ElmoEncoder, ElmoNetwork, elmo_options
     from calque.text import ParallelCorpus, Sentences
     from calque.training.loop import Schedule
     from calque.vectors import Embeddings
@@ -276,7 +277,7 @@ def readers() -> dict[str, Reader]:
 
 # -- running -----------------------------------------------------------------------------------------------------------
 def attempt(reader: Reader, valid: Path, place: Path, name: str, seed: int) -> tuple[str, str]:
-    """Read the input of a seed (the valid files for −1): refused, accepted or failed, and why."""
+    """Read the input of a seed (−1: the valid files), and return "refused", "accepted" or "failed" with a reason."""
     from calque.errors import CalqueError
 
     rng = random.Random(f"{name}/{seed}")
@@ -301,7 +302,7 @@ def attempt(reader: Reader, valid: Path, place: Path, name: str, seed: int) -> t
 
 
 def results(name: str, reader: Reader, seeds: list[int], folder: Path) -> Iterator[tuple[int, str, str]]:
-    """Yield what becomes of each seed's input, in a process of its own that is replaced when it dies."""
+    """Yield the result of each seed's input, computed in a child process that is replaced when it crashes."""
     (folder / "valid").mkdir()
     if callable(reader.files):
         reader.files(folder / "valid")
@@ -317,7 +318,7 @@ def results(name: str, reader: Reader, seeds: list[int], folder: Path) -> Iterat
                 resource.setrlimit(resource.RLIMIT_DATA, (int(used[1]) * 1024 + BYTES if used else BYTES,) * 2)
                 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
                 for seed in left:
-                    signal.setitimer(signal.ITIMER_PROF, SECONDS)  # ends the process
+                    signal.setitimer(signal.ITIMER_PROF, SECONDS)  # kills the process
                     signal.alarm(120)
                     told = attempt(reader, folder / "valid", folder / "input", name, seed)
                     os.write(theirs, json.dumps([seed, *told]).encode() + b"\n")
@@ -338,9 +339,11 @@ def results(name: str, reader: Reader, seeds: list[int], folder: Path) -> Iterat
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--inputs", type=int, default=1000, help="for each reader")
-    parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--readers", nargs="*", default=[""], help="names, or a part of them; default: all")
+    parser.add_argument("--inputs", type=int, default=1000, help="number of inputs for each reader")
+    parser.add_argument("--first", type=int, default=0, help="first seed")
+    parser.add_argument(
+        "--readers", nargs="*", default=[""], help="readers whose names contain one of these; default: all"
+    )
     given = parser.parse_args()
     failures = 0
     for name, reader in readers().items():

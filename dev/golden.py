@@ -1,18 +1,18 @@
-"""Record what every command answers and writes, and compare two records.
+"""Record the output and the files of every command, and compare two records.
 
     python dev/golden.py record before --source ../frozen/src --jobs 2
     python dev/golden.py compare before after                # exact
     python dev/golden.py compare before after --points 0.1   # within a tolerance, see `Tolerance`
     python dev/golden.py record some --only "align/*" "evaluate/ner"; python dev/golden.py compare before some
 
-A record is a folder with `golden.json` and a folder for each step, which holds the files that the step wrote. A step is one or
-several commands on the encoder and the text that come with calque, or on data planted here. `@align/rotation/out` in a command is
-what another step wrote, which runs first; `@in/…` is an input. Steps `open/…` measure an encoder that another step saved.
+A record is a folder with `golden.json` and the files of each step. A step is one or several commands on the bundled encoder and
+text, or on data generated here. In a command, `@align/rotation/out` is a file of another step, which runs first, and `@in/…` is
+an input. Steps `open/…` measure an encoder that another step saved.
 
-Times, dates and hashes of code are not compared (`NOISE`, `TIMES`). Differences of scores and files come first; differences of
-wording alone come in a section of their own, because wording may change on purpose. Either kind makes `compare` end with 1.
+Times, dates and hashes of code are ignored (`NOISE`, `TIMES`). Differences of scores and files are printed before those of
+wording. With any difference, `compare` exits with 1.
 
-Libraries are imported once, and every command is a fork of that process, with one thread.
+The script imports the libraries once, and runs every command in a fork with one thread.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ TIMES_IN_TEXT = re.compile(
     r"|(?<=^- )seconds: .*|\b[0-9a-f]{64}\b",
     re.MULTILINE,
 )
-#: lines of progress, which a terminal would overwrite
+#: lines of progress bars
 BARS = re.compile(r"\d%\||/s\]|\[\d\d:\d\d")
-LARGEST = 300_000  # characters of a file that go into the record; a larger one is compared by its hash
-PATIENCE = 300  # seconds: a command that takes longer hangs
+LARGEST = 300_000  # maximum length of a recorded file in characters; longer files are compared by their hash
+PATIENCE = 300  # seconds after which a command counts as hanging
 
-# -- what is run -------------------------------------------------------------------------------------------------------
+# -- steps --------------------------------------------------------------------------------------------------------------
 WORDS = {
     "<align>": "align @in/train.tsv --langs en de --encoder mini --towards en --out out",
     "<dict>": "align --dictionary @in/dict.tsv --langs en de --encoder mini --towards en --out out",
@@ -157,7 +157,7 @@ python/names: python "import calque; print(calque.__all__)"
 python/use: python "import calque, sys; e = calque.load_encoder('mini'); print(repr(e), e.dim, e.fingerprint)"
 """
 HELP = "words align anchors neighbours evaluate analyze study encode pretrain perplexity senses demo report explore"
-# Every encoder folder that a step leaves is opened and measured.
+# Open and measure every encoder folder that a step saved.
 OPENED = (
     "rotation normalized sentences linear finetune contrastive several dictionary anchors dict-layers "
     "identical static-text static static-distributions released elmo"
@@ -193,7 +193,7 @@ hidden = 16
 
 
 def steps() -> dict[str, list[str]]:
-    """The commands of each step by its name."""
+    """Return the commands of each step by its name."""
     found = {}
     for line in STEPS.replace("\n  ", " ").strip().splitlines():
         if line:
@@ -213,14 +213,14 @@ def steps() -> dict[str, list[str]]:
 
 
 def needed(commands: list[str], known: dict[str, list[str]]) -> list[str]:
-    """The steps that commands read from."""
+    """Return the steps whose files the commands read."""
     named = re.findall(r"@(\w+/[\w-]+)", " ".join(commands))
     return list(dict.fromkeys(name for name in named if name in known))
 
 
-# -- what it is run on -------------------------------------------------------------------------------------------------
+# -- inputs -------------------------------------------------------------------------------------------------------------
 def plant(folder: Path, source: Path) -> None:
-    """Parts of the sample text, and labels that follow from spelling: enough to learn, and nobody's annotation."""
+    """Write parts of the sample text, with labels that follow from spelling and can be learnt."""
     import numpy as np
 
     folder.mkdir(parents=True)
@@ -242,7 +242,7 @@ def plant(folder: Path, source: Path) -> None:
         write(f"{name}.tsv", [f"{' '.join(cut['en'][n])}\t{' '.join(cut[other][n])}" for n in rows])
     for lang in text:
         write(f"{lang}.txt", [text[lang][n] for n in train])
-    write("long.txt", text["en"])  # of the sweep of kills
+    write("long.txt", text["en"])  # used by kill_sweep.py
     shutil.copy(sample / "gold.en-de.tsv", folder / "gold.tsv")
     write("dict.tsv", _dictionary([(cut["en"][n], cut["de"][n]) for n in train]))
     # Vectors of 300 words of two languages, one a rotation of the other with noise.
@@ -269,7 +269,7 @@ def plant(folder: Path, source: Path) -> None:
 
 
 def _dictionary(pairs: list[tuple[list[str], list[str]]]) -> list[str]:
-    """For each frequent word the one it stands beside most often, by Dice."""
+    """Return for each frequent word its most frequent translation by the Dice coefficient."""
     counts: list[Counter] = [Counter(), Counter(), Counter()]
     for pair in pairs:
         a, b = (sorted({word for word in side if word[0].isalpha()}) for side in pair)
@@ -283,7 +283,7 @@ def _dictionary(pairs: list[tuple[list[str], list[str]]]) -> list[str]:
 
 
 def _label(sentences: list[list[str]], suffix: str, lang: str, write: Any) -> None:
-    """The same sentences for every task: `ner.tsv`, `ner.test.tsv`, `ner.de.tsv`, and so on."""
+    """Write the same sentences with labels for every task: `ner.tsv`, `ner.test.tsv`, `ner.de.tsv`, and so on."""
     upos = [[_part_of_speech(word) for word in words] for words in sentences]
     names = [["O" if k == 0 or not w[0].isupper() else "B-PER" if len(w) % 2 else "B-LOC" for k, w in enumerate(words)]
              for words in sentences]  # fmt: skip
@@ -321,7 +321,7 @@ def _part_of_speech(word: str) -> str:
 
 # -- running -----------------------------------------------------------------------------------------------------------
 def give(arguments: list[str], out: Path, err: Path, source: Path, first: Callable[[], object] = lambda: None) -> int:
-    """Start `calque` with these arguments in a fork, or Python with `-c`; its process id. The fork calls `first` before."""
+    """Start `calque` with these arguments (or Python with `-c`) in a fork that first calls `first`, and return its id."""
     sys.stdout.flush()
     if pid := os.fork():
         return pid
@@ -354,7 +354,7 @@ def ended(pid: int) -> int:
 
 
 def perform(name: str, commands: list[str], folder: Path, source: Path) -> dict[str, Any]:
-    """One step in its own folder: exit codes, what was said and what was written."""
+    """Run one step in its own folder, and return exit codes, output and written files."""
     place = folder / "steps" / name
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
@@ -377,9 +377,9 @@ def perform(name: str, commands: list[str], folder: Path, source: Path) -> dict[
     }  # fmt: skip
 
 
-# -- what is kept of it ------------------------------------------------------------------------------------------------
+# -- record of a step --------------------------------------------------------------------------------------------------
 class Shown:
-    """What a step left, without what may differ: places, times, hashes of code."""
+    """Output and files of a step without paths, times and hashes of code."""
 
     def __init__(self, folder: Path, source: Path):
         self.places = {f"{folder}/steps/": "../../", str(folder): "FOLDER", str(source): "SOURCE"}
@@ -397,7 +397,7 @@ class Shown:
         return [TIMES_IN_TEXT.sub("TIME", self.text(line)) for line in shown if line.strip() and not BARS.search(line)]
 
     def files(self, place: Path) -> dict[str, Any]:
-        """Contents by name. Steps of a study are named by hashes that count their code: here by what they do."""
+        """Return the contents of files by name, with steps of a study renamed from hashes to numbers."""
         done = sorted(place.rglob("done.json"), key=lambda path: (path.parent.name.split("-")[0], self._label(path)))
         kinds: Counter = Counter()
         for path in done:
@@ -461,11 +461,11 @@ NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e-?\d+)?")
 
 
 class Tolerance:
-    """How far two records may differ.
+    """Allowed differences between two records.
 
     Args:
-        points: of a score in per cent; a fraction may differ by a hundredth of it, any other number by as much relative to
-            its size. 0 asks for equality.
+        points: for scores in per cent; fractions may differ by a hundredth of it, other numbers by the same relative amount.
+            0 demands equality.
         tensors: largest difference relative to the largest entry of a tensor; used unless `points` is 0.
     """
 
@@ -476,7 +476,7 @@ class Tolerance:
         return x == y or abs(x - y) <= self.points / 100 * max(1.0, abs(x), abs(y))
 
     def lines(self, x: str, y: str) -> bool:
-        """Whether two lines differ only in numbers, and these by no more than `points`."""
+        """Return whether two lines differ only in numbers, by no more than `points`."""
         x, y = (re.sub(r'fingerprint"?: "\w+"', "", line) for line in (x, y))
         if NUMBER.sub("#", x) != NUMBER.sub("#", y):
             return False
@@ -484,7 +484,7 @@ class Tolerance:
         return all(abs(a - b) <= self.points * max(1.0, abs(a) / 100) * 1.0001 for a, b in pairs)
 
     def files(self, step: str, name: str, tensor: str) -> bool:
-        """Whether a tensor of a file in both records is equal within `tensors`."""
+        """Return whether a tensor of a file is equal in both records within `tensors`."""
         from safetensors import safe_open
 
         paths = [folder / "steps" / step / name for folder in self.folders]
@@ -496,9 +496,7 @@ class Tolerance:
     def equal(self, step: str, path: str, x: Any, y: Any) -> bool:
         if x == y and type(x) is type(y):
             return True
-        if self.points and path.endswith(
-            ("fingerprint", "› command")
-        ):  # a hash of all weights, and what options are called
+        if self.points and path.endswith(("fingerprint", "› command")):  # hashes of weights, and names of options
             return True
         if not self.points or isinstance(x, bool) or isinstance(y, bool):
             return False
@@ -512,7 +510,7 @@ class Tolerance:
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every value of a record with the keys that lead to it; texts stay whole."""
+    """Yield every value of a record with its path of keys; texts are not divided."""
     if isinstance(value, dict) and value:
         for key, inner in value.items():
             yield from leaves(inner, f"{path} › {key}" if path else str(key))
@@ -524,7 +522,7 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def unordered(value: Any) -> Any:
-    """Return what a report says, sorted: its runs come in the order of folders whose names hold hashes of code."""
+    """Return the content of a report sorted, because its runs are ordered by folder names with hashes of code."""
     if isinstance(value, dict):
         return {key: unordered(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -533,7 +531,7 @@ def unordered(value: Any) -> Any:
 
 
 def differences(step: str, old: dict[str, Any], new: dict[str, Any], allowed: Tolerance) -> tuple[list[str], list[str]]:
-    """Return the differences of scores and files of a step, and those of wording."""
+    """Return a step's differences in scores and files, and those in wording."""
     scores, wording = [], []
     if new["commands"][0].startswith("report ") and old.get("files"):
         old, new = unordered(old), unordered(new)
@@ -557,7 +555,7 @@ def differences(step: str, old: dict[str, Any], new: dict[str, Any], allowed: To
 
 
 def compare(old: dict[str, Any], new: dict[str, Any], only: list[str], allowed: Tolerance) -> int:
-    """Print how two records differ, and return the number of differences."""
+    """Print the differences of two records, and return their number."""
     both = [name for name in old["steps"] if name in new["steps"]]
     print(f"{len(both)} steps in both records, {len(old['steps']) - len(both)} in the old alone")
     scores = [f"{name}: only in the new record" for name in new["steps"] if name not in old["steps"]]
@@ -573,9 +571,9 @@ def compare(old: dict[str, Any], new: dict[str, Any], only: list[str], allowed: 
     return len(scores) + len(wording)
 
 
-# -- the whole ---------------------------------------------------------------------------------------------------------
+# -- commands ----------------------------------------------------------------------------------------------------------
 def run(wanted: dict[str, list[str]], folder: Path, source: Path, jobs: int) -> dict[str, Any]:
-    """The records of all steps; each runs when those that it reads from are done, some side by side."""
+    """Run all steps, each after those it reads from and up to `jobs` in parallel, and return their records."""
     waiting, running, done = dict(wanted), {}, {}
     while waiting or running:
         ready = [name for name, commands in waiting.items() if all(n in done for n in needed(commands, wanted))]
@@ -598,7 +596,7 @@ def run(wanted: dict[str, list[str]], folder: Path, source: Path, jobs: int) -> 
 
 
 def record(folder: Path, only: list[str], source: Path, jobs: int) -> None:
-    """Make a record of the steps that are asked for, and of those that they read from."""
+    """Make a record of the requested steps and those that they read from."""
     began, known = time.perf_counter(), steps()
     wanted = {name for name in known if not only or any(fnmatch(name, pattern) for pattern in only)}
     if not wanted:
@@ -619,10 +617,13 @@ def main() -> int:
     one = verbs.add_parser("record", help="run the steps")
     one.add_argument("folder", type=Path)
     one.add_argument(
-        "--source", type=Path, default=Path(__file__).resolve().parents[1] / "src", help="folder with calque"
+        "--source",
+        type=Path,
+        default=Path(__file__).resolve().parents[1] / "src",
+        help="folder that contains the package calque",
     )
-    one.add_argument("--jobs", type=int, default=1, help="steps side by side")
-    two = verbs.add_parser("compare", help="print how two records differ")
+    one.add_argument("--jobs", type=int, default=1, help="number of parallel steps")
+    two = verbs.add_parser("compare", help="print the differences of two records")
     two.add_argument("records", type=Path, nargs=2)
     two.add_argument("--points", type=float, default=0.0, help="tolerance of scores in points; default: equality")
     for each in (one, two):
@@ -632,7 +633,7 @@ def main() -> int:
         old, new = (json.loads((path / "golden.json").read_text(encoding="utf-8")) for path in options.records)
         allowed = Tolerance(options.points, options.records)
         return 1 if compare(old, new, options.only, allowed) else 0
-    if os.environ.get("PYTHONHASHSEED") != "0":  # the order of sets decides which of equally frequent words get anchors
+    if os.environ.get("PYTHONHASHSEED") != "0":  # the order of sets breaks ties between equally frequent words
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0"})
     source, folder = options.source.resolve(), options.folder.resolve()
     os.environ |= {

@@ -1,19 +1,19 @@
-"""Kills and interrupts commands at random moments, gives them again, and compares every byte with an undisturbed run.
+"""Kill and interrupt commands at random moments, repeat them, and compare every byte with an undisturbed run.
 
     python dev/kill_sweep.py --kills 1000
     python dev/kill_sweep.py --verbs "align rotation" --at step:17        # one kill again
     sudo .venv/bin/python dev/kill_sweep.py --full-disk                    # disks that are too small instead of kills
 
-Each verb first runs twice undisturbed: the results must be equal but for times. Then it begins among files of the user's, perhaps
-over an older result (`--overwrite`), and is ended up to four times, at a `moment` of its usual duration or at a `step`: right
-before the k-th operation of Python on a file of the run (create, rename, remove). SIGINT goes to the command alone or (`GROUP`)
-to its process group, SIGTERM to the command; they must be answered at once, by one line at most. Afterwards nothing of the
-user's may differ, and what has the final name must be absent, the older result or the new one; when the command is given once
-more, the folder must equal the undisturbed one. An `--overwrite` over a foreign file must be refused.
+Each verb first runs twice undisturbed, and the results must be equal except for times. Then it starts in a folder with files of a
+user, sometimes over an older result (`--overwrite`), and is killed up to four times: at a `moment` of its usual duration, or at a
+`step`, right before the k-th file operation of Python (create, rename, remove). SIGINT goes to the command or (`GROUP`) to its
+process group, SIGTERM to the command; the command must then end at once and print one line at most. Afterwards the user's files
+must be unchanged, and the final name must be absent, the older result or the complete new one. When the command is repeated, the
+folder must equal the undisturbed one. `--overwrite` over a foreign file must be refused.
 
-Commands are forks of this process, which has imported the libraries; some (`--fresh`) start an interpreter of their own.
-With --full-disk (needs the right to mount), each verb runs on disks of parts of what it uses at most: it must end with one line
-and exit code 2, and leave nothing under the final name.
+Commands run in forks of this process, which has imported the libraries; with `--fresh` some start a new interpreter.
+With --full-disk (needs the right to mount), each verb runs on disks smaller than its needs: it must end with one line and exit
+code 2, and leave nothing under the final name.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ SOURCE = Path(__file__).resolve().parents[1] / "src"
 TIMES = re.compile(  # in JSON, and on a page
     rb'"seconds": (\{[^}]*\}|[\d.e-]+)|<dt>seconds</dt><dd>[^<]*|&#34;seconds&#34;: \{[^}]*|\d{4}-\d\d-\d\d \d\d:\d\d UTC'
 )
-LEFT = ".*.calque-*"  # names of what may lie about after a kill: what a run goes on from, and a lock nobody holds
+LEFT = ".*.calque-*"  # names of files that may remain after a kill: resumable state and unlocked lock files
 FOREIGN = ("thesis.tex", "result.old/thesis.tex", "result.part/src/a.py", "result.partial", "result.journal", ".result.lock",
            ".result.saving/x", "tables.part")  # fmt: skip
-PATIENCE, ANSWER = 900, 60  # seconds: a command that takes longer hangs; an answer to a signal
+PATIENCE, ANSWER = 900, 60  # seconds after which a command, or its reaction to a signal, counts as hanging
 SIGNALS = ("SIGINT", "GROUP", "SIGTERM")
 ANSWERS = (130, 143, -signal.SIGINT, -signal.SIGTERM)  # exit codes
 COLUMNS = ("half results", "tracebacks", "foreign files", "refused", "unequal", "no answer")
@@ -55,8 +55,8 @@ LIBRARIES = (
     "calque.runs.analyze", "calque.runs.study", "calque.runs.demo", "calque.senses.pretrain", "calque.encoders.huggingface",
 )  # fmt: skip
 
-# Runs in every process of a command: counts its operations on files of the run, and kills its group before the k-th. The log
-# appears when calque begins: nobody else can answer a signal that Python gets before.
+# Runs in every process of a command, counts its file operations, and kills the process group before the k-th. The log
+# appears when calque starts, because earlier signals are handled by Python alone.
 _HOOK = """
 import os, sys
 
@@ -94,15 +94,15 @@ _watch()
 
 @dataclass(frozen=True)
 class Verb:
-    """A command and what it leaves behind.
+    """A command and its results.
 
     Attributes:
-        line: its arguments; `@NAME` is a file of `golden.plant`.
-        units: final names (patterns), each of which is absent or complete at any moment.
-        once: a finished result is refused; otherwise the command may be given again at any time.
-        adds: the result is added to a file, so that a finished command is not given again.
-        over: the command that makes an older result, which this one replaces.
-        inside: a foreign file that may lie in the result.
+        line: arguments; `@NAME` is a file of `golden.plant`.
+        units: patterns of final names, each of which must be absent or complete at any moment.
+        once: whether the command refuses to replace a finished result; otherwise it can be repeated.
+        adds: whether the result is appended to a file, so that a finished command is not repeated.
+        over: command that makes an older result, which this one replaces.
+        inside: foreign file that may be inside the result.
     """
 
     line: str
@@ -160,9 +160,9 @@ test = { de = "test.tsv" }
 """
 
 
-# -- what is in a folder ---------------------------------------------------------------------------------------------
+# -- contents of a folder --------------------------------------------------------------------------------------------
 def contents(folder: Path) -> dict[str, bytes]:
-    """Return every file below the folder by its relative name, without times."""
+    """Return the contents of all files below the folder by relative name, without times."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): TIMES.sub(b"", path.read_bytes()) for path in files}
 
@@ -172,7 +172,7 @@ def is_left(name: str) -> bool:
 
 
 def units(found: dict[str, bytes], verb: Verb) -> dict[str, dict[str, bytes]]:
-    """Return the files under each final name that is there."""
+    """Return the files under each existing final name."""
     several: dict[str, dict[str, bytes]] = {}
     for name, data in found.items():
         for pattern in verb.units:
@@ -183,7 +183,7 @@ def units(found: dict[str, bytes], verb: Verb) -> dict[str, dict[str, bytes]]:
 
 
 def difference(found: dict[str, bytes], expected: dict[str, bytes]) -> str:
-    """Return in which files two folders differ; empty where they are equal."""
+    """Return the files that differ between two folders."""
     said = [f"{name} is missing" for name in expected if name not in found]
     said += [f"{name} should not be there" for name in found if name not in expected and not is_left(name)]
     said += [f"{name} differs" for name in found if name in expected and found[name] != expected[name]]
@@ -191,7 +191,7 @@ def difference(found: dict[str, bytes], expected: dict[str, bytes]) -> str:
 
 
 def members(group: int) -> list[int]:
-    """Return the processes of a group that are alive."""
+    """Return the running processes of a group."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -202,7 +202,7 @@ def members(group: int) -> list[int]:
 
 # -- running and killing ---------------------------------------------------------------------------------------------
 def enter(folder: Path, environment: dict[str, str]) -> None:
-    """Begin a forked command in its folder and in a session of its own."""
+    """Start a forked command in its folder and in a new session."""
     signal.alarm(0)
     os.setsid()
     os.chdir(folder)
@@ -212,13 +212,13 @@ def enter(folder: Path, environment: dict[str, str]) -> None:
 
 @dataclass
 class Sweep:
-    """The kills of one verb, which runs again and again in one folder, so that every path is the same each time."""
+    """Kills of one verb, which always runs in the same folder, so that all paths are equal."""
 
     name: str
     folder: Path
     fresh: float
     rng: random.Random
-    most: int = 0  # bytes on the disk at any time
+    most: int = 0  # peak disk use in bytes
     seconds: float = 1.0
     steps: int = 1
     expected: dict[str, bytes] = field(default_factory=dict)
@@ -227,7 +227,7 @@ class Sweep:
     failures: list[tuple[str, str]] = field(default_factory=list)
 
     def give(self, aim: Aim = ("", 0.0), *, line: str = "", fresh: bool | None = None) -> tuple[int, float, bool, str]:
-        """Run the command, and kill it where `aim` says: exit code, seconds, whether it was ended, standard error."""
+        """Run the command, kill it at `aim`, and return exit code, seconds, whether it was killed, and standard error."""
         run, log, null, (kind, value) = self.folder / "run", self.folder / "steps", Path(os.devnull), aim
         log.unlink(missing_ok=True)
         fresh = self.rng.random() < self.fresh if fresh is None else fresh
@@ -265,7 +265,7 @@ class Sweep:
             seconds = time.perf_counter() - began
             err.seek(0)
             said = err.read().decode(errors="replace").strip()
-        ended = time.perf_counter()  # workers that still import find out afterwards that nobody waits for them
+        ended = time.perf_counter()  # workers that are still importing end later by themselves
         while members(number) and time.perf_counter() - ended < ANSWER:
             time.sleep(0.02)
         if members(number):
@@ -276,7 +276,7 @@ class Sweep:
         return code, seconds, code == -signal.SIGKILL or (bool(sent) and code != 0), said
 
     def begin(self) -> None:
-        """Empty the folder but for the user's files and the older result."""
+        """Remove everything except the user's files and the older result."""
         run = self.folder / "run"
         shutil.rmtree(run, ignore_errors=True)
         shutil.copytree(self.folder / "older", run) if VERBS[self.name].over else run.mkdir(parents=True)
@@ -288,7 +288,7 @@ class Sweep:
         return [*FOREIGN, *filter(None, [VERBS[self.name].inside])]
 
     def found(self, when: str) -> dict[str, bytes]:
-        """Return what is in the folder beside the user's files, none of which may differ."""
+        """Return the folder's other files after checking that the user's files are unchanged."""
         found = contents(self.folder / "run")
         touched = [name for name in self.foreign() if found.pop(name, b"") != f"mine: {name}".encode()]
         if touched:
@@ -296,7 +296,7 @@ class Sweep:
         return found
 
     def usual(self) -> bool:
-        """Run twice undisturbed, the first time in an interpreter of its own; return whether the results are equal."""
+        """Run twice undisturbed, the first time in a new interpreter, and return whether the results are equal."""
         (self.folder / "hooks").mkdir(parents=True, exist_ok=True)
         (self.folder / "hooks" / "sitecustomize.py").write_text(_HOOK)
         verb, results = VERBS[self.name], []
@@ -324,7 +324,7 @@ class Sweep:
         return True
 
     def round(self, aims: list[Aim]) -> bool | None:
-        """Begin, end the command as often as there are aims, let it end by itself, compare."""
+        """Kill the command once for each aim, let it finish, and compare the results."""
         verb, finished, complete = VERBS[self.name], units(self.expected, VERBS[self.name]), False
         self.begin()
         given = " then ".join(f"{kind}:{value:g}" for kind, value in aims)
@@ -357,7 +357,7 @@ class Sweep:
             self.fail("unequal", f"{given}: {wrong}")
 
     def on_a_full_disk(self, part: float) -> None:
-        """Run on a disk of a part of what the command uses at most."""
+        """Run on a disk with a fraction of the command's peak use."""
         run, verb = self.folder / "run", VERBS[self.name]
         shutil.rmtree(run, ignore_errors=True)
         run.mkdir()
@@ -374,7 +374,7 @@ class Sweep:
             subprocess.run(["umount", run], check=True)
 
     def fail(self, kind: str, said: str) -> bool:
-        """Keep the folder for whoever wants to look."""
+        """Record a failure and keep its folder."""
         self.failures.append((kind, said))
         kept = self.folder / f"failure-{len(self.failures)}"
         shutil.copytree(self.folder / "run", kept, symlinks=True, dirs_exist_ok=True)
@@ -387,7 +387,7 @@ class Sweep:
 
 
 def table(sweeps: list[Sweep]) -> str:
-    """Return what was done to each verb and what was found, in columns."""
+    """Return a table of the kills and findings of each verb."""
     rows: list[tuple[str, ...]] = [("verb", "kills", "signals", "start, work, end", *COLUMNS)]
     for sweep in sweeps:
         found, hits = Counter(kind for kind, _ in sweep.failures), sweep.hits
@@ -407,11 +407,13 @@ def _aim(text: str) -> Aim:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--verbs", default="", help=f"some of {', '.join(VERBS)}, with commas; default: all")
-    parser.add_argument("--kills", type=int, default=100, help="kills and signals in all")
-    parser.add_argument("--seed", type=int, default=0, help="of where they hit")
-    parser.add_argument("--fresh", type=float, default=0.05, help="share of commands in an interpreter of their own")
-    parser.add_argument("--at", type=_aim, action="append", help="end it just here, e.g. step:17; repeat for a round")
-    parser.add_argument("--full-disk", action="store_true", help="small disks, no kills; needs the right to mount")
+    parser.add_argument("--kills", type=int, default=100, help="total number of kills and signals")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the moments")
+    parser.add_argument("--fresh", type=float, default=0.05, help="fraction of commands that start a new interpreter")
+    parser.add_argument("--at", type=_aim, action="append", help="kill at this point, e.g. step:17; repeatable")
+    parser.add_argument(
+        "--full-disk", action="store_true", help="test small disks instead of kills; needs the right to mount"
+    )
     parser.add_argument("--folder", type=Path, help="for the runs; default: a temporary one, kept after a failure")
     options = parser.parse_args(arguments)
     folder = (options.folder or Path(tempfile.mkdtemp(prefix="calque-kills-"))).resolve()
@@ -434,7 +436,7 @@ def main(arguments: list[str] | None = None) -> int:
             sweep.on_a_full_disk(part)
     kinds, shown = ["moment", "step", *SIGNALS], 1
     while ready and not options.full_disk and sum(sweep.count for sweep in ready) < options.kills:
-        sweep = min(ready, key=lambda each: each.count * each.seconds)  # the quick ones more often
+        sweep = min(ready, key=lambda each: each.count * each.seconds)  # quick verbs run more often
         chosen, most = rng.choices(kinds, k=rng.randint(1, 4)), 1.02 * sweep.seconds
         aims = [(kind, rng.randint(1, sweep.steps) if kind == "step" else rng.uniform(0, most)) for kind in chosen]
         sweep.round(options.at or aims)

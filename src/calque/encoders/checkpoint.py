@@ -128,15 +128,14 @@ def hub_folder(name: str, mark: str, patterns: list[str] | None = None) -> Path 
 
 def _check_size(config: Any, name: str) -> None:
     """Refuse sizes that the files of weights cannot fill: to build such an encoder would take minutes, or all memory."""
-    sizes = [getattr(config, key, 0) for key in ("num_hidden_layers", "hidden_size", "vocab_size", "intermediate_size")]
-    if any(size is not None and (not isinstance(size, int) or size < 0) for size in sizes):
-        raise InputError(f"sizes {sizes!r:.60}, expected whole numbers", path=Path(name, "config.json"))
-    layers, width, vocabulary, inner = (size or 0 for size in sizes)
-    weights = width * (vocabulary + inner + layers * width)
-    size = sum(path.stat().st_size for path in Path(name).glob("*") if path.suffix in (".safetensors", ".bin"))
-    if size and weights > 64 * max(size, 1 << 20):  # layers may share their weights, but not so many
-        fact = f"promises {weights:,} weights or more, but the files of weights have {size:,} bytes"
-        raise InputError(f"{fact}; is it of this encoder?", path=Path(name, "config.json"))
+    keys = ("num_hidden_layers", "hidden_size", "vocab_size", "intermediate_size")
+    layers, width, vocabulary, inner = sizes = [getattr(config, key, 0) or 0 for key in keys]
+    held = sum(path.stat().st_size for path in Path(name).glob("*") if path.suffix in (".safetensors", ".bin"))
+    whole = all(isinstance(size, int) and size >= 0 for size in sizes)
+    # Layers may share their weights, but not 64 of them.
+    if not whole or 0 < 64 * max(held, (held > 0) << 20) < width * (vocabulary + inner + layers * width):
+        fact = f"sizes {sizes!r:.80} do not fit the {held:,} bytes of weights; is it of this encoder?"
+        raise InputError(fact, path=Path(name, "config.json"))
 
 
 def unconnected() -> bool:

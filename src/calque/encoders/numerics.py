@@ -20,6 +20,7 @@ PRECISIONS = ("highest", "bfloat16")
 _ROUNDED = ("high", "medium")  # of encoders that a former version saved, which are computed exactly now
 #: of training; the frozen encoder that a loss compares with is computed in the same
 TrainingPrecision = Literal["float32", "bfloat16"]
+TRAINING_PRECISIONS = ("float32", "bfloat16")
 
 
 def check_precision(precision: str, names: tuple[str, ...] = (*PRECISIONS, *_ROUNDED)) -> str:
@@ -29,18 +30,8 @@ def check_precision(precision: str, names: tuple[str, ...] = (*PRECISIONS, *_ROU
         SettingError: there is none of that name.
     """
     if precision not in names:
-        shown = [name for name in names if name not in _ROUNDED]
-        raise SettingError(f"precision={precision!r}, expected one of {', '.join(shown)}")
+        raise SettingError(f"precision={precision!r}, expected one of {', '.join(names[:2])}")
     return precision
-
-
-def check_training_precision(precision: str) -> str:
-    """Return the `precision` of a training, checked; "float32" gives the same numbers twice on one machine.
-
-    Raises:
-        SettingError: there is none of that name.
-    """
-    return check_precision(precision, ("float32", "bfloat16"))
 
 
 def check_finite(vectors: dict[int, Tensor], name: str) -> dict[int, Tensor]:
@@ -71,11 +62,11 @@ def arithmetic(precision: str, device: torch.device = CPU) -> Iterator[None]:
 
 def number_type(dtype: str | torch.dtype | None) -> torch.dtype | str:
     """A type of weights as PyTorch names it, or "auto"; None for float32."""
-    if isinstance(dtype, torch.dtype) or dtype == "auto":
-        return dtype
-    if dtype is not None and dtype not in DTYPES:
+    if dtype is None or isinstance(dtype, torch.dtype):
+        return dtype or torch.float32
+    if dtype not in (*DTYPES, "auto"):
         raise SettingError(f"dtype={dtype!r}, expected one of {', '.join(DTYPES)} or auto")
-    return torch.float32 if dtype is None else DTYPES[dtype]
+    return DTYPES.get(dtype, "auto")
 
 
 def usable_device(device: str | torch.device | None) -> torch.device:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from calque.annotated import Dictionary
 from calque.distributed import Processes
-from calque.encoders.numerics import TrainingPrecision, check_training_precision
+from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_precision
 from calque.errors import SettingError, check_number
 from calque.linking import Say
 from calque.senses.clusters import ENOUGH, FEWEST_WORDS, split_words
@@ -400,7 +400,7 @@ class LanguageModel(ABC):
         for name in ("dim", "batch", "updates", "length"):
             check_number(name, getattr(self, name), least=1, whole=True)
         check_number("alpha", self.alpha, least=0, most=1)
-        check_training_precision(self.precision)
+        check_precision(self.precision, TRAINING_PRECISIONS)
         if self.senses is not None and (warmup := self.senses.warmup_of(self.updates)) >= self.updates:
             raise SettingError(
                 f"the warm-up of {warmup:,} updates with one sense leaves none of {self.updates:,} to learn senses in: "
