@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -63,23 +62,8 @@ class Labels:
         return replace(self, codes=self.codes[rows])
 
 
-class _Annotated:
-    """What is common to sentences with annotation: fields `sentences` and `lines`."""
-
-    sentences: Sentences
-    lines: np.ndarray | None
-
-    def __len__(self) -> int:
-        return len(self.sentences)
-
-    def _some(self, rows: np.ndarray, **annotation: Any) -> Any:
-        """Return the sentences `rows` with their own annotation."""
-        lines = None if self.lines is None else self.lines[rows]
-        return replace(self, sentences=self.sentences.take(rows), lines=lines, **annotation)  # type: ignore[type-var]
-
-
 @dataclass(frozen=True)
-class TaggedText(_Annotated):
+class TaggedText:
     """Sentences with a tag for each word (entities, slots, parts of speech).
 
     Attributes:
@@ -102,10 +86,15 @@ class TaggedText(_Annotated):
         if self.intents is not None:
             _same(len(self.sentences), len(self.intents), "sentences", "intents", self.path)
 
+    def __len__(self) -> int:
+        return len(self.sentences)
+
     def take(self, rows: np.ndarray) -> TaggedText:
         """Some of the sentences, by their numbers."""
-        intents = None if self.intents is None else self.intents.take(rows)
-        return self._some(rows, tags=self.tags.take(_words_of(self.sentences, rows)), intents=intents)
+        return replace(
+            self, sentences=self.sentences.take(rows), tags=self.tags.take(_words_of(self.sentences, rows)),
+            intents=None if self.intents is None else self.intents.take(rows), lines=_taken(self.lines, rows),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -133,12 +122,11 @@ class LabelledText:
     def take(self, rows: np.ndarray) -> LabelledText:
         """Some of the texts, by their numbers."""
         texts = tuple(column.take(rows) for column in self.texts)
-        lines = None if self.lines is None else self.lines[rows]
-        return replace(self, texts=texts, labels=self.labels.take(rows), lines=lines)
+        return replace(self, texts=texts, labels=self.labels.take(rows), lines=_taken(self.lines, rows))
 
 
 @dataclass(frozen=True)
-class Treebank(_Annotated):
+class Treebank:
     """Sentences with dependency trees.
 
     Attributes:
@@ -161,15 +149,20 @@ class Treebank(_Annotated):
         for name, values in (("tags", self.upos), ("heads", self.heads), ("relations", self.relations)):
             _same(n_words, len(values), "words", name, self.path)
 
+    def __len__(self) -> int:
+        return len(self.sentences)
+
     def take(self, rows: np.ndarray) -> Treebank:
         """Some of the sentences, by their numbers."""
         words = _words_of(self.sentences, rows)
-        relations = self.relations.take(words)
-        return self._some(rows, upos=self.upos.take(words), heads=self.heads[words], relations=relations)
+        return replace(
+            self, sentences=self.sentences.take(rows), upos=self.upos.take(words), heads=self.heads[words],
+            relations=self.relations.take(words), lines=_taken(self.lines, rows),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class ProbeText(_Annotated):
+class ProbeText:
     """Sentences with labelled spans, or labelled pairs of spans: what edge probing asks (Tenney et al. 2019b, §2).
 
     Attributes:
@@ -201,6 +194,9 @@ class ProbeText(_Annotated):
         _same(len(self.spans) + 1, len(self.label_offsets), "targets and an end", "offsets of labels", self.path)
         _same(int(self.label_offsets[-1]), len(self.labels), "labels of targets", "labels", self.path)
 
+    def __len__(self) -> int:
+        return len(self.sentences)
+
     def owners(self) -> np.ndarray:
         """Which sentence each target is of, int64 `[n_targets]`."""
         return np.repeat(np.arange(len(self.sentences)), np.diff(self.offsets))
@@ -210,14 +206,11 @@ class ProbeText(_Annotated):
         counts = np.diff(self.offsets)[rows]
         targets = ranges(self.offsets[:-1][rows], counts)
         label_counts = np.diff(self.label_offsets)[targets]
-        labels = self.labels.take(ranges(self.label_offsets[:-1][targets], label_counts))
-        return self._some(
-            rows,
-            offsets=offsets_of(counts),
-            spans=self.spans[targets],
-            labels=labels,
-            label_offsets=offsets_of(label_counts),
-        )
+        return replace(
+            self, sentences=self.sentences.take(rows), offsets=offsets_of(counts), spans=self.spans[targets],
+            labels=self.labels.take(ranges(self.label_offsets[:-1][targets], label_counts)),
+            label_offsets=offsets_of(label_counts), lines=_taken(self.lines, rows),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -240,6 +233,10 @@ class Dictionary:
 
     def __len__(self) -> int:
         return len(self.source)
+
+
+def _taken(lines: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
+    return None if lines is None else lines[rows]
 
 
 def _words_of(sentences: Sentences, rows: np.ndarray) -> np.ndarray:
