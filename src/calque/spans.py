@@ -134,13 +134,12 @@ def span_counts(
     predicted: np.ndarray,
     names: Sequence[str],
     offsets: np.ndarray,
-    predicted_names: Sequence[str] | None = None,
 ) -> SpanCounts:
     """Count correct, predicted and gold spans; a span is correct if its words and its type are.
 
     Args:
         gold, predicted: codes of the same words.
-        names: names of both, or of the gold tags only if `predicted_names` is given.
+        names: names of both.
         offsets: offsets of the sentences.
 
     Raises:
@@ -150,7 +149,7 @@ def span_counts(
         fact = f"{len(predicted):,} predicted tags for {len(gold):,} gold tags and {int(offsets[-1]):,} words"
         raise InputError(f"{fact}, expected one each")
     true = span_table(gold, names, offsets)
-    guess = span_table(predicted, names if predicted_names is None else predicted_names, offsets)
+    guess = span_table(predicted, names, offsets)
     types = tuple(sorted({*true.types, *guess.types}))
     true_type, guess_type = (Labels(spans.type, spans.types).among(types) for spans in (true, guess))
     end, type_ = np.zeros(len(gold), np.int64), np.full(len(gold), -1, np.int32)

@@ -160,9 +160,7 @@ def test_decoding_keeps_to_the_scheme():
         scores = scores.detach()
         found = crf.decode(scores, sizes)
         assert found.tolist() == literal_decode(crf, scores, lengths, is_bio)
-        free = crf.decode(scores, sizes, constrain=False)
-        assert free.tolist() == literal_decode(crf, scores, lengths)
-        violated += free.tolist() != found.tolist()
+        violated += literal_decode(crf, scores, lengths) != found.tolist()
     assert violated > 3
 
 

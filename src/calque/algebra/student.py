@@ -83,11 +83,11 @@ def total(parts: Sequence[Part]) -> Part:
     return variance, variance**2 / weight if weight > 0 else math.inf
 
 
-def half_width(runs: Part, texts: Part, level: float = 0.95) -> float:
-    """Half the interval of an estimate whose variance is that over runs and that over texts, with the quantiles of both
+def half_width(runs: Part, texts: Part) -> float:
+    """Half the 95% interval of an estimate whose variance is that over runs and that over texts, with the quantiles of both
     weighted as in `probability`."""
     variance = runs[0] + texts[0]
     if not variance:
         return 0.0
-    reach = sum(component * quantile(level, round(df, 6)) for component, df in (runs, texts) if component) / variance
+    reach = sum(component * quantile(0.95, round(df, 6)) for component, df in (runs, texts) if component) / variance
     return reach * math.sqrt(variance)

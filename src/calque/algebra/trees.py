@@ -7,8 +7,8 @@ import numpy as np
 from calque.errors import SettingError
 
 
-def maximum_spanning_trees(scores: np.ndarray, lengths: np.ndarray, *, single_root: bool = True) -> np.ndarray:
-    """Return for each sentence of a batch the tree over its words whose arcs have the largest sum:
+def maximum_spanning_trees(scores: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return for each sentence of a batch the tree with one root over its words whose arcs have the largest sum:
 
         argmax over trees h of  sum over i of scores[i, h(i)]
 
@@ -23,7 +23,6 @@ def maximum_spanning_trees(scores: np.ndarray, lengths: np.ndarray, *, single_ro
             length. −inf forbids an arc; it is taken only where no tree without a forbidden arc exists, and then as few as
             possible.
         lengths: int64 `[n_sentences]`.
-        single_root: exactly one word hangs on the root; otherwise one or more.
 
     Returns:
         heads of all words of all sentences in a row, int32 `[sum of the lengths]`: 0 for the root, else the number of the
@@ -43,11 +42,11 @@ def maximum_spanning_trees(scores: np.ndarray, lengths: np.ndarray, *, single_ro
         )
     if len(lengths) and (lengths.min() < 0 or lengths.max() > scores.shape[1]):
         raise SettingError(f"sentences of {lengths.min()} to {lengths.max()} words in a table for {scores.shape[1]}")
-    heads = [_best_heads(scores[k, :n, : n + 1], k, single_root) for k, n in enumerate(lengths.tolist())]
+    heads = [_best_heads(scores[k, :n, : n + 1], k) for k, n in enumerate(lengths.tolist())]
     return np.concatenate([np.zeros(0, dtype=np.int32), *heads])
 
 
-def _best_heads(scores: np.ndarray, sentence: int, single_root: bool) -> np.ndarray:
+def _best_heads(scores: np.ndarray, sentence: int) -> np.ndarray:
     """Return the heads of the words of a sentence, int32 `[n]`."""
     n = len(scores)
     # Row and column 0 are those of the artificial root, which has no head.
@@ -63,7 +62,7 @@ def _best_heads(scores: np.ndarray, sentence: int, single_root: bool) -> np.ndar
     weight[1:] = np.maximum(weight[1:], worst)
     np.fill_diagonal(weight, -np.inf)
     heads = _contracted(weight)
-    if single_root and (heads[1:] == 0).sum() > 1:
+    if (heads[1:] == 0).sum() > 1:
         weight[1:, 0] -= 1.0 + (n + 1) * (weight[1:].max() - worst)
         heads = _contracted(weight)
     return heads[1:].astype(np.int32)

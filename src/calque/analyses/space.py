@@ -44,10 +44,10 @@ def laplacian_eigenvalues(x: np.ndarray, *, neighbours: int = 10) -> np.ndarray:
     return np.linalg.eigvalsh(np.diag(edges.sum(axis=1)) - edges)[::-1]
 
 
-def eigenvalue_similarity(first: np.ndarray, second: np.ndarray, *, energy: float = 0.9) -> float:
+def eigenvalue_similarity(first: np.ndarray, second: np.ndarray) -> float:
     """Return Σᵢ (λᵢ − μᵢ)² over the k largest eigenvalues of two Laplacians (Søgaard et al. 2018, §3.1); 0 for equal spectra.
 
-    k is the smaller of the two numbers of largest eigenvalues that make up `energy` of a spectrum's sum. The sum grows with
+    k is the smaller of the two numbers of largest eigenvalues that make up nine tenths of a spectrum's sum. The sum grows with
     the number of vectors: compare only what was computed on as many.
 
     Args:
@@ -56,7 +56,7 @@ def eigenvalue_similarity(first: np.ndarray, second: np.ndarray, *, energy: floa
 
     def needed(values: np.ndarray) -> int:
         total = np.cumsum(values)
-        return int(np.searchsorted(total, energy * total[-1] * (1 - 1e-12)) + 1) if total[-1] > 0 else len(values)
+        return int(np.searchsorted(total, 0.9 * total[-1] * (1 - 1e-12)) + 1) if total[-1] > 0 else len(values)
 
     k = min(needed(first), needed(second), len(first), len(second))
     return float(np.square(first[:k] - second[:k]).sum())
@@ -220,21 +220,20 @@ def anisotropy(questions: Questions, view: View) -> list[Finding]:
 
 
 # -- language ----------------------------------------------------------------------------------------------------------
-def logistic_regression(x: np.ndarray, y: np.ndarray, *, penalty: float = 1.0) -> tuple[np.ndarray, float]:
-    """Fit a linear probe: minimise Σ log(1 + exp(−s(xw + b))) + penalty/2 · ‖w‖², where s is 1 for `y` and −1 otherwise.
+def logistic_regression(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float]:
+    """Fit a linear probe: minimise Σ log(1 + exp(−s(xw + b))) + ½‖w‖², where s is 1 for `y` and −1 otherwise.
 
     The loss is strictly convex in w, so there is one answer.
 
     Args:
         x: `[n, dim]`.
         y: bool `[n]`.
-        penalty: of the weights, not of b.
 
     Returns:
         w, float64 `[dim]`, and b.
     """
     x1 = np.concatenate([np.asarray(x, dtype=np.float64), np.ones((len(x), 1))], axis=1)
-    sign, ridge = np.where(y, 1.0, -1.0), np.append(np.full(x.shape[1], float(penalty)), 0.0)
+    sign, ridge = np.where(y, 1.0, -1.0), np.append(np.ones(x.shape[1]), 0.0)
 
     def loss(w: np.ndarray) -> tuple[float, np.ndarray]:
         margins = sign * (x1 @ w)

@@ -130,24 +130,21 @@ class ChainCRF(nn.Module):
         return scores.new_zeros(len(ragged)).index_add(0, torch.from_numpy(ragged.order).to(scores.device), total)
 
     @torch.no_grad()
-    def decode(self, scores: Tensor, lengths: Tensor | Ragged, *, constrain: bool = True) -> Tensor:
-        """Return the best sequence of tags of each sentence (Viterbi 1967).
+    def decode(self, scores: Tensor, lengths: Tensor | Ragged) -> Tensor:
+        """Return the best sequence of tags of each sentence (Viterbi 1967), of those that are not `forbidden`.
 
         Of equally good sequences it is the one with the smaller last tag, then the smaller last but one, and so on.
 
         Args:
             scores, lengths: as in `log_likelihood`.
-            constrain: keep to what is not `forbidden`.
 
         Returns:
             int64 `[n_words]`.
         """
         ragged = Ragged.of(lengths, len(scores))
-        transitions, start, end = self.transitions.double(), self.start.double(), self.end.double()
-        if constrain:
-            transitions = transitions.masked_fill(self._forbidden_transitions, -torch.inf)
-            start = start.masked_fill(self._forbidden_start, -torch.inf)
-            end = end.masked_fill(self._forbidden_end, -torch.inf)
+        transitions = self.transitions.double().masked_fill(self._forbidden_transitions, -torch.inf)
+        start = self.start.double().masked_fill(self._forbidden_start, -torch.inf)
+        end = self.end.double().masked_fill(self._forbidden_end, -torch.inf)
         if not len(scores):
             return torch.empty(0, dtype=torch.int64, device=scores.device)
         words = torch.from_numpy(ragged.from_left).to(scores.device)
