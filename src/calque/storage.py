@@ -89,15 +89,14 @@ def whole(path: str | PathLike[str]) -> Iterator[Path]:
         raise failure(name, reason) from error
 
 
-def part_of(path: Path, kind: str = "part", *, inside: bool = False) -> Path:
-    """Return a temporary name beside a file or folder, or in it: hidden, and none that anybody else gives.
+def part_of(path: Path, kind: str = "part") -> Path:
+    """Return a temporary name beside a file or folder: hidden, and none that anybody else gives.
 
     Args:
         path: the file or folder.
         kind: what is kept there: the part that is done, an encoder that is being saved, a journal, a lock.
-        inside: whether it is in the folder.
     """
-    return path / f".calque-{kind}" if inside else path.with_name(f".{path.name}.calque-{kind}")
+    return path.with_name(f".{path.name}.calque-{kind}")
 
 
 def check_free(part: Path) -> None:

@@ -11,8 +11,7 @@ import torch
 from torch.nn import functional
 
 from calque.alignment.aligned import AlignedText
-from calque.alignment.contrastive import Contrastive, equal_pairs
-from calque.alignment.losses import info_nce, neighbours_lost
+from calque.alignment.contrastive import Contrastive, equal_pairs, info_nce, neighbours_lost
 from calque.alignment.update import Alignment
 from calque.distributed import Processes
 from calque.pairs import WordPairs
@@ -172,14 +171,3 @@ def test_sentences_rank_their_translations(tiny_encoder, text, special):
     for name, p in slow.model.named_parameters():
         if p.grad is not None and name in without:
             torch.testing.assert_close(found[name] - without[name], p.grad, atol=2e-4, rtol=1e-3, msg=name)
-
-
-def test_a_batch_in_parts_with_sentences_equals_the_whole_batch(tiny_encoder, text):
-    found = [
-        update(Linked(towards="en", accumulate=n, sentences=0.5), tiny_encoder, text)
-        for n in (1, 3)
-    ]  # fmt: skip
-    assert found[0][0] == pytest.approx(found[1][0], rel=1e-4)
-    scale = max(float(g.abs().max()) for g in found[0][1].values())
-    for name, gradient in found[0][1].items():
-        torch.testing.assert_close(found[1][1][name], gradient, atol=1e-4 * scale, rtol=1e-3, msg=name)

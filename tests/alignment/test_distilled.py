@@ -9,14 +9,11 @@ import torch
 from torch import nn
 
 from calque.alignment.distilled import Distillation, static_student
-from calque.alignment.distilling import Lesson, LinkedWords
 from calque.distributed import Processes
-from calque.encoders import HuggingFaceEncoder, load_encoder
-from calque.encoders.extraction import UncoveredWordsWarning
+from calque.encoders import load_encoder
 from calque.encoders.sentence_store import TeacherVectors
 from calque.encoders.sentence_vectors import SentencePooling, UnitLength, sentence_vectors
 from calque.errors import InputError, SettingError
-from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentences
 
 PAIRS = [
@@ -105,7 +102,7 @@ def test_the_loss_and_its_gradients_are_the_formula(student, teacher, tmp_path, 
     assert bool(drawn - {"the cat sees a house", "water", "the wind blows"}) == bool(negatives)
     found = objective.backward([np.array([3, 0, 1]), np.array([0, 1])])
     gradients = taken_gradients(objective)
-    ending, model = objective.sentences.head, objective.student.model
+    ending, model = objective.pooling, objective.student.model
     expected = literal(method, model, ending, student, teacher, [PAIRS[3], PAIRS[0], PAIRS[1]], MONO, drawn)
     assert found["loss"] == pytest.approx(float(expected.detach()), rel=1e-5)
     check_gradients(objective, gradients, expected)
@@ -114,7 +111,7 @@ def test_the_loss_and_its_gradients_are_the_formula(student, teacher, tmp_path, 
 def test_a_share_of_the_sources_is_read(student, teacher, tmp_path):
     method, store = Distillation(towards="en", source_share=0.25), TeacherVectors(tmp_path, *teacher)
     objective = method.objective(student, subwords(), store, [corpus(PAIRS * 20)], processes=Processes.alone())
-    targets = set(objective.sentences.lesson.parts[0][:, 1])
+    targets = set(objective.lesson.parts[0][:, 1])
     first, again = (objective.texts([np.arange(120)]) for _ in range(2))
     objective.load_state({"updates": 1})
     other = objective.texts([np.arange(120)])
@@ -123,29 +120,22 @@ def test_a_share_of_the_sources_is_read(student, teacher, tmp_path):
     assert list(first) == list(again) != list(other), "it is the update's number that counts"
 
 
-@pytest.mark.parametrize("of_words", [False, True])
-def test_the_teacher_reads_each_text_once(teacher, tmp_path, monkeypatch, of_words):
-    """In shares of two processes; vectors of sentences and of words may be in one folder."""
+def test_the_teacher_reads_each_text_once(teacher, tmp_path, monkeypatch):
+    """In shares of two processes."""
     monkeypatch.setattr("calque.encoders.sentence_store._BLOCK", 2)
-    encoder = copy.copy(teacher[0])
+    encoder, pooling = copy.copy(teacher[0]), teacher[1]
     encoder.model = copy.deepcopy(encoder.model).double()  # batches differ in shape, and float32 sums with them
-    pooling = None if of_words else teacher[1]
     lines = Sentences.joined([corpus().source, Sentences.of([["the", "cat"], ["the cat"]], "en")])
     shares = [TeacherVectors(tmp_path, encoder, pooling) for _ in range(2)]
     for rank, share in enumerate(shares):
-        assert share.fill(lines, rank=rank, world=2) == 6 + of_words
+        assert share.fill(lines, rank=rank, world=2) == 6
     store = TeacherVectors(tmp_path, encoder, pooling)
-    assert len(store) == 6 + of_words, (
-        "water is there twice, and the same words divided otherwise are another text of words"
-    )
+    assert len(store) == 6, "water is there twice"
     assert store.fill(lines) == 0
     assert store.fill(Sentences.joined([mono(), lines])) == 1, "another run has new text alone to read"
-    plain = encoder.encode(lines).data if of_words else sentence_vectors(encoder, lines, pooling).data
-    places = store.places(lines)
-    np.testing.assert_allclose(store.take(places), plain, atol=1e-6)
-    assert store.covered[places].all()
-    TeacherVectors(tmp_path, encoder, None if pooling else teacher[1]).fill(lines)
-    assert len(TeacherVectors(tmp_path, encoder, pooling)) == 7 + of_words
+    plain = sentence_vectors(encoder, lines, pooling).data
+    np.testing.assert_allclose(store.take(store.places(lines)), plain, atol=1e-6)
+    assert len(TeacherVectors(tmp_path, encoder, pooling)) == 7
     (next(iter(store.folder.glob("*.safetensors")))).write_bytes(b"")
     with pytest.raises(InputError):
         TeacherVectors(tmp_path, encoder, pooling)
@@ -220,7 +210,7 @@ def test_a_linear_layer_stands_where_the_teacher_has_other_dimensions(student, t
         objective = Distillation(towards="en").objective(
             student, pooling, store, [corpus()], processes=Processes.alone()
         )
-        pooling = objective.sentences.head
+        pooling = objective.pooling
         found = sum(isinstance(part, nn.Linear) for part in pooling.after)
         assert found == layers, "and a student taught before gets no other"
 
@@ -265,90 +255,3 @@ def test_a_static_student_is_its_recipe_and_learns(tiny_folder, teacher, tmp_pat
     words = read.encode(text.target)
     ids = tokenizer("Katze", add_special_tokens=False)["input_ids"]
     np.testing.assert_allclose(words[0][1], rows[ids].mean(0), atol=1e-6)
-
-
-# -- words --------------------------------------------------------------------------------------------------------------
-def linked(encoder, place, text, links, lines=()):
-    """Links as triples of sentence, source and target word."""
-    sentence, source, target = (np.array(column) for column in zip(*links, strict=True))
-    pairs = WordPairs(sentence, source, target, n_sentences=len(text))
-    return LinkedWords(TeacherVectors(place, encoder, None), [text], [pairs], lines)
-
-
-LINKS = [(0, 0, 0), (0, 1, 1), (0, 4, 4), (1, 0, 0), (3, 0, 0), (3, 0, 1), (2, 2, 2)]
-
-
-def word_of(encoder, model, words, number, layer):
-    """The mean of a word's subwords, each word cut by itself."""
-    cut = [encoder.tokenizer(word, add_special_tokens=False).input_ids for word in words]
-    ids = [encoder.tokenizer.cls_token_id, *(i for part in cut for i in part), encoder.tokenizer.sep_token_id]
-    states = model(torch.tensor([ids]), output_hidden_states=True).hidden_states[layer][0]
-    first = 1 + sum(map(len, cut[:number]))
-    return states[first : first + len(cut[number])].mean(0)
-
-
-@pytest.mark.parametrize("accumulate", [1, 3])
-def test_the_loss_over_words_is_the_formula(student, teacher, tmp_path, accumulate):
-    """Of an update of two sentence pairs and two lines, whose sentences have a literal loss above."""
-    student = HuggingFaceEncoder(student.model, student.tokenizer, layer=2, pooling="mean")
-    known = HuggingFaceEncoder(teacher[0].model, teacher[0].tokenizer, pooling="mean")
-    method = Distillation(towards="en", ranking=0.3, temperature=0.2, words=0.7, accumulate=accumulate)
-    text, lines, store = corpus(), mono(), TeacherVectors(tmp_path, *teacher)
-    given = linked(known, tmp_path, text, LINKS, [lines])
-    objective = method.objective(student, subwords(), store, [text], [lines], given, processes=Processes.alone())
-    assert method.words_computed == 6
-    found = objective.backward([np.array([0, 3]), np.array([0, 1])])
-    gradients = taken_gradients(objective)
-    model = objective.student.model
-
-    def said(sentence, number):
-        with torch.no_grad():
-            vector = word_of(known, known.model, sentence, number, known.layer)
-        return tuple((vector / vector.norm()).tolist())
-
-    en, de = ([list(sentence.words) for sentence in side] for side in (text.source, text.target))
-    learnt = [(en[s], i, said(en[s], i)) for s, i, j in LINKS if s in (0, 3)]
-    learnt += [(de[s], j, said(en[s], i)) for s, i, j in LINKS if s in (0, 3)]
-    learnt += [(list(line.words), k, said(list(line.words), k)) for line in lines for k in range(len(line))]
-    others, expected = [torch.tensor(each) for each in dict.fromkeys(each for *_, each in learnt)], torch.tensor(0.0)
-    for sentence, number, wanted in learnt:
-        y = word_of(student, model, sentence, number, 2)
-        y, t = y / y.norm(), torch.tensor(wanted)
-        near = torch.exp(y @ t / 0.2) / sum(torch.exp(y @ other / 0.2) for other in others)
-        expected = expected + 0.7 * ((y - t).square().sum() - 0.3 * torch.log(near)) / len(learnt)
-    assert found["words_mse"] + found["words_ranking"] == pytest.approx(float(expected.detach()), rel=1e-5)
-    ending = objective.sentences.head
-    of_texts = literal(method, model, ending, student, teacher, [PAIRS[0], PAIRS[3]], MONO)
-    check_gradients(objective, gradients, expected + of_texts)
-
-
-def test_words_without_a_vector_are_left_out_and_counted(student, teacher, tmp_path):
-    text = corpus([("the cat \u200b sees", "die Katze sieht \u200b"), *PAIRS[:1]])
-    given = linked(teacher[0], tmp_path, text, [(0, 0, 0), (0, 1, 3), (0, 2, 2), (0, 3, 2), (1, 0, 0)])
-    with pytest.warns(UncoveredWordsWarning):
-        given.teacher.fill(given.read)
-    taught = Lesson.of_words(student, given, [2])
-    assert taught.counts["links_without_vector"] == 2
-    assert taught.words.tolist() == [0, 3, 0, 0, 2, 0]
-    assert taught.offsets.tolist() == [0, 2, 3, 5, 6]
-    with pytest.raises(SettingError, match="have \\[2\\] sentences, the texts \\[3\\]"):
-        Lesson.of_words(student, given, [3])
-
-
-def distil_words(student, teacher, place, folder, **options):
-    method = Distillation(towards="en", batch=3, learning_rate=3e-3, words=0.5, ranking=0.2, **options)
-    turned = corpus([pair[::-1] for pair in PAIRS[:2]], ("de", "en"))
-    given = linked(teacher[0], place, corpus(), LINKS, [mono()])
-    back = WordPairs(np.array([0, 1]), np.array([1, 0]), np.array([1, 0]), n_sentences=2)
-    given = LinkedWords(given.teacher, [*given.corpora, turned], [*given.pairs, back], given.texts)
-    found = method.distil(student, subwords(), TeacherVectors(place, *teacher), [corpus(), turned], [mono()], words=given,
-                          folder=folder, checkpoint_every=2)  # fmt: skip
-    return method, found
-
-
-def test_words_are_learnt(student, teacher, tmp_path):
-    whole, _ = distil_words(student, teacher, tmp_path / "store", None, epochs=6)
-    first, last = whole.history[0], whole.history[-1]
-    assert last["words_mse"] < 0.8 * first["words_mse"]
-    assert last["mse"] < first["mse"]
-    assert whole.counts["words"] == 2 * (len(LINKS) + 2) + sum(map(len, mono()))

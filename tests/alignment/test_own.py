@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -35,6 +36,7 @@ class Broken:
 def own(tmp_path, monkeypatch):
     (tmp_path / "shifting.py").write_text(MODULE, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "shifting", raising=False)  # of another test
     lines = [f"the cat sees a house {k % 7}\tdie Katze sieht ein Haus {k % 7}\n" for k in range(40)]
     (tmp_path / "train.tsv").write_text("".join(lines), encoding="utf-8")
     (tmp_path / "test.tsv").write_text("".join(lines[:9]), encoding="utf-8")

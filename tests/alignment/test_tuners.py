@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from calque.alignment.aligned import AlignedText
-from calque.alignment.contrastive import Contrastive
+from calque.alignment.contrastive import Contrastive, info_nce
 from calque.alignment.finetune import FineTune
-from calque.alignment.losses import info_nce
 from calque.alignment.tuner import Tuner
 from calque.alignment.update import Alignment
 from calque.distributed import Processes
@@ -22,6 +21,7 @@ from calque.text import ParallelCorpus
 from calque.training.plan import BatchPlan
 from calque.training.sources import freeze_below
 from linked_text import cancels, make_text
+from tuner_cases import Linked
 
 
 @pytest.fixture
@@ -139,10 +139,12 @@ def test_several_languages_are_summed(tiny_encoder, text):
     assert_same(both_gradients, {name: one_gradients[name] + two_gradients[name] for name in one_gradients})
 
 
-@pytest.mark.parametrize("make", [FineTune, Contrastive])
-def test_a_batch_in_parts_equals_the_whole_batch(tiny_encoder, text, make):
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [(FineTune, {"variant": "code"}), (Contrastive, {"keep": 0.5}), (Linked, {"keep": 0.2, "sentences": 0.5})],
+)
+def test_a_batch_in_parts_equals_the_whole_batch(tiny_encoder, text, make, options):
     corpus, pairs = text
-    options = {"keep": 0.5} if make is Contrastive else {"variant": "code"}
     chosen = [np.arange(9)]
     found = []
     for accumulate in (1, 3):
@@ -192,27 +194,12 @@ def test_freezing_leaves_the_lower_layers_as_they_were(tiny_encoder, text):
 
 
 # -- which sentence pairs an update sees -----------------------------------------------------------------------------
-def test_every_pair_of_the_longest_corpus_once_and_equal_batches():
-    rng = np.random.default_rng(0)
-    plan = BatchPlan([rng.integers(5, 50, 103), rng.integers(5, 50, 31)], batch=8, seed=3, window=4)
-    epoch = plan.epoch(0)
-    assert len(epoch) == plan.steps_per_epoch == 13
-    assert sorted(np.concatenate([step[0] for step in epoch])) == list(range(103))
-    for step in epoch[:-1]:
-        assert {len(batch) for batch in step} <= {8, 7}
-    for step in epoch:
-        for batch in step:
-            assert len(set(batch.tolist())) == len(batch)
-    assert all((a == b).all() for x, y in zip(epoch, plan.epoch(0), strict=True) for a, b in zip(x, y, strict=True))
-    assert any(
-        (a != b).any() for x, y in zip(epoch[:-1], plan.epoch(1), strict=False) for a, b in zip(x, y, strict=True)
-    )
-
-
-@pytest.mark.parametrize("window", [1, 4])
 @pytest.mark.parametrize("sizes", [(100, 37, 99, 96, 95, 8, 3), (12, 12), (7, 5), (33, 32, 31)])
-def test_batches_are_full_whatever_the_sizes(sizes, window):
-    plan = BatchPlan([np.ones(n) for n in sizes], batch=8, seed=1, window=window)
+def test_batches_are_full_whatever_the_sizes(sizes):
+    plan = BatchPlan(sizes, batch=8, seed=1)
+    first = np.concatenate([update[0] for update in plan.epoch(0)])
+    assert (first == np.concatenate([update[0] for update in plan.epoch(0)])).all()
+    assert (first != np.concatenate([update[0] for update in plan.epoch(1)])).any()
     for number in range(3):
         epoch = plan.epoch(number)
         assert len(epoch) == plan.steps_per_epoch == -(-max(sizes) // 8)
@@ -222,6 +209,7 @@ def test_batches_are_full_whatever_the_sizes(sizes, window):
                 assert len(batch) == (n if n < 8 else 8) or (last and len(batch) == n % 8)
         for corpus, n in enumerate(sizes):
             seen = np.bincount(np.concatenate([update[corpus] for update in epoch]), minlength=n)
+            assert corpus != sizes.index(max(sizes)) or (seen == 1).all(), "every pair of the longest corpus once"
             rounds = -(-plan.steps_per_epoch // max(1, n // 8))
             assert seen.max() <= rounds, "a pair comes again before the others came"
 

@@ -298,18 +298,8 @@ def test_neighbours_before_and_after(capsys, data, tiny_folder, tiny_encoder, tm
         assert rows[0][name] == pytest.approx(cosines.max(), abs=1e-5)
         flat = [word for sentence in text for word in sentence.words]
         assert rows[0]["word"] in {flat[k] for k in np.flatnonzero(cosines > cosines.max() - 1e-5)}
-    out, _ = works(
-        capsys,
-        *job,
-        "--encoder",
-        tiny_folder,
-        "--aligned",
-        tmp_path / "m",
-        "--sentence2",
-        "A CAT",
-        "--sentence2",
-        "THE",
-    )
+    both = ("--encoder", tiny_folder, "--aligned", tmp_path / "m", "--sentence2", "A CAT", "--sentence2", "THE")
+    out, _ = works(capsys, *job, *both)
     assert out.splitlines()[0] == "cat (en): the [cat] sees"
     assert "nearest in de, before alignment (rank, word, cosine before → after alignment):" in out
     assert "[CAT]" in out

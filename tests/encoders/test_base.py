@@ -7,12 +7,11 @@ from torch import nn
 
 from calque import Contrastive, FineTune, MappedEncoder, Rotation, WordAlignment, WordRetrieval
 from calque.algebra.normalize import unit_rows
-from calque.encoders import load_encoder
 from calque.encoders.base import Encoder
 from calque.encoders.batches import WordBatch
 from calque.encoders.split import SplitSentences
 from calque.encoders.trainable import TrainableEncoder
-from calque.errors import InputError, SettingError
+from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.tasks.lexicon import Lexicon
 from calque.text import ParallelCorpus
@@ -118,21 +117,6 @@ def test_a_trainable_encoder_of_ones_own_encodes_by_its_forward_pass(text, tmp_p
 def test_what_an_encoder_lacks_is_named(use, missing, text):
     with pytest.raises(SettingError, match=missing):
         use(*text)
-
-
-def test_maps_of_an_encoder_of_ones_own_are_saved_and_opened(text, tmp_path):
-    class Local(Planted):
-        def save(self, folder):
-            folder.mkdir(exist_ok=True)
-            (folder / "own.txt").write_text("planted")
-
-    mapped = MappedEncoder.fit(Local(), *text, make=Rotation, towards="en")
-    mapped.save(tmp_path / "out")
-    assert (tmp_path / "out" / "own.txt").is_file()
-    again = MappedEncoder.open(tmp_path / "out", Local())
-    np.testing.assert_array_equal(again.encode(text[0].target).data, mapped.encode(text[0].target).data)
-    with pytest.raises(InputError, match="under these maps is of a kind of its own: .*MappedEncoder.open"):
-        load_encoder(tmp_path / "out")
 
 
 def test_encoders_without_weights_to_train_say_so(text, tiny_encoder):

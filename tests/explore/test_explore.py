@@ -61,8 +61,7 @@ def test_search_wants_every_word_and_prefers_whole_ones(collection):
 
 
 @pytest.mark.parametrize(
-    ("text", "lang"),
-    [("the house of the cat", "en"), ("das Haus der Katze", "de"), ("הבית", "he"), ("!!", "en")],
+    ("text", "lang"), [("the house of the cat", "en"), ("das Haus der Katze", "de"), ("הבית", "he"), ("!!", "en")]
 )
 def test_the_language_of_a_typed_sentence_is_guessed(collection, text, lang):
     assert collection.guess_language(text) == lang

@@ -10,16 +10,7 @@ import json
 from pathlib import Path
 
 import torch
-from tokenizers import (
-    AddedToken,
-    Tokenizer,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-    processors,
-    trainers,
-)
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import (
     BertConfig,
     DebertaV2Config,
@@ -123,12 +114,7 @@ def _tokenizer(family: str) -> tuple[Tokenizer, dict]:
     """The tokenizer of a family and its tokenizer_config.json."""
     if family in ("bert", "distilbert", "electra"):
         name = {"bert": "BertTokenizer", "distilbert": "DistilBertTokenizer", "electra": "ElectraTokenizer"}[family]
-        about = {
-            "tokenizer_class": name,
-            "do_lower_case": False,
-            "strip_accents": False,
-            "model_max_length": 64,
-        }
+        about = {"tokenizer_class": name, "do_lower_case": False, "strip_accents": False, "model_max_length": 64}
         return _wordpiece(), about | _SQUARE
     if family == "roberta":
         special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
@@ -141,11 +127,7 @@ def _tokenizer(family: str) -> tuple[Tokenizer, dict]:
     if family == "deberta-v2":
         tokenizer = _unigram(["[PAD]", "[CLS]", "[SEP]", "[UNK]"], "[UNK]", "[CLS]", "[SEP]")
         tokenizer.add_special_tokens(["[MASK]"])
-        about = {
-            "tokenizer_class": "DebertaV2Tokenizer",
-            "model_max_length": int(1e30),
-            "do_lower_case": False,
-        }
+        about = {"tokenizer_class": "DebertaV2Tokenizer", "model_max_length": int(1e30), "do_lower_case": False}
         return tokenizer, about | _SQUARE | {"bos_token": "[CLS]", "eos_token": "[SEP]"}
     if family == "modernbert":
         special = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"]

@@ -71,24 +71,11 @@ def analyses(
         for lang in langs:
             pair, base = ("en", lang), rng.uniform(0.1, 0.2)
 
-            def add(
-                analysis,
-                metric,
-                value,
-                half=0.02,
-                group=None,
-                x=None,
-                *,
-                task="retrieval",
-                percent=True,
-                items=None,
-                **more,
-            ):
+            def add(analysis, metric, value, half=0.02, group=None, x=None, **more):
                 own = {"analysis": analysis, "encoder": encoder, "group": group, "x": x}
-                if items is not None:
-                    own["items"] = items
-                settings = {**about, **more}
-                found.append(line(task, pair, metric, value, half, settings=settings, percent=percent, n=300, **own))
+                own |= {name: more.pop(name) for name in ("percent", "items") if name in more}
+                task = more.pop("task", "retrieval")
+                found.append(line(task, pair, metric, value, half, settings={**about, **more}, n=300, **own))
 
             for tag in ("NUM", "PROPN", "DET", "NOUN", "VERB", *(["AUX"] if lang != "zh" else [])):
                 add("pos", "accuracy.all", base + gain * rng.uniform(0.5, 1.5), 0.04, tag)

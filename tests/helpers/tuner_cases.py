@@ -14,7 +14,6 @@ import torch
 import clcr_job
 from calque.alignment.contrastive import Contrastive
 from calque.alignment.distilled import Distillation
-from calque.alignment.distilling import LinkedWords
 from calque.alignment.finetune import FineTune
 from calque.clcr import method as clcr
 from calque.clcr.method import KeyPointAlignment
@@ -120,14 +119,12 @@ def key_points(folder: str, place: Path, stop: int | None) -> Outcome:
 
 
 def distilled(folder: str, place: Path, stop: int | None) -> Outcome:
-    """A teacher of sentences and words that reads in shares, and updates of which some processes have no text."""
+    """A teacher that reads in shares, and updates of which some processes have no text."""
     student = encoder(folder)
     store = TeacherVectors(place / "store", student, SentencePooling.of(student, "cls"))
-    method = steady(Distillation)(**SETTINGS, ranking=0.5, negatives=3, source_share=0.5, words=0.5)
+    method = steady(Distillation)(**SETTINGS, ranking=0.5, negatives=3, source_share=0.5)
     pooling = SentencePooling.of(student, "subwords")
-    text, pairs = make_text("xx", 13, 0)
-    given = LinkedWords(TeacherVectors(place / "store", student, None), [text], [pairs])
-    found = method.distil(student, pooling, store, [text], words=given, folder=place, checkpoint_every=2)
+    found = method.distil(student, pooling, store, [make_text("xx", 13, 0)[0]], folder=place, checkpoint_every=2)
     return method.history, found.encoder.model.state_dict() | found.pooling.state_dict()
 
 

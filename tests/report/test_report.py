@@ -502,13 +502,6 @@ def test_results_with_resamples_are_compared_in_pairs(tmp_path):
     )
 
 
-def test_the_page_says_how_many_comparisons_it_makes(tmp_path):
-    lines = study(("de", "es"), ("base", "finetune", "contrastive"), ("ner",))
-    composed = compose(read_results([write(tmp_path / "study" / "results.jsonl", lines)]), title="x")
-    # Two methods in three languages and on average; in each of these columns the best of three.
-    assert any(text.startswith("12 comparisons are made here") and "Holm" in text for text in composed.reading)
-
-
 # -- plots as files ---------------------------------------------------------------------------------------------------------
 def test_plots_as_files(folder, tmp_path):
     written = report([folder], out=tmp_path / "r.html", plots=tmp_path / "plots")
@@ -602,7 +595,6 @@ def test_short_names_tell_files_apart(paths, names):
     assert short_names(list(map(Path, paths))) == names
 
 
-# -- drawing -------------------------------------------------------------------------------------------------------------------
 # -- the command -----------------------------------------------------------------------------------------------------------------
 def test_the_command(folder, tmp_path, capsys):
     page, plots = tmp_path / "r.html", tmp_path / "p"

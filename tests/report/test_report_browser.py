@@ -37,14 +37,13 @@ def test_it_renders_and_asks_for_nothing(page, seen, url):
         assert box["width"] > 200, name
         assert box["height"] > 100, name
     assert seen.requests == [url]
-    assert seen.errors == []
 
 
 def column(page, table: str, number: int) -> list[str]:
     return page.locator(f"#{table} tbody tr > :nth-child({number}) .v data").all_inner_texts()
 
 
-def test_sorting(page, seen, url):
+def test_sorting(page, url):
     page.goto(url)
     before = column(page, "retrieval-0", 2)
     head = page.locator("#retrieval-0 thead th:nth-child(2)")
@@ -62,10 +61,9 @@ def test_sorting(page, seen, url):
     other.get_by_role("button").click()
     other.get_by_role("button").click()  # a third time: as it was
     assert column(page, "retrieval-0", 2) == before
-    assert seen.errors == []
 
 
-def test_pointing_at_a_figure_and_a_mark(page, seen, url):
+def test_pointing_at_a_figure_and_a_mark(page, url):
     page.goto(url)
     tip = page.locator("#tip")
     figure = page.locator("#retrieval-0 tbody .fig").first
@@ -78,10 +76,9 @@ def test_pointing_at_a_figure_and_a_mark(page, seen, url):
     assert "analyses.jsonl" in tip.inner_text()
     page.keyboard.press("Escape")
     assert not tip.is_visible()
-    assert seen.errors == []
 
 
-def test_a_word_shows_its_sentence_and_its_translation(page, seen, url):
+def test_a_word_shows_its_sentence_and_its_translation(page, url):
     page.goto(url)
     panel = page.locator("#points-plot .panel:visible")
     dot = panel.locator("circle[data-pair='3']").first
@@ -92,7 +89,6 @@ def test_a_word_shows_its_sentence_and_its_translation(page, seen, url):
     assert "green – grün" in text
     assert "… green no. 3 ." in text
     assert panel.locator(".on").count() == 6  # two words and a line, before and after
-    assert seen.errors == []
 
 
 def test_arrow_keys_go_through_a_plot(page, url):
@@ -109,7 +105,7 @@ def test_arrow_keys_go_through_a_plot(page, url):
     assert page.locator("#tip").inner_text() == first
 
 
-def test_choosing_a_language_and_an_encoder(page, seen, url):
+def test_choosing_a_language_and_an_encoder(page, url):
     page.goto(url)
     plot = page.locator("#points-plot")
     assert plot.locator(".panel:visible").count() == 1
@@ -125,7 +121,6 @@ def test_choosing_a_language_and_an_encoder(page, seen, url):
     layers.locator(".choose").get_by_label("figure").select_option("accuracy, pairs unseen in training")
     shown = layers.locator(".panel:visible")
     assert "unseen" in shown.locator("svg title").first.text_content()
-    assert seen.errors == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -136,7 +131,7 @@ def test_accessible(page, url, scheme):
     assert violations(page) == []
 
 
-def test_light_and_dark_by_hand(page, seen, url):
+def test_light_and_dark_by_hand(page, url):
     page.goto(url)
     colour = "getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(colour)
@@ -144,7 +139,6 @@ def test_light_and_dark_by_hand(page, seen, url):
     assert page.evaluate(colour) != light
     page.get_by_role("button", name="Light colours").click()
     assert page.evaluate(colour) == light
-    assert seen.errors == []
 
 
 def test_on_a_phone(page, url):
@@ -178,7 +172,7 @@ def test_the_policy_lets_the_page_work(browser, url):
     context.close()
 
 
-def test_key_points(page, seen, tmp_path):
+def test_key_points(page, tmp_path):
     report([write_key_points(tmp_path / "en-de", updates=(100, 20))], out=tmp_path / "r.html")
     page.goto((tmp_path / "r.html").as_uri())
     words = page.locator("#key-points-words-plot")
@@ -191,7 +185,6 @@ def test_key_points(page, seen, tmp_path):
     assert "en-de/training/transform-de/metrics.jsonl:1-4" in tip
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     assert violations(page) == []
-    assert seen.errors == []
     page.set_viewport_size({"width": 375, "height": 812})
     assert not scrolls_sideways(page)
 
@@ -206,6 +199,5 @@ def test_hostile_text_does_nothing(page, seen, tmp_path):
     for mark in page.locator(".mark:visible, circle[data-pair]:visible").all()[:8]:
         mark.dispatch_event("pointerover", {"bubbles": True})
     assert dialogs == []
-    assert seen.errors == []
     assert seen.foreign == []
     assert not scrolls_sideways(page)

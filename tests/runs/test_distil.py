@@ -5,11 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from calque.encoders import load_encoder, sentence_store
+from calque.encoders import load_encoder
 from calque.encoders.sentence_vectors import SentencePooling, sentence_vectors
 from calque.text import Sentences
 from calque.training.loop import Loop
-from calque.vectors import write_arrays
 from command import fails, run, works
 
 TEXT = "the cat sees a house\tdie Katze sieht ein Haus\nwater\tWasser\nthe old ferry\tdie alte Fähre\n\t\n"
@@ -53,28 +52,14 @@ def test_from_files_to_a_folder_that_is_measured(place, tiny_folder, capsys):
     assert np.isfinite(record["last_loss"])
 
 
-def test_what_is_computed_before_a_kill_is_counted(place, tiny_folder, capsys, monkeypatch):
-    """The run is killed in the teacher's vectors, and again in the training."""
-    left = [2, 99]
-
-    def write(*arguments):
-        if not left[0]:
-            raise KeyboardInterrupt
-        left[0] -= 1
-        write_arrays(*arguments)
-
-    monkeypatch.setattr(sentence_store, "_BLOCK", 1)
-    monkeypatch.setattr(sentence_store, "write_arrays", write)
+def test_what_was_computed_before_a_kill_is_not_computed_again(place, tiny_folder, capsys, monkeypatch):
     job = command(place, tiny_folder, "killed", "--text", place / "more.txt")
-    assert run(capsys, *job)[0] == 130
-    left[0] = 99
     with monkeypatch.context() as patch:
         patch.setattr(Loop, "run", lambda self, plan: (_ for _ in ()).throw(KeyboardInterrupt))
         assert run(capsys, *job)[0] == 130
     works(capsys, *job)
     record = json.loads((place / "killed" / "calque-run.json").read_text())
-    assert record["teacher_vectors"] == {"computed": 4, "kept": 4}
-    assert not (place / "killed" / "training" / "counts.json").exists()
+    assert record["teacher_vectors"] == {"computed": 0, "kept": 4}
 
 
 @pytest.mark.parametrize("more", [(), ("--static",)], ids=["network", "static"])
@@ -108,38 +93,12 @@ def test_a_static_student(place, tiny_folder, capsys):
         (["--teacher", "TINY"], "no sentence vector of its own"),
         (["--student", "calque.encoders.random_vectors:RandomVectors"], "cannot be trained on sentences"),
         (["--towards", "fr"], "the teacher's language is fr"),
-        (["--links", "FILE"], "--links is for words, which --words WEIGHT"),
-        (["--words", "1", "--static"], "its words have no context"),
     ],
 )
 def test_mistakes_are_one_line(place, tiny_folder, capsys, more, said):
     given = [str(tiny_folder) if word == "TINY" else word for word in more]
     assert said in fails(capsys, *command(place, tiny_folder, "wrong"), *given)
     assert not (place / "wrong").exists()
-
-
-def test_words_beside_sentences(place, tiny_folder, capsys):
-    kept = ("--vectors", place / "words", "--text", place / "more.txt", "--words", 0.5)
-    works(capsys, *command(place, tiny_folder, "worded", *kept))
-    record = json.loads((place / "worded" / "calque-run.json").read_text())
-    assert record["settings"]["words"] == 0.5
-    assert record["words"]["model"] == "auto"
-    assert record["teacher_vectors"]["texts_of_words_computed"] == 4
-    assert record["counts"]["words"] == 2 * record["texts"][0]["word_pairs"] + 4
-    card = (place / "worded" / "README.md").read_text()
-    assert "its vectors of the words in their sentences" in card
-    assert "Word links: auto" in card
-    (place / "train.align").write_text("0-0 1-1 2-2\n0-0\n\n\n")
-    works(capsys, *command(place, tiny_folder, "given", *kept, "--links", place / "train.align", "--pretokenized"))
-    record = json.loads((place / "given" / "calque-run.json").read_text())
-    assert record["teacher_vectors"]["texts_of_words_computed"] == 0
-    assert record["counts"]["words"] == 2 * 4 + 4
-    assert record["words"] == {"model": "given links", "symmetrize": "one-to-one", "pretokenized": True, "seed": 0}
-    out, _ = works(
-        capsys, "evaluate", place / "given", "retrieval", "--test", place / "train.tsv", "--langs", "en", "de",
-        "--links", place / "train.align", "--pretokenized",
-    )  # fmt: skip
-    assert "accuracy" in out
 
 
 def test_nothing_to_learn_from(place, tiny_folder, capsys):

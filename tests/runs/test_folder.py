@@ -28,13 +28,9 @@ from command import fails, run, works
 
 # Where a run can be stopped while its result is written.
 MOMENTS = [
-    ("calque.encoders.huggingface", "HuggingFaceEncoder._save"),
     ("transformers", "PreTrainedModel.save_pretrained"),
     ("calque.encoders.mapped", "write_arrays"),
-    ("calque.encoders.folder", "move_into"),
     ("calque.encoders.card", "model_card"),
-    ("calque.runs.folder", "_sync"),
-    ("calque.runs.folder", "_publish"),
     ("calque.runs.folder", "remove_temporary"),
     ("os", "replace"),
     ("os", "rename"),
@@ -111,7 +107,7 @@ def test_killed_at_any_moment_of_saving(method, capsys, monkeypatch, train, tiny
     trained = []
     forward = Alignment.backward
     monkeypatch.setattr(Alignment, "backward", lambda self, chosen: (trained.append(1), forward(self, chosen))[1])
-    first_save = next(n for n, moment in enumerate(moments) if moment == "before HuggingFaceEncoder._save")
+    first_save = next(n for n, moment in enumerate(moments) if moment == "before PreTrainedModel.save_pretrained")
     seen: set[tuple] = set()
     for number, moment in enumerate(moments):
         left = contents(photographs / str(number))
@@ -220,20 +216,18 @@ def names_in(folder: Path) -> list[str]:
         (["calque-run.json"], [f"{n}.txt" for n in range(7)], "(0.txt, 1.txt, 2.txt, 3.txt, 4.txt and 2 more)"),
     ],
 )
-@pytest.mark.parametrize("place", [".", "out"])
-def test_nothing_is_replaced_beside_what_calque_did_not_write(ours, others, named, place, monkeypatch, tmp_path):
+def test_nothing_is_replaced_beside_what_calque_did_not_write(ours, others, named, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
-    monkeypatch.chdir(out if place == "." else tmp_path)
     if ours:
-        filled(place, *ours)
+        filled(out, *ours)
     for name in others:
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         (out / name).mkdir() if name.endswith("/") else (out / name).write_text("mine")
     before = names_in(tmp_path)
     for overwrite in (True, False):
         with pytest.raises(InputError, match=re.escape(f"has files that calque did not write {named}")):
-            filled(place, "new", overwrite=overwrite)
+            filled(out, "new", overwrite=overwrite)
     assert names_in(tmp_path) == before
     assert (out / "src").exists() == any(name.startswith("src/") for name in others)
 
@@ -289,14 +283,11 @@ def test_neighbours_and_foreign_files_of_temporary_names_are_not_touched(foreign
     assert {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
-@pytest.mark.parametrize("place", [".", "out"])
 @pytest.mark.parametrize("moment", [*range(8), None])
-def test_a_replacement_that_is_killed_ends_with_the_old_or_the_new(moment, place, monkeypatch, tmp_path):
+def test_a_replacement_that_is_killed_ends_with_the_old_or_the_new(moment, monkeypatch, tmp_path):
     """Whichever renaming or removal is the last: the same command then replaces the old result with a new one."""
     out = tmp_path / "out"
-    out.mkdir()
-    monkeypatch.chdir(out if place == "." else tmp_path)
-    filled(place, "calque-run.json", "a/old", text='{"is": "old"}')
+    filled(out, "calque-run.json", "a/old", text='{"is": "old"}')
     calls = []
 
     class Killed(BaseException):
@@ -314,11 +305,11 @@ def test_a_replacement_that_is_killed_ends_with_the_old_or_the_new(moment, place
     with monkeypatch.context() as patch, suppress(Killed):
         for name in ("rename", "replace", "unlink", "rmdir"):
             patch.setattr(os, name, mortal(getattr(os, name)))
-        filled(place, "calque-run.json", "b/new", "training/checkpoint.pt", text='{"is": "new"}', overwrite=True)
+        filled(out, "calque-run.json", "b/new", "training/checkpoint.pt", text='{"is": "new"}', overwrite=True)
     found = names_in(out)
-    if (out / "calque-run.json").exists() and place == "out":
+    if (out / "calque-run.json").exists():
         assert found in (["a/old", "calque-run.json"], ["b/new", "calque-run.json"])
-    filled(place, "calque-run.json", "b/new", text='{"is": "new"}', overwrite=True)
+    filled(out, "calque-run.json", "b/new", text='{"is": "new"}', overwrite=True)
     assert names_in(tmp_path) == ["out/b/new", "out/calque-run.json"]
 
 
@@ -342,19 +333,16 @@ def test_a_result_is_replaced_whole_and_only_when_asked(tmp_path):
     assert names_in(tmp_path) == ["out/calque.json"]
 
 
-def test_the_current_folder_stays_where_it_is(tmp_path, monkeypatch):
-    out = tmp_path / "out"
-    out.mkdir()
-    monkeypatch.chdir(out)
-    with writing(".") as part:
+def test_the_current_folder_is_no_place_for_a_result(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="name a folder in it"), writing("."):
+        pass
+    with writing("out") as part:
         (part / "training").mkdir()
         (part / "training" / "metrics.jsonl").write_text("{}\n")
         (part / "training" / "checkpoint.pt").write_text("")
         (part / "calque.json").write_text("{}")
-    found = sorted(str(path.relative_to(out)) for path in Path.cwd().rglob("*") if path.is_file())
-    assert found == ["calque.json", "training/metrics.jsonl"]
-    with pytest.raises(SettingError, match="already holds"), writing("."):
-        pass
+    assert names_in(tmp_path) == ["out/calque.json", "out/training/metrics.jsonl"]
 
 
 def test_an_encoder_is_never_half_saved(tiny_encoder, tmp_path):

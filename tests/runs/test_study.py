@@ -26,7 +26,7 @@ from calque.runs.steps import Step, Steps, digest
 from calque.runs.study import read_study, study, working
 from calque.runs.study.grid import Grid
 from calque.runs.study.work import WORK, encoder_of
-from command import run
+from command import works
 from planted import tagged, trees, words, write_tags, write_trees
 
 # The planted texts are few and short, so that test sentences are met in training: no matter for what is looked at here.
@@ -114,8 +114,7 @@ def test_the_command_and_two_workers(plan, capsys, monkeypatch):
         return forked.SERVER
 
     monkeypatch.setattr("calque.runs.study.get_context", clean)
-    code, said, news = run(capsys, "study", plan, "--workers", 2)
-    assert code == 0, news
+    said, news = works(capsys, "study", plan, "--workers", 2)
     assert said.startswith("**Named entities: F1")
     assert said.splitlines()[2] == "| method | de | es | mean |"
     one = study(plan, data=plan.parent, out=plan.parent / "again")

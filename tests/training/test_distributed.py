@@ -13,7 +13,7 @@ import torch
 
 import forked
 import tuner_cases
-from calque.distributed import Processes, own_device, same_device
+from calque.distributed import Processes, own_device
 from calque.encoders import load_encoder, numerics
 from calque.errors import SettingError
 from linked_text import make_text
@@ -192,15 +192,6 @@ def test_each_process_has_a_card_of_its_own(monkeypatch):
     assert asked
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
     assert own_device() == torch.device("cpu")
-
-
-def test_a_card_has_two_names(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
-    cuda, first, second, cpu = map(torch.device, ("cuda", "cuda:0", "cuda:1", "cpu"))
-    assert same_device(cuda, second)
-    assert not same_device(cuda, first)
-    assert not same_device(first, cpu)
-    assert same_device(cpu, cpu)
 
 
 def test_fsdp_is_refused(monkeypatch):

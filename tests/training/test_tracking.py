@@ -65,7 +65,7 @@ def train(epochs=2, folder=None, first=True, title="align"):
         Distance(), schedule=Schedule(epochs, 0.1, warmup=0.5), processes=processes, identity={"method": "distance"},
         folder=folder, title=title,
     )  # fmt: skip
-    return loop.run(BatchPlan([np.ones(6, dtype=np.int64)], batch=2, seed=0))
+    return loop.run(BatchPlan([6], batch=2, seed=0))
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_tensorboard_shows_a_run_that_was_stopped_once(tmp_path):
             checkpoint_every=3,
         )  # fmt: skip
         with tracked(["tensorboard"], run="mine", folder=tmp_path / "tracked"):
-            return loop.run(BatchPlan([np.ones(6, dtype=np.int64)], batch=2, seed=0))
+            return loop.run(BatchPlan([6], batch=2, seed=0))
 
     (tmp_path / "run").mkdir()
     with pytest.raises(RuntimeError, match="power"):

@@ -179,10 +179,9 @@ class AlignedText:
         return digest.hexdigest()
 
     @property
-    def lengths(self) -> list[np.ndarray]:
-        """Subwords of both sides, `[corpus][pair]`, for grouping by length."""
-        sizes = self.table.lengths
-        return [sizes[corpus.source] + sizes[corpus.target] for corpus in self._corpora]
+    def sizes(self) -> list[int]:
+        """Number of sentence pairs of each corpus."""
+        return [len(corpus.source) for corpus in self._corpora]
 
     def _with_vectors(self, pairs: WordPairs, source: int, target: int) -> WordPairs:
         """Return the links of which both words have vectors; the others are counted.

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from calque.alignment.distilling import Distilling, Lesson, LinkedWords, Taught, source_of
 from calque.distributed import Processes
 from calque.encoders.huggingface import HuggingFaceEncoder
-from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_precision
 from calque.encoders.sentence_store import TeacherVectors
 from calque.encoders.sentence_vectors import SentencePooling, UnitLength
+from calque.encoders.split import SplitSentences
 from calque.encoders.subword_vectors import SubwordVectors
 from calque.encoders.subwords import Subwords
 from calque.errors import SettingError, check_number
 from calque.text import ParallelCorpus, Sentences
-from calque.training.loop import Loop, Schedule, rate_by_width
+from calque.training.loop import Loop, TrainingSettings, rate_by_width
+from calque.training.objective import Objective
 from calque.training.plan import BatchPlan
-from calque.training.sources import float32_copy, freeze_below
+from calque.training.sources import TrainedSource, VectorSource, WordRows, float32_copy, freeze_below
 
 _SMOOTHING = 1e-3  # of Arora et al. (2017), as in model2vec
 
@@ -44,7 +45,7 @@ class Student(NamedTuple):
 
 
 @dataclass(kw_only=True, eq=False)
-class Distillation:
+class Distillation(TrainingSettings):
     """Trains the sentence vectors of a student to be those of a teacher.
 
     For a sentence s in the teacher's language, its translation t, teacher M and student m it minimises the mean over a batch
@@ -52,12 +53,6 @@ class Distillation:
     knowledge distillation", Section 3; they divide by the number of dimensions, which with Adam changes the rate alone).
     Where the teacher's vectors have length 1, so have the student's; where they have another number of dimensions, a linear
     layer follows the student's pooling.
-
-    With `words`, a weight, it learns words as well: for the links (i, j) of the batch, a word i of s and the word j of t that
-    translates it, weight times the mean of ‖h(m_i(s)) − M_i(s)‖² and ‖h(m_j(t)) − M_i(s)‖², and of `ranking`, all of length 1.
-    M_i is the teacher's vector of a word in its sentence, and h a linear layer where the number of dimensions
-    differs; it is not kept, for the student's words are those of its own layer. Of text in the teacher's language alone, all
-    words are learnt. Sentences and words are read separately: as a text, and word by word. This is ours.
 
     Args:
         towards: the teacher's language.
@@ -68,48 +63,27 @@ class Distillation:
             student reads nothing for them, so they cost next to nothing.
         source_share: of the pairs of an update, the share whose sentence in the teacher's language the student reads, too, 1 as
             published: texts of several languages have it in common, so a part of it teaches as much.
-        words: weight of words, 0 for none.
         epochs, learning_rate, seed: see `Schedule`.
         batch: sentence pairs of each language, or sentences of text in one language, in an update.
-        freeze, accumulate, precision: see `Tuner`.
+        freeze, accumulate, precision: see `TrainingSettings`.
     """
-
-    decay: ClassVar[Literal["constant", "linear", "cosine"]] = "linear"
-    clip: ClassVar[float | None] = 1.0
-    epsilon: ClassVar[float] = 1e-9
-    warmup: ClassVar[float] = 0.1
-    budget: ClassVar[int] = 1024
 
     towards: str
     ranking: float = 0.0
     temperature: float = 0.05
     negatives: int = 0
     source_share: float = 1.0
-    words: float = 0.0
     epochs: float = 5.0
-    learning_rate: float | None = None
-    seed: int = 0
     batch: int = 32
-    freeze: int | None = None
-    accumulate: int = 1
-    precision: TrainingPrecision = "float32"
 
     def __post_init__(self):
-        self.schedule = Schedule(
-            self.epochs, self.learning_rate, self.warmup, self.decay, epsilon=self.epsilon, clip=self.clip, seed=self.seed
-        )  # fmt: skip
-        for name in ("ranking", "words"):
-            check_number(name, getattr(self, name), least=0)
+        super().__post_init__()
+        check_number("ranking", self.ranking, least=0)
         check_number("temperature", self.temperature, above=0)
         check_number("negatives", self.negatives, least=0, whole=True)
         if self.negatives and not self.ranking:
             raise SettingError("negatives are for ranking: give it a weight, too")
         check_number("source_share", self.source_share, least=0, most=1)
-        for name in ("batch", "accumulate"):
-            check_number(name, getattr(self, name), least=1, whole=True)
-        if self.freeze is not None:
-            check_number("freeze", self.freeze, least=0, whole=True)
-        check_precision(self.precision, TRAINING_PRECISIONS)
 
     def distil(
         self,
@@ -119,7 +93,6 @@ class Distillation:
         corpora: Sequence[ParallelCorpus],
         texts: Sequence[Sentences] = (),
         *,
-        words: LinkedWords | None = None,
         folder: str | Path | None = None,
         checkpoint_every: int = 200,
         progress: bool = False,
@@ -131,7 +104,6 @@ class Distillation:
             teacher: gets the vectors that it does not have yet.
             corpora: parallel text, one side of each in the teacher's language.
             texts: more text in the teacher's language.
-            words: the same text divided into words, with links; if the weight of words is above 0.
             folder: where checkpoints and metrics go; a run that was stopped there is continued, bit by bit the same.
             checkpoint_every: updates between checkpoints, 0 for none; one is also written every minute.
             progress: show bars on standard error.
@@ -140,30 +112,23 @@ class Distillation:
             SettingError: nothing to train on, settings that do not fit together, or a checkpoint of another run in `folder`.
         """
         processes = Processes(self.precision)
-        counts = None if folder is None else Path(folder) / "counts.json"
-        objective = self.objective(
-            student, pooling, teacher, corpora, texts, words, processes=processes, counts=counts, progress=progress
-        )
-        lessons = [each for each in (objective.sentences, objective.words) if each is not None]
+        objective = self.objective(student, pooling, teacher, corpora, texts, processes=processes, progress=progress)
+        lesson = objective.lesson
         schedule = self.schedule
         if schedule.learning_rate is None:
             schedule = replace(schedule, learning_rate=rate_by_width(student.dim, 2))
-        plan = BatchPlan(
-            [np.zeros(len(part)) for part in lessons[0].lesson.parts], batch=self.batch, seed=self.seed, window=1
-        )
-        taught = {each.prefix or "text": [each.lesson.fingerprint, each.teacher.key] for each in lessons}
+        plan = BatchPlan([len(part) for part in lesson.parts], batch=self.batch, seed=self.seed)
         loop = Loop(
             objective, schedule=schedule, processes=processes,
-            identity=self.settings() | {"encoder": student.fingerprint} | taught,
+            identity=self.settings() | {"encoder": student.fingerprint, "text": [lesson.fingerprint, teacher.key]},
             folder=None if folder is None else Path(folder), checkpoint_every=checkpoint_every, progress=progress,
             title="distil",
         )  # fmt: skip
         self.history = loop.run(plan)
-        self.used = schedule
-        self.counts = {name: count for each in lessons for name, count in each.lesson.counts.items()}
+        self.used, self.counts = schedule, lesson.counts
         tuned = objective.student
         tuned.model.eval().requires_grad_(True)
-        return Student(tuned, cast(SentencePooling, objective.sentences.head).cpu().eval())
+        return Student(tuned, objective.pooling.cpu().eval())
 
     def objective(
         self,
@@ -172,47 +137,30 @@ class Distillation:
         teacher: TeacherVectors,
         corpora: Sequence[ParallelCorpus],
         texts: Sequence[Sentences] = (),
-        words: LinkedWords | None = None,
         *,
         processes: Processes,
-        counts: Path | None = None,
         progress: bool = False,
     ) -> Distilling:
         """Return the loss of an update of a copy of the student, after the teacher has read what it does not know yet.
 
-        Arguments not listed here are those of `distil`.
-
-        Args:
-            counts: see `TeacherVectors.fill`.
+        The arguments are those of `distil`.
         """
-        static = isinstance(student, SubwordVectors)
-        if (words is not None) != (self.words > 0) or (static and self.words):
-            fact = "static vectors know no context" if static else "linked words and a weight of words go together"
-            raise SettingError(f"words={self.words}: {fact}; leave out words")
         ours = [corpus if corpus.langs[0] == self.towards else corpus.swapped() for corpus in corpora]
-        reading: dict[str, Any] = {"rank": processes.rank, "world": processes.world, "meet": processes.meet}
-        reading |= {"counts": counts, "progress": progress}
-        self.computed = teacher.fill(Sentences.joined([*(corpus.source for corpus in ours), *texts]), **reading)
+        self.computed = teacher.fill(
+            Sentences.joined([*(corpus.source for corpus in ours), *texts]), rank=processes.rank, world=processes.world,
+            meet=processes.meet, progress=progress,
+        )  # fmt: skip
         tuned: Any = float32_copy(cast(HuggingFaceEncoder, student), processes.device)
         tuned.model.train()
-        if not static:
+        lesson = Lesson.of(student, pooling, teacher, ours, texts)
+        source: VectorSource
+        if isinstance(student, SubwordVectors):
+            source = _BagSource(tuned.model, lesson.table)
+        else:
             freeze_below(tuned.model, self.freeze)
-        lesson = Lesson.of_sentences(student, pooling, teacher, ours, texts)
-        source = source_of(tuned, lesson.table, processes, self.budget)
+            source = TrainedSource(tuned, lesson.table, processes, budget=self.budget)
         ending = self._pooling(student, pooling, teacher).to(processes.device)
-        taught, of_words = Taught(lesson, teacher, source, ending), None
-        if words is not None:
-            words = words.towards(self.towards)
-            self.words_computed = words.teacher.fill(words.read, **reading)
-            lesson = Lesson.of_words(cast(HuggingFaceEncoder, student), words, [*map(len, ours), *map(len, texts)])
-            source = source_of(tuned, lesson.table, processes, self.budget)
-            head = self._linear(student.dim, words.teacher.dim) if student.dim != words.teacher.dim else []
-            ending = nn.Sequential(*head[:1], UnitLength()).to(processes.device)
-            of_words = Taught(lesson, words.teacher, source, ending, weight=self.words, prefix="words_")
-        return Distilling(
-            tuned, taught, of_words, processes, terms=self.terms, accumulate=self.accumulate, negatives=self.negatives,
-            source_share=self.source_share, seed=self.seed,
-        )  # fmt: skip
+        return Distilling(tuned, ending, lesson, teacher, source, processes, self)
 
     def _pooling(
         self, student: HuggingFaceEncoder | SubwordVectors, pooling: SentencePooling, teacher: TeacherVectors
@@ -220,30 +168,24 @@ class Distillation:
         """Return a copy of the student's pooling that ends in vectors like the teacher's."""
         after: list[nn.Module] = [part for part in copy.deepcopy(pooling.after) if not isinstance(part, UnitLength)]
         if (width := pooling.width(student.dim)) != teacher.dim:
-            after += self._linear(width, teacher.dim)
-        if teacher.pooling is not None and any(
-            isinstance(part, UnitLength) for part in list(teacher.pooling.after)[-1:]
-        ):
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(self.seed)
+                after += [nn.Linear(width, teacher.dim), nn.Identity()]  # sentence-transformers needs an activation
+        if any(isinstance(part, UnitLength) for part in list(teacher.pooling.after)[-1:]):
             after.append(UnitLength())
         return SentencePooling(
             "own", "subwords", pooling.modes, after=after, max_length=pooling.max_length, lower=pooling.lower,
             prompt=pooling.prompt,
         )  # fmt: skip
 
-    def _linear(self, width: int, dim: int) -> list[nn.Module]:
-        """Return a linear layer, and the activation that sentence-transformers needs beside it."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed)
-            return [nn.Linear(width, dim), nn.Identity()]
-
     def terms(self, vectors: Tensor, own: Tensor, candidates: Tensor, n: int) -> dict[str, Tensor]:
         """Return a share of the loss.
 
         Args:
-            vectors: the student's `[k, dim]`, of some texts of an update, or of words.
+            vectors: the student's `[k, dim]`, of some texts of an update.
             own: int64 `[k]`, which candidate is the teacher's vector of each.
             candidates: the teacher's distinct vectors of the whole update, `[m, dim]`.
-            n: texts, or words, of the whole update.
+            n: texts of the whole update.
         """
         found = {"mse": (vectors - candidates[own]).square().sum() / n}
         if self.ranking:
@@ -252,16 +194,152 @@ class Distillation:
         return found
 
     def settings(self) -> dict[str, Any]:
-        """What the result depends on, for the record and the identity of checkpoints; the schedule stands beside it."""
         names = ("towards", "ranking", "temperature", "negatives", "source_share", "batch", "freeze", "precision")
-        words = {"words": self.words} if self.words else {}
-        return {"method": "distillation", **{name: getattr(self, name) for name in names}, **words}
+        return {"method": "distillation", **{name: getattr(self, name) for name in names}}
 
-    def record(self) -> dict[str, Any]:
-        """What the model card tells of the last `distil`."""
-        return {"settings": self.settings(), "schedule": vars(self.used), "counts": dict(self.counts),
-                "updates": len(self.history), "first_loss": self.history[0]["loss"],
-                "last_loss": self.history[-1]["loss"]}  # fmt: skip
+
+@dataclass
+class Lesson:
+    """Texts as the student reads them, and where the teacher's vector of each is.
+
+    Attributes:
+        table: all texts, numbered in a row: of each corpus first all in the teacher's language, then their translations.
+        places: int64 `[n_texts]`, of the teacher's vector of each text, or of what it translates; -1 for a text not learnt.
+        parts: for each corpus and text int64 `[n, 2]` or `[n, 1]`, the numbers of the texts that belong together.
+        counts: what was kept and left out, for the record.
+    """
+
+    table: SplitSentences
+    places: np.ndarray
+    parts: list[np.ndarray]
+    counts: dict[str, int]
+
+    @classmethod
+    def of(
+        cls,
+        student: HuggingFaceEncoder | SubwordVectors,
+        pooling: SentencePooling,
+        teacher: TeacherVectors,
+        corpora: Sequence[ParallelCorpus],
+        texts: Sequence[Sentences],
+    ) -> Lesson:
+        """Lay out sentences, and those of their translations.
+
+        Args:
+            teacher: has a vector of every text in its language.
+            corpora: whose source is in that language.
+        """
+        tables, places, parts, base = [], [], [], 0
+        for sides in [*((corpus.source, corpus.target) for corpus in corpora), *((text,) for text in texts)]:
+            split = [pooling.split(student, side) for side in sides]
+            full = np.logical_and.reduce([side.lengths() > 0 for side in sides])
+            full &= np.logical_and.reduce([np.diff(part.word_offsets) > 0 for part in split])
+            usable, n = np.flatnonzero(full), len(full)
+            of_side = np.full(n, -1, dtype=np.int64)
+            of_side[usable] = teacher.places(sides[0].take(usable))
+            parts.append(np.stack([base + k * n + usable for k in range(len(sides))], axis=1))
+            tables += split
+            places += [of_side] * len(sides)
+            base += n * len(sides)
+        counts = {
+            "sentence_pairs": sum(len(part) for part in parts if part.shape[1] == 2),
+            "sentences": sum(len(part) for part in parts if part.shape[1] == 1),
+            "texts_cut": sum(table.truncated_sentences for table in tables),
+        }
+        return cls(SplitSentences.joined(tables), np.concatenate(places), parts, counts)
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash over the texts and what is learnt of them."""
+        digest = hashlib.blake2b(digest_size=16)
+        for array in (self.table.ids, self.table.offsets, self.table.word_starts, *self.parts):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+
+class Distilling(Objective[Sequence[np.ndarray]]):
+    """The loss of an update: for each corpus the numbers of the sentence pairs of all processes.
+
+    Args:
+        pooling: from the student's rows of a text to a vector like the teacher's.
+        source: of the student's rows of the texts.
+        processes: of this run; each computes the loss of its share of the texts, which is a share of a sum.
+        method: gives the terms of the loss, and the settings.
+    """
+
+    def __init__(
+        self,
+        student: HuggingFaceEncoder | SubwordVectors,
+        pooling: SentencePooling,
+        lesson: Lesson,
+        teacher: TeacherVectors,
+        source: VectorSource,
+        processes: Processes,
+        method: Distillation,
+    ):
+        self.student, self.pooling, self.lesson = student, pooling, lesson
+        self.module = nn.ModuleDict({"encoder": student.model, "pooling": pooling})
+        self._teacher, self._source, self._processes, self._method = teacher, source, processes, method
+        self._updates, self._places = 0, np.unique(lesson.places[lesson.places >= 0])
+
+    def state(self) -> dict[str, Any]:
+        return {"updates": self._updates}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self._updates = state["updates"]
+
+    def texts(self, update: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the numbers of the texts that an update reads, in ascending order, by its own number and the seed."""
+        rng = np.random.default_rng([self._method.seed, self._updates])
+        found = []
+        for part, rows in zip(self.lesson.parts, update, strict=True):
+            found.append(part[rows, -1])
+            if part.shape[1] == 2:
+                found.append(part[rows[rng.random(len(rows)) < self._method.source_share], 0])
+        return np.sort(np.concatenate(found))
+
+    def drawn(self) -> np.ndarray:
+        """Return places of further vectors of the teacher, from which the update's texts are distinguished."""
+        rng = np.random.default_rng([self._method.seed, self._updates, 1])
+        return self._places[rng.integers(len(self._places), size=self._method.negatives)]
+
+    def backward(self, update: Sequence[np.ndarray]) -> dict[str, float]:
+        texts, drawn = self.texts(update), self.drawn()
+        self._updates += 1
+        places, own = np.unique(np.concatenate([self.lesson.places[texts], drawn]), return_inverse=True)
+        device = self._processes.device
+        candidates = torch.from_numpy(self._teacher.take(places)).to(device)
+        total: dict[str, Tensor] = {}
+        for part in np.array_split(self._processes.share(texts), self._method.accumulate):
+            given = self._source.take(part)
+            rows = given.rows.requires_grad_()
+            mine = torch.from_numpy(own[np.searchsorted(texts, given.numbers)]).to(device)
+            found = self._method.terms(self.pooling(rows, given.lengths), mine, candidates, max(1, len(texts)))
+            torch.stack(list(found.values())).sum().backward()
+            if rows.grad is not None:
+                self._source.backward(rows.grad)
+            total = {name: value.detach() + total.get(name, 0.0) for name, value in found.items()}
+        shown = self._processes.sum_numbers(torch.stack(list(total.values())))
+        return {"loss": float(shown.sum()), **dict(zip(total, shown.tolist(), strict=True))}
+
+
+class _BagSource(VectorSource):
+    """Means of the subwords of texts, one row a text, by a table of vectors that learns."""
+
+    def __init__(self, model: nn.Embedding, split: SplitSentences):
+        self.dim, self.model = model.embedding_dim, model
+        self.lengths = np.ones(len(split), dtype=np.int64)
+        self._table, self._split = model, split
+        self._rows = torch.zeros(0)
+
+    def take(self, numbers: np.ndarray) -> WordRows:
+        part, device = self._split.take(numbers), self._table.weight.device
+        ids, bags = (torch.from_numpy(array).long().to(device) for array in (part.ids, part.offsets[:-1]))
+        self._rows = functional.embedding_bag(ids, self._table.weight, bags, mode="mean")
+        return WordRows(self._rows.detach(), torch.ones(len(numbers), dtype=torch.int64), numbers)
+
+    def backward(self, gradient: Tensor) -> None:
+        self._rows.backward(gradient)
 
 
 def static_student(

@@ -35,6 +35,9 @@ class FineTune(Tuner):
         batch, standardize, freeze, centre, lora, accumulate, precision: see `Tuner`.
     """
 
+    decay = "constant"
+    clip = None
+
     weight: float = 1.0
     variant: Literal["paper", "code"] = "paper"
 

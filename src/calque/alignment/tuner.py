@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,12 +17,11 @@ from calque.alignment.base import Method
 from calque.alignment.update import Alignment, LinkedBatch
 from calque.distributed import Processes
 from calque.encoders.base import made_of, require
-from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_precision
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError, check_number
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
-from calque.training.loop import Loop, Schedule
+from calque.training.loop import Loop, TrainingSettings, rate_by_width
 from calque.training.plan import BatchPlan
 from calque.training.sources import float32_copy, freeze_below
 
@@ -34,74 +33,49 @@ LORA_RATE = 10
 
 
 @dataclass(kw_only=True, eq=False)
-class Tuner(Method):
-    """A method that changes the encoder's weights. Subclasses say which loss; `tune` gives back a new encoder.
+class Tuner(TrainingSettings, Method):
+    """A method that changes the encoder's weights. A subclass says which loss; `tune` gives back a new encoder.
 
     Args:
         towards: the language the others move towards.
         layers: hidden layers that the loss reads; None: the encoder's own layer.
-        epochs, learning_rate, seed: see `Schedule`; so are `warmup`, `decay`, `clip` and `epsilon`, which a class sets.
-        batch: sentence pairs of each language in an update.
         standardize: standardise the word vectors first, and so those of the result, see `standardized`; None where one dimension
             dominates them.
-        freeze: leave the embeddings and this many layers above them as they are; None trains everything.
         centre: `align` takes off what is left between the means of the languages, see `centred`, and gives
             the trained encoder with a shift of each language; `tune` does not.
         lora: train adapters of this rank alone (LoRA, Hu et al. 2022; needs PEFT), by default at `LORA_RATE` times the rate, and
             give an `AdaptedEncoder`, whose folder has them alone; of all matrices of a layer. None trains the weights themselves.
-        accumulate: cut each process's share of an update in so many parts, one after the other in memory.
-        precision: of the arithmetic, for the encoder that learns and the frozen one alike: "float32" or
-            "bfloat16", which computes the forward pass in it; "float32" gives the same numbers twice on one machine.
+        epochs, learning_rate, seed, batch, freeze, accumulate, precision: see `TrainingSettings`.
     """
 
-    decay: ClassVar[Literal["constant", "linear", "cosine"]] = "constant"
-    warmup: ClassVar[float] = 0.1
-    clip: ClassVar[float | None] = None
-    epsilon: ClassVar[float] = 1e-9
     #: whether the special subwords at both ends of a sentence are linked words
     special: ClassVar[bool] = True
     #: words of a side beyond which a sentence pair is left out; None for no limit
     max_words: ClassVar[int | None] = 64
-    #: subwords, padding included, in one forward pass
-    budget: ClassVar[int] = 1024
 
     towards: str
     layers: Sequence[int] | None = None
-    epochs: float = 1.0
-    learning_rate: float | None = None
-    seed: int = 0
-    batch: int = 16
     standardize: bool | None = None
-    freeze: int | None = None
     centre: bool = False
     lora: int | None = None
-    accumulate: int = 1
-    precision: TrainingPrecision = "float32"
 
     def __post_init__(self):
-        self.schedule = Schedule(
-            epochs=self.epochs, learning_rate=self.learning_rate, warmup=self.warmup, decay=self.decay,
-            epsilon=self.epsilon, clip=self.clip, seed=self.seed,
-        )  # fmt: skip
-        for name in ("batch", "accumulate"):
-            check_number(name, getattr(self, name), least=1, whole=True)
-        if self.freeze is not None:
-            check_number("freeze", self.freeze, least=0, whole=True)
+        super().__post_init__()
         if self.lora is not None:
             from calque.encoders.adapted import library
 
             check_number("lora", self.lora, least=1, whole=True)
             library()  # that it is missing is told before anything is read
-        check_precision(self.precision, TRAINING_PRECISIONS)
 
-    @abstractmethod
     def default_rate(self, dim: int) -> float:
         """Learning rate for an encoder of `dim` dimensions, where the user names none."""
+        # 2e-3 was best on held-out text for 128 dimensions (docs/results.md); 5e-5 is the usual choice for 768.
+        return rate_by_width(dim, 2)
 
     @property
-    @abstractmethod
     def needs_reference(self) -> bool:
-        """Whether the loss reads vectors of the frozen encoder."""
+        """Whether the loss reads vectors of the encoder as it was before training."""
+        return False
 
     @abstractmethod
     def loss(self, batch: LinkedBatch) -> dict[str, Tensor]:
@@ -167,7 +141,7 @@ class Tuner(Method):
         if schedule.learning_rate is None:
             rate = self.default_rate(encoder.dim) * (1 if self.lora is None else LORA_RATE)
             schedule = replace(schedule, learning_rate=rate)
-        plan = self.plan(text, schedule.seed)
+        plan = BatchPlan(text.sizes, batch=self.batch, seed=schedule.seed)
         tuned = self._copy(encoder, processes.device, kept=kept)
         tuned.model.train()
         loop = Loop(
@@ -180,7 +154,7 @@ class Tuner(Method):
             progress=progress,
         )
         self.history = loop.run(plan)
-        self.counts, self.used = text.counts, schedule
+        self.counts, self.used = vars(text.counts), schedule
         tuned.model.eval()
         if self.lora is None:
             tuned.model.requires_grad_(True)
@@ -234,10 +208,6 @@ class Tuner(Method):
             kinds=self.kinds(), sentences=self.reads_sentences,
         )  # fmt: skip
 
-    def plan(self, text: AlignedText, seed: int) -> BatchPlan:
-        """Return which sentence pairs each update reads."""
-        return BatchPlan(text.lengths, batch=self.batch, seed=seed, window=1)
-
     def objective(
         self, tuned: TrainableEncoder, encoder: TrainableEncoder, text: AlignedText, processes: Processes
     ) -> Alignment:
@@ -246,11 +216,6 @@ class Tuner(Method):
             tuned, text, encoder.layer_numbers(self.layers), processes, encoder if self.needs_reference else None,
             loss=self.loss, budget=self.budget, accumulate=self.accumulate,
         )  # fmt: skip
-
-    def record(self) -> dict[str, Any]:
-        return {"settings": self.settings(), "schedule": vars(self.used), "counts": vars(self.counts),
-                "updates": len(self.history), "first_loss": self.history[0]["loss"],
-                "last_loss": self.history[-1]["loss"]}  # fmt: skip
 
     def _check(self, encoder: Any) -> None:
         """That the encoder has what training needs, and that something of it would learn."""

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from calque.alignment.aligned import AlignedText, Update
-from calque.distributed import Processes, same_device
+from calque.distributed import Processes
 from calque.encoders.batches import collate
 from calque.encoders.trainable import TrainableEncoder
 from calque.training.objective import Objective
@@ -73,7 +73,7 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         self.encoder, self.text, self.layers = encoder, text, tuple(layers)
         if reference is not None:
             weights = next(reference.model.parameters())
-            if weights.dtype != torch.float32 or not same_device(weights.device, processes.device):
+            if weights.dtype != torch.float32 or weights.device != processes.device:
                 reference = float32_copy(reference, processes.device)
             reference.model.eval()
         self.processes, self.reference = processes, reference

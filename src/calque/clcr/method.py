@@ -363,7 +363,7 @@ class _Phases:
             folder=None if self._folder is None else self._folder / name, checkpoint_every=self._every,
             progress=self._progress, title=name,
         )  # fmt: skip
-        plan = BatchPlan(objective.lengths, batch=batch, seed=schedule.seed, window=1)
+        plan = BatchPlan(objective.sizes, batch=batch, seed=schedule.seed)
         self.history[name] = loop.run(plan)
 
     def _side(self, language: _Language, source: VectorSource, begin: int = 0) -> Side:

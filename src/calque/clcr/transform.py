@@ -203,9 +203,9 @@ class Transforming(Objective[Sequence[np.ndarray]]):
         self._step = 0
 
     @property
-    def lengths(self) -> list[np.ndarray]:
-        """Number of words of both sides of each sentence pair, `[side][pair]`, for grouping by length."""
-        return [side.source.lengths[side.sentences] + self._pivot.lengths[side.translations] for side in self._sides]
+    def sizes(self) -> list[int]:
+        """Number of sentence pairs of each side."""
+        return [len(side.sentences) for side in self._sides]
 
     @property
     def temperature(self) -> float:

@@ -11,7 +11,6 @@ import os
 import re
 import signal
 import sys
-import threading
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
@@ -123,7 +122,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     warnings.showwarning = lambda message, *_, **__: _say(f"calque: {message}")
     if launched.number():  # of several processes, the first shows results and news
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-    sys.unraisablehook = _unraisable
     for stream in (sys.stdout, sys.stderr):  # a file name may have bytes that are no text
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -169,14 +167,6 @@ def _is_interrupted(error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None
-
-
-def _unraisable(lost: Any) -> None:
-    """Have an interruption that came where nothing can be raised, as in `__del__`, come again a moment later."""
-    if issubclass(lost.exc_type, KeyboardInterrupt):
-        threading.Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
-    else:
-        sys.__unraisablehook__(lost)
 
 
 def _of_the_disk(error: Exception) -> str | None:

@@ -6,23 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from calque.alignment import METHODS, learns_from, methods_for
-from calque.cli.checks import given, language, output_folder, refuse_unused
+from calque.cli.checks import given, output_folder, refuse_unused
 from calque.cli.options import (
-    CheckpointEvery,
-    KeepLayers,
-    Limit,
     Linking,
     Loading,
-    ManyLangs,
-    Overwrite,
-    OwnOption,
-    Pretokenized,
-    Quiet,
     SubjectCommand,
     Tracking,
     grouped,
@@ -33,6 +25,17 @@ from calque.cli.options import (
     pairs_of,
 )
 from calque.errors import SettingError
+from calque.runs.settings import (
+    CheckpointEvery,
+    KeepLayers,
+    Limit,
+    ManyLangs,
+    Overwrite,
+    OwnOption,
+    Pretokenized,
+    Quiet,
+    language,
+)
 
 _USUAL = {"parallel": "contrastive", "dictionary": "rotation", "unsupervised": "rotation", "released": ""}
 
@@ -101,55 +104,44 @@ class AlignCommand(SubjectCommand):
 
 @grouped
 def align(
+    *,
     context: typer.Context,
-    encoder: Annotated[
-        str, typer.Option(help="Hub name, folder, mini (bundled) or word vectors; or en=ENCODER,de=ENCODER.")
-    ],
-    towards: Annotated[str, typer.Option(callback=language, help="The language that the others are aligned with.")],
-    out: Annotated[Path, typer.Option(help="Folder for the aligned encoder.")],
+    encoder: str = typer.Option(
+        ..., help="Hub name, folder, mini (bundled) or word vectors; or en=ENCODER,de=ENCODER."
+    ),
+    towards: str = typer.Option(..., callback=language, help="The language that the others are aligned with."),
+    out: Path = typer.Option(..., help="Folder for the aligned encoder."),
     loading: Loading,
     linking: Linking,
     tracking: Tracking,
-    train: Annotated[
-        list[str] | None, typer.Argument(metavar="[TRAIN...]", help="Parallel texts, as FILE or en-de=FILE.")
-    ] = None,
+    train: list[str] | None = typer.Argument(None, metavar="[TRAIN...]", help="Parallel texts, as FILE or en-de=FILE."),
     langs: ManyLangs = None,
-    method: Annotated[str | None, typer.Option(help=_methods())] = None,
-    dictionary: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE...",
-            help="Align with dictionaries (FILE or en-de=FILE) instead of parallel text; identical: use words spelt alike.",
-        ),
-    ] = None,
-    text: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE...",
-            help="Text of each language, as de=FILE: to average word vectors over (dictionaries), or to learn from.",
-        ),
-    ] = None,
-    anchors: Annotated[
-        list[str] | None,
-        typer.Option(metavar="DIR...", help="Dictionaries: folders written by calque anchors, instead of text."),
-    ] = None,
-    unsupervised: Annotated[
-        bool,
-        typer.Option(
-            "--unsupervised",
-            help="Align without text or dictionary. If it fails, a message and the model card say so; the encoder is "
-            "still written, and the exit code is 1.",
-        ),
-    ] = False,
-    released: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="DIR...", help="Use released maps (XX_best_mapping.pth); one folder per layer of --layers."
-        ),
-    ] = None,
-    links: Annotated[
-        list[str] | None, typer.Option(help="Pharaoh file with the word links; default: link as calque words does.")
-    ] = None,
+    method: str | None = typer.Option(None, help=_methods()),
+    dictionary: list[str] | None = typer.Option(
+        None,
+        metavar="FILE...",
+        help="Align with dictionaries (FILE or en-de=FILE) instead of parallel text; identical: use words spelt alike.",
+    ),
+    text: list[str] | None = typer.Option(
+        None,
+        metavar="FILE...",
+        help="Text of each language, as de=FILE: to average word vectors over (dictionaries), or to learn from.",
+    ),
+    anchors: list[str] | None = typer.Option(
+        None, metavar="DIR...", help="Dictionaries: folders written by calque anchors, instead of text."
+    ),
+    unsupervised: bool = typer.Option(
+        False,
+        "--unsupervised",
+        help="Align without text or dictionary. If it fails, a message and the model card say so; the encoder is still "
+        "written, and the exit code is 1.",
+    ),
+    released: list[str] | None = typer.Option(
+        None, metavar="DIR...", help="Use released maps (XX_best_mapping.pth); one folder per layer of --layers."
+    ),
+    links: list[str] | None = typer.Option(
+        None, help="Pharaoh file with the word links; default: link as calque words does."
+    ),
     pretokenized: Pretokenized = False,
     limit: Limit = None,
     option: OwnOption = None,
@@ -165,7 +157,6 @@ def align(
     released maps (--released).
     """
     from calque.runs.align import align as run
-    from calque.runs.align import align_released
 
     kinds = {"TRAIN": train, "--dictionary": dictionary, "--unsupervised": unsupervised, "--released": released}
     if method in methods_for("text"):
@@ -190,7 +181,7 @@ def align(
         "encoder": encoder, "towards": towards, "out": out, "load": loading.arguments(), "overwrite": overwrite
     }  # fmt: skip
     if released:
-        result = align_released(released, **options, **place)
+        result = run(released=released, options=options, **place)
         say(f"saved to {result.folder}: {', '.join(result.record['langs'])}")
         return
     place |= {"method": method, "keep_layers": keep_layers, "checkpoint_every": checkpoint_every}

@@ -3,60 +3,40 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from calque.analyses.table import ANALYSES, users
 from calque.cli.checks import output_file, refuse_unused
-from calque.cli.options import Linking, Loading, PairLangs, Pretokenized, Quiet, SubjectCommand, grouped, news, pairs_of
+from calque.cli.options import Linking, Loading, SubjectCommand, grouped, news, pairs_of
+from calque.runs.settings import AnalysisSettings, PairLangs, Pretokenized, Quiet
 from calque.storage import append_lines
 from calque.tasks.inputs import Inputs
 
 
 @grouped
 def analyze(
+    *,
     context: typer.Context,
     loading: Loading,
     linking: Linking,
-    encoder: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="ENCODER...",
-            help="Hub name, folder, mini (bundled) or word vectors, perhaps as NAME=PATH; the base encoder first.",
-        ),
-    ] = None,
-    test: Annotated[str | None, typer.Option(metavar="FILE", help="Parallel text to test on.")] = None,
+    how: AnalysisSettings,
+    encoder: list[str] | None = typer.Argument(
+        None,
+        metavar="ENCODER...",
+        help="Hub name, folder, mini (bundled) or word vectors, perhaps as NAME=PATH; the base encoder first.",
+    ),
+    test: str | None = typer.Option(None, metavar="FILE", help="Parallel text to test on."),
     langs: PairLangs = None,
-    only: Annotated[
-        str | None, typer.Option(help=f"Which analyses, separated by commas: {', '.join(ANALYSES)}; default: all.")
-    ] = None,
-    train: Annotated[
-        str | None, typer.Option(help="Text the encoders were aligned with, to tell seen from unseen pairs.")
-    ] = None,
-    links: Annotated[str | None, typer.Option(help="Word links of --test.")] = None,
-    train_links: Annotated[str | None, typer.Option(help="Word links of --train.")] = None,
-    upos: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE...",
-            help="Parts of speech of the test sentences, CoNLL-U or columns; de=FILE gives the language.",
-        ),
-    ] = None,
-    non_contextual: Annotated[
-        bool, typer.Option("--non-contextual", help="Only the first occurrence of each word form.")
-    ] = False,
-    forms: Annotated[int, typer.Option(min=1, help="examples: number of word forms to show.")] = 8,
-    pairs: Annotated[int, typer.Option(min=2, help="points: number of word pairs in the plot.")] = 100,
-    projection: Annotated[
-        str, typer.Option(help="points: pca, tsne, or auto (t-SNE where scikit-learn is installed).")
-    ] = "auto",
-    bootstrap: Annotated[int, typer.Option(min=0, help="Bootstrap samples for the intervals.")] = 1000,
+    train: str | None = typer.Option(None, help="Text the encoders were aligned with, to tell seen from unseen pairs."),
+    links: str | None = typer.Option(None, help="Word links of --test."),
+    train_links: str | None = typer.Option(None, help="Word links of --train."),
     pretokenized: Pretokenized = False,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Use only the first N sentence pairs of --test; --train is read whole.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Append the findings to this JSON lines file.")] = None,
+    limit: int | None = typer.Option(
+        None, min=1, help="Use only the first N sentence pairs of --test; --train is read whole."
+    ),
+    out: Path | None = typer.Option(None, help="Append the findings to this JSON lines file."),
     quiet: Quiet = False,
 ) -> None:
     """Analyse where accuracy comes from.
@@ -66,18 +46,14 @@ def analyze(
     from calque.runs.analyze import analyze as run
     from calque.runs.analyze import table
 
-    chosen = None if only is None else [name.strip() for name in only.split(",") if name.strip()]
+    chosen = None if how.only is None else [name.strip() for name in how.only.split(",") if name.strip()]
     _check(context, chosen, test=test, train=train)
-    output_file("--out", out, [test, train, links, train_links, *(upos or [])], langs or [], adds=True)
+    output_file("--out", out, [test, train, links, train_links, *(how.upos or [])], langs or [], adds=True)
     inputs = Inputs(
         "analyze", _one(test), pairs_of(langs, 1) if langs else (), _one(train), links=_one(links),
         train_links=_one(train_links), words=linking.words(pretokenized, limit), say=news(quiet),
     )  # fmt: skip
-    findings = run(
-        encoder or [], inputs, only=chosen, upos=upos or [],
-        load=loading.arguments(), contextual=not non_contextual, forms=forms, pairs=pairs, projection=projection,
-        bootstrap=bootstrap, progress=not quiet,
-    )  # fmt: skip
+    findings = run(encoder or [], inputs, how, only=chosen, load=loading.arguments(), progress=not quiet)
     print(table(findings), flush=True)
     if out is not None:
         append_lines(out, (finding.to_json() + "\n" for finding in findings))

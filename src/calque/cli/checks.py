@@ -21,19 +21,6 @@ def positive(parameter: typer.CallbackParam, value: float | None) -> float | Non
     return value
 
 
-def language(parameter: typer.CallbackParam, value: str | None) -> str | None:
-    """A name for a language: not empty, and nothing that `LANG=FILE` could not hold."""
-    if value is not None and not is_language(value):
-        raise SettingError(f"{parameter.opts[0]} {value!r}: expected a language, e.g. en or pt-BR")
-    return value
-
-
-def is_language(name: str) -> bool:
-    return (
-        bool(name) and name.isprintable() and not any(character.isspace() or character in "/\\=," for character in name)
-    )
-
-
 def output_file(
     option: str,
     path: Path | None,

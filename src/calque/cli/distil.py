@@ -8,8 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from calque.cli.checks import language, output_folder, refuse_unused
-from calque.cli.options import (
+from calque.cli.checks import output_folder, refuse_unused
+from calque.cli.options import SubjectCommand, Tracking, grouped, news, own_options, pairs_of
+from calque.errors import SettingError
+from calque.runs.settings import (
     CheckpointEvery,
     Layer,
     Limit,
@@ -17,23 +19,16 @@ from calque.cli.options import (
     MaxLength,
     Overwrite,
     OwnOption,
-    Pretokenized,
     Quiet,
     Seed,
-    SubjectCommand,
-    Tracking,
-    grouped,
-    news,
-    own_options,
-    pairs_of,
+    language,
 )
-from calque.errors import SettingError
 
 
 class DistilCommand(SubjectCommand):
     """A command whose own options are those of `Distillation`."""
 
-    hides = ("links", "pretokenized", "layer", "max_length", "track_folder", "checkpoint_every", "vectors")
+    hides = ("layer", "max_length", "track_folder", "checkpoint_every", "vectors")
 
     def subjects(self) -> Mapping[str, str]:
         return {"calque distil": "distil"}
@@ -95,11 +90,6 @@ def distil(
             metavar="FOLDER", help="Keep the teacher's vectors here for other runs; default: until this one ends."
         ),
     ] = None,
-    links: Annotated[
-        list[str] | None,
-        typer.Option(help="Pharaoh file with the word links for --words; default: link as calque words does."),
-    ] = None,
-    pretokenized: Pretokenized = False,
     option: OwnOption = None,
     seed: Seed = 0,
     layer: Layer = None,
@@ -119,9 +109,6 @@ def distil(
     train, text = train or [], text or []
     output_folder("--out", out, [teacher, student, *train, *text])
     options = own_options(context, option) | {"seed": seed}
-    if not options.get("words"):
-        why = "is for words, which --words WEIGHT has learnt, too"
-        refuse_unused(context, dict.fromkeys(("links", "pretokenized"), why))
     load = {name: value for name, value in (("layer", layer), ("max_length", max_length)) if value is not None}
     say = news(quiet)
     if static:
@@ -129,14 +116,12 @@ def distil(
         refuse_unused(context, dict.fromkeys(("layer", "max_length", "sentence_pooling"), why))
         if of_layers := [name for name in ("freeze", "precision") if name in options]:
             raise SettingError(f"--{of_layers[0]} {why}")
-        if options.get("words"):
-            raise SettingError("--words cannot be had with --static: its words have no context")
         options = {**_STATIC, **options}
     result = run(
         train, langs=pairs_of(langs or [], len(train)) if train else [], teacher=teacher, student=student, out=out,
         towards=towards, monolingual=text, pooling=sentence_pooling, teacher_pooling=teacher_pooling, vectors=vectors,
-        links=links or [], pretokenized=pretokenized, limit=limit, load=load, options=options, static=static,
-        checkpoint_every=checkpoint_every, overwrite=overwrite, progress=not quiet, say=say,
+        limit=limit, load=load, options=options, static=static, checkpoint_every=checkpoint_every, overwrite=overwrite,
+        progress=not quiet, say=say,
     )  # fmt: skip
     say(f"saved to {result.folder} ({result.record['seconds']['method']:.0f} s)")
 

@@ -6,28 +6,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import typer
 
 from calque.cli.checks import given, output_file, refuse_unused
-from calque.cli.options import (
-    EncoderArgument,
-    Linking,
-    Loading,
-    OwnOption,
-    PairLangs,
-    Quiet,
-    SubjectCommand,
-    Tracking,
-    grouped,
-    language_pairs,
-    news,
-    numbers,
-    own_options,
-)
+from calque.cli.options import Linking, Loading, SubjectCommand, Tracking, grouped, language_pairs, news, own_options
 from calque.errors import SettingError
 from calque.named import is_path
+from calque.runs.settings import EncoderArgument, OwnOption, PairLangs, Quiet, numbers, opt
 from calque.storage import append_lines
 from calque.tasks.inputs import FIELDS, FILES, Inputs
 from calque.tasks.table import TASKS, TaskRow, users
@@ -39,48 +26,37 @@ _OF_PARALLEL = ("langs", "model", "symmetrize", "seed")
 Files = list[str] | None
 
 
-def _files(help: str) -> Any:
-    return typer.Option(metavar="FILE...", help=help)
+def _files(default: Any, help: str) -> Any:
+    return opt(default, help, metavar="FILE...")
 
 
 @dataclass(frozen=True)
 class Texts:
     """Files."""
 
-    test: Annotated[list[str], _files("Test files, one or more.")]
-    train: Annotated[
-        Files,
-        _files(
-            "Zero-shot tasks: training text, in one or more languages; de=FILE if the file name does not give the language. "
-            "wsd: text with senses. retrieval: the text used for alignment, to tell seen from unseen pairs."
-        ),
-    ] = None
-    dev: Annotated[
-        Files,
-        _files(
-            "Text to choose the epoch on (see --select); default: every tenth training text. sentences: text to choose the "
-            "threshold of mining on."
-        ),
-    ] = None
-    ceiling: Annotated[
-        Files,
-        _files("Training text in the test languages, translated (translate-train) or annotated, for comparison."),
-    ] = None
-    links: Annotated[
-        Files,
-        _files("Word links of --test; for word-alignment the gold links (default: third column)."),
-    ] = None
-    train_links: Annotated[Files, _files("Word links of --train.")] = None
-    text: Annotated[Files, _files("Text to average word vectors over, in both languages.")] = None
-    project: Annotated[
-        Files,
-        _files(
-            "Label projection: project tags over the word links of this parallel text (with --langs) and train on the result."
-        ),
-    ] = None
-    first_senses: Annotated[
-        str | None, typer.Option(metavar="FILE", help="WordNet's index.sense, for lemmas missing from --train.")
-    ] = None
+    test: list[str] = _files(..., "Test files, one or more.")
+    train: Files = _files(
+        None,
+        "Zero-shot tasks: training text, in one or more languages; de=FILE if the file name does not give the "
+        "language. wsd: text with senses. retrieval: the text used for alignment, to tell seen from unseen pairs.",
+    )
+    dev: Files = _files(
+        None,
+        "Text to choose the epoch on (see --select); default: every tenth training text. sentences: text to choose "
+        "the threshold of mining on.",
+    )
+    ceiling: Files = _files(
+        None, "Training text in the test languages, translated (translate-train) or annotated, for comparison."
+    )
+    links: Files = _files(None, "Word links of --test; for word-alignment the gold links (default: third column).")
+    train_links: Files = _files(None, "Word links of --train.")
+    text: Files = _files(None, "Text to average word vectors over, in both languages.")
+    project: Files = _files(
+        None,
+        "Label projection: project tags over the word links of this parallel text (with --langs) and train on the "
+        "result.",
+    )
+    first_senses: str | None = opt(None, "WordNet's index.sense, for lemmas missing from --train.", metavar="FILE")
 
 
 #: what the help says of options of the tasks' classes where their docstrings say less
@@ -113,17 +89,15 @@ _HELPS = {
 class Output:
     """Results."""
 
-    record: Annotated[bool, typer.Option("--record", help="Add the scores to the model card in ENCODER.")] = False
-    against: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="With --record: JSON lines with the scores of the encoder before alignment (its --out); the card then names "
-            "every figure that fell.",
-        ),
-    ] = None
-    out: Annotated[Path | None, typer.Option(help="Append the scores to this JSON lines file.")] = None
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False
+    record: bool = opt(False, "Add the scores to the model card in ENCODER.", "--record")
+    against: Path | None = opt(
+        None,
+        "With --record: JSON lines with the scores of the encoder before alignment (its --out); the card then names "
+        "every figure that fell.",
+        metavar="FILE",
+    )
+    out: Path | None = opt(None, "Append the scores to this JSON lines file.")
+    as_json: bool = opt(False, "Print one JSON object as the last line.", "--json")
     quiet: Quiet = False
 
 
@@ -192,44 +166,35 @@ class TaskCommand(SubjectCommand):
 
 @grouped
 def evaluate(
+    *,
     context: typer.Context,
     encoder: EncoderArgument,
-    task: Annotated[str, typer.Argument(metavar="TASK", help="One of those below, or package.module:Class.")],
+    task: str = typer.Argument(..., metavar="TASK", help="One of those below, or package.module:Class."),
     texts: Texts,
     loading: Loading,
     linking: Linking,
     output: Output,
     tracking: Tracking,
     langs: PairLangs = None,
-    by_layer: Annotated[
-        str | None,
-        typer.Option(
-            "--layers",
-            help="Compare these layers in one pass: all, or e.g. 4,8,12 or 0-12. The best is chosen on every other sentence pair "
-            "and scored on the others.",
-        ),
-    ] = None,
+    by_layer: str | None = typer.Option(
+        None,
+        "--layers",
+        help="Compare these layers in one pass: all, or e.g. 4,8,12 or 0-12. The best is chosen on every other sentence "
+        "pair and scored on the others.",
+    ),
     option: OwnOption = None,
-    rename: Annotated[
-        list[str] | None, typer.Option(metavar="OLD=NEW...", help="Rename labels; OLD= drops one.")
-    ] = None,
-    pretokenized: Annotated[
-        bool | None,
-        typer.Option(
-            "--pretokenized/--tokenize", help="Words are already separated by spaces (default for word-alignment)."
-        ),
-    ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Use only N texts of each --train file, evenly spaced; of --text, and of a --test that is parallel or plain, "
-            "the first N. retrieval: --train is read whole, to tell seen pairs. sentences: also the first N of --dev.",
-        ),
-    ] = None,
-    test_limit: Annotated[
-        int | None, typer.Option(min=1, help="Use only N texts of each --test and --dev file.")
-    ] = None,
+    rename: list[str] | None = typer.Option(None, metavar="OLD=NEW...", help="Rename labels; OLD= drops one."),
+    pretokenized: bool | None = typer.Option(
+        None, "--pretokenized/--tokenize", help="Words are already separated by spaces (default for word-alignment)."
+    ),
+    limit: int | None = typer.Option(
+        None,
+        min=1,
+        help="Use only N texts of each --train file, evenly spaced; of --text, and of a --test that is parallel or "
+        "plain, the first N. retrieval: --train is read whole, to tell seen pairs. sentences: also the first N of "
+        "--dev.",
+    ),
+    test_limit: int | None = typer.Option(None, min=1, help="Use only N texts of each --test and --dev file."),
 ) -> None:
     """Measure an encoder on a task.
 

@@ -21,82 +21,11 @@ import typer
 from typer.core import TyperCommand
 
 from calque import launched
-from calque.cli.checks import is_language
 from calque.errors import SettingError
+from calque.runs.settings import Layer, MaxLength, Model, Pooling, Seed, is_language, numbers, opt
 
 if TYPE_CHECKING:
     from calque.linking import Words
-
-Langs = Annotated[
-    list[str], typer.Option("--langs", metavar="SOURCE TARGET", help="The two languages of the text, e.g. en de.")
-]
-PairLangs = Annotated[
-    list[str] | None,
-    typer.Option("--langs", metavar="SOURCE TARGET", help="The two languages of the text, e.g. en de."),
-]
-ManyLangs = Annotated[
-    list[str] | None,
-    typer.Option("--langs", metavar="SOURCE TARGET", help="Languages of a text or dictionary, e.g. en de; repeatable."),
-]
-EncoderArgument = Annotated[
-    str, typer.Argument(metavar="ENCODER", help="Hub name, folder, mini (bundled) or word vectors.")
-]
-OwnOption = Annotated[
-    list[str] | None,
-    typer.Option("--option", metavar="NAME=VALUE", help="An own option, also written --NAME VALUE; repeatable."),
-]
-CheckpointEvery = Annotated[
-    int,
-    typer.Option(min=0, help="Training: also save a checkpoint every N updates (one is saved every minute); 0: none."),
-]
-KeepLayers = Annotated[
-    bool,
-    typer.Option("--keep-layers", help="Save the layers above the encoder's own too; default: cut them off."),
-]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a finished result in --out.")]
-Pretokenized = Annotated[
-    bool, typer.Option("--pretokenized", help="Words are already separated by spaces; otherwise calque splits them.")
-]
-Symmetrize = Annotated[
-    str,
-    typer.Option(
-        help="How to combine the links of the two directions: one-to-one, intersection, union, grow-diag, "
-        "grow-diag-final, grow-diag-final-and."
-    ),
-]
-Model = Annotated[str, typer.Option("--model", help="Word aligner: auto, fast-align, hmm or gibbs (most accurate).")]
-# torch multiplies the seed by what tells updates and processes apart: 64 bits hold the products of 32.
-Seed = Annotated[int, typer.Option(min=0, max=(1 << 32) - 1, help="Random seed.")]
-Limit = Annotated[int | None, typer.Option(min=1, help="Use only the first N sentences (or pairs) of each text.")]
-Layer = Annotated[
-    int | None, typer.Option(help="Hidden layer, -1: the last; default: as saved, else the last (in decoders 2/3 up).")
-]
-Pooling = Annotated[str | None, typer.Option(help="Which subwords make a word's vector: last, first or mean.")]
-Bidirectional = Annotated[
-    bool | None,
-    typer.Option(
-        "--bidirectional", help="Decoders: let each subword attend to those after it, too; default: as saved, or not."
-    ),
-]
-MaxLength = Annotated[
-    int | None, typer.Option(min=3, help="Maximum subwords per sentence; default: the model's limit.")
-]
-Precision = Annotated[
-    str,
-    typer.Option(
-        help="Arithmetic of training: float32 (exact, the same numbers every time), or bfloat16 (all of the forward pass; "
-        "faster where the hardware has it)."
-    ),
-]
-VectorPrecision = Annotated[
-    str | None,
-    typer.Option(
-        "--precision",
-        help="Arithmetic: highest (exact float32) or bfloat16 (all of the forward pass); default: the one saved with the "
-        "encoder, or highest.",
-    ),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Hide progress and messages.")]
 
 
 # -- groups of options -------------------------------------------------------------------------------------------------
@@ -109,16 +38,17 @@ def grouped(command: Callable[..., Any]) -> Any:
         @grouped
         def encode(text: Annotated[str, typer.Argument()], load: Loading) -> None: ...
 
-    takes `--layer`, `--pooling` and `--max-length`, behind its own options. What a group has as `around` is entered around the
-    command, with its arguments. The attribute `groups` of what comes back has
-    the dataclasses by parameter, for help that is sorted by them.
+    takes `--layer`, `--pooling` and `--max-length`, behind its own options; a group called `how` stands before them. What a group
+    has as `around` is entered around the command, with its arguments. The attribute `groups` of what comes back has the
+    dataclasses by parameter, for help that is sorted by them.
     """
     signature = inspect.signature(command, eval_str=True)
     groups: dict[str, Any] = {
         name: p.annotation for name, p in signature.parameters.items() if is_dataclass(p.annotation)
     }
     own = [p.replace(kind=p.KEYWORD_ONLY) for name, p in signature.parameters.items() if name not in groups]
-    flat = [*own, *(option for group in groups.values() for option in _flat(group))]
+    others = [option for name, group in groups.items() if name != "how" for option in _flat(group)]
+    flat = [*(_flat(groups["how"]) if "how" in groups else ()), *own, *others]
 
     @functools.wraps(command)
     def called(**given: Any) -> Any:
@@ -141,7 +71,8 @@ def _flat(group: type[Any]) -> list[inspect.Parameter]:
     hints = get_type_hints(group, include_extras=True)
     return [
         inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, annotation=hints[field.name],
+            field.name, inspect.Parameter.KEYWORD_ONLY,
+            annotation=Annotated[hints[field.name], field.metadata["option"]] if field.metadata else hints[field.name],
             default=inspect.Parameter.empty if field.default is MISSING else field.default,
         )
         for field in fields(group)
@@ -160,13 +91,12 @@ class Loading:
     layer: Layer = None
     pooling: Pooling = None
     max_length: MaxLength = None
-    bidirectional: Bidirectional = None
-    load: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE", hidden=True, help="An option that one kind of encoder alone has; repeatable."
-        ),
-    ] = None
+    bidirectional: bool | None = opt(
+        None, "Decoders: let each subword attend to those after it, too; default: as saved, or not.", "--bidirectional"
+    )
+    load: list[str] | None = opt(
+        None, "An option that one kind of encoder alone has; repeatable.", metavar="NAME=VALUE", hidden=True
+    )
 
     def arguments(self) -> dict[str, Any]:
         """Keyword arguments of `load_encoder`: those that were given."""
@@ -188,7 +118,11 @@ class Linking:
     """Word links."""
 
     model: Model = "auto"
-    symmetrize: Symmetrize = "one-to-one"
+    symmetrize: str = opt(
+        "one-to-one",
+        "How to combine the links of the two directions: one-to-one, intersection, union, grow-diag, grow-diag-final, "
+        "grow-diag-final-and.",
+    )
     seed: Seed = 0
 
     def words(self, pretokenized: bool, limit: int | None) -> Words:
@@ -202,17 +136,13 @@ class Linking:
 class Tracking:
     """Tracking."""
 
-    track: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TRACKER",
-            help="Training: log losses, rates and dev scores of each update to tensorboard, wandb, trackio, mlflow, comet_ml, "
-            "aim, clearml, dvclive, swanlab, or package.module:Class; repeatable.",
-        ),
-    ] = None
-    track_folder: Annotated[
-        Path, typer.Option(help="For trackers that write files: folder for the logs of all runs.")
-    ] = Path("tracked")
+    track: list[str] | None = opt(
+        None,
+        "Training: log losses, rates and dev scores of each update to tensorboard, wandb, trackio, mlflow, "
+        "comet_ml, aim, clearml, dvclive, swanlab, or package.module:Class; repeatable.",
+        metavar="TRACKER",
+    )
+    track_folder: Path = opt(Path("tracked"), "For trackers that write files: folder for the logs of all runs.")
 
     @contextmanager
     def around(self, given: Mapping[str, Any]) -> Iterator[None]:
@@ -259,19 +189,6 @@ def language_pairs(langs: Sequence[str]) -> list[tuple[str, str]]:
                 f"--langs {a} {b}: expected two different languages, source and target, e.g. --langs en de"
             )
     return pairs
-
-
-def numbers(text: str | None, option: str = "--layers") -> list[int] | None:
-    """Read whole numbers: separated by commas, or the first and the last with a hyphen between them."""
-    if text is None:
-        return None
-    first, _, last = text.partition("-")
-    if first.isdecimal() and last.isdecimal():
-        return list(range(int(first), int(last) + 1))
-    try:
-        return [int(part) for part in text.replace(",", " ").split()]
-    except ValueError:
-        raise SettingError(f"{option} {text}: expected whole numbers separated by commas, e.g. -4,-3,-2,-1") from None
 
 
 def news(quiet: bool):

@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from calque.cli.checks import language, output_file, output_folder, refuse_unused
-from calque.cli.options import (
+from calque.cli.checks import output_file, output_folder, refuse_unused
+from calque.cli.options import Loading, grouped, news, pairs_of
+from calque.errors import MissingExtraError
+from calque.runs.settings import (
+    AnchorSettings,
     EncoderArgument,
     KeepLayers,
     Limit,
-    Loading,
+    MaxLength,
+    NeighbourSettings,
     Overwrite,
+    PairLangs,
+    Pooling,
     Pretokenized,
     Quiet,
     Seed,
-    VectorPrecision,
-    grouped,
-    news,
+    language,
+    numbers,
 )
 
 
 def demo(
-    encoder: Annotated[str, typer.Option(help="Hub name, folder, or mini (bundled).")] = "mini",
-    out: Annotated[Path, typer.Option(help="Folder for the text, the aligned encoders and the results.")] = Path(
-        "calque-demo"
-    ),
-    languages: Annotated[
-        str, typer.Option(help="Languages to align with English, separated by commas; default: all seven.")
-    ] = "",
+    *,
+    encoder: str = typer.Option("mini", help="Hub name, folder, or mini (bundled)."),
+    out: Path = typer.Option(Path("calque-demo"), help="Folder for the text, the aligned encoders and the results."),
+    languages: str = typer.Option("", help="Languages to align with English, separated by commas; default: all seven."),
     seed: Seed = 0,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
@@ -62,12 +65,13 @@ def demo(
 
 
 def study(
-    plan: Annotated[
-        Path, typer.Argument(metavar="STUDY.toml", help="What to compare: encoders, methods, languages and tasks.")
-    ],
-    workers: Annotated[int, typer.Option(min=1, help="Number of parallel processes, which share the cores.")] = 1,
-    data: Annotated[Path | None, typer.Option(help="Folder of the texts; default: as in the study.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for steps and results; default: as in the study.")] = None,
+    *,
+    plan: Path = typer.Argument(
+        ..., metavar="STUDY.toml", help="What to compare: encoders, methods, languages and tasks."
+    ),
+    workers: int = typer.Option(1, min=1, help="Number of parallel processes, which share the cores."),
+    data: Path | None = typer.Option(None, help="Folder of the texts; default: as in the study."),
+    out: Path | None = typer.Option(None, help="Folder for steps and results; default: as in the study."),
     quiet: Quiet = False,
 ) -> None:
     """Compare encoders, methods and languages on tasks.
@@ -92,15 +96,21 @@ def study(
 
 @grouped
 def encode(
+    *,
     encoder: EncoderArgument,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text, one sentence per line (also .gz, .zst).")],
-    lang: Annotated[str, typer.Option(callback=language, help="Language of the text.")],
-    out: Annotated[
-        Path, typer.Option(metavar="PATH", help="Safetensors file: data [words, dim] and offsets [sentences + 1].")
-    ],
+    text: str = typer.Argument(..., metavar="TEXT", help="Text, one sentence per line (also .gz, .zst)."),
+    lang: str = typer.Option(..., callback=language, help="Language of the text."),
+    out: Path = typer.Option(
+        ..., metavar="PATH", help="Safetensors file: data [words, dim] and offsets [sentences + 1]."
+    ),
     loading: Loading,
     pretokenized: Pretokenized = False,
-    precision: VectorPrecision = None,
+    precision: str | None = typer.Option(
+        None,
+        "--precision",
+        help="Arithmetic: highest (exact float32) or bfloat16 (all of the forward pass); default: the one saved with the "
+        "encoder, or highest.",
+    ),
     limit: Limit = None,
     quiet: Quiet = False,
 ) -> None:
@@ -121,8 +131,9 @@ def encode(
 
 
 def merge(
-    adapters: Annotated[str, typer.Argument(metavar="FOLDER", help="Adapters, as calque align --lora saves them.")],
-    out: Annotated[Path, typer.Option(help="Folder for the encoder.")],
+    *,
+    adapters: str = typer.Argument(..., metavar="FOLDER", help="Adapters, as calque align --lora saves them."),
+    out: Path = typer.Option(..., help="Folder for the encoder."),
     keep_layers: KeepLayers = False,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
@@ -140,25 +151,11 @@ def merge(
 
 @grouped
 def neighbours(
+    *,
     context: typer.Context,
-    encoder: Annotated[
-        str,
-        typer.Option(
-            help="Hub name, folder, mini (bundled) or word vectors; an encoder with maps is shown before and after."
-        ),
-    ],
-    lang1: Annotated[str, typer.Option(callback=language, help="Language of the word.")],
-    sentence1: Annotated[str, typer.Option(help="The sentence with the word.")],
-    word1: Annotated[str, typer.Option(help="The word, as written in the sentence.")],
-    lang2: Annotated[str, typer.Option(callback=language, help="Language of the neighbours.")],
+    how: NeighbourSettings,
     loading: Loading,
-    sentence2: Annotated[list[str] | None, typer.Option(help="A sentence in that language; repeatable.")] = None,
-    text2: Annotated[str | None, typer.Option(help="A text in that language, one sentence per line.")] = None,
-    aligned: Annotated[str | None, typer.Option(help="The aligned encoder, if --encoder is the base.")] = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="Number of nearest words to show.")] = 5,
-    pretokenized: Pretokenized = False,
-    limit: Annotated[int | None, typer.Option(min=1, help="Read only the first N lines of --text2.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object instead."),
 ) -> None:
     """Show a word's nearest words in another language.
 
@@ -167,14 +164,23 @@ def neighbours(
     from calque.runs.neighbours import neighbours as run
     from calque.runs.neighbours import table
 
-    if text2 is None:
+    if how.text2 is None:
         refuse_unused(context, {"limit": "is only for --text2"})
-    nearest = run(
-        encoder, aligned=aligned, lang1=lang1, sentence1=sentence1, word1=word1, lang2=lang2,
-        sentences2=sentence2 or [], text2=text2, k=k, pretokenized=pretokenized, limit=limit,
-        load=loading.arguments(),
-    )  # fmt: skip
+    nearest = run(how, loading.arguments())
     print(json.dumps(nearest, ensure_ascii=False) if as_json else table(nearest))
+
+
+@grouped
+def anchors(how: AnchorSettings, pooling: Pooling = None, max_length: MaxLength = None, quiet: Quiet = False) -> None:
+    """Average the vectors of each word over a text.
+
+    These anchors, one set per layer, are what maps are fitted on with a dictionary.
+    """
+    from calque.runs.anchors import make_anchors
+
+    output_folder("--out", how.out, [*how.text, how.encoder, how.vocabulary])
+    load = Loading(None, pooling, max_length).arguments()
+    make_anchors(how, load=load, progress=not quiet, say=news(quiet))
 
 
 def data() -> None:
@@ -195,15 +201,15 @@ def data() -> None:
 
 
 def push(
-    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Folder of an encoder.")],
-    repo: Annotated[str, typer.Argument(metavar="REPO", help="Name on the Hugging Face hub: USER/NAME.")],
-    private: Annotated[
-        bool | None,
-        typer.Option("--private/--public", help="Who sees a new repository; default: as your account has it."),
-    ] = None,
-    message: Annotated[str, typer.Option(help="Message of the commit.")] = "",
-    revision: Annotated[str | None, typer.Option(help="Branch, made if there is none; default: main.")] = None,
-    license: Annotated[str | None, typer.Option(help="Licence of the weights, for the card, such as mit.")] = None,
+    *,
+    folder: str = typer.Argument(..., metavar="FOLDER", help="Folder of an encoder."),
+    repo: str = typer.Argument(..., metavar="REPO", help="Name on the Hugging Face hub: USER/NAME."),
+    private: bool | None = typer.Option(
+        None, "--private/--public", help="Who sees a new repository; default: as your account has it."
+    ),
+    message: str = typer.Option("", help="Message of the commit."),
+    revision: str | None = typer.Option(None, help="Branch, made if there is none; default: main."),
+    license: str | None = typer.Option(None, help="Licence of the weights, for the card, such as mit."),
     quiet: Quiet = False,
 ) -> None:
     """Upload an encoder to the Hugging Face hub, with its model card.
@@ -223,3 +229,85 @@ def push(
         progress=not quiet,
     )
     news(quiet)(f"uploaded: {url}")
+
+
+def report(
+    *,
+    results: list[Path] = typer.Argument(
+        ..., metavar="RESULTS...", help="Result files (JSON lines), or folders that contain them."
+    ),
+    out: Path = typer.Option(Path("report.html"), help="The HTML file to write."),
+    title: str | None = typer.Option(None, help="Title of the report; default: the names of the folders."),
+    base: str | None = typer.Option(
+        None, help="What to compare everything with; default: the encoder before alignment, or base."
+    ),
+    plots: Path | None = typer.Option(None, help="Also save each plot to this folder as SVG, e.g. for a paper."),
+    quiet: Quiet = False,
+) -> None:
+    """Write a report on results, with tables and plots."""
+    from calque.report import report as run
+
+    output_file("--out", out, results)
+    output_folder("--plots", plots)
+    written = run(results, out=out, title=title, base=base, plots=plots)
+    if written:
+        news(quiet)(f"{len(written)} plots saved to {plots}")
+    print(out)
+
+
+def explore(
+    *,
+    context: typer.Context,
+    encoders: list[str] = typer.Argument(
+        ...,
+        metavar="DIR...",
+        help="A folder of calque demo, or aligned encoders; their base encoder is found automatically.",
+    ),
+    text: list[str] | None = typer.Option(
+        None, metavar="FILE...", help="Text to explore, one sentence per line: de=FILE."
+    ),
+    test: list[str] | None = typer.Option(None, metavar="FILE...", help="Parallel text to explore, with --langs."),
+    langs: PairLangs = None,
+    base: str | None = typer.Option(None, help="The base encoder, if it is not found automatically."),
+    layers: str | None = typer.Option(
+        None, help="Layers to choose from, e.g. 0,6,-1; default: first, middle and the encoder's layer."
+    ),
+    pretokenized: bool = typer.Option(False, "--pretokenized", help="Words are already separated by spaces."),
+    limit: Limit = None,
+    cache: Path | None = typer.Option(None, help="Folder for the vectors; default: in or beside DIR."),
+    host: str = typer.Option(
+        "127.0.0.1", help="Address to listen on; any other than this lets others in without a password."
+    ),
+    port: int | None = typer.Option(None, min=0, max=65535, help="Port; default: 8472, or a free one."),
+    no_browser: bool = typer.Option(False, "--no-browser", help="Print the address and open no browser."),
+    quiet: Quiet = False,
+) -> None:
+    """Explore the nearest words in other languages.
+
+    Opens a local page: click a word to see its neighbours before and after alignment.
+    """
+    for package in ("starlette", "uvicorn"):
+        if importlib.util.find_spec(package) is None:
+            raise MissingExtraError(package, "explore", "the explorer")
+    from calque.explore.app import listen, serve, url_of
+    from calque.explore.explorer import Explorer
+    from calque.explore.sources import find_encoders, find_text, place_for
+
+    if not test:
+        refuse_unused(context, {"langs": "is for parallel text: --test FILE"})
+    if not test and not text:
+        refuse_unused(context, {"pretokenized": "is for --text and --test"})
+    output_folder("--cache", cache, [*(text or []), *(test or [])])
+    say = news(quiet)
+    pairs = pairs_of(langs, len(test or [])) if langs else []
+    collection = find_text(
+        encoders, text=text or [], test=test or [], langs=pairs, pretokenized=pretokenized, limit=limit, say=say
+    )
+    sources = find_encoders(encoders, base, say)
+    say("encoders: " + ", ".join(f"{each.name}{' (before alignment)' if each.before else ''}" for each in sources))
+    folder = cache or place_for(encoders[0])
+    explorer = Explorer(collection, sources, folder, layers=numbers(layers), progress=not quiet)
+    listening = listen(host, port)
+    print(url_of(listening), flush=True)
+    say("press Ctrl-C to stop")
+    serve(explorer, listening, host=host, browser=not no_browser, say=say)

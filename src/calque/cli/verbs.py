@@ -6,7 +6,7 @@ import functools
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
@@ -17,9 +17,9 @@ from calque.named import TRUST_CODE
 
 #: functions of the module of `calque.cli` of the same name, or of the one behind the colon
 VERBS = (
-    "demo:small", "align", "evaluate", "report",
-    "analyze", "explore", "neighbours:small", "senses:calque.senses.cli", "perplexity:calque.senses.cli",
-    "words", "anchors", "encode:small", "distil", "pretrain:calque.senses.cli", "merge:small", "study:small",
+    "demo:small", "align", "evaluate", "report:small",
+    "analyze", "explore:small", "neighbours:small", "senses:calque.senses.cli", "perplexity:calque.senses.cli",
+    "words", "anchors:small", "encode:small", "distil", "pretrain:calque.senses.cli", "merge:small", "study:small",
     "data:small", "push:small",
 )  # fmt: skip
 #: groups of the help
@@ -72,21 +72,19 @@ def _version(value: bool) -> None:
 
 
 def _root(
+    *,
     context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
-    trust_code: Annotated[
-        bool,
-        typer.Option("--trust-code", help="With any command: import the classes that the folder of an encoder names."),
-    ] = False,
-    on_error: Annotated[
-        str,
-        typer.Option(
-            metavar="raise|skip",
-            help="With any command: skip goes on where more than a tenth of the lines of a parallel text cannot be used.",
-        ),
-    ] = "raise",
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
+    ),
+    trust_code: bool = typer.Option(
+        False, "--trust-code", help="With any command: import the classes that the folder of an encoder names."
+    ),
+    on_error: str = typer.Option(
+        "raise",
+        metavar="raise|skip",
+        help="With any command: skip goes on where more than a tenth of the lines of a parallel text cannot be used.",
+    ),
 ) -> None:
     if on_error not in ("raise", "skip"):
         raise SettingError(f"--on-error {on_error}, expected raise or skip")

@@ -64,12 +64,6 @@ def own_device() -> torch.device:
     return torch.device("cuda", int(local) % cards) if local.isdecimal() and cards else torch.device("cuda")
 
 
-def same_device(one: torch.device, other: torch.device) -> bool:
-    """Whether two names are of one device: "cuda" is the card in use, whose tensors say "cuda:0"."""
-    used = [torch.cuda.current_device() if d.type == "cuda" and d.index is None else d.index or 0 for d in (one, other)]
-    return one.type == other.type and used[0] == used[1]
-
-
 def state() -> Any:
     """Return accelerate's state of this process, made on first use, with all that were started as one group.
 
@@ -132,8 +126,8 @@ class Processes:
         self.rank: int = found.process_index
         self.world: int = found.num_processes
         self.is_first = self.rank == 0
-        # accelerate numbers processors, "cpu:0", which no tensor does and `torch.load` does not know.
-        self.device: torch.device = torch.device("cpu") if found.device.type == "cpu" else found.device
+        # As tensors name it: accelerate numbers processors, "cpu:0", and leaves out the number of a card in use.
+        self.device: torch.device = torch.empty(0, device=found.device).device
         self._precision = precision
 
     @classmethod

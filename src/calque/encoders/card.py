@@ -115,8 +115,6 @@ def _done(record: dict[str, Any], others: list[str]) -> str:
         what = f"What tells languages apart was removed from the word vectors of {langs} and {towards}"
     elif method == "distillation":
         what = f"Sentences in {', '.join([towards, *others])} were trained to have the sentence vectors of *{record['teacher']}*"
-        if record["settings"].get("words"):
-            what += ", and words and their translations its vectors of the words in their sentences"
     else:
         what = f"The word vectors of {langs} were moved towards those of {towards}"
     means = f" Then each language's mean was moved onto that of {towards}." if record["settings"].get("centre") else ""

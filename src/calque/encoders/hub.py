@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from calque.corpora.by_name import hub_ids
-from calque.encoders.folder import BUNDLED, holds_encoder, read_about
+from calque.encoders.folder import BUNDLED, RUN_FILE, holds_encoder, read_about
 from calque.encoders.sentence_transformers import modules_of
 from calque.errors import InputError, OutputError, SettingError
 
 CARD = "README.md"
-_RECORD = "calque-run.json"
 _NOT_PART = ("training",)  # what a run goes on from, and its metrics
 _NAME = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?")  # of a repository
 
@@ -130,7 +129,7 @@ def card(folder: Path, repo: str = "", *, license: str | None = None) -> str:
     try:
         text = (folder / CARD).read_text(encoding="utf-8") if (folder / CARD).is_file() else ""
         found = ModelCard(text, ignore_metadata_errors=True) if text.startswith("---") else None
-        record = json.loads((folder / _RECORD).read_text(encoding="utf-8")) if (folder / _RECORD).is_file() else {}
+        record = json.loads((folder / RUN_FILE).read_text(encoding="utf-8")) if (folder / RUN_FILE).is_file() else {}
         front = {} if found is None else found.data.to_dict()
         about = read_about(folder)
         own = bool(modules_of(folder)) and about.get("own_pooling", True)
@@ -155,7 +154,7 @@ def card(folder: Path, repo: str = "", *, license: str | None = None) -> str:
         data.pop("model-index", None)
         made = ModelCardData(**data)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InputError(f"no card can be made of {CARD} and {_RECORD} ({str(error)[:200]})", path=folder) from error
+        raise InputError(f"no card can be made of {CARD} and {RUN_FILE} ({str(error)[:200]})", path=folder) from error
     body = (text if found is None else found.text).strip() or f"# {name}"
     if "```python" not in body:
         code = 'import calque\n\nencoder = calque.load_encoder("FOLDER")  # this one, or its name here'

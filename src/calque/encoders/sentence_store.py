@@ -1,4 +1,4 @@
-"""Vectors of sentences or of their words on disk, each computed once: a teacher's vectors are read in every epoch and run."""
+"""Vectors of sentences on disk, each computed once: a teacher's vectors are read in every epoch and run."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ import torch
 from calque.encoders.base import Encoder
 from calque.encoders.sentence_vectors import SentencePooling, sentence_vectors
 from calque.errors import InputError
-from calque.offsets import offsets_of, ranges
 from calque.progress import bar
 from calque.segment import splitter
-from calque.storage import write_text
 from calque.text import Sentences
 from calque.vectors import map_arrays, write_arrays
 
@@ -32,38 +30,29 @@ class TeacherVectors:
     Args:
         folder: where the files are; those of other encoders may stand beside them.
         encoder: the teacher.
-        pooling: how it makes a sentence's vector; None for a row for each word in its sentence, by the encoder's layer.
+        pooling: how it makes a sentence's vector.
 
     Attributes:
         key: hash over all that decides a vector but the text.
-        covered: bool, whether the row at each place is a vector.
     """
 
-    def __init__(self, folder: str | PathLike[str], encoder: Encoder, pooling: SentencePooling | None):
+    def __init__(self, folder: str | PathLike[str], encoder: Encoder, pooling: SentencePooling):
         self.encoder, self.pooling = encoder, pooling
-        self.key = f"{encoder.fingerprint}-words" if pooling is None else _key(encoder, pooling)
+        self.key = _key(encoder, pooling)
         self.folder = Path(folder) / self.key
-        self._between = "\0" if pooling is None else " "
         self._read()
 
     def _read(self) -> None:
         """Map all files that are there."""
-        none = np.zeros(0, dtype=np.int64)
-        texts, sizes, covered = [none], [none], [none.astype(bool)]
+        texts = [np.zeros(0, dtype=np.int64)]
         self._parts: list[np.ndarray] = []
         for path in sorted(self.folder.glob("*.safetensors")):
             arrays, _ = map_arrays(path)
-            names = {"texts", "vectors"} | ({"sizes", "covered"} if self.pooling is None else set())
-            counts = arrays.get("sizes", np.ones(len(arrays.get("texts", ())), dtype=np.int64))
-            if set(arrays) != names or len(counts) != len(arrays["texts"]) or counts.sum() != len(arrays["vectors"]):
-                what = "words" if self.pooling is None else "sentences"
-                raise InputError(f"not vectors of {what}; delete it, and they are computed anew", path=path)
+            if set(arrays) != {"texts", "vectors"} or len(arrays["texts"]) != len(arrays["vectors"]):
+                raise InputError("not vectors of sentences; delete it, and they are computed anew", path=path)
             texts.append(np.asarray(arrays["texts"]))
-            sizes.append(np.asarray(counts))
-            covered.append(np.asarray(arrays.get("covered", np.ones(len(counts), dtype=bool))))
             self._parts.append(arrays["vectors"])
         self._starts = np.cumsum([0, *map(len, self._parts)])
-        self._first, self.covered = offsets_of(np.concatenate(sizes)), np.concatenate(covered)
         known = np.concatenate(texts)
         self._order = np.argsort(known, kind="stable")
         self._sorted = known[self._order]
@@ -85,67 +74,48 @@ class TeacherVectors:
         world: int = 1,
         meet: Callable[[], None] = lambda: None,
         progress: bool = False,
-        counts: Path | None = None,
     ) -> int:
         """Compute what is missing, in files that appear atomically; a run that was stopped goes on behind the last.
 
         Args:
-            sentences: the texts, divided at spaces alone where their sentences' vectors are kept; an empty one gets no vector.
+            sentences: the texts, divided at spaces alone; an empty one gets no vector.
             rank, world: which part of the work is this process's.
             meet: waits for the other processes.
             progress: show a bar on standard error.
-            counts: JSON file in which a run that is stopped and resumed finds how many there were when it began.
 
         Returns:
             how many there were to compute.
         """
-        texts, filled = digests(sentences, self._between), np.flatnonzero(sentences.lengths())
+        texts, filled = digests(sentences), np.flatnonzero(sentences.lengths())
         fresh, first = np.unique(texts[filled], return_index=True)
         first = np.sort(filled[first[~np.isin(fresh, self._sorted)]])
-        found = len(first)
-        if counts is not None:
-            name, known = f"{self.key} {_hex(fresh)}", {}
-            if counts.is_file():
-                known = json.loads(counts.read_text(encoding="utf-8"))
-            if not rank and name not in known:
-                write_text(counts, json.dumps({**known, name: found}) + "\n")
-            found = max(found, known.get(name, 0))
         meet()  # none writes before all know what is missing
         blocks = [first[start : start + _BLOCK] for start in range(0, len(first), _BLOCK)][rank::world]
         with bar(sum(map(len, blocks)), unit="sentence", title="teacher", show=progress and not rank) as shown:
             for rows in blocks:
-                arrays = self._compute(sentences.take(rows))
+                vectors = self._compute(sentences.take(rows))
                 self.folder.mkdir(parents=True, exist_ok=True)
-                write_arrays(self.folder / f"{_hex(texts[rows])}.safetensors", {"texts": texts[rows], **arrays})
+                write_arrays(
+                    self.folder / f"{_hex(texts[rows])}.safetensors", {"texts": texts[rows], "vectors": vectors}
+                )
                 shown.update(len(rows))
         meet()
         self._read()
-        return found
+        return len(first)
 
-    def _compute(self, sentences: Sentences) -> dict[str, np.ndarray]:
-        """Return the arrays of a file."""
-        if self.pooling is None:
-            found = self.encoder.encode(sentences)
-            covered = np.ones(found.n_words, dtype=bool) if found.covered is None else np.asarray(found.covered)
-            data = np.ascontiguousarray(found.data, dtype=np.float32)
-            return {"vectors": data, "sizes": np.diff(found.offsets), "covered": covered}
+    def _compute(self, sentences: Sentences) -> np.ndarray:
+        """Return the vectors of a file, `[n_sentences, dim]`."""
         if self.pooling.unit == "words":  # into which the encoder's text is divided
             split = splitter(sentences.lang, pretokenized=False)
             words = [split(" ".join(sentence.words)) for sentence in sentences]
             sentences = Sentences.of(words, sentences.lang)
-        return {"vectors": sentence_vectors(self.encoder, sentences, self.pooling).data}
+        return sentence_vectors(self.encoder, sentences, self.pooling).data
 
     def places(self, sentences: Sentences) -> np.ndarray:
-        """Return where the vectors of some texts, or of all their words, are, int64; equal texts have equal places.
-
-        All texts must be there, but empty ones where the vectors are of words.
-        """
-        lengths = sentences.lengths()
-        filled = np.flatnonzero(lengths)
-        texts = digests(sentences if self.pooling is not None else sentences.take(filled), self._between)
+        """Return where the vectors of some texts are, all of which must be there, int64; equal texts have equal places."""
+        texts = digests(sentences)
         assert np.isin(texts, self._sorted).all()
-        first = self._first[self._order[np.searchsorted(self._sorted, texts)]]
-        return first if self.pooling is not None else ranges(first, lengths[filled])
+        return self._order[np.searchsorted(self._sorted, texts)]
 
     def take(self, places: np.ndarray) -> np.ndarray:
         """Return vectors by their places, float32 `[n, dim]`."""
@@ -157,9 +127,9 @@ class TeacherVectors:
         return result
 
 
-def digests(sentences: Iterable, between: str = " ") -> np.ndarray:
-    """Return 64 bits of a hash of each sentence's words, with `between` between them, int64 `[n_sentences]`."""
-    hashes = [hashlib.blake2b(between.join(s.words).encode(), digest_size=8).digest() for s in sentences]
+def digests(sentences: Iterable) -> np.ndarray:
+    """Return 64 bits of a hash of each sentence's text, int64 `[n_sentences]`."""
+    hashes = [hashlib.blake2b(" ".join(s.words).encode(), digest_size=8).digest() for s in sentences]
     return np.frombuffer(b"".join(hashes), dtype="<i8")
 
 

@@ -21,9 +21,8 @@ from calque.errors import InputError, SettingError
 from calque.linking import Say, Words, read_languages, skipped
 from calque.maps.dictionary import Normalisation
 from calque.runs.anchors import open_folder
-from calque.runs.card import add_scores
+from calque.runs.card import add_scores, scores_of, sentence_cost
 from calque.runs.folder import TRAINING, check, writing
-from calque.runs.judged import scores_of, sentence_cost
 from calque.runs.words import links_of
 
 if TYPE_CHECKING:
@@ -54,8 +53,9 @@ def align(
     encoder: str,
     towards: str,
     out: str | Path,
-    method: str,
+    method: str = "",
     langs: Sequence[tuple[str, str]] = (),
+    released: Sequence[str] = (),
     links: Sequence[str] = (),
     dictionaries: Sequence[str] = (),
     anchors: Sequence[str] = (),
@@ -68,7 +68,8 @@ def align(
     progress: bool = False,
     say: Say = lambda line: None,
 ) -> Aligned:
-    """Run one method on parallel text; on dictionaries, or an unsupervised start; or on text of each language alone.
+    """Run one method on parallel text; on dictionaries, or an unsupervised start; or on text of each language alone. Or put
+    released maps on the encoder, without a method.
 
     Arguments not listed here are the options of `calque align`.
 
@@ -78,6 +79,7 @@ def align(
             method needs. Static vectors need none.
         out: folder for the result, which appears when it is complete. Until then everything is in `.OUT.calque-part`; a training
             that was stopped goes on from what it finds there.
+        released: folders of maps, see `_released`.
         langs: languages of the parallel texts, of the dictionaries, or the pairs to map without a dictionary.
         links: Pharaoh files with the word links, one for each text; without them the statistical aligner links the text. None
             for a method that needs none: it takes the sides for text of each language.
@@ -96,6 +98,13 @@ def align(
     from calque.encoders import load_encoder
 
     options = dict(options or {})
+    if released:
+        check(out, overwrite=overwrite)
+        base: Any = load_encoder(encoder, **dict(load or {}))
+        aligned, record = _released(base, released, towards=towards, **options)
+        with writing(out, overwrite=overwrite) as folder:
+            leave(aligned, folder, base, record)
+        return Aligned(aligned, Path(out), record)
     kind = "dictionary" if dictionaries or "start" in options else "parallel" if langs else "text"
     averaging = {name: options.pop(name, usual) for name, usual in AVERAGING.items()} if kind == "dictionary" else {}
     how = map_method(method, towards=towards, **options) if averaging else make_method(method, towards, options, kind)
@@ -123,7 +132,7 @@ def align(
         corpora, rows = _texts(method, towards, texts, words, say)
     else:
         corpora, rows = _dictionaries(dictionaries, langs, towards)
-    base: Any = load_encoder(encoder, alike=not METHODS[method].of_each, **dict(load or {}))
+    base = load_encoder(encoder, alike=not METHODS[method].of_each, **dict(load or {}))
     with writing(out, overwrite=overwrite) as folder:
         started = time.perf_counter()
         pairs: Any = ()
@@ -142,7 +151,7 @@ def align(
         aligned = how.align(
             base, corpora, pairs, folder=folder / TRAINING, checkpoint_every=checkpoint_every, progress=progress
         )
-        record: dict[str, Any] = {"towards": towards, "texts": rows}
+        record = {"towards": towards, "texts": rows}
         if kind == "dictionary":
             record |= {"langs": sorted(corpora), **_of_maps(how, method, options, averaging, dictionaries, say)}
         else:
@@ -367,18 +376,10 @@ def _of_maps(
 
 
 # -- released maps -----------------------------------------------------------------------------------------------------
-def align_released(
-    folders: Sequence[str],
-    *,
-    encoder: str,
-    towards: str,
-    out: str | Path,
-    layers: Sequence[int] | None = None,
-    combine: Combine = "last",
-    load: Mapping[str, Any] | None = None,
-    overwrite: bool = False,
-) -> Aligned:
-    """Put maps on an encoder that others released, as those of Schuster et al. (2019).
+def _released(
+    base: Any, folders: Sequence[str], *, towards: str, layers: Sequence[int] | None = None, combine: Combine = "last"
+) -> tuple[Encoder, dict[str, Any]]:
+    """Put maps on an encoder that others released, as those of Schuster et al. (2019); also return the record.
 
     Args:
         folders: with a `XX_best_mapping.pth` for each language XX; one folder for each layer.
@@ -387,11 +388,8 @@ def align_released(
         InputError: no maps in a folder, or not of the encoder's dimensions.
     """
     from calque.alignment.maps import with_maps
-    from calque.encoders import load_encoder
     from calque.maps.released import read_released
 
-    check(out, overwrite=overwrite)
-    base: Any = load_encoder(encoder, **dict(load or {}))
     numbers = base.layer_numbers(layers or None)
     if len(numbers) != len(folders):
         raise SettingError(f"{len(folders)} folders of maps for {len(numbers)} layers: give one of --layers per folder")
@@ -412,11 +410,10 @@ def align_released(
             files.append(f"{folder.name}/{path.name}")
     settings = {"method": "released", "files": files}
     aligned = with_maps(base, maps, towards=towards, combine=combine, settings=settings)
-    record = {"method": "released maps", "towards": towards, "langs": sorted(maps), "texts": [],
-              "settings": settings | {"layers": numbers}}  # fmt: skip
-    with writing(out, overwrite=overwrite) as place:
-        leave(aligned, place, base, record)
-    return Aligned(aligned, Path(out), record)
+    return aligned, {
+        "method": "released maps", "towards": towards, "langs": sorted(maps), "texts": [],
+        "settings": settings | {"layers": numbers},
+    }  # fmt: skip
 
 
 # -- adapters ------------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from calque.errors import InputError, SettingError
 from calque.linking import Say
 from calque.named import imported
 from calque.runs.compare import lower_is_better
+from calque.runs.settings import AnalysisSettings
 from calque.runs.shown import columns
 from calque.tasks.inputs import Inputs
 
@@ -29,29 +30,22 @@ if TYPE_CHECKING:
 def analyze(
     encoders: Sequence[str],
     inputs: Inputs,
+    how: AnalysisSettings,
     *,
     only: Sequence[str] | None = None,
-    upos: Sequence[str] = (),
     load: Mapping[str, Any] | None = None,
-    contextual: bool = True,
-    forms: int = 8,
-    pairs: int = 100,
-    projection: str = "auto",
-    bootstrap: int = 1000,
     progress: bool = False,
 ) -> list[Finding]:
     """Run all analyses that the files allow, or those that are asked for.
 
     Each encoder encodes the test text once, all layers in the same pass, and each set of vectors is searched once.
 
-    Arguments not listed here are the options of `calque analyze`.
-
     Args:
         encoders: hub names, folders, `mini` or files of vectors, each perhaps as `NAME=PATH`; the one before alignment first.
         inputs: a parallel text to test on, the text that the encoders were aligned with, to tell seen from unseen word pairs,
             and the links of both, which are made from both together where they are not given.
+        how: with `non_contextual`, retrieval is among the first words of each form, as Cao et al.'s Table 4 has it.
         only: analyses to do, of `ANALYSES`. None: all; those whose files are not given are skipped, with a message.
-        contextual: retrieval among all words; False: among the first of each form, as Cao et al.'s Table 4 has it.
 
     Raises:
         SettingError: an analysis that is not known, or that was asked for and lacks what it needs.
@@ -60,17 +54,17 @@ def analyze(
     from calque.encoders import load_encoder
     from calque.tasks import WordRetrieval
 
-    settings = {"forms": forms, "pairs": pairs, "projection": projection, "seed": inputs.words.seed}
+    settings = {"forms": how.forms, "pairs": how.pairs, "projection": how.projection, "seed": inputs.words.seed}
     chosen = _Chosen(only, settings, inputs.say)
     paths = _by_name(encoders)
     if not (paths and inputs.test and inputs.langs):
         raise SettingError("analyses of vectors need encoders, --test FILE and --langs, e.g. --langs en de")
     (one,) = inputs.each()
-    task = WordRetrieval.read(one, contextual=contextual, bootstrap=bootstrap)
+    task = WordRetrieval.read(one, contextual=not how.non_contextual, bootstrap=how.bootstrap)
     if not len(task.links[0]):
         raise SettingError(f"{task.data}: no words are linked, so there is nothing to measure")
     loader = partial(load_encoder, **dict(load or {}))
-    findings = _of_vectors(paths, Questions(task, _tags(task, upos, inputs.say)), chosen, loader, progress)
+    findings = _of_vectors(paths, Questions(task, _tags(task, how.upos or (), inputs.say)), chosen, loader, progress)
     order = {name: place for place, name in enumerate(ANALYSES)}
     return sorted(findings, key=lambda finding: order[finding.analysis])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from calque.errors import InputError, SettingError
 from calque.linking import Say, skipped
 from calque.runs.folder import check_files
+from calque.runs.settings import AnchorSettings, numbers
 from calque.storage import locked
 
 if TYPE_CHECKING:
@@ -17,24 +18,12 @@ if TYPE_CHECKING:
 
 FORMATS = ("safetensors", "avg_embeds")
 SUMS_FILE = "sums.safetensors"
+_BLOCK = 2048  # sentences that are read at once
 
 
 def make_anchors(
-    texts: Sequence[str],
+    how: AnchorSettings,
     *,
-    lang: str,
-    encoder: str,
-    out: str | Path,
-    layers: Sequence[int] | None = None,
-    vocabulary: str | None = None,
-    most_occurrences: int | None = None,
-    pretokenized: bool = False,
-    limit: int | None = None,
-    block: int = 2048,
-    seed: int = 0,
-    at_least: int = 1,
-    most: int | None = None,
-    format: str = "safetensors",
     load: Mapping[str, Any] | None = None,
     progress: bool = False,
     say: Say = lambda line: None,
@@ -42,12 +31,6 @@ def make_anchors(
     """Sum the vectors of each word type over a text that streams through, and take their means.
 
     The sums stay in the folder: a stopped call goes on where it was, and a finished one with further texts goes on with those.
-
-    Arguments not listed here are the options of `calque anchors`.
-
-    Args:
-        texts: one sentence a line, all of one language.
-        most_occurrences: count only so many occurrences of each word, the first ones.
 
     Returns:
         the anchors by layer.
@@ -58,28 +41,28 @@ def make_anchors(
     from calque.encoders import load_encoder
     from calque.encoders.anchors import sum_anchors
 
-    folder = Path(out)
-    if format not in FORMATS:
-        raise SettingError(f"format={format!r}, expected one of {', '.join(FORMATS)}")
+    folder = Path(how.out)
+    if how.format not in FORMATS:
+        raise SettingError(f"format={how.format!r}, expected one of {', '.join(FORMATS)}")
     check_files(folder, (FILE, "norms.json"), (folder / SUMS_FILE).is_file)
-    words = None if vocabulary is None else read_vocabulary(vocabulary)
-    loaded = load_encoder(encoder, **dict(load or {}))
-    how = {"lang": lang, "pretokenized": pretokenized, "limit": limit, "block": block}
+    words = None if how.vocabulary is None else read_vocabulary(how.vocabulary)
+    loaded = load_encoder(how.encoder, **dict(load or {}))
+    read = {"lang": how.lang, "pretokenized": how.pretokenized, "limit": how.limit, "block": _BLOCK}
     with locked(folder / SUMS_FILE):
         sums = sum_anchors(
-            loaded, chain.from_iterable(stream_sentences(text, **how) for text in texts), layers, vocabulary=words,
-            most_occurrences=most_occurrences, seed=seed, partial=folder / SUMS_FILE, progress=progress,
+            loaded, chain.from_iterable(stream_sentences(text, **read) for text in how.text), numbers(how.layers),
+            vocabulary=words, most_occurrences=how.occurrences, seed=how.seed, partial=folder / SUMS_FILE, progress=progress,
         )  # fmt: skip
         lacking = f", {sums.uncovered:,} words without a vector" if sums.uncovered else ""
         occurrences = f"{int(sums.counts.sum()):,} occurrences of {len(sums.words):,} words"
         say(f"{sums.n_sentences:,} sentences, {occurrences}{lacking}")
         if sums.uncovered:
             skipped(f"{sums.uncovered:,} words skipped, for which the encoder has no vector")
-        anchors = sums.finish(at_least=at_least, most=most)
+        anchors = sums.finish(at_least=how.at_least, most=how.most)
         first = next(iter(anchors.values()))
         if not len(first):
             raise SettingError("no word occurs often enough: there are no anchors to write")
-        (save_anchors if format == "safetensors" else write_avg_embeds)(folder, anchors)
+        (save_anchors if how.format == "safetensors" else write_avg_embeds)(folder, anchors)
     say(f"{len(first):,} anchors in {len(anchors)} layer{'s' if len(anchors) > 1 else ''} in {folder}")
     return anchors
 

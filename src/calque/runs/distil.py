@@ -14,14 +14,11 @@ from calque.corpora.languages import best_match
 from calque.distributed import is_first
 from calque.errors import SettingError
 from calque.linking import Say, Words
-from calque.runs.align import Aligned, leave, links_record
+from calque.runs.align import Aligned, leave
 from calque.runs.folder import TRAINING, check, writing
-from calque.runs.words import links_of
 
 if TYPE_CHECKING:
-    from calque.alignment.distilling import LinkedWords
     from calque.encoders.base import Encoder
-    from calque.encoders.sentence_store import TeacherVectors
     from calque.encoders.sentence_vectors import SentencePooling
     from calque.text import ParallelCorpus
 
@@ -39,8 +36,6 @@ def distil(
     pooling: str | None = None,
     teacher_pooling: str | None = None,
     vectors: str | Path | None = None,
-    links: Sequence[str] = (),
-    pretokenized: bool = False,
     limit: int | None = None,
     load: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
@@ -76,8 +71,6 @@ def distil(
         raise SettingError("--langs is missing: name the languages of the text, e.g. --langs en de")
     towards = towards or langs[0][0]
     how = Distillation(towards=towards, **dict(options or {}))
-    if links and len(links) != len(texts):
-        raise SettingError(f"{len(texts)} texts but {len(links)} files of links: give one --links per text")
     known = load_encoder(teacher)
     teaching = teacher_vector(known, teacher_pooling)
     corpora = Words(pretokenized=True, limit=limit).read_all(texts, langs) if texts else []
@@ -108,15 +101,9 @@ def distil(
             )
             ending = SentencePooling.of(learner)
         say(f"distil: {sum(map(len, corpora)):,} sentence pairs, {sum(map(len, more)):,} sentences in {towards}")
-        divided, linked = Words(pretokenized=pretokenized, seed=how.seed, limit=limit), None
-        if how.words:
-            linked = _linked_words(
-                TeacherVectors(place, known, None), divided, texts, langs, links, monolingual, towards,
-                folder=folder / TRAINING, say=say, progress=progress,
-            )  # fmt: skip
         found = how.distil(
-            learner, ending, store, corpora, more, words=linked, folder=folder / TRAINING,
-            checkpoint_every=checkpoint_every, progress=progress,
+            learner, ending, store, corpora, more, folder=folder / TRAINING, checkpoint_every=checkpoint_every,
+            progress=progress,
         )  # fmt: skip
         record = {
             **how.record(), "method": "distillation", "towards": towards, "teacher": known.name,
@@ -124,14 +111,6 @@ def distil(
             "teacher_vectors": {"computed": how.computed, "kept": len(store)},
             "seconds": {"method": round(time.perf_counter() - started, 2)},
         }  # fmt: skip
-        if linked is not None:
-            record |= links_record(divided, links)
-            record["teacher_vectors"] |= {
-                "texts_of_words_computed": how.words_computed,
-                "texts_of_words_kept": len(linked.teacher),
-            }
-            for row, pairs in zip(record["texts"], linked.pairs, strict=False):
-                row["word_pairs"] = len(pairs)
         with tempfile.TemporaryDirectory() as place:
             if not static:
                 found.write_modules(Path(place))
@@ -139,34 +118,6 @@ def distil(
     if is_first() and not static:
         found.encoder.modules = Path(out)
     return Aligned(found.encoder, Path(out), record)
-
-
-def _linked_words(
-    teacher: TeacherVectors,
-    words: Words,
-    texts: Sequence[str],
-    langs: Sequence[tuple[str, str]],
-    links: Sequence[str],
-    monolingual: Sequence[str],
-    towards: str,
-    *,
-    folder: Path,
-    say: Say,
-    progress: bool,
-) -> LinkedWords:
-    """The texts once more, divided into words and linked."""
-    from calque.alignment.distilling import LinkedWords
-
-    corpora = words.read_all(texts, langs) if texts else []
-    if links:
-        pairs = [words.open_pairs(path, corpus) for path, corpus in zip(links, corpora, strict=True)]
-    else:
-        pairs = links_of(corpora, words, folder=folder, say=say, progress=progress)
-    more = [
-        read_sentences(path, lang=towards, pretokenized=words.pretokenized, limit=words.limit) for path in monolingual
-    ]
-    say(f"distil: {sum(map(len, pairs)):,} word links")
-    return LinkedWords(teacher, corpora, pairs, more)
 
 
 def teacher_vector(encoder: Encoder, name: str | None) -> SentencePooling:

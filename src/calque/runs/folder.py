@@ -12,14 +12,13 @@ from typing import Any
 
 from calque import storage
 from calque.distributed import is_first, meet
-from calque.encoders.folder import ABOUT_FILE, MARKS, RUN_FILE, move_into
+from calque.encoders.folder import ABOUT_FILE, RUN_FILE
 from calque.errors import CalqueError, InputError, SettingError
 from calque.storage import NEW, is_text, locked, remove, remove_temporary, write_text
 
 #: what a run keeps to go on from: checkpoints, metrics, and whatever took time to prepare
 TRAINING = "training"
 METRICS = "metrics.jsonl"
-_MOVING = "moving.json"  # in the temporary folder: names of files that are being replaced one by one
 
 
 @contextmanager
@@ -42,7 +41,7 @@ def writing(out: str | Path, *, overwrite: bool = False, holds: str = "an encode
     """
     check(out, overwrite=overwrite, holds=holds)
     out = Path(out).resolve()  # of a link, where it leads
-    place = _temporary(out)
+    place = storage.part_of(out)
     meet()  # none finds the folder as another has left it
     if not is_first():
         yield place / NEW
@@ -84,13 +83,17 @@ def check(out: str | Path, *, overwrite: bool = False, holds: str = "an encoder"
         raise InputError("is not a name in UTF-8, which libraries that write weights need: choose another", path=out)
     if out.exists() and not out.is_dir():
         raise InputError("is a file, expected the name of a folder", path=out)
+    if out.is_dir() and (os.path.ismount(out) or out.samefile(os.curdir)):
+        raise InputError(
+            "cannot be replaced as a whole, being mounted or the current folder: name a folder in it", path=out
+        )
     if not out.is_dir() or not (found := sorted(_contents(out))):
         return
     if foreign := _foreign(out, found):
         several = ", ".join(foreign[:5]) + (f" and {len(foreign) - 5} more" if len(foreign) > 5 else "")
         raise InputError(f"has files that calque did not write ({several}): choose a new or an empty folder", path=out)
-    place = _temporary(out.resolve())
-    if overwrite or (place / _MOVING).is_file():
+    place = storage.part_of(out.resolve())
+    if overwrite:
         return
     if place.is_dir() and not (place / NEW).is_dir():  # left by a run that was killed after it had finished
         with suppress(CalqueError), locked(out):
@@ -111,17 +114,11 @@ def check_files(folder: Path, names: Iterable[str], ours: Callable[[], bool]) ->
         )
 
 
-def _temporary(out: Path) -> Path:
-    """Beside the folder; inside it where it cannot be renamed: the current folder, or a mounted one."""
-    return storage.part_of(out, inside=out.is_dir() and (os.path.ismount(out) or out.samefile(os.curdir)))
-
-
 def _contents(out: Path) -> Iterator[str]:
     """Yield the names of files, links and empty folders in a folder; of one without a record, those of its entries."""
-    known, place = _records(out), _temporary(out.resolve())
+    known = _records(out)
     for root, folders, files in os.walk(out):
         here = Path(root)
-        folders[:] = [name for name in folders if (here / name).resolve() != place]
         links = [name for name in folders if (here / name).is_symlink()]
         yield from ((here / name).relative_to(out).as_posix() for name in (*files, *links))
         if not files and not folders and here != out:
@@ -145,7 +142,7 @@ def _foreign(out: Path, names: Sequence[str]) -> list[str]:
 def _records(out: Path) -> list[dict[str, Any]]:
     """Return what calque left of itself in a folder."""
     found = []
-    for path in (out / RUN_FILE, out / ABOUT_FILE, _temporary(out.resolve()) / _MOVING):
+    for path in (out / RUN_FILE, out / ABOUT_FILE):
         with suppress(OSError, ValueError, RecursionError):
             record = json.loads(path.read_text(encoding="utf-8"))
             if isinstance(record, dict) and record.keys() & {"calque", "kind", "files"}:
@@ -178,16 +175,7 @@ def _publish(part: Path, out: Path) -> None:
         about, json.dumps({**record, "files": sorted({*files, about.name})}, indent=2, ensure_ascii=False) + "\n"
     )
     _sync(part)
-    if out not in part.parents:
-        storage.replace_folder(part, out)
-        return
-    older = list(_contents(out))  # the folder itself must stay
-    write_text(part.with_name(_MOVING), json.dumps({"files": [*older, *files, about.name]}))
-    for name in sorted(older, key=lambda name: name not in MARKS):
-        remove(out / name)
-        with suppress(OSError):  # not empty
-            os.removedirs((out / name).parent)
-    move_into(part, out)
+    storage.replace_folder(part, out)
 
 
 def _sync(folder: Path) -> None:

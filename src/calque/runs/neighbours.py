@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calque.errors import SettingError
+from calque.runs.settings import NeighbourSettings
 
 if TYPE_CHECKING:
     from calque.encoders import Encoder
@@ -17,27 +18,11 @@ if TYPE_CHECKING:
 BEFORE, AFTER = "before", "after"
 
 
-def neighbours(
-    encoder: str,
-    *,
-    aligned: str | None = None,
-    lang1: str,
-    sentence1: str,
-    word1: str,
-    lang2: str,
-    sentences2: Sequence[str] = (),
-    text2: str | None = None,
-    k: int = 5,
-    pretokenized: bool = False,
-    limit: int | None = None,
-    load: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+def neighbours(how: NeighbourSettings, load: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Compare a word with all words of some sentences by the cosine of their vectors.
 
-    Arguments not listed here are the options of `calque neighbours`.
-
     Args:
-        encoder: hub name, folder, `mini` or static vectors. One with maps is compared with itself without them.
+        how: an `encoder` with maps is compared with itself without them.
         load: keyword arguments of `load_encoder`; a mapped encoder has its own.
 
     Returns:
@@ -50,18 +35,16 @@ def neighbours(
     from calque.algebra.normalize import unit_rows
     from calque.encoders.base import require
 
-    if k < 1:
-        raise SettingError(f"k={k}, expected at least 1")
-    if not sentences2 and text2 is None:
+    if not how.sentence2 and how.text2 is None:
         raise SettingError("nothing to search: give --sentence2 or --text2")
-    encoders = _encoders(encoder, aligned, dict(load or {}))
+    encoders = _encoders(how.encoder, how.aligned, dict(load or {}))
     for loaded in encoders.values():
         require(loaded, "measured")
-    asked = {name: query_vector(loaded, sentence1, lang1, word1, pretokenized) for name, loaded in encoders.items()}
+    asked = {name: query_vector(loaded, how) for name, loaded in encoders.items()}
     words, place, _ = asked[BEFORE]
     vectors = {name: vector for name, (_, _, vector) in asked.items()}
     best: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in encoders}
-    for block in chain([_divided(sentences2, lang2, pretokenized)], _text(text2, lang2, pretokenized, limit)):
+    for block in chain([_divided(how.sentence2 or (), how.lang2, how.pretokenized)], _text(how)):
         encoded = {name: loaded.encode(block) for name, loaded in encoders.items()}
         cosines = {name: unit_rows(encoded[name].data) @ vectors[name] for name in encoders}
         known = np.ones(encoded[BEFORE].n_words, dtype=bool)
@@ -76,13 +59,11 @@ def neighbours(
             for name, nearby in best.items():
                 if about["word"] not in nearby or nearby[about["word"]][name] < similar[name]:
                     nearby[about["word"]] = about
-    nearest = {name: sorted(nearby.values(), key=lambda about: -about[name])[:k] for name, nearby in best.items()}
-    return {"word": words[place], "sentence": words, "place": place, "lang": lang1, "lang2": lang2, **nearest}
+    nearest = {name: sorted(nearby.values(), key=lambda about: -about[name])[: how.k] for name, nearby in best.items()}
+    return {"word": words[place], "sentence": words, "place": place, "lang": how.lang1, "lang2": how.lang2, **nearest}
 
 
-def query_vector(
-    encoder: Encoder, sentence: str, lang: str, word: str, pretokenized: bool
-) -> tuple[list[str], int, np.ndarray]:
+def query_vector(encoder: Encoder, how: NeighbourSettings) -> tuple[list[str], int, np.ndarray]:
     """The words of a sentence, the place of one of them, and its vector at length 1.
 
     Raises:
@@ -90,9 +71,9 @@ def query_vector(
     """
     from calque.algebra.normalize import unit_rows
 
-    query = _divided([sentence], lang, pretokenized)
+    query = _divided([how.sentence1], how.lang1, how.pretokenized)
     words = list(query[0].words)
-    place = _place(word, words)
+    place = _place(how.word1, words)
     vector = unit_rows(encoder.encode(query).data[place : place + 1])[0]
     if not vector.any():
         raise SettingError(f"{encoder.name} has no vector for {words[place]!r}")
@@ -151,12 +132,12 @@ def _divided(sentences: Sequence[str], lang: str, pretokenized: bool) -> Sentenc
     return Sentences.of([text.split() if pretokenized else split_words(text, lang) for text in sentences], lang)
 
 
-def _text(path: str | None, lang: str, pretokenized: bool, limit: int | None) -> Iterator[Sentences]:
+def _text(how: NeighbourSettings) -> Iterator[Sentences]:
     from calque.corpora.plain import stream_sentences
 
-    if path is None:
+    if how.text2 is None:
         return iter(())
-    return stream_sentences(path, lang=lang, pretokenized=pretokenized, limit=limit, block=2048)
+    return stream_sentences(how.text2, lang=how.lang2, pretokenized=how.pretokenized, limit=how.limit, block=2048)
 
 
 def _place(word: str, words: Sequence[str]) -> int:

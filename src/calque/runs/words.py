@@ -19,6 +19,7 @@ from calque.errors import InputError, SettingError
 from calque.linking import Say, Words, digest_of
 from calque.pairs import WordPairs
 from calque.progress import bar
+from calque.runs.settings import LinkSettings
 from calque.storage import locked, write_lines
 from calque.text import ParallelCorpus
 from calque.vectors import map_arrays, write_arrays
@@ -28,33 +29,24 @@ if TYPE_CHECKING:
 
 
 def link_words(
-    text: str,
+    how: LinkSettings,
     *,
-    langs: tuple[str, str],
-    out: Path,
     words: Words,
-    extra: Sequence[str] = (),
-    posteriors: bool = False,
-    tables: Path | None = None,
-    use: Path | None = None,
-    sample: int | None = None,
-    prior: str | None = None,
-    weight: float | None = None,
-    cross_fit: int | None = None,
-    also: Sequence[str] = (),
     load: Mapping[str, Any] | None = None,
     progress: bool = False,
     say: Say = lambda line: None,
 ) -> tuple[int, int]:
-    """Link the words of `text` and write them in Pharaoh format.
+    """Link the words of a text and write them in Pharaoh format: one line for each sentence pair, also for those without a
+    link.
 
-    Arguments not listed here are the options of `calque words`.
+    Links by an encoder's vectors need no training, and memory is the encoder's and that of the vectors of some thousand sentence
+    pairs, however long the text is.
 
     Args:
-        out: Pharaoh file: one line for each sentence pair, also for those without a link.
+        how: `cross_fit` first aligns copies of the encoder on this very text and takes the similarities of each of so many parts
+            from the copy that was aligned on the others, see `calque.HeldOut`.
         words: how words are found and linked.
-        cross_fit: first align copies of the encoder on this very text and take the similarities of each of so many parts from the
-            copy that was aligned on the others, see `calque.HeldOut`.
+        load: keyword arguments of `load_encoder`.
 
     Returns:
         how many links there are, and sentence pairs.
@@ -65,47 +57,51 @@ def link_words(
     from calque.linker import Linker
     from calque.wordalign import WordAligner
 
-    if cross_fit is not None and (use is not None or extra or tables is not None or sample is not None):
+    trains = how.extra or how.tables is not None or how.sample is not None
+    if how.cross_fit is not None and (how.use is not None or trains):
         raise SettingError(
             "--cross-fit aligns the encoder on the very text that is linked: leave out --use, --extra, --tables and --sample"
         )
-    if use is not None and weight is not None:
+    if how.use is not None and how.prior_weight is not None:
         raise SettingError("--prior-weight is part of --use: leave it out")
-    if use is not None and (extra or tables is not None or sample is not None):
+    if how.use is not None and trains:
         raise SettingError("--use does no training: leave out --extra, --tables and --sample")
-    similar = None
-    if prior is not None and cross_fit is None:
-        similar = Linker(prior, langs=langs, **(load or {})).similarities
-    with locked(out), nullcontext() if tables is None else locked(tables):
-        corpus = words.read(text, langs)
-        if use is not None:
-            aligner = WordAligner.open(use, prior=similar)
+    langs, similar, linker = (how.langs[0], how.langs[1]), None, None
+    if how.encoder is not None and not how.prior:
+        linker = Linker(how.encoder, langs=langs, method=how.extract, **(load or {}))
+    elif how.encoder is not None and how.cross_fit is None:
+        similar = Linker(how.encoder, langs=langs, **(load or {})).similarities
+    with locked(how.out), nullcontext() if how.tables is None else locked(how.tables):
+        corpus = words.read(how.train, langs)
+        if linker is not None:
+            with bar(len(corpus), unit="pair", show=progress) as shown:
+                return _write(how, linker.aligned(corpus), shown.update), len(corpus)
+        if how.use is not None:
+            aligner = WordAligner.open(how.use, prior=similar)
         else:
-            if prior is not None and cross_fit is not None:
+            if how.encoder is not None and how.cross_fit is not None:
                 # when it is asked for: by then all settings of the aligner are known to fit
-                how = {"load": load or {}, "progress": progress, "say": say}
-                fit = cache(partial(held_out, prior, corpus, also, words, cross_fit, **how))
+                about = {"load": load or {}, "progress": progress, "say": say}
+                fit = cache(partial(held_out, how.encoder, corpus, how.also or (), words, how.cross_fit, **about))
                 similar = lambda text: fit()(text)  # noqa: E731
             more = None
-            for path in extra:
+            for path in how.extra or ():
                 part = words.read(path, langs)
                 more = part if more is None else more + part
             learnt = corpus
-            if sample is not None:
-                learnt, more = drawn(corpus if more is None else corpus + more, sample, words.seed), None
+            if how.sample is not None:
+                learnt, more = drawn(corpus if more is None else corpus + more, how.sample, words.seed), None
             aligner = WordAligner.train(
-                learnt, extra=more, model=words.model, seed=words.seed, prior=similar, prior_weight=weight, progress=progress
+                learnt, extra=more, model=words.model, seed=words.seed, prior=similar, prior_weight=how.prior_weight,
+                progress=progress,
             )  # fmt: skip
-            if tables is not None:
-                aligner.save(tables)
-        return _write(out, aligner.aligned(corpus, symmetrize=words.symmetrize, seed=words.seed), posteriors), len(
-            corpus
-        )
+            if how.tables is not None:
+                aligner.save(how.tables)
+        links = aligner.aligned(corpus, symmetrize=words.symmetrize, seed=words.seed)
+        return _write(how, links), len(corpus)
 
 
-def _write(
-    out: Path, parts: Iterable[WordPairs], posteriors: bool, done: Callable[[int], object] = lambda n: None
-) -> int:
+def _write(how: LinkSettings, parts: Iterable[WordPairs], done: Callable[[int], object] = lambda n: None) -> int:
     """Write links in Pharaoh format as they come, call `done` with the sentence pairs of each part; returns how many links."""
     n_links = 0
 
@@ -113,44 +109,11 @@ def _write(
         nonlocal n_links
         for pairs in parts:
             n_links += len(pairs)
-            yield from (f"{line}\n" for line in pairs.pharaoh_lines(posteriors=posteriors))
+            yield from (f"{line}\n" for line in pairs.pharaoh_lines(posteriors=how.posteriors))
             done(pairs.n_sentences)
 
-    write_lines(out, lines())
+    write_lines(how.out, lines())
     return n_links
-
-
-def link_by_encoder(
-    text: str,
-    *,
-    langs: tuple[str, str],
-    out: Path,
-    words: Words,
-    encoder: str,
-    method: str | None = None,
-    load: Mapping[str, Any] | None = None,
-    posteriors: bool = False,
-    progress: bool = False,
-) -> tuple[int, int]:
-    """Link the words of `text` by an encoder's vectors, without any training, and write them in Pharaoh format.
-
-    Memory is the encoder's and that of the vectors of some thousand sentence pairs, however long the text is.
-
-    Arguments not listed here are the options of `calque words`.
-
-    Args:
-        text, langs, out, posteriors: see `link_words`; the probability of a link is its score.
-
-    Returns:
-        how many links there are, and sentence pairs.
-    """
-    from calque.linker import Linker
-
-    linker = Linker(encoder, langs=langs, method=method, **(load or {}))
-    with locked(out):
-        corpus = words.read(text, langs)
-        with bar(len(corpus), unit="pair", show=progress) as shown:
-            return _write(out, linker.aligned(corpus), posteriors, shown.update), len(corpus)
 
 
 def held_out(

@@ -12,22 +12,9 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from calque.cli.checks import output_file, output_folder, positive, refuse_unused
-from calque.cli.options import (
-    CheckpointEvery,
-    Limit,
-    Overwrite,
-    OwnOption,
-    Pretokenized,
-    Quiet,
-    Seed,
-    SubjectCommand,
-    Tracking,
-    by_name,
-    grouped,
-    news,
-    own_options,
-)
+from calque.cli.options import SubjectCommand, Tracking, by_name, grouped, news, own_options
 from calque.errors import SettingError
+from calque.runs.settings import CheckpointEvery, Limit, Overwrite, OwnOption, Pretokenized, Quiet, Seed
 
 
 @dataclass(frozen=True)

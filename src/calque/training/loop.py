@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 
 from calque.distributed import Processes
-from calque.encoders.numerics import arithmetic
+from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, arithmetic, check_precision
 from calque.errors import InputError, SettingError, check_number
 from calque.progress import bar
 from calque.storage import write_text
@@ -79,6 +80,57 @@ class Schedule:
         left = (total - step) / max(1, total - rising)
         factor = {"constant": 1.0, "linear": left, "cosine": 0.5 - 0.5 * math.cos(math.pi * left)}[self.decay]
         return self.learning_rate * factor
+
+
+@dataclass(kw_only=True, eq=False)
+class TrainingSettings(ABC):
+    """Settings of all methods that train an encoder.
+
+    Args:
+        epochs, learning_rate, seed: see `Schedule`; so are `warmup`, `decay`, `clip` and `epsilon`, which a class sets.
+        batch: sentence pairs of each language in an update.
+        freeze: leave the embeddings and this many layers above them as they are; None trains everything.
+        accumulate: cut each process's share of an update in so many parts, one after the other in memory.
+        precision: of the arithmetic, for the encoder that learns and the frozen one alike: "float32" or
+            "bfloat16", which computes the forward pass in it; "float32" gives the same numbers twice on one machine.
+    """
+
+    decay: ClassVar[Literal["constant", "linear", "cosine"]] = "linear"
+    warmup: ClassVar[float] = 0.1
+    clip: ClassVar[float | None] = 1.0
+    epsilon: ClassVar[float] = 1e-9
+    #: subwords, padding included, in one forward pass
+    budget: ClassVar[int] = 1024
+
+    epochs: float = 1.0
+    learning_rate: float | None = None
+    seed: int = 0
+    batch: int = 16
+    freeze: int | None = None
+    accumulate: int = 1
+    precision: TrainingPrecision = "float32"
+
+    def __post_init__(self):
+        self.schedule = Schedule(
+            epochs=self.epochs, learning_rate=self.learning_rate, warmup=self.warmup, decay=self.decay,
+            epsilon=self.epsilon, clip=self.clip, seed=self.seed,
+        )  # fmt: skip
+        for name in ("batch", "accumulate"):
+            check_number(name, getattr(self, name), least=1, whole=True)
+        if self.freeze is not None:
+            check_number("freeze", self.freeze, least=0, whole=True)
+        check_precision(self.precision, TRAINING_PRECISIONS)
+        self.used, self.counts, self.history = self.schedule, dict[str, Any](), list[dict[str, float]]()
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """Return what the result depends on, for the record and the identity of checkpoints; the schedule is beside it."""
+
+    def record(self) -> dict[str, Any]:
+        """Return what the model card tells of the last training."""
+        return {"settings": self.settings(), "schedule": vars(self.used), "counts": self.counts,
+                "updates": len(self.history), "first_loss": self.history[0]["loss"],
+                "last_loss": self.history[-1]["loss"]}  # fmt: skip
 
 
 def rate_by_width(dim: int, power: float) -> float:

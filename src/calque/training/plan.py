@@ -31,21 +31,18 @@ class BatchPlan:
     """Equal batches from several corpora; the shorter ones are gone through again until the longest ends (Cao 2020).
 
     Args:
-        lengths: for each corpus an array `[n_pairs]` of sentence lengths, by which pairs may be grouped.
+        sizes: number of sentence pairs of each corpus.
         batch: sentence pairs per corpus and update.
         seed: order of the pairs.
-        window: batches within which pairs are sorted by length before they are cut into batches, which saves padding
-            and costs nothing in randomness between windows; 1 turns it off.
     """
 
-    def __init__(self, lengths: Sequence[np.ndarray], *, batch: int, seed: int, window: int = 50):
-        if batch < 1 or window < 1:
-            raise SettingError(f"batch and window must be at least 1, got {batch} and {window}")
-        if not lengths or min(len(array) for array in lengths) == 0:
+    def __init__(self, sizes: Sequence[int], *, batch: int, seed: int):
+        if batch < 1:
+            raise SettingError(f"batch must be at least 1, got {batch}")
+        if not min(sizes, default=0):
             raise SettingError("nothing to train on: a corpus has no sentence pair with a usable link")
-        self._lengths = [np.asarray(array) for array in lengths]
-        self._batch, self._seed, self._window = batch, seed, window
-        self.steps_per_epoch = -(-max(len(array) for array in lengths) // batch)
+        self._sizes, self._batch, self._seed = sizes, batch, seed
+        self.steps_per_epoch = -(-max(sizes) // batch)
 
     def epoch(self, number: int) -> list[list[np.ndarray]]:
         """The updates of one epoch: `[step][corpus]` → indices of sentence pairs, int64.
@@ -53,22 +50,16 @@ class BatchPlan:
         Every batch is of the full size but the longest corpus's last one, and a corpus smaller than one batch gives all
         it has. No pair stands twice in a batch (it would be its own negative example).
         """
-        columns = [self._column(number, corpus) for corpus in range(len(self._lengths))]
+        columns = [self._column(number, corpus) for corpus in range(len(self._sizes))]
         return [list(step) for step in zip(*columns, strict=True)]
 
     def _column(self, number: int, corpus: int) -> list[np.ndarray]:
-        lengths = self._lengths[corpus]
         rng = np.random.default_rng([self._seed, corpus, number])
         batches: list[np.ndarray] = []
         while len(batches) < self.steps_per_epoch:
-            order = rng.permutation(len(lengths))
+            order = rng.permutation(self._sizes[corpus])
             full = len(order) // self._batch * self._batch
-            for start in range(0, full, self._batch * self._window):
-                part = order[start : min(start + self._batch * self._window, full)]
-                if self._window > 1:
-                    part = part[np.argsort(lengths[part], kind="stable")]
-                cut = part.reshape(-1, self._batch)
-                batches.extend(cut[rng.permutation(len(cut))] if self._window > 1 else cut)
+            batches.extend(order[:full].reshape(-1, self._batch))
             # The rest of a round: the longest corpus's last batch, or all of a corpus below one batch. A shorter corpus
             # with full batches leaves its rest out; the next round shuffles it in again.
             longest = len(order) > (self.steps_per_epoch - 1) * self._batch

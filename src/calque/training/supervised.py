@@ -84,9 +84,7 @@ class Supervised:
             the metrics of every update; `best` and `best_epoch` say what `select` chose.
         """
         if self.per_epoch is None:
-            plan: Plan[list[np.ndarray]] = BatchPlan(
-                [source.lengths], batch=self.batch, seed=self.schedule.seed, window=1
-            )
+            plan: Plan[list[np.ndarray]] = BatchPlan([len(source.lengths)], batch=self.batch, seed=self.schedule.seed)
         else:
             groups = np.zeros(len(source.lengths), dtype=np.int64) if groups is None else groups
             plan = LanguagePlan(groups, batch=self.batch, per_epoch=self.per_epoch, seed=self.schedule.seed)

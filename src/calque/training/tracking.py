@@ -95,12 +95,6 @@ def _kind(name: str) -> Any:
     return LOGGER_TYPE_TO_CLASS[name]
 
 
-def check_trackers(names: Sequence[str]) -> None:
-    """Complain of trackers before anything is done, see `Tracking`."""
-    for name in names:
-        _kind(name)
-
-
 @contextmanager
 def tracked(names: Sequence[str], *, run: str, folder: str | PathLike[str] = "tracked") -> Iterator[Tracking]:
     """Within the block, every training is tracked:

@@ -33,10 +33,12 @@ def _join(step: Step, folder: Path) -> None:
 # -- alignment -------------------------------------------------------------------------------------------------------
 def _link(step: Step, folder: Path) -> None:
     from calque.linking import Words
+    from calque.runs.settings import LinkSettings
     from calque.runs.words import link_words
 
-    langs, words = tuple(step.settings["langs"]), Words(**step.settings["words"])
-    link_words(step.files["text"][0], langs=langs, out=folder / LINKS, words=words, posteriors=True)
+    (text,), langs = step.files["text"], list(step.settings["langs"])
+    how = LinkSettings(train=text, langs=langs, out=folder / LINKS, posteriors=True)
+    link_words(how, words=Words(**step.settings["words"]))
 
 
 def _entries(step: Step, folder: Path) -> None:
@@ -78,9 +80,14 @@ def _align(step: Step, folder: Path) -> None:
 
 def _anchors(step: Step, folder: Path) -> None:
     from calque.runs.anchors import make_anchors
+    from calque.runs.settings import AnchorSettings
 
-    options = {name: value for name, value in step.settings.items() if name != "encoder"}
-    make_anchors(step.files["text"], encoder=encoder_of(step), out=folder, **options)
+    named = {"most_occurrences": "occurrences"}
+    options = {named.get(name, name): value for name, value in step.settings.items() if name != "encoder"}
+    load, layers = options.pop("load", None), options.pop("layers", None)
+    options |= {} if layers is None else {"layers": ",".join(map(str, layers))}
+    text = list(step.files["text"])
+    make_anchors(AnchorSettings(text=text, encoder=encoder_of(step), out=folder, **options), load=load)
 
 
 def _read(options: dict[str, Any]) -> dict[str, Any]:
