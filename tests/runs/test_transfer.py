@@ -79,13 +79,14 @@ def test_senses_from_files_to_scores(files, tiny_folder, capsys, monkeypatch):
     assert json.loads(said.splitlines()[-1])["value"] == pytest.approx(2 * 2 / (2 + 3))
     (files / "index.sense").write_text("y%1 1 1 1\n")
     found = {}
-    for name, more in {"first": ("--first-senses", "index.sense"), "none": ("--option", "restrict=none"),
-                       "cut": ("--test-limit", 2),
-                       "short": ("--limit", 1)}.items():  # fmt: skip
+    for name, more in {
+        "first": ("--first-senses", "index.sense"),
+        "cut": ("--test-limit", 2),
+        "short": ("--limit", 1),
+    }.items():
         code, said, news = run(capsys, *arguments, *more, "--json", "-q")
         found[name] = json.loads(said.splitlines()[-1])
     assert found["first"]["value"] == 1
-    assert found["none"]["value"] == pytest.approx(2 / 3)
     assert (found["cut"]["n"], found["cut"]["value"]) == (2, 1)
     assert (found["short"]["n"], found["short"]["settings"]["senses"]) == (3, 1)
 

@@ -178,32 +178,12 @@ def test_loss_and_gradient_are_those_of_transformers(texts, tokenizer, monkeypat
         torch.testing.assert_close(kept["gradients"][name], gradient, rtol=1e-3, atol=1e-5 * largest, msg=name)
 
 
-def test_it_learns_can_be_stopped_and_is_loaded_by_transformers(texts, tokenizer, tmp_path, monkeypatch):
+def test_it_learns_and_is_loaded_by_transformers(texts, tokenizer, tmp_path):
     from transformers import AutoModelForMaskedLM
 
     whole = small(updates=30, learning_rate=5e-3)
-    encoder = whole.train(texts, tokenizer, folder=tmp_path / "whole")
+    encoder = whole.train(texts, tokenizer)
     assert np.mean([h["loss"] for h in whole.history[-5:]]) < 0.8 * whole.history[0]["loss"]
-
-    class Stopped(Exception):
-        pass
-
-    backward, calls = MaskedPrediction.backward, Counter()
-
-    def stop(self, update):
-        calls["n"] += 1
-        if calls["n"] == 17:
-            raise Stopped
-        return backward(self, update)
-
-    monkeypatch.setattr(MaskedPrediction, "backward", stop)
-    part = small(updates=30, learning_rate=5e-3)
-    with pytest.raises(Stopped):
-        part.train(texts, tokenizer, folder=tmp_path / "part", checkpoint_every=5)
-    monkeypatch.setattr(MaskedPrediction, "backward", backward)
-    continued = part.train(texts, tokenizer, folder=tmp_path / "part", checkpoint_every=5)
-    for name, weight in encoder.model.state_dict().items():
-        assert torch.equal(weight, continued.model.state_dict()[name]), name
     encoder.save(tmp_path / "saved")
     assert load_encoder(tmp_path / "saved").dim == 16
     whole.model.save_pretrained(tmp_path / "head")

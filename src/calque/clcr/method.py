@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
@@ -14,7 +14,7 @@ from calque.alignment.base import Judged, Method
 from calque.clcr.encoder import PIVOTS, STEPS, KeyPointEncoder, check_view, named_steps
 from calque.clcr.learning import HeadTraining, PairedText, Transformed, learn, paired_texts
 from calque.clcr.pivots import TOLERANCE, choose_threshold, covered_words, find_pivots
-from calque.clcr.transform import Score, Side, Space, Transform, Transforming
+from calque.clcr.transform import Side, Space, Transform, Transforming
 from calque.distributed import Processes
 from calque.encoders.base import Encoder, made_of, require
 from calque.encoders.checkpoint import weights_digest
@@ -57,19 +57,15 @@ class KeyPointAlignment(Method):
     have the first phase only. A last phase is ours: the transforms alone learn from mutual best pairs of words. These pairs
     are pivots, below a cost that is chosen on held-out text by statistical links.
 
-    What the paper does not say is settled here, and an argument each. `score="dot", scale="raw"` is the usual reading of the
-    word attention. With it the annealing is needed where vectors are small: at τ = 1 attention is soft or sharp as ‖r‖²/√d is
-    below or above 1. With vectors scaled to a variance of 1 it is sharp enough from the beginning, and the annealing takes
-    away what is left of other words.
+    For the transforms and the distance, the vectors of each language are centred and divided by the root of their mean
+    variance: at τ = 1 attention is soft or sharp as ‖r‖²/√d is below or above 1. The transforms that come of it are for the
+    vectors as they are.
 
     Step 2, extract, and step 3, reorder, are learnt from these pivots: see `train_key_points` and `train_order`.
 
     Args:
         hidden: rows of B; None for as many as dimensions.
         linear: T(r) = A·r + a, "linear regression" of Table 1.
-        score: what attention goes by, see `attention_distance`.
-        scale: "spread" centres the vectors of each language and divides them by the root of their mean variance, for the
-            transforms and the distance; "raw" leaves them. The transforms that come of it are for the vectors as they are.
         beta: β of the annealing, which begins anew in each phase; 0 for none, τ = 1.
         epochs: passes over the longest corpus of the three phases, of the refinement by mutual best pairs, and passes over
             the text for P and R; 0 leaves phase 2 or 3 or the refinement out.
@@ -88,8 +84,6 @@ class KeyPointAlignment(Method):
     towards: str
     hidden: int | None = None
     linear: bool = False
-    score: Score = "distance"
-    scale: Literal["spread", "raw"] = "spread"
     beta: float = 0.01
     epochs: Sequence[float] = (5.0, 1.0, 1.0, 2.0, 10.0)
     learning_rate: Sequence[float] | None = None
@@ -105,10 +99,6 @@ class KeyPointAlignment(Method):
         for name in ("batch", "max_words", "hidden"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), least=1, whole=True)
-        allowed = {"score": ("distance", "dot"), "scale": ("spread", "raw")}
-        for name, values in allowed.items():
-            if getattr(self, name) not in values:
-                raise SettingError(f"{name} is {' or '.join(values)}, got {getattr(self, name)!r}")
         for name, n, what in (("epochs", 5, "transform, encoder, pivot's encoder, refinement, heads"),
                               ("learning_rate", 3, "transform, encoder, pivot's encoder")):  # fmt: skip
             values = getattr(self, name)
@@ -254,9 +244,9 @@ class _Phases:
         self._how, self.encoders, self._texts, self._pivot = how, dict(encoders), list(texts), how.towards
         self._folder, self._every, self._progress = folder, every, progress
         self.history: dict[str, list[dict[str, float]]] = {}
-        self._processes, self._scaled = Processes(), how.scale == "spread"
+        self._processes = Processes()
         dim = encoders[self._pivot].dim
-        self._space = Space.of([(t.pivot_vectors, t.train) for t in texts], plain=not self._scaled)
+        self._space = Space.of([(t.pivot_vectors, t.train) for t in texts])
         self._languages = []
         hidden = 0 if how.linear else how.hidden
         for text in texts:
@@ -264,7 +254,7 @@ class _Phases:
             torch.manual_seed(how.seed)
             self._languages.append(_Language(
                 text,
-                Space.of([(text.vectors, text.train)], plain=not self._scaled),
+                Space.of([(text.vectors, text.train)]),
                 Transform(own, dim, hidden).to(self._processes.device),
                 Transform(dim, own, hidden).to(self._processes.device),
                 text.vectors,
@@ -355,15 +345,15 @@ class _Phases:
         self, name: str, sides: list[Side], pivot: VectorSource, schedule: Schedule, *, mutual: bool = False
     ) -> None:
         """Train the transforms of some languages, and the encoder that one of the sources reads, if any, in place."""
-        beta, score, batch = 0.0 if mutual else self._how.beta, self._how.score, self._how.batch
+        beta, batch = 0.0 if mutual else self._how.beta, self._how.batch
         languages = [*(side.lang for side in sides), self._pivot]
         maps = nn.ModuleList([module for side in sides for module in (side.to_pivot, side.from_pivot)])
         objective = Transforming(
-            sides, pivot, self._space, name=self._pivot, processes=self._processes, beta=beta, score=score,
-            mutual=mutual,
-        )  # fmt: skip
+            sides, pivot, self._space, name=self._pivot, processes=self._processes, beta=beta, mutual=mutual
+        )
         identity = {
-            "score": score, "scaled": self._scaled, "batch": batch, "phase": name, "beta": beta,
+            "score": "distance", "scaled": True,  # once settings: checkpoints of former versions go on
+            "batch": batch, "phase": name, "beta": beta,
             "transforms": weights_digest(maps),
             "encoders": [self.encoders[lang].fingerprint for lang in languages],
             "text": [text.fingerprint for text in self._texts if text.lang in languages],

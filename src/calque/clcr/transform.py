@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,8 +21,6 @@ from calque.offsets import offsets_of, ranges
 from calque.training.objective import Objective
 from calque.training.sources import VectorSource
 from calque.vectors import Embeddings
-
-Score = Literal["distance", "dot"]
 
 
 class Transform(nn.Module):
@@ -83,16 +81,15 @@ class Transform(nn.Module):
 
 
 def attention_distance(
-    keys: Tensor, queries: Tensor, sentences: MatchedSentences, *, temperature: float = 1.0, score: Score = "distance"
+    keys: Tensor, queries: Tensor, sentences: MatchedSentences, *, temperature: float = 1.0
 ) -> Tensor:
     """Return the distance of each word from what it finds among the words of the other sentence (CLCR, Eqs. 2 and 3).
 
-        p_j = softmax(a_j / τ),    D_j = ‖Σ_i p_ji k_i − q_j‖² / d
+        a_ji = −‖q_j − k_i‖² / (2√d),    p_j = softmax(a_j / τ),    D_j = ‖Σ_i p_ji k_i − q_j‖² / d
 
-    with a_ji = q_j · k_i / √d ("dot"), the usual attention; or with a_ji = −‖q_j − k_i‖² / (2√d) ("distance"), which is
-    the same but for −‖k_i‖² / (2√d): what is sharpened is then the nearest key. The largest product belongs to a long key
-    as well as to a near one, so that with "dot" the words whose vectors are short find others than their translations as τ
-    falls. The paper only says "attention".
+    The paper only says "attention". The usual one, a_ji = q_j · k_i / √d, differs by ‖k_i‖² / (2√d): its largest product
+    belongs to a long key as well as to a near one, so that words whose vectors are short find others than their translations
+    as τ falls. Here what is sharpened is the nearest key.
 
     The distance D(T(r¹) ‖ r²) of two sentences is the mean over the words of the second, with keys T(r¹) and queries r².
 
@@ -101,14 +98,13 @@ def attention_distance(
         queries: `[n_queries, d]`, the words of the other.
         sentences: where the sentence pairs lie in both.
         temperature: τ.
-        score: a.
 
     Returns:
         D, `[n_queries]`, differentiable in keys and queries.
     """
     with torch.autocast(queries.device.type, enabled=False):
         scale = 1 / (queries.shape[1] ** 0.5 * temperature)
-        found = attention(keys, queries, sentences, scale=scale, nearest=score == "distance")
+        found = attention(keys, queries, sentences, scale=scale, nearest=True)
         return (found - queries).square().mean(1)
 
 
@@ -126,15 +122,9 @@ class Space:
     spread: float
 
     @classmethod
-    def of(cls, parts: Sequence[tuple[Embeddings, np.ndarray]], *, plain: bool = False) -> Space:
-        """Measure the words of some sentences that have a vector; each part is vectors, and numbers of sentences there.
-
-        Args:
-            plain: return the space in which vectors stay as they are.
-        """
+    def of(cls, parts: Sequence[tuple[Embeddings, np.ndarray]]) -> Space:
+        """Measure the words of some sentences that have a vector; each part is vectors, and numbers of sentences there."""
         dim, n = parts[0][0].dim, 0
-        if plain:
-            return cls(torch.zeros(dim, dtype=torch.float64), 1.0)
         total, squares = np.zeros(dim), np.zeros(dim)
         for vectors, sentences in parts:
             rows = ranges(vectors.offsets[sentences], np.diff(vectors.offsets)[sentences])
@@ -186,7 +176,6 @@ class Transforming(Objective[Sequence[np.ndarray]]):
         pivot: vectors of the pivot's sentences, of all corpora in a row.
         space: of these.
         beta: β; 0 keeps τ at 1.
-        score: see `attention_distance`.
         mutual: minimise the cost of the pivots as they are now instead, of words of which each is the other's best,
 
                 ‖T₁₂(r¹_i) − r²_j‖² / d₂ + ‖T₂₁(r²_j) − r¹_i‖² / d₁
@@ -204,14 +193,13 @@ class Transforming(Objective[Sequence[np.ndarray]]):
         name: str,
         processes: Processes,
         beta: float = 0.01,
-        score: Score = "distance",
         mutual: bool = False,
     ):
         trained = [source.model for source in (pivot, *(side.source for side in sides)) if source.model is not None]
         maps = nn.ModuleList([nn.ModuleList([side.to_pivot, side.from_pivot]) for side in sides])
         self.module = nn.ModuleList([maps, *trained])
         self._sides, self._pivot, self._space, self._name, self._processes = sides, pivot, space, name, processes
-        self._beta, self._score, self._mutual = beta, score, mutual
+        self._beta, self._mutual = beta, mutual
         self._step = 0
 
     @property
@@ -271,9 +259,8 @@ class Transforming(Objective[Sequence[np.ndarray]]):
             forth = (there.index_select(0, i) - y.index_select(0, j)).square().sum() / y.shape[1]
             return forth, (back.index_select(0, j) - x.index_select(0, i)).square().sum() / x.shape[1]
         matched = MatchedSentences(lengths, lengths_there, device=x.device)
-        how: Any = {"temperature": self.temperature, "score": self._score}
-        forth = attention_distance(there, y.detach(), matched, **how).sum()
-        return forth, attention_distance(back, x.detach(), matched.swapped(), **how).sum()
+        forth = attention_distance(there, y.detach(), matched, temperature=self.temperature).sum()
+        return forth, attention_distance(back, x.detach(), matched.swapped(), temperature=self.temperature).sum()
 
     def after_update(self, step: int) -> None:
         self._step = step

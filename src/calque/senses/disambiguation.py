@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -84,18 +84,14 @@ class Disambiguation(Task):
         tests: texts to test on, by name.
         first_sense: the first sense in WordNet of a lemma and part of speech, "lemma%NOUN" → key, see `first_senses`;
             without it such words have no answer.
-        restrict: "lemma" as described; "none" compares with all senses, by Euclidean distance, as the script released
-            with Multi-sense does.
         bootstrap: samples of the interval.
         seed: for the record.
     """
 
     def __init__(
         self, train: SenseText, tests: Mapping[str, SenseText], *, first_sense: Mapping[str, str] | None = None,
-        restrict: Literal["lemma", "none"] = "lemma", bootstrap: int = 1000, seed: int = 0,
+        bootstrap: int = 1000, seed: int = 0,
     ):  # fmt: skip
-        if restrict not in ("lemma", "none"):
-            raise SettingError(f"restrict is lemma or none, got {restrict!r}")
         for name, text in {"train": train, **tests}.items():
             if not len(text):
                 raise SettingError(f"{text.path or name}: not one word is annotated with a sense, so there is nothing to "
@@ -108,18 +104,15 @@ class Disambiguation(Task):
         if not tests:
             raise SettingError("no text to test on")
         self.train, self.tests, self.first = train, dict(tests), dict(first_sense or {})
-        self.restrict, self.bootstrap, self.seed = restrict, bootstrap, seed
+        self.bootstrap, self.seed = bootstrap, seed
 
     @classmethod
-    def from_files(  # type: ignore[override]
-        cls, inputs: Inputs, *, restrict: Literal["lemma", "none"] = "lemma"
-    ) -> list[Task]:
+    def from_files(cls, inputs: Inputs) -> list[Task]:  # type: ignore[override]
         """One task of all test texts.
 
         Args:
             inputs: XML files of the unified evaluation framework, with their key files beside them, or data sets; the
                 language is English where neither the name nor `de=FILE` says another.
-            restrict: see the class.
         """
         if not inputs.train:
             raise SettingError("wsd needs text with senses: --train semcor.data.xml")
@@ -138,7 +131,7 @@ class Disambiguation(Task):
             name = Path(file).name
             texts[file if name in texts else name] = read(file, inputs.test_limit)
         first = None if inputs.first_senses is None else first_senses(inputs.first_senses)
-        task = cls(learnt, texts, first_sense=first, restrict=restrict)
+        task = cls(learnt, texts, first_sense=first)
         task.notes = {"train": [Path(train).name]}
         return [task]
 
@@ -171,8 +164,7 @@ class Disambiguation(Task):
             np.bincount(codes),
             np.bincount(codes[has_vector[rows]], minlength=len(names)),
         )
-        known = np.flatnonzero(seen)
-        if not len(known):
+        if not seen.any():
             raise SettingError(
                 f"{encoder.name} has no vector for any annotated word of {self.train.path or 'the text'}"
             )
@@ -187,15 +179,12 @@ class Disambiguation(Task):
         scores = []
         for name, text in self.tests.items():
             vectors, covered = _vectors(encoder, text, progress)
-            nearest = known[_nearest(vectors, means[known])] if self.restrict == "none" else None
             sums, blind = np.zeros((len(text.sentences), 3)), np.zeros((2, 3))
             for i, right in enumerate(text.keys):
                 entry = _entry(text, i)
                 several, answer = of_lemma.get(entry, []), self.first.get(entry)
                 possible = [k for k in several if seen[k]]
-                if covered[i] and nearest is not None:
-                    answer = keys[nearest[i]]
-                elif covered[i] and possible:
+                if covered[i] and possible:
                     answer = keys[possible[int(np.argmax(directions[possible] @ vectors[i]))]]
                 sums[text.sentence[i]] += answer in right, answer is not None, 1
                 hits = [keys[k] in right for k in several] or [
@@ -205,8 +194,8 @@ class Disambiguation(Task):
                 blind += [[best, bool(hits), 1], [sum(hits) / max(1, len(hits)), bool(hits), 1]]
             frequent, chance = f1(blind)
             about = {
-                "restrict": self.restrict, "first_senses": len(self.first),
-                "senses": len(keys), "senses_without_vector": len(keys) - len(known),
+                "restrict": "lemma", "first_senses": len(self.first),
+                "senses": len(keys), "senses_without_vector": int((seen == 0).sum()),
                 "words_without_vector": int((~covered).sum()),
                 "training_words_without_vector": int((~has_vector).sum()),
                 "answered": int(sums[:, 1].sum()), "frequent": round(float(frequent), 5), "chance": round(float(chance), 5),
@@ -242,13 +231,6 @@ def first_senses(path: str) -> dict[str, str]:
 
 def _entry(text: SenseText, i: int) -> str:
     return f"{text.lemmas[i].lower()}%{text.pos[i]}"
-
-
-def _nearest(vectors: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    """Return the index of the centre at the smallest Euclidean distance, `[n]`."""
-    half = 0.5 * (centres.astype(np.float64) ** 2).sum(axis=1)
-    parts = np.array_split(vectors, max(1, len(vectors) // 512))
-    return np.concatenate([np.argmax(part @ centres.T - half, axis=1) for part in parts])
 
 
 # -- files ---------------------------------------------------------------------------------------------------------------

@@ -160,7 +160,7 @@ TASKS: Table[TaskRow] = Table(
             "Word senses by the nearest sense vector: F1.",
             "word senses",
             ("test", "train", "first_senses"),
-            ("restrict", "test_limit"),
+            ("test_limit",),
             one=("train",),
             lang="en",
         ),
