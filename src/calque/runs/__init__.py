@@ -1,1 +1,1 @@
-"""Runs: the steps of a whole job, from files to a folder."""
+"""The functions behind the commands, from files to a folder."""

@@ -1,4 +1,4 @@
-"""From an encoder and what its languages have in common to a folder with the aligned encoder and its model card."""
+"""Align an encoder with parallel text, dictionaries, plain text or released maps, and save it with a model card."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 IDENTICAL = "identical"
 STARTS = (IDENTICAL, "distributions", "adversarial")
-#: how anchors are made for maps from dictionaries, or from nothing: options beside those of `map_method`
+#: options of anchors for maps from dictionaries or without one, beside those of `map_method`
 AVERAGING: dict[str, Any] = {"layers": None, "most": 50_000, "at_least": 1, "most_occurrences": None}
 
 
 @dataclass
 class Aligned:
-    """What an alignment run leaves behind."""
+    """Result of an alignment run."""
 
     encoder: Encoder
     folder: Path
@@ -68,32 +68,30 @@ def align(
     progress: bool = False,
     say: Say = lambda line: None,
 ) -> Aligned:
-    """Run one method on parallel text; on dictionaries, or an unsupervised start; or on text of each language alone. Or put
-    released maps on the encoder, without a method.
+    """Run a method on parallel text, on dictionaries or an unsupervised start, or on plain text of each language, or add released
+    maps to the encoder.
 
     Arguments not listed here are the options of `calque align`.
 
     Args:
-        texts: parallel texts, each with its pair of `langs`. Or plain text, one sentence a line, of each language (`de=de.txt`
-            where the name does not say it), whose words get anchors for dictionaries or unsupervised maps, or that is all the
-            method needs. Static vectors need none.
-        out: folder for the result, which appears when it is complete. Until then everything is in `.OUT.calque-part`; a training
-            that was stopped goes on from what it finds there.
+        texts: parallel texts with one pair of `langs` each; or plain text of each language with one sentence per line
+            (`de=de.txt` if the name does not contain the language), for anchors or for methods without translations. Static
+            vectors need none.
+        out: folder for the result, which appears when it is complete; an interrupted training resumes from `.OUT.calque-part`.
         released: folders of maps, see `_released`.
-        langs: languages of the parallel texts, of the dictionaries, or the pairs to map without a dictionary.
-        links: Pharaoh files with the word links, one for each text; without them the statistical aligner links the text. None
-            for a method that needs none: it takes the sides for text of each language.
-        dictionaries: files (MUSE's, XLing-Eval's), each between `towards` and another language.
-        anchors: instead of texts for dictionaries, folders with anchors that `calque anchors` wrote for this encoder
-            (`de=FOLDER`, or as they say themselves).
-        words: how words are found and linked.
+        langs: languages of the parallel texts, of the dictionaries, or of the pairs to map without a dictionary.
+        links: Pharaoh files with word links, one for each text; empty: the statistical aligner links the text. None for methods
+            without links, which use the sides as plain text.
+        dictionaries: files in the format of MUSE or XLing-Eval, each between `towards` and another language.
+        anchors: folders with anchors of `calque anchors` in the place of texts (`de=FOLDER`, or by their own language).
+        words: settings of tokenisation and word alignment.
         load: keyword arguments of `load_encoder` (layer, pooling, …).
-        options: of the method; of maps from dictionaries those of `map_method` and `AVERAGING`. With `start`, maps are fitted
-            without a dictionary.
+        options: options of the method; for maps from dictionaries those of `map_method` and `AVERAGING`. With `start`, maps are
+            fitted without a dictionary.
 
     Returns:
-        the encoder, its folder and a record, whose `failed` names the languages (and layers) for which a map without a
-        dictionary is not to be trusted; a warning says so, too.
+        the encoder, its folder and a record, whose `failed` lists the languages (and layers) of failed maps without a dictionary,
+        which also raise a warning.
     """
     from calque.encoders import load_encoder
 
@@ -177,7 +175,7 @@ def align(
 
 
 def links_record(words: Words, links: Sequence[str]) -> dict[str, Any]:
-    """What the record says of the links."""
+    """Return the entry of the links in the record."""
     return {
         "words": {"model": "given links" if links else words.model, "symmetrize": words.symmetrize,
                   "pretokenized": words.pretokenized, "seed": words.seed}
@@ -185,11 +183,11 @@ def links_record(words: Words, links: Sequence[str]) -> dict[str, Any]:
 
 
 def leave(aligned: Encoder, folder: Path, base: Encoder, record: dict[str, Any], *, keep_layers: bool = False) -> None:
-    """Save an encoder with its model card; of several processes, the first does.
+    """Save an encoder with its model card, from the first of several processes.
 
     Args:
-        base: the encoder that was aligned; the record gets what is known of it.
-        record: of the run, see `model_card`.
+        base: encoder before alignment, which is described in the record.
+        record: record of the run, see `model_card`.
     """
     record |= {"encoder": base.name, "encoder_fingerprint": base.fingerprint, "encoder_precision": base.precision}
     if is_first():
@@ -197,7 +195,7 @@ def leave(aligned: Encoder, folder: Path, base: Encoder, record: dict[str, Any],
 
 
 def save_with_card(encoder: Encoder, folder: Path, record: dict[str, Any], *, keep_layers: bool = False) -> None:
-    """Save an encoder with its model card, of whose record it completes what follows from the folder."""
+    """Save an encoder with its model card, and add facts about the folder to the record."""
     from calque.encoders import HuggingFaceEncoder
     from calque.encoders.card import write_card
 
@@ -206,7 +204,7 @@ def save_with_card(encoder: Encoder, folder: Path, record: dict[str, Any], *, ke
         encoder.save(folder, keep_layers=keep_layers)
     else:
         encoder.save(folder)
-    if not (folder / RUN_FILE).is_file():  # of a class from elsewhere, whose `save` writes no card
+    if not (folder / RUN_FILE).is_file():  # the `save` of a class of another package may write no card
         write_card(folder, encoder, record)
 
 
@@ -225,18 +223,18 @@ def map_method(
     combine: Combine = "last",
     seed: int = 0,
 ) -> DictionaryMaps:
-    """Make the method that fits maps on dictionaries, or from nothing.
+    """Build the method that fits maps on dictionaries, or without one.
 
     Args:
-        start: without a dictionary: identical, distributions or adversarial.
-        start_options: of that start, see `calque.maps.unsupervised.start_options`.
-        normalise: how vectors are normalised first, see `fit_dictionary`; None for the method's own way.
-        refine: rounds of refinement.
-        held_out: share of the dictionary that chooses the best round.
-        restarts: tries of a start that draws at random.
-        identical: add every word that both languages have to their dictionary.
-        combine: sum, mean or concat of the mapped layers, or the last of them only.
-        seed: of a start that draws at random, and of what is held out.
+        start: start without a dictionary: identical, distributions or adversarial.
+        start_options: options of the start, see `calque.maps.unsupervised.start_options`.
+        normalise: normalisation of vectors, see `fit_dictionary`; None for the method's default.
+        refine: number of rounds of refinement.
+        held_out: fraction of the dictionary that chooses the best round.
+        restarts: number of attempts of a random start.
+        identical: add every word that is spelt alike in both languages to the dictionary.
+        combine: sum, mean or concatenation of the mapped layers, or the last of them.
+        seed: seed of a random start and of the held-out entries.
     """
     from calque.alignment.dictionary import DictionaryMaps
     from calque.maps.refine import Refinement
@@ -252,7 +250,7 @@ def map_method(
 
 
 def warn_of_unused(counts: Mapping[str, Any], max_words: int | None, corpora: Sequence[ParallelCorpus]) -> None:
-    """Say which sentence pairs a training had no use for; lines without a pair were counted when they were read."""
+    """Warn about sentence pairs that training cannot use; unusable lines were counted by the reader."""
     unusable = sum(sum(corpus.skipped.values()) for corpus in corpora)
     reasons = {
         f"with more than {max_words} words on a side": counts.get("too_long", 0),
@@ -265,7 +263,7 @@ def warn_of_unused(counts: Mapping[str, Any], max_words: int | None, corpora: Se
 
 # -- text of each language, and dictionaries ---------------------------------------------------------------------------
 def _texts(method: str, towards: str, files: Sequence[str], words: Words, say: Say) -> tuple[Any, list[dict[str, Any]]]:
-    """Read sentences by language, several files of a language joined; with rows for the record."""
+    """Read plain text, and return the sentences by language and rows for the record."""
     named = [language_and_path(text) for text in files]
     langs = list(dict.fromkeys(lang for lang, _ in named))
     if towards not in langs or len(langs) < 2:
@@ -282,7 +280,7 @@ def _texts(method: str, towards: str, files: Sequence[str], words: Words, say: S
 def _dictionaries(
     files: Sequence[str], langs: Sequence[tuple[str, str]], towards: str
 ) -> tuple[list[Dictionary], list[dict[str, Any]]]:
-    """Read dictionaries, with rows for the record."""
+    """Read dictionaries, and return them with rows for the record."""
     from calque.corpora import read_dictionary
 
     for a, b in langs:
@@ -298,7 +296,7 @@ def _dictionaries(
 def _languages(
     dictionaries: Sequence[Dictionary], langs: Sequence[tuple[str, str]], towards: str
 ) -> dict[str, list[str]]:
-    """Return the words of dictionaries by language, in their order: it decides between words that are equally frequent."""
+    """Return the words of dictionaries by language, in order, which breaks ties between equally frequent words."""
     words: dict[str, dict[str, None]] = {lang: {} for lang in (towards, *(lang for pair in langs for lang in pair))}
     for each in dictionaries:
         for lang, side in zip(each.langs, (each.source, each.target), strict=True):
@@ -310,7 +308,7 @@ def _anchors(
     base: Encoder, wanted: Mapping[str, Sequence[str]], texts: Sequence[str], folders: Sequence[str], words: Words,
     averaging: Mapping[str, Any], *, progress: bool, say: Say,
 ) -> tuple[dict[str, dict[int, Anchors]], list[dict[str, Any]]]:  # fmt: skip
-    """Return anchors of each language, and where they come from, for the record."""
+    """Return the anchors of each language, and their sources for the record."""
     from calque.encoders.anchors import compute_anchors, frequent_words, table_anchors
     from calque.encoders.static import StaticEncoder
 
@@ -351,7 +349,7 @@ def _anchors(
 def _of_maps(
     how: Any, method: str, options: Mapping[str, Any], averaging: Mapping[str, Any], dictionaries: Sequence[str], say: Say
 ) -> dict[str, Any]:  # fmt: skip
-    """Return what the record says of maps from dictionaries, or from none, and tell how well they fit."""
+    """Return the record of maps from dictionaries or without one, and report how well they fit."""
     fits = how.record()["settings"]["fits"]
     failed = []
     for lang, by_layer in fits.items():
@@ -379,13 +377,13 @@ def _of_maps(
 def _released(
     base: Any, folders: Sequence[str], *, towards: str, layers: Sequence[int] | None = None, combine: Combine = "last"
 ) -> tuple[Encoder, dict[str, Any]]:
-    """Put maps on an encoder that others released, as those of Schuster et al. (2019); also return the record.
+    """Add released maps, such as those of Schuster et al. (2019), to an encoder, and return it with a record.
 
     Args:
-        folders: with a `XX_best_mapping.pth` for each language XX; one folder for each layer.
+        folders: folders with a `XX_best_mapping.pth` for each language XX; one folder for each layer.
 
     Raises:
-        InputError: no maps in a folder, or not of the encoder's dimensions.
+        InputError: a folder has no maps, or the maps have other dimensions than the encoder.
     """
     from calque.alignment.maps import with_maps
     from calque.maps.released import read_released
@@ -418,12 +416,12 @@ def _released(
 
 # -- adapters ------------------------------------------------------------------------------------------------------------
 def merge(adapters: str, *, out: str | Path, keep_layers: bool = False, overwrite: bool = False) -> Path:
-    """Put adapters (LoRA) into the weights of the encoder that they are for.
+    """Merge adapters (LoRA) into the weights of their encoder.
 
     Arguments not listed here are the options of `calque merge`.
 
     Raises:
-        InputError: a file instead of their folder.
+        InputError: `adapters` is a file instead of a folder.
         SettingError: there are no adapters.
     """
     from calque.encoders.adapted import AdaptedEncoder

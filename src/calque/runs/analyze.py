@@ -1,4 +1,4 @@
-"""From encoders and files to analyses of their scores."""
+"""Analyse the scores of encoders."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ def analyze(
     load: Mapping[str, Any] | None = None,
     progress: bool = False,
 ) -> list[Finding]:
-    """Run all analyses that the files allow, or those that are asked for.
+    """Run the requested analyses, or all that the files allow.
 
-    Each encoder encodes the test text once, all layers in the same pass, and each set of vectors is searched once.
+    Each encoder encodes the test text once, with all layers in one pass.
 
     Args:
-        encoders: hub names, folders, `mini` or files of vectors, each perhaps as `NAME=PATH`; the one before alignment first.
-        inputs: a parallel text to test on, the text that the encoders were aligned with, to tell seen from unseen word pairs,
-            and the links of both, which are made from both together where they are not given.
-        how: with `non_contextual`, retrieval is among the first words of each form, as Cao et al.'s Table 4 has it.
-        only: analyses to do, of `ANALYSES`. None: all; those whose files are not given are skipped, with a message.
+        encoders: hub names, folders, `mini` or files of vectors, optionally as `NAME=PATH`; the base encoder first.
+        inputs: parallel test text, training text of the alignment (for unseen word pairs), and their links, which are computed
+            from both texts if not given.
+        how: settings; with `non_contextual`, retrieval uses the first occurrence of each word type, as in Table 4 of Cao et al.
+        only: names of analyses in `ANALYSES`. None: all; those without the needed files are skipped with a message.
 
     Raises:
-        SettingError: an analysis that is not known, or that was asked for and lacks what it needs.
+        SettingError: an analysis is unknown, or a requested one lacks its files.
     """
     from calque.analyses.questions import Questions
     from calque.encoders import load_encoder
@@ -70,11 +70,11 @@ def analyze(
 
 
 class _Chosen:
-    """The analyses that are to be done, and what is said of those that cannot be.
+    """The selected analyses, with messages about those that cannot be run.
 
     Args:
-        only: those that are asked for by name; None: all.
-        settings: what the options of their rows stand for.
+        only: names of requested analyses; None: all.
+        settings: values of the options of their rows.
     """
 
     def __init__(self, only: Sequence[str] | None, settings: Mapping[str, Any], say: Say):
@@ -89,7 +89,7 @@ class _Chosen:
         return self.only is None or name in self.only
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
-        """The function of an analysis, with its options."""
+        """Return the function of an analysis with its options."""
         row = ANALYSES[name]
         taken = (*row.options, *(("seed",) if row.seeded else ()))
         return partial(imported(row.target), **{key: self.settings[key] for key in taken if key in self.settings})
@@ -98,7 +98,7 @@ class _Chosen:
         return [name for name, row in ANALYSES.items() if row.kind == kind and name in self]
 
     def lacks(self, name: str, remedy: str = "", *, some: bool = False, **about: str) -> None:
-        """An error for what was asked for by name; a line for what was not, and where only some encoders lack it."""
+        """Raise an error for an analysis requested by name; print a line for others, or if only some encoders lack the need."""
         remedy = remedy or ANALYSES[name].lacks.format(**about)
         if self.only is not None and not some:
             raise SettingError(f"{name}: {remedy}")
@@ -116,11 +116,11 @@ def _by_name(encoders: Sequence[str]) -> dict[str, str]:
     return paths
 
 
-# -- encoder by encoder ------------------------------------------------------------------------------------------------
+# -- encoders -------------------------------------------------------------------------------------------------
 def _of_vectors(
     paths: Mapping[str, str], questions: Questions, chosen: _Chosen, loader: Callable[[str], Encoder], progress: bool
 ) -> list[Finding]:
-    """Everything that the vectors of the test text tell; an encoder is gone before the next one is loaded."""
+    """Return the findings of all encoders, with one encoder in memory at a time."""
     from calque.analyses.groups import accuracies
 
     data = questions.task.data
@@ -165,7 +165,7 @@ def _of_vectors(
 def _of_encoder(
     name: str, path: str, encoder: Encoder, questions: Questions, chosen: _Chosen, progress: bool, *, some: bool
 ) -> tuple[View, list[Finding]]:
-    """One encoder's answers, and the analyses that need the encoder itself; `some`: it is one of several."""
+    """Return one encoder's answers, and the analyses that need the encoder itself; `some`: it is one of several."""
     from calque.analyses.groups import headline, layer_curve
     from calque.encoders.base import require
 
@@ -201,7 +201,8 @@ def _of_encoder(
 
 
 def _training(path: str, langs: tuple[str, str]) -> tuple[str, int, dict[str, Any]] | None:
-    """Method, sentence pairs and other counts of an encoder that `calque align` made from text in these languages."""
+    """Return method, number of sentence pairs and other counts from the record of an encoder aligned with text in these
+    languages."""
     file = Path(path) / "calque-run.json"
     if not file.is_file():
         return None
@@ -216,7 +217,7 @@ def _training(path: str, langs: tuple[str, str]) -> tuple[str, int, dict[str, An
 
 # -- parts of speech ---------------------------------------------------------------------------------------------------
 def _tags(task: WordRetrieval, upos: Sequence[str], say: Say) -> dict[str, tuple[np.ndarray, Sequence[str]]]:
-    """Tags by side, from files that have the sentences."""
+    """Return tags by side from files with the test sentences."""
     from calque.analyses.questions import SIDES, tags_for
     from calque.corpora import read_tagged
 
@@ -238,7 +239,7 @@ def _tags(task: WordRetrieval, upos: Sequence[str], say: Say) -> dict[str, tuple
     return tags
 
 
-# -- shown -------------------------------------------------------------------------------------------------------------
+# -- tables ------------------------------------------------------------------------------------------------------------
 def table(findings: Sequence[Finding]) -> str:
     """Format scores as lines of text, a block for each analysis: a row for each encoder, metric and group, with the direction
     that is better."""

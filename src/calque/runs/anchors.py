@@ -1,4 +1,4 @@
-"""From plain text and an encoder to a folder with the mean vector of each word."""
+"""Compute anchors of plain text, and write them to a folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("safetensors", "avg_embeds")
 SUMS_FILE = "sums.safetensors"
-_BLOCK = 2048  # sentences that are read at once
+_BLOCK = 2048  # number of sentences that are read at a time
 
 
 def make_anchors(
@@ -28,12 +28,12 @@ def make_anchors(
     progress: bool = False,
     say: Say = lambda line: None,
 ) -> dict[int, Anchors]:
-    """Sum the vectors of each word type over a text that streams through, and take their means.
+    """Compute the mean vector of each word type over a text that is read in blocks.
 
-    The sums stay in the folder: a stopped call goes on where it was, and a finished one with further texts goes on with those.
+    The sums are saved in the folder, so that an interrupted call resumes, and a finished one can be continued with more text.
 
     Returns:
-        the anchors by layer.
+        anchors by layer.
     """
     from calque.anchors import save_anchors, write_avg_embeds
     from calque.anchors.files import FILE
@@ -68,15 +68,15 @@ def make_anchors(
 
 
 def open_folder(path: str, *, lang: str = "", encoder: Any = None) -> dict[int, Anchors]:
-    """Return anchors that `calque anchors` wrote, or those of the published code.
+    """Read anchors of `calque anchors` or of the published code.
 
     Args:
         path: the folder.
-        lang: the language, where the files do not say it.
-        encoder: whose anchors they should be.
+        lang: language of the anchors, if the files do not contain it.
+        encoder: encoder that the anchors must belong to.
 
     Raises:
-        InputError: there are none, or they are in another language or of another encoder.
+        InputError: there are no anchors, or they belong to another language or encoder.
     """
     from calque.anchors import open_anchors, read_avg_embeds
     from calque.anchors.files import FILE
@@ -96,10 +96,10 @@ def open_folder(path: str, *, lang: str = "", encoder: Any = None) -> dict[int, 
 
 
 def read_vocabulary(path: str) -> list[str]:
-    """Return the words of a file that has one a line.
+    """Read a file with one word per line.
 
     Raises:
-        InputError: it has none, or cannot be read.
+        InputError: the file has no words, or cannot be read.
     """
     from calque.corpora.lines import Flaw, read_lines
 

@@ -1,4 +1,4 @@
-"""Scores on the model card of an encoder, and those that a run has of its own result: on held-out text, and of what it cost."""
+"""Add scores to model cards, and measure the effect of an alignment on held-out text and sentence vectors."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from calque.encoders import Encoder
     from calque.text import ParallelCorpus
 
-_SENTENCES = 1000  # that are compared before and after alignment
+_SENTENCES = 1000  # number of sentences that are compared before and after alignment
 
 
 def add_scores(folder: Path, scores: list[dict[str, Any]], base: Sequence[Mapping[str, Any]] | None = None) -> None:
     """Append scores to the card and to `calque-run.json`.
 
     Args:
-        folder: of an aligned encoder.
-        scores: as `Score.to_dict` gives them.
-        base: those of the encoder before alignment; the card names every figure that fell.
+        folder: folder of an aligned encoder.
+        scores: scores as returned by `Score.to_dict`.
+        base: scores of the encoder before alignment; the card lists every score that fell.
     """
     path = folder / RUN_FILE
-    with locked(path, wait=True):  # reads, changes and writes
+    with locked(path, wait=True):  # read, change and write under one lock
         _add_scores(path, scores, base)
 
 
@@ -63,7 +63,7 @@ def _add_scores(path: Path, scores: list[dict[str, Any]], base: Sequence[Mapping
 
 
 def _cost(record: Mapping[str, Any]) -> list[str]:
-    """What alignment cost: every figure that is worse than before."""
+    """Return a list of all scores that are worse than before alignment."""
     if "compared" not in record:
         return ["What alignment costs is not known here: `calque evaluate … --record --against FILE`, with the scores of the",
                 "encoder before alignment, names every figure that fell."]  # fmt: skip
@@ -82,13 +82,13 @@ def _fell(figure: Mapping[str, Any]) -> str:
 
 
 def _shown(value: float | None) -> str:
-    """A figure of a score; nothing where there was no question."""
+    """Format a value; empty if there were no items."""
     return "" if value is None else f"{value:.4f}"
 
 
-# -- scores that a run has of its own result ----------------------------------------------------------------------------
+# -- scores on held-out text -----------------------------------------------------------------------------
 def scores_of(judged: Sequence[Judged], *, seed: int = 0) -> list[Score]:
-    """A score with its interval over sentences for each figure; those without any sentence are left out."""
+    """Return a score with its interval over sentences for each metric that has sentences."""
     found = []
     for each in judged:
         if not len(each.counts):
@@ -109,12 +109,11 @@ def sentence_cost(
     """Compare a sentence encoder's vectors of one language before and after alignment.
 
     Args:
-        lang: the language, `towards`.
+        lang: language of the vectors, `towards`.
 
     Returns:
-        the number of different sentences, evenly spaced; Pearson's correlation of the cosines of all pairs of them before and
-        after; and the mean of these cosines before and after, which is that of unrelated sentences. None where the base is
-        no sentence encoder, or the text has fewer than three sentences.
+        number of distinct sentences, evenly spaced; Pearson's correlation of the cosines of all sentence pairs before and after;
+        and the mean cosine before and after. None if the base is not a sentence encoder, or for fewer than three sentences.
     """
     from calque.encoders.huggingface import HuggingFaceEncoder
     from calque.encoders.sentence_vectors import SentencePooling, modules_folder, sentence_vectors

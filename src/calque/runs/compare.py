@@ -1,9 +1,8 @@
-"""When one figure is better than another: the rule that every table and every sentence about results keeps.
+"""Significance tests of differences between scores, used for all tables and verdicts.
 
-A figure has two sources of variance: *training runs*, and *texts*, which could have been others. A difference is judged by
-both: that of runs by Welch's test, that of texts from paired resamples. The run of an aligned encoder is its alignment: heads
-that are trained on one alignment share it, and are averaged. Nothing is claimed of fewer than `FEWEST` runs.
-A page makes many comparisons, so what it claims is corrected for their number (Holm 1979).
+A score varies with *training runs* and with *texts*. The variance over runs is compared as in Welch's test, the variance over
+texts by paired resampling. Heads that are trained on one alignment are averaged, because the alignment is the run. Differences
+with fewer than `FEWEST` runs are not tested. p-values are corrected for the number of comparisons of a page (Holm 1979).
 """
 
 from __future__ import annotations
@@ -20,29 +19,29 @@ import numpy as np
 from calque.algebra import student
 from calque.errors import InputError
 
-LEVEL = 0.05  # how often a page may call anything different where nothing is
-FEWEST = 3  # training runs of which anything may be claimed: two have one degree of freedom
+LEVEL = 0.05  # family-wise error rate of a page
+FEWEST = 3  # minimum number of training runs of a test; two have one degree of freedom
 _NORMAL = 3.919927969080108  # width of a 95% interval in standard errors
 _LOWER = (
     "aer", "perplexity", "unigram-perplexity", "distance", "relative distance", "soft distance", "ambiguous", "xsim",
     "eigenvalue-similarity", "skewness", "mean-cosine", "probe-accuracy",  # of analyses
 )  # fmt: skip
 
-Record = Mapping[str, Any]  # a line of a result file, as `Score.to_dict` gives it
+Record = Mapping[str, Any]  # a line of a result file, see `Score.to_dict`
 Outcome = Literal["better", "worse", "unclear"]
 K = TypeVar("K", bound=Hashable)
 
 
 def lower_is_better(metric: str) -> bool:
-    """Whether a small value of a metric is the good one."""
+    """Return whether lower values of a metric are better."""
     return metric.partition(".")[0] in _LOWER
 
 
 def check_results(path: str | Path) -> None:
-    """Refuse to change a file that holds something else than scores.
+    """Check that a file contains scores only.
 
     Raises:
-        InputError: it cannot be read, or a line is no score.
+        InputError: the file cannot be read, or a line is not a score.
     """
     needed = {"task", "metric", "data", "languages", "value", "low", "high"}
     try:
@@ -54,19 +53,19 @@ def check_results(path: str | Path) -> None:
         raise InputError(fact, path=path) from error
 
 
-# -- figures -------------------------------------------------------------------------------------------------------------
+# -- estimates -----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """A figure with what is known of its errors.
+    """A score with its variances.
 
     Attributes:
-        value: the figure.
-        runs: that of each training run; fewer than two say nothing of other runs.
+        value: the score.
+        runs: score of each training run.
         of_runs: variance of the mean over runs, with its degrees of freedom.
         of_texts: variance over texts, with its degrees of freedom.
-        resamples: float64 `[B]`, the figure over other texts; None where only an interval is known.
-        texts: how many there are; 0 where that is not known.
-        trainings: number of independent training runs behind the figure; 0 where nothing random was trained.
+        resamples: scores of bootstrap samples, float64 `[B]`; None if only an interval is known.
+        texts: number of texts; 0 if unknown.
+        trainings: number of independent training runs; 0 without random training.
     """
 
     value: float
@@ -79,23 +78,23 @@ class Estimate:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95%, over runs (where there are several) and texts."""
+        """95% interval over texts and, if there are several, runs."""
         half = student.half_width(self.of_runs, self.of_texts)
         return self.value - half, self.value + half
 
 
 def runs_of(record: Record) -> tuple[float, ...]:
-    """The figure of each training run; older records have it among their settings."""
+    """Return the score of each training run, which older records have among their settings."""
     values = record.get("runs") or (record.get("settings") or {}).get("values") or ()
     known = isinstance(values, list | tuple) and all(isinstance(value, int | float) for value in values)
     return tuple(float(value) for value in values) if known else ()
 
 
 def trainings_of(record: Record) -> int:
-    """Return the number of independent training runs behind a record, 0 where nothing random was trained.
+    """Return the number of independent training runs behind a record, 0 without random training.
 
-    The heads of a record are its runs, unless they were trained on one aligned encoder: then its alignment is the only run.
-    A record that does not say how its encoder came about counts as one run.
+    Heads are runs, unless they were trained on one aligned encoder, whose alignment is then the only run. A record without
+    information about its encoder counts as one run.
     """
     settings = record.get("settings") or {}
     aligned = settings.get("aligned", {"seed": 0})
@@ -104,8 +103,8 @@ def trainings_of(record: Record) -> int:
 
 
 def estimate(record: Record) -> Estimate | None:
-    """A record's figure with its errors; None where nothing is known of them. Records of older versions have no resamples:
-    their interval is taken for that of texts."""
+    """Return the estimate of a record, or None if its variance is unknown. Records of older versions have no resamples; their
+    interval is used as that over texts."""
     if record["value"] is None:
         return None
     runs, texts, trainings = runs_of(record), record.get("texts") or 0, trainings_of(record)
@@ -118,18 +117,17 @@ def estimate(record: Record) -> Estimate | None:
     if low is None or high is None or low == high:
         return None
     error = (high - low) / _NORMAL
-    if not abs(error) < 1e100:  # no figure of ours, and nothing that can be squared
+    if not abs(error) < 1e100:  # not a score of calque, and squaring would overflow
         return None
     return Estimate(record["value"], runs, student.over_runs(runs), (error**2, math.inf), trainings=trainings)
 
 
 def over_trainings(figures: Sequence[Estimate], run_of: Sequence[Hashable] | None = None) -> Estimate:
-    """Return the mean over several trainings of one method, each measured on the same test: the trainings are the runs,
-    whatever heads each of them had of its own.
+    """Return the mean over several trainings of one method on the same test, with the trainings as runs.
 
     Args:
-        figures: one or more of each training.
-        run_of: the training that each figure is of; by default each of its own.
+        figures: one or more estimates of each training.
+        run_of: training of each estimate; default: each its own.
     """
     if len(figures) == 1:
         return figures[0]
@@ -146,8 +144,8 @@ def over_trainings(figures: Sequence[Estimate], run_of: Sequence[Hashable] | Non
 
 
 def over_tests(figures: Sequence[Estimate]) -> Estimate:
-    """The mean over test sets. Run k is the same model in each, so its mean over the sets is one run of the mean; resample
-    b has the same texts in test sets that translate one another, so its mean is one resample of the mean."""
+    """Return the mean over test sets. Run k is the same model in each set, so its mean is a run of the mean; resample b has the
+    same texts in translated test sets, so its mean is a resample of the mean."""
     counts = {len(figure.runs) for figure in figures}
     runs: tuple[float, ...] = ()
     if len(counts) == 1:
@@ -163,8 +161,8 @@ def over_tests(figures: Sequence[Estimate]) -> Estimate:
 
 
 def _mean_over_texts(figures: Sequence[Estimate], *, same: bool = False) -> tuple[student.Part, np.ndarray | None, int]:
-    """Of the mean of figures: variance over texts, resamples, and the number of texts. Without resamples test sets count as
-    independent, and figures on the same test as having all errors in common."""
+    """Return variance over texts, resamples and number of texts of the mean of estimates. Without resamples, test sets count as
+    independent, and estimates on the same test as fully correlated."""
     texts = min(figure.texts for figure in figures)
     drawn = [figure.resamples for figure in figures if figure.resamples is not None]
     if len(drawn) == len(figures):
@@ -179,32 +177,31 @@ def _mean_over_texts(figures: Sequence[Estimate], *, same: bool = False) -> tupl
 
 
 def mean_of(records: Sequence[Record]) -> tuple[float, float, float]:
-    """Mean over test sets, with the ends of its 95% interval; the interval is the value itself where nothing is known of
-    some figure's errors. For figures of one metric, and of languages that the task was not learnt in."""
+    """Return the mean over test sets with its 95% interval, which is the value itself if a variance is unknown. The records must
+    have one metric, and languages without training text."""
     value = sum(record["value"] for record in records) / len(records)
     known = [each for each in map(estimate, records) if each is not None]
     return (value, *over_tests(known).interval) if len(known) == len(records) else (value, value, value)
 
 
 def too_few(*figures: Estimate | None) -> int:
-    """Return the smallest number of training runs behind some figures if nothing may be claimed of so few, else 0."""
+    """Return the smallest number of training runs if it is too small for a test, else 0."""
     trainings = [figure.trainings for figure in figures if figure is not None and 0 < figure.trainings < FEWEST]
     return min(trainings, default=0)
 
 
 def cannot_be_shown(trainings: int) -> str:
-    """Say why nothing is claimed of a difference between methods with so few training runs, see `too_few`."""
+    """Return the sentence that explains why so few training runs are not tested, see `too_few`."""
     return f"cannot be shown with {'one training run' if trainings == 1 else 'two training runs'}; take five"
 
 
 # -- differences ---------------------------------------------------------------------------------------------------------
 def p_value(one: Estimate, other: Estimate) -> float:
-    """How often two figures on one test, or two means over the same tests, would lie at least as far apart if the methods
-    were equally good.
+    """Return the two-sided p-value of the difference between two estimates on the same tests.
 
-    The variance of the difference is that of either's runs (Welch 1947) and that of the paired differences of resamples,
-    or of either's texts where there are no resamples to pair; see `student.probability` for the rest. Texts that all say
-    the same are no certainty: nothing counts as surer than it would be if one text more had said the opposite.
+    The variance of the difference is the sum of the variances over runs (Welch 1947) and of the variance of paired differences of
+    resamples, or of the variances over texts without resamples; see `student.probability`. The variance over texts is at least
+    that of one additional text with the opposite outcome.
     """
     gap = one.value - other.value
     if abs(gap) < 1e-12:
@@ -216,7 +213,7 @@ def p_value(one: Estimate, other: Estimate) -> float:
 
 
 def _gap_over_texts(one: Estimate, other: Estimate) -> student.Part:
-    """Variance over texts of a difference: that of paired resamples, where there are some."""
+    """Return the variance over texts of a difference, from paired resamples if there are any."""
     if one.resamples is None or other.resamples is None:
         return student.total([one.of_texts, other.of_texts])
     most = min(len(one.resamples), len(other.resamples))
@@ -224,11 +221,10 @@ def _gap_over_texts(one: Estimate, other: Estimate) -> student.Part:
 
 
 def holm(found: Mapping[K, float], weights: Mapping[K, float] | None = None) -> dict[K, float]:
-    """p-values corrected for their number: claiming what lies below 0.05 is wrong anywhere in at most 5 of 100 pages,
-    whatever the comparisons have to do with each other (Holm 1979, §4 with weights).
+    """Correct p-values for their number, with any dependence between comparisons (Holm 1979, §4 with weights).
 
     Args:
-        weights: how the 5% are shared out at first; evenly without.
+        weights: initial distribution of the error rate; default: equal weights.
     """
     given = {key: 1.0 if weights is None else weights[key] for key in found}
     left, highest = sum(given.values()), 0.0
@@ -241,15 +237,15 @@ def holm(found: Mapping[K, float], weights: Mapping[K, float] | None = None) -> 
 
 
 def outcome(one: Estimate, other: Estimate, metric: str, p: float) -> Outcome:
-    """What may be said of a figure beside another, given the corrected p-value of their difference."""
+    """Return the outcome of a comparison from the corrected p-value."""
     if p >= LEVEL or one.value == other.value:
         return "unclear"
     return "better" if (one.value < other.value) == lower_is_better(metric) else "worse"
 
 
 def above_all(figures: Mapping[K, Estimate], metric: str) -> tuple[K, float] | None:
-    """The best of several and the p-value of its being better than every other: the largest of its comparisons. None where
-    there is nothing to be better than, or one of them has too few training runs."""
+    """Return the best of several estimates and the p-value that it is better than all others (the largest of its comparisons), or
+    None if there are no others or too few training runs."""
     if len(figures) < 2 or too_few(*figures.values()):
         return None
     sign = -1 if lower_is_better(metric) else 1
@@ -258,7 +254,7 @@ def above_all(figures: Mapping[K, Estimate], metric: str) -> tuple[K, float] | N
 
 
 def rule(comparisons: int) -> str:
-    """How the comparisons of a page or some tables were judged, in one sentence."""
+    """Return a sentence that describes the tests of a page."""
     many = f"{comparisons:,} comparisons are" if comparisons != 1 else "1 comparison is"
     return (
         f"{many} made here, each by a test over training runs and texts and corrected for their number (Holm), so that if no "
@@ -266,15 +262,15 @@ def rule(comparisons: int) -> str:
     )
 
 
-#: What has to be said of figures from one run.
+#: note for scores from one run
 ONE_RUN = "One run: the intervals cover the choice of test texts, not variation between training runs."
 
 
 def fallen(base: Sequence[Record], own: Sequence[Record]) -> list[tuple[Record, Record, bool]]:
-    """Every figure that is worse than the base's on the same question.
+    """Return every score that is worse than the base's on the same test items.
 
     Returns:
-        the base's record, the method's own, and whether the difference may be claimed, corrected for all that are compared.
+        record of the base, record of the method, and whether the difference is significant after correction.
     """
     before = {asked(record): record for record in base}
     pairs = [(before[asked(record)], record) for record in own if asked(record) in before]
@@ -290,5 +286,5 @@ def fallen(base: Sequence[Record], own: Sequence[Record]) -> list[tuple[Record, 
 
 
 def asked(record: Record) -> tuple[object, ...]:
-    """By what the figures of two encoders are known to answer one question."""
+    """Return the key that two records of the same test items share."""
     return record["task"], record["metric"], record["data"], tuple(record["languages"])

@@ -1,4 +1,4 @@
-"""The main job on the text that comes with calque: link, align by every method, measure, leave everything behind."""
+"""The demo: link, align and measure on the bundled text."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from calque.encoders import Encoder
     from calque.tasks import Score
 
-#: methods that are shown, with their options: the text is small, and wants more passes than a real one
+#: methods of the demo with their options; the text is small and needs more epochs
 METHODS: dict[str, dict[str, Any]] = {"rotation": {}, "finetune": {"epochs": 4}, "contrastive": {"epochs": 8}}
 
 
-#: what a row has scores of
+#: kinds of scores of a row
 _KINDS = ("retrieval", "form", "consistency", "alignment")
-#: kinds that the table shows: title, and which value is the good one
+#: kinds of scores in the table: title and direction
 _SHOWN: dict[str, tuple[str, Callable[..., str]]] = {
     "retrieval": ("Contextual word retrieval by CSLS, word pairs unseen in training (higher is better)", max),
     "form": ("The same by form: any occurrence of the right word counts (higher is better)", max),
@@ -53,19 +53,19 @@ def demo(
     say: Say = lambda line: None,
     then: Callable[[Path], object] = lambda folder: None,
 ) -> list[dict[str, Any]]:
-    """Align an encoder with the sample text by rotation, Cao's fine-tuning and contrast, one model for all languages.
+    """Align an encoder with the sample text by rotation, Cao's loss and contrastive alignment, one model for all languages.
 
     Arguments not listed here are the options of `calque demo`.
 
     Args:
-        out: folder for the text (`text/XX.tsv`), the aligned encoders, one folder for each method, `results.jsonl`,
-            `analyses.jsonl` and `calque-run.json`. It appears when all is done; a demo that was stopped goes on from what
-            it left in `.OUT.calque-part`.
-        then: adds to the folder, which it is given before that gets its name.
+        out: folder for the text (`text/XX.tsv`), the aligned encoders (one folder for each method), `results.jsonl`,
+            `analyses.jsonl` and `calque-run.json`. It appears when it is complete; an interrupted demo resumes from
+            `.OUT.calque-part`.
+        then: function that adds files to the folder before it is renamed.
 
     Returns:
-        a row for each encoder: `method`; scores by language: `retrieval`, `form`, `alignment`, and for English
-        `consistency`; `folder`.
+        a row for each encoder with `method`, `folder`, and scores by language under `retrieval`, `form`, `alignment` and
+        (English) `consistency`.
     """
     from calque.encoders import load_encoder
     from calque.encoders.base import require
@@ -127,7 +127,7 @@ def _demo(
 
 
 class _Text:
-    """One language's part of the sample, with its word links, and what every encoder answered on its test text."""
+    """Sample text of one language with its word links, and the answers of every encoder on its test text."""
 
     def __init__(self, lang: str, seed: int):
         from calque.analyses.questions import Questions
@@ -135,7 +135,7 @@ class _Text:
         from calque.wordalign import align_words
 
         self.train, self.test, self.gold = sample_text(lang, "train"), sample_text(lang, "test"), sample_links(lang)
-        # The aligner reads both parts: it needs every sentence it can get, and it sees no answers.
+        # The aligner reads training and test text, because the sample is small; it uses no gold links.
         how = {"symmetrize": "one-to-one", "seed": seed}
         self.links = align_words(self.train, extra=self.test, **how)
         tested = align_words(self.test, extra=self.train, **how)
@@ -146,7 +146,7 @@ class _Text:
         self.views: list[View] = []
 
     def retrieval(self, name: str, encoder: Encoder) -> dict[str, Score]:
-        """The figures of `WordRetrieval` by metric; the answers are kept."""
+        """Return the scores of `WordRetrieval` by metric, and keep the answers."""
         task, corpus = self.questions.task, self.questions.corpus
         source, target = encoder.encode(corpus.source), encoder.encode(corpus.target)
         about = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint}
@@ -157,14 +157,14 @@ class _Text:
         return {score.metric: score for score in scores}
 
     def english(self) -> Score:
-        """Return whether the last encoder still distinguishes English words."""
+        """Return the same-language consistency of English in the last encoder."""
         from calque.tasks.consistency import Consistency
 
         view, task = self.views[-1], Consistency(self.questions.corpus.source, data="sample")
         return task.evaluate_embeddings(view.source, about=view.about)[0]
 
     def findings(self, seed: int) -> Iterator[Finding]:
-        """Analyses that take no time: what `calque analyze` does besides needs tags, layers or more text."""
+        """Return the analyses that need no tags, layers or further text."""
         from calque.analyses.groups import accuracies, by_length, by_rank
         from calque.analyses.space import hubness, language
         from calque.analyses.words import examples, points
@@ -180,7 +180,7 @@ class _Text:
 
 
 def _aligned(method: str, base: Any, texts: Sequence[_Text], seed: int, folder: Path, progress: bool) -> Encoder:
-    """By one method; a training goes on from what an earlier demo kept, be it the end."""
+    """Align by one method; training resumes from an interrupted demo."""
     corpora, pairs = [text.train for text in texts], [text.links for text in texts]
     options = METHODS[method] | ({} if method == "rotation" else {"seed": seed})
     return make_method(method, "en", options).align(base, corpora, pairs, folder=folder, progress=progress)
@@ -196,12 +196,12 @@ def _measured(
         found = texts[lang].retrieval(method, encoder)
         row["retrieval"][lang], row["form"][lang] = found["accuracy.unseen"], found["form.unseen"]
         row["alignment"][lang] = WordAlignment(*texts[lang].gold, data="sample").evaluate(encoder)[0]
-    row["consistency"]["en"] = next(iter(texts.values())).english()  # its sentences are the same beside every language
+    row["consistency"]["en"] = next(iter(texts.values())).english()  # English sentences are the same for every language
     return row
 
 
 def _write(folder: Path, texts: dict[str, _Text]) -> None:
-    """The text as files, for the same by hand: `calque align demo/text/de.train.tsv --langs en de …`."""
+    """Write the text as files, for commands such as `calque align demo/text/de.train.tsv --langs en de …`."""
     folder.mkdir(parents=True, exist_ok=True)
     for lang, text in texts.items():
         for part, corpus in (("train", text.train), ("test", text.test)):
@@ -210,7 +210,7 @@ def _write(folder: Path, texts: dict[str, _Text]) -> None:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """What every method changes, in per cent, by language: a table for each kind of score that `_SHOWN` has."""
+    """Format the scores of every method by language in per cent, one table for each kind of score in `_SHOWN`."""
     blocks = []
     for kind, (title, best) in _SHOWN.items():
         shown = [row for row in rows if row[kind]]

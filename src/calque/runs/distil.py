@@ -1,4 +1,4 @@
-"""From a teacher, a student and parallel text to a folder with the student, its pooling and its model card."""
+"""Distil a teacher into a student, and save the student with its pooling and model card."""
 
 from __future__ import annotations
 
@@ -44,13 +44,14 @@ def distil(
     progress: bool = False,
     say: Say = lambda line: None,
 ) -> Aligned:
-    """Teach a student the sentence vectors of a teacher, in the teacher's language and in those that it is translated into.
+    """Train a student to give the sentence vectors of a teacher in the teacher's language and in the languages of the
+    translations.
 
     Arguments not listed here are the options of `calque distil`.
 
     Args:
-        texts: parallel texts in any format that `read_parallel` knows, divided at spaces alone: sentences are read as text.
-        out: folder for the result, which appears when it is complete; a training that was stopped goes on.
+        texts: parallel texts in any format of `read_parallel`, divided at spaces only.
+        out: folder for the result, which appears when it is complete; an interrupted training resumes.
         load: keyword arguments of `load_encoder`, for the student.
         options: keyword arguments of `Distillation`.
 
@@ -121,10 +122,10 @@ def distil(
 
 
 def teacher_vector(encoder: Encoder, name: str | None) -> SentencePooling:
-    """How a teacher makes a sentence's vector.
+    """Return the sentence pooling of a teacher.
 
     Raises:
-        SettingError: it has no way of its own, and none is named.
+        SettingError: the teacher has no pooling of its own, and none is named.
     """
     from calque.encoders.sentence_vectors import SentencePooling, modules_folder
 
@@ -137,10 +138,10 @@ def teacher_vector(encoder: Encoder, name: str | None) -> SentencePooling:
 
 
 def student_pooling(encoder: Encoder, name: str | None) -> SentencePooling:
-    """How a student makes a sentence's vector of its subwords; its own where it has one and no other is named.
+    """Return the sentence pooling of a student: the named one, its own, or the mean of subwords.
 
     Raises:
-        SettingError: the student has no subwords, or there is no such pooling.
+        SettingError: the student has no subwords, or the pooling is unknown.
     """
     from calque.encoders import HuggingFaceEncoder
     from calque.encoders.sentence_vectors import SentencePooling, modules_folder
@@ -159,7 +160,7 @@ def student_pooling(encoder: Encoder, name: str | None) -> SentencePooling:
 def _texts(
     paths: Sequence[str], corpora: Sequence[ParallelCorpus], more: Sequence[str], sentences: Sequence[Any], lang: str
 ) -> list[dict[str, Any]]:
-    """What the card says of the texts."""
+    """Return the rows of the texts for the model card."""
     rows: list[dict[str, Any]] = [
         {"path": name_of(path), "langs": list(corpus.langs), "sentence_pairs": len(corpus)}
         for path, corpus in zip(paths, corpora, strict=True)

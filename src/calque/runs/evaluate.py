@@ -1,4 +1,4 @@
-"""From an encoder and files to the scores of a task."""
+"""Evaluate an encoder on a task."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def alignment_of(encoder: str) -> dict[str, Any] | None:
-    """Return what a folder's record says of the alignment that made the encoder, None for one that was not aligned: the method,
-    its seed (None for a method that is not random), and the encoder before it."""
+    """Return the alignment in the record of an encoder's folder, or None: the method, its seed (None without randomness), and the
+    encoder before alignment."""
     path = Path(encoder, "calque-run.json")
     record = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     if not {"method", "encoder", "encoder_fingerprint"} <= record.keys():
@@ -43,21 +43,21 @@ def evaluate(
     shown: Callable[[list[Any]], None] | None = None,
     progress: bool = False,
 ) -> list[Score]:
-    """Scores of one encoder on one task, those of the first test first, and of each the main one.
+    """Return the scores of one encoder on one task, ordered by test set, with the main score first.
 
     Args:
         encoder: hub name, folder, `mini`, or a file of static vectors.
-        inputs: the task's name, one of `TASKS` or `package.module:Class`, and its files.
+        inputs: name of the task, one of `TASKS` or `package.module:Class`, and its files.
         options: keyword arguments of the task's `from_files`.
         load: keyword arguments of `load_encoder`.
-        layers: of word retrieval, the layers that `compare_layers` compares, whose findings `shown` is then called with.
-        out: the file that the scores are for; checkpoints of trained heads lie beside it until all are trained, so that the same
-            command goes on where it was stopped. None for no checkpoints.
-        shown: called with the scores.
+        layers: layers to compare by `compare_layers`, for word retrieval; `shown` is then called with its result.
+        out: file for the scores; checkpoints of trained heads are beside it, so that an interrupted command resumes. None for no
+            checkpoints.
+        shown: function called with the scores.
         progress: show bars on standard error.
 
     Raises:
-        SettingError: a task that is not known, or files that it does not read.
+        SettingError: the task is unknown, or does not read some of the files.
     """
     from calque.encoders import load_encoder
     from calque.encoders.layers import DefaultLayerWarning
@@ -68,7 +68,7 @@ def evaluate(
         raise SettingError(f"{inputs.task} does not read {', '.join(unread)}, only {', '.join(row.files)}")
     tasks = TASKS.load(inputs.task).from_files(inputs, **dict(options or {}))
     with warnings.catch_warnings():
-        if layers is not None:  # the default layer is one of them
+        if layers is not None:  # the default layer is not needed
             warnings.simplefilter("ignore", DefaultLayerWarning)
         loaded = load_encoder(encoder, **dict(load or {}))
     scores: list[Score] = []
@@ -91,7 +91,7 @@ def evaluate(
 
 @contextmanager
 def _resumable(tasks: Sequence[Any], out: Path | None) -> Iterator[None]:
-    """Keep checkpoints of trained heads beside `out` until the scores are there, or until nothing is worth keeping."""
+    """Keep checkpoints of trained heads beside `out` until the scores are written."""
     trained = [each for task in tasks if hasattr(each := getattr(task, "task", task), "checkpoints")]
     if out is None or not trained or not is_first():
         yield

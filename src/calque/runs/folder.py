@@ -1,4 +1,4 @@
-"""A folder of results that appears under its name when it is complete, and not before."""
+"""Atomic folders of results."""
 
 from __future__ import annotations
 
@@ -16,33 +16,32 @@ from calque.encoders.folder import ABOUT_FILE, RUN_FILE
 from calque.errors import CalqueError, InputError, SettingError
 from calque.storage import NEW, is_text, locked, remove, remove_temporary, write_text
 
-#: what a run keeps to go on from: checkpoints, metrics, and whatever took time to prepare
+#: folder for resuming a run: checkpoints, metrics and prepared data
 TRAINING = "training"
 METRICS = "metrics.jsonl"
 
 
 @contextmanager
 def writing(out: str | Path, *, overwrite: bool = False, holds: str = "an encoder") -> Iterator[Path]:
-    """Fill a temporary folder, which becomes `OUT` when the block ends.
+    """Write to a temporary folder, which is renamed to `OUT` at the end of the block.
 
-    A run that is killed leaves it behind, as `.OUT.calque-part`; the next one finds in it what the last one kept in `training/`,
-    and nothing else. Where a result is replaced, it stays what it was until the new one is complete. Several processes of one
-    run all enter; the first one does what changes the disk.
+    A killed run leaves the folder `.OUT.calque-part`; the next run keeps only its `training/`. An old result is replaced when the
+    new one is complete. All processes of a run enter the block, and the first one changes the disk.
 
     Args:
-        holds: what a finished folder holds, for the message.
+        holds: description of a finished folder, for messages.
 
     Yields:
         the folder to write to.
 
     Raises:
-        SettingError: there is a result already, or another process is writing there.
-        InputError: `out` is something else than a folder of results, or has files that calque did not write.
+        SettingError: there is a result already, or another process writes there.
+        InputError: `out` is not a folder of results, or has files that calque did not write.
     """
     check(out, overwrite=overwrite, holds=holds)
-    out = Path(out).resolve()  # of a link, where it leads
+    out = Path(out).resolve()  # follows symbolic links
     place = storage.part_of(out)
-    meet()  # none finds the folder as another has left it
+    meet()  # all processes see the same state
     if not is_first():
         yield place / NEW
         return
@@ -51,17 +50,17 @@ def writing(out: str | Path, *, overwrite: bool = False, holds: str = "an encode
         with locked(out):
             part, kept = storage.temporary_folder(place, out), place / TRAINING
             try:
-                check(out, overwrite=overwrite, holds=holds)  # an older result may be back in its place
+                check(out, overwrite=overwrite, holds=holds)  # an older result may have been restored
                 if kept.is_dir():
                     remove(part / TRAINING)
                     os.rename(kept, part / TRAINING)
                 _clear(part)
                 yield part
-                check(out, overwrite=overwrite, holds=holds)  # files may have come while the run went on
+                check(out, overwrite=overwrite, holds=holds)  # files may have appeared during the run
                 _publish(part, out)
             except BaseException:
                 _clear(part)
-                if not (kept.is_dir() or (part.is_dir() and any(part.iterdir()))):  # nothing to go on from
+                if not (kept.is_dir() or (part.is_dir() and any(part.iterdir()))):  # nothing to resume from
                     remove_temporary(place)
                 raise
             remove_temporary(place)
@@ -72,11 +71,11 @@ def writing(out: str | Path, *, overwrite: bool = False, holds: str = "an encode
 
 
 def check(out: str | Path, *, overwrite: bool = False, holds: str = "an encoder") -> None:
-    """Refuse a folder that must not be written to, before any work is done.
+    """Check that a folder can be written, before any work is done.
 
     Raises:
-        SettingError: it holds a result, and that is not to be replaced.
-        InputError: it is a file, or a folder with files that calque did not write.
+        SettingError: the folder has a result, and `overwrite` is false.
+        InputError: it is a file, or has files that calque did not write.
     """
     out = Path(out)
     if not is_text(out.absolute()):
@@ -95,17 +94,17 @@ def check(out: str | Path, *, overwrite: bool = False, holds: str = "an encoder"
     place = storage.part_of(out.resolve())
     if overwrite:
         return
-    if place.is_dir() and not (place / NEW).is_dir():  # left by a run that was killed after it had finished
+    if place.is_dir() and not (place / NEW).is_dir():  # left by a run that was killed after renaming
         with suppress(CalqueError), locked(out):
             remove_temporary(place)
     raise SettingError(f"{out} already holds {holds}: choose another folder, or add --overwrite to replace it")
 
 
 def check_files(folder: Path, names: Iterable[str], ours: Callable[[], bool]) -> None:
-    """Refuse to replace files of certain names in a folder where nothing shows that calque wrote them.
+    """Check that existing files of the given names were written by calque.
 
     Raises:
-        InputError: there are such files, and `ours` says no.
+        InputError: there are such files, and `ours` is false.
     """
     found = [name for name in names if (folder / name).exists()]
     if found and not ours():
@@ -115,7 +114,7 @@ def check_files(folder: Path, names: Iterable[str], ours: Callable[[], bool]) ->
 
 
 def _contents(out: Path) -> Iterator[str]:
-    """Yield the names of files, links and empty folders in a folder; of one without a record, those of its entries."""
+    """Yield the names of files, links and empty folders in a folder, or of its entries if it has no record."""
     known = _records(out)
     for root, folders, files in os.walk(out):
         here = Path(root)
@@ -129,7 +128,7 @@ def _contents(out: Path) -> Iterator[str]:
 
 
 def _foreign(out: Path, names: Sequence[str]) -> list[str]:
-    """Return the names of what calque did not write; of a folder with nothing of calque's, its own name."""
+    """Return the names of files that calque did not write, or the name of the folder if it has no record."""
     records = _records(out)
     listed = {name for record in records for name in record.get("files", ())}
     listed |= {f"{folder}/" for name in listed for folder in Path(name).parents}
@@ -140,7 +139,7 @@ def _foreign(out: Path, names: Sequence[str]) -> list[str]:
 
 
 def _records(out: Path) -> list[dict[str, Any]]:
-    """Return what calque left of itself in a folder."""
+    """Return the records of calque in a folder."""
     found = []
     for path in (out / RUN_FILE, out / ABOUT_FILE):
         with suppress(OSError, ValueError, RecursionError):
@@ -151,16 +150,16 @@ def _records(out: Path) -> list[dict[str, Any]]:
 
 
 def _clear(part: Path) -> None:
-    """Remove all but what a run goes on from."""
+    """Remove everything except the data for resuming."""
     for entry in part.iterdir() if part.is_dir() else ():
         if entry.name != TRAINING or not any(entry.iterdir()):
             remove(entry)
 
 
 def _publish(part: Path, out: Path) -> None:
-    """Give a complete folder its name. Whatever happens on the way, `out` is what it was, or complete, or absent."""
+    """Rename a complete folder to its final name. At any moment `out` is the old result, absent or the new result."""
     training, kept = part / TRAINING, part.with_name(TRAINING)
-    if training.is_dir():  # of what a run goes on from, a finished one needs the metrics alone
+    if training.is_dir():  # a finished folder keeps only the metrics
         os.rename(training, kept)
         for metrics in kept.rglob(METRICS):
             copy = training / metrics.relative_to(kept)
@@ -179,7 +178,7 @@ def _publish(part: Path, out: Path) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Wait until everything below a folder is on the disk."""
+    """Flush all files below a folder to disk."""
     for root, _, files in os.walk(folder):
         for name in files:
             storage.sync(Path(root) / name)

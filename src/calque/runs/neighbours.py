@@ -1,4 +1,4 @@
-"""The words of another language that lie nearest to a word in its sentence, before and after alignment."""
+"""Nearest words of another language to a word in its sentence, before and after alignment."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ BEFORE, AFTER = "before", "after"
 
 
 def neighbours(how: NeighbourSettings, load: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Compare a word with all words of some sentences by the cosine of their vectors.
+    """Find the nearest words to a word among all words of some sentences by cosine.
 
     Args:
-        how: an `encoder` with maps is compared with itself without them.
+        how: settings; an `encoder` with maps is compared with its base encoder.
         load: keyword arguments of `load_encoder`; a mapped encoder has its own.
 
     Returns:
-        `word`, `sentence`, `lang`, and by `before` and `after` (if there is an after) the nearest words, nearest first:
-        `word`, `sentence`, `place` of the word in it, and the cosines `before` and `after`.
+        `word`, `sentence`, `lang`, and under `before` and (after alignment) `after` the nearest words, each with `word`,
+        `sentence`, its `place` in the sentence, and the cosines `before` and `after`.
 
     Raises:
-        SettingError: the word is not in its sentence, or the encoder has no vector for it; nothing to compare with.
+        SettingError: the word is not in its sentence or has no vector, or there are no sentences to search.
     """
     from calque.algebra.normalize import unit_rows
     from calque.encoders.base import require
@@ -64,10 +64,10 @@ def neighbours(how: NeighbourSettings, load: Mapping[str, Any] | None = None) ->
 
 
 def query_vector(encoder: Encoder, how: NeighbourSettings) -> tuple[list[str], int, np.ndarray]:
-    """The words of a sentence, the place of one of them, and its vector at length 1.
+    """Return the words of a sentence, the position of the query word, and its L2-normalised vector.
 
     Raises:
-        SettingError: the word is not in its sentence, or the encoder has no vector for it.
+        SettingError: the word is not in its sentence or has no vector.
     """
     from calque.algebra.normalize import unit_rows
 
@@ -81,7 +81,7 @@ def query_vector(encoder: Encoder, how: NeighbourSettings) -> tuple[list[str], i
 
 
 def table(found: Mapping[str, Any]) -> str:
-    """What `neighbours` found, for people."""
+    """Format the result of `neighbours` as text."""
     lines = [f"{found['word']} ({found['lang']}): {_marked(found)}"]
     both = AFTER in found
     for name in (BEFORE, AFTER) if both else (BEFORE,):
@@ -97,7 +97,7 @@ def table(found: Mapping[str, Any]) -> str:
 
 
 def _marked(about: Mapping[str, Any]) -> str:
-    """A sentence with its word in brackets; of a long one the part around it."""
+    """Return a sentence with the word in brackets; a long sentence is shortened around the word."""
     place, words = about["place"], list(about["sentence"])
     first, last = max(0, place - 8), place + 9
     shown = [f"[{word}]" if number == place else word for number, word in enumerate(words)]
@@ -105,7 +105,7 @@ def _marked(about: Mapping[str, Any]) -> str:
 
 
 def _encoders(encoder: str, aligned: str | None, load: dict[str, Any]) -> dict[str, Encoder]:
-    """The encoder before and, if there is one, after alignment."""
+    """Return the encoder before and, if given, after alignment."""
     from calque.encoders import load_encoder
     from calque.encoders.mapped import MappedEncoder
     from calque.encoders.static import StaticEncoder
@@ -141,7 +141,7 @@ def _text(how: NeighbourSettings) -> Iterator[Sentences]:
 
 
 def _place(word: str, words: Sequence[str]) -> int:
-    """Where the word stands; if it does not, regardless of case."""
+    """Return the position of the word, ignoring case if there is no exact match."""
     for wanted, among in ((word, list(words)), (word.lower(), [each.lower() for each in words])):
         if wanted in among:
             return among.index(wanted)

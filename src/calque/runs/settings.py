@@ -1,6 +1,6 @@
-"""Settings that commands share, and those of a command whose function takes them as one argument: each is declared once.
+"""Settings of commands as dataclasses.
 
-A field is an option of the command line by its name, type, default and help, see `opt` and `calque.cli.options.grouped`.
+The name, type, default and help of a field make an option of the command line, see `opt` and `calque.cli.options.grouped`.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from calque.errors import SettingError
 
 
 def opt(default: Any, help: str, *names: str, **how: Any) -> Any:
-    """Return a field of a dataclass that is an option of the command line, as `typer.Option` has it; `...`: it must be given."""
+    """Return a dataclass field that is an option of the command line; a default of `...` makes it required."""
     return field(
         **({} if default is ... else {"default": default}), metadata={"option": typer.Option(*names, help=help, **how)}
     )
 
 
 def arg(default: Any, help: str, **how: Any) -> Any:
-    """Return a field of a dataclass that is an argument of the command line, see `opt`."""
+    """Return a dataclass field that is an argument of the command line, see `opt`."""
     return field(
         **({} if default is ... else {"default": default}), metadata={"option": typer.Argument(help=help, **how)}
     )
 
 
 def is_language(name: str) -> bool:
-    """Return whether a name can stand for a language: not empty, and nothing that `LANG=FILE` could not hold."""
+    """Return whether a name can be a language in `LANG=FILE`."""
     return (
         bool(name) and name.isprintable() and not any(character.isspace() or character in "/\\=," for character in name)
     )
@@ -44,7 +44,7 @@ def language(parameter: typer.CallbackParam, value: str | None) -> str | None:
 
 
 def numbers(text: str | None, option: str = "--layers") -> list[int] | None:
-    """Read whole numbers: separated by commas, or the first and the last with a hyphen between them."""
+    """Parse whole numbers separated by commas, or a range such as 0-12."""
     if text is None:
         return None
     first, _, last = text.partition("-")
@@ -84,7 +84,7 @@ Pretokenized = Annotated[
     bool, typer.Option("--pretokenized", help="Words are already separated by spaces; otherwise calque splits them.")
 ]
 Model = Annotated[str, typer.Option("--model", help="Word aligner: auto, fast-align, hmm or gibbs (most accurate).")]
-# torch multiplies the seed by what tells updates and processes apart: 64 bits hold the products of 32.
+# PyTorch multiplies the seed, so 32 bits avoid an overflow of 64 bits.
 Seed = Annotated[int, typer.Option(min=0, max=(1 << 32) - 1, help="Random seed.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Use only the first N sentences (or pairs) of each text.")]
 Layer = Annotated[

@@ -1,4 +1,4 @@
-"""Scores as lines of text."""
+"""Format scores as text."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ if TYPE_CHECKING:
 
 
 def table(scores: Sequence[Score]) -> str:
-    """What a person reads of the scores of one task; more of those for which heads were trained. The F1 of single kinds of
-    spans is left out; JSON has it."""
+    """Format the scores of one task as a table, without the F1 of each span type, which is in the JSON output."""
     return _learnt(scores) if "seeds" in scores[0].settings else _plain(scores)
 
 
 def columns(rows: Sequence[Sequence[str]], right: range) -> list[str]:
-    """Rows as lines, the first of them underlined; the columns `right` are aligned on the right."""
+    """Format rows as lines with an underlined header; the columns `right` are right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(cell.rjust(widths[i]) if i in right else cell.ljust(widths[i]) for i, cell in enumerate(row)).rstrip()
@@ -30,7 +29,7 @@ def columns(rows: Sequence[Sequence[str]], right: range) -> list[str]:
 
 
 def layer_table(findings: Sequence[Finding]) -> str:
-    """Format what `compare_layers` found: a row for each layer, and the scores of the chosen one."""
+    """Format the result of `compare_layers`: a row for each layer, and the scores of the chosen one."""
     scores = [finding.score for finding in findings]
     halves = [score for score in scores if score.metric.endswith(".test-half")]
     chosen, curve = halves[0].settings["layer"], scores[: -len(halves)]
@@ -50,8 +49,7 @@ def layer_table(findings: Sequence[Finding]) -> str:
 
 
 def _plain(scores: Sequence[Score]) -> str:
-    """Name, value in per cent, interval, number; where there are several tests, which one; and what the interval cannot
-    know."""
+    """Format name, value in per cent, interval and number of items of each score, with the test if there are several."""
     rows = [("test", "metric", "value", "95% interval", "n")]
     for score in scores:
         value, low, high = score.shown(2)
@@ -63,7 +61,7 @@ def _plain(scores: Sequence[Score]) -> str:
 
 
 def _learnt(scores: Sequence[Score]) -> str:
-    """One row for each test set and figure, and below them how they came about."""
+    """Format one row for each test set and metric, with notes on training."""
     rows = [("test", "language", "metric", "value", "s.d.", "95% interval", "gap", "n", "trained on")]
     for score in scores:
         if score.metric.startswith("f1."):
@@ -80,7 +78,7 @@ def _learnt(scores: Sequence[Score]) -> str:
 
 
 def _notes(scores: Sequence[Score]) -> list[str]:
-    """What must be known to read the figures."""
+    """Return notes that are needed to read the scores."""
     about = scores[0].settings
     chosen = about.get("dev", "")
     by = chosen if isinstance(chosen, str) else ", ".join(chosen)

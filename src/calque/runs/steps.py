@@ -1,4 +1,4 @@
-"""Steps that are done once: a result is kept under the hash of its settings, files and version."""
+"""Steps of a study, whose results are cached under a hash of settings, files and version."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ DONE, SCORES = "done.json", "scores.json"
 
 @dataclass(frozen=True)
 class Step:
-    """Something to be done.
+    """A step of a study.
 
     Attributes:
-        kind: a word, the name of the function that does it.
-        settings: what it depends on beside files; JSON.
-        files: what it reads, by what it is to the step; the content counts, not the names.
-        after: folders of steps whose results it reads, in the same way.
+        kind: name of the function that runs the step.
+        settings: JSON settings.
+        files: input files by role; their contents count, not their names.
+        after: folders of the steps whose results it reads, by role.
         code: version of calque, with hashes of the user's own classes, see `Steps.step`.
-        label: what it is called where people read; decides nothing.
+        label: name in messages.
     """
 
     kind: str
@@ -42,18 +42,17 @@ class Step:
 
     @cached_property
     def key(self) -> str:
-        """Hash over everything that decides the result, as it is when this is first asked for."""
+        """Hash of everything that determines the result, computed at first use."""
         files = {role: [digest(file) for file in several] for role, several in self.files.items()}
         after = {role: [Path(place).name for place in several] for role, several in self.after.items()}
         text = json.dumps([self.kind, self.settings, files, after, self.code], sort_keys=True, default=str)
         return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
 
     def check(self) -> None:
-        """Complain of files that are not what they were when the step was laid out: the result would be kept under the
-        hash of something else.
+        """Check that no input file has changed since the key was computed.
 
         Raises:
-            InputError: there is one.
+            InputError: a file has changed.
         """
         if replace(self).key != self.key:
             read = ", ".join(sorted({file for several in self.files.values() for file in several}))
@@ -64,42 +63,41 @@ class Steps:
     """A folder of finished steps.
 
     Args:
-        work: functions by kind; each gets the step and an empty folder to fill.
+        work: functions by kind, called with the step and an empty folder.
     """
 
     def __init__(self, folder: str | Path, work: dict[str, Callable[[Step, Path], None]]):
         self.folder, self.work = Path(folder), work
 
     def step(self, kind: str, settings: Mapping[str, Any], files: Paths, after: Paths, label: str) -> Step:
-        """Return a step whose key counts the version of calque, and the content of the file of every class
-        `package.module:Class` that the settings name as method, task or encoder. What such a file imports does not count."""
+        """Return a step whose key includes the version of calque and the file of every class `package.module:Class` that the
+        settings name as method, task or encoder, without the imports of that file."""
         encoders = [name for _, name in settings.get("encoder") or ()]
         named = [name for name in (settings.get("method"), settings.get("task"), *encoders) if name and is_path(name)]
         own = [hashlib.blake2b(file_of(name).read_bytes(), digest_size=16).hexdigest() for name in named]
         return Step(kind, settings, files, after, " ".join([calque.__version__, *own]), label)
 
     def place(self, step: Step) -> Path:
-        """The folder of a step, done or not."""
+        """Return the folder of a step."""
         return self.folder / f"{step.kind}-{step.key}"
 
     def is_done(self, step: Step) -> bool:
         return (self.place(step) / DONE).exists()
 
     def do(self, step: Step) -> Path:
-        """The folder of a step, which is done first unless it was before. A step that was stopped begins again, but
-        finds what it left in its folder.
+        """Run a step unless it is done, and return its folder. An interrupted step starts again with the files in its folder.
 
         Raises:
-            InputError: a file that it reads was changed since the step was laid out.
+            InputError: an input file has changed since the key was computed.
         """
         place = self.place(step)
         if not self.is_done(step):
             temporary = part_of(place)
             part = temporary_folder(temporary, place)
             if not (part / DONE).exists():
-                for name in (SCORES, DONE):  # an encoder is replaced only where nothing else is beside it
+                for name in (SCORES, DONE):  # `save` replaces an encoder only if there are no other files
                     (part / name).unlink(missing_ok=True)
-                    part_of(part / name).unlink(missing_ok=True)  # of a process that was killed while it wrote the file
+                    part_of(part / name).unlink(missing_ok=True)  # left by a process that was killed during the write
                 step.check()
                 self.work[step.kind](step, part)
                 step.check()
@@ -111,16 +109,16 @@ class Steps:
 
 
 def unique(steps: Sequence[Step]) -> list[Step]:
-    """Every step once."""
+    """Return the distinct steps."""
     return list({step.key: step for step in steps}.values())
 
 
 def digest(path: str) -> str:
-    """Hash of a file's content, or of the names and contents of the files in a folder or of a prefix (`PREFIX.de`, …). What was
-    read before is read again when its size, its times or its place on the disk have changed.
+    """Return a hash of a file, or of the names and contents of the files of a folder or of a prefix (`PREFIX.de`, …). The hash is
+    cached as long as size, times and inode are equal.
 
     Raises:
-        InputError: it cannot be read.
+        InputError: a file cannot be read.
     """
     hashed, root = hashlib.blake2b(digest_size=16), Path(path)
     try:
@@ -138,7 +136,7 @@ def digest(path: str) -> str:
 
 
 def _files(root: Path) -> list[Path]:
-    """A file, those of a folder, or those that a prefix stands for."""
+    """Return a file, the files of a folder, or the files of a prefix."""
     if root.is_dir():
         return sorted(file for file in root.rglob("*") if file.is_file())
     if root.is_file():
@@ -154,6 +152,6 @@ def _files(root: Path) -> list[Path]:
 
 @cache
 def _content(path: str, state: tuple[int, ...]) -> str:
-    """Hash of a file while it is as `state` says."""
+    """Return the cached hash of a file with this `state`."""
     with open(path, "rb") as handle:
         return hashlib.file_digest(handle, lambda: hashlib.blake2b(digest_size=16)).hexdigest()

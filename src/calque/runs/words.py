@@ -1,4 +1,4 @@
-"""Word links of parallel texts: as a file, or for a run."""
+"""Link the words of parallel texts."""
 
 from __future__ import annotations
 
@@ -36,23 +36,21 @@ def link_words(
     progress: bool = False,
     say: Say = lambda line: None,
 ) -> tuple[int, int]:
-    """Link the words of a text and write them in Pharaoh format: one line for each sentence pair, also for those without a
-    link.
+    """Link the words of a text and write the links in Pharaoh format, one line for each sentence pair.
 
-    Links by an encoder's vectors need no training, and memory is the encoder's and that of the vectors of some thousand sentence
-    pairs, however long the text is.
+    Links by an encoder's vectors need no training; memory does not grow with the text.
 
     Args:
-        how: `cross_fit` first aligns copies of the encoder on this very text and takes the similarities of each of so many parts
-            from the copy that was aligned on the others, see `calque.HeldOut`.
-        words: how words are found and linked.
+        how: settings; `cross_fit` first aligns copies of the encoder on the text, and takes the similarities of each part from
+            the copy that was aligned on the other parts, see `calque.HeldOut`.
+        words: settings of tokenisation and word alignment.
         load: keyword arguments of `load_encoder`.
 
     Returns:
-        how many links there are, and sentence pairs.
+        number of links, and of sentence pairs.
 
     Raises:
-        SettingError: settings that exclude each other, or a text of `also` without its languages.
+        SettingError: settings exclude each other, or a text of `also` has no languages.
     """
     from calque.linker import Linker
     from calque.wordalign import WordAligner
@@ -80,7 +78,7 @@ def link_words(
             aligner = WordAligner.open(how.use, prior=similar)
         else:
             if how.encoder is not None and how.cross_fit is not None:
-                # when it is asked for: by then all settings of the aligner are known to fit
+                # called after the settings of the aligner were checked
                 about = {"load": load or {}, "progress": progress, "say": say}
                 fit = cache(partial(held_out, how.encoder, corpus, how.also or (), words, how.cross_fit, **about))
                 similar = lambda text: fit()(text)  # noqa: E731
@@ -102,7 +100,8 @@ def link_words(
 
 
 def _write(how: LinkSettings, parts: Iterable[WordPairs], done: Callable[[int], object] = lambda n: None) -> int:
-    """Write links in Pharaoh format as they come, call `done` with the sentence pairs of each part; returns how many links."""
+    """Write links in Pharaoh format part by part, call `done` with the number of sentence pairs, and return the number of
+    links."""
     n_links = 0
 
     def lines() -> Iterator[str]:
@@ -127,13 +126,13 @@ def held_out(
     progress: bool = False,
     say: Say = lambda line: None,
 ) -> HeldOut:
-    """The encoder's similarities after alignment on the text itself, cross-fitted, see `calque.HeldOut`.
+    """Return cross-fitted similarities of the encoder after alignment on the text, see `calque.HeldOut`.
 
     Args:
-        words: how words are found and linked before the encoder learns from them; the seed is that of the alignments, too.
+        words: settings of tokenisation and of the word alignment for training; its seed is also that of the training.
 
     Raises:
-        SettingError: a text without its languages, or an encoder that cannot be trained.
+        SettingError: a text has no languages, or the encoder cannot be trained.
     """
     from calque.alignment.held_out import HeldOut, common, small
     from calque.encoders.loading import load_encoder
@@ -155,21 +154,20 @@ def held_out(
 
 
 def drawn(corpus: ParallelCorpus, n: int, seed: int) -> ParallelCorpus:
-    """So many sentence pairs of a text, in its order; all if there are no more."""
+    """Draw `n` sentence pairs of a text, in the order of the text."""
     if n >= len(corpus):
         return corpus
     return corpus.take(np.sort(np.random.default_rng(seed).choice(len(corpus), n, replace=False, shuffle=False)))
 
 
-# -- of a run, which keeps them beside its checkpoints: they take time, and one that goes on needs the same ones ----------
+# -- links of a run, saved beside its checkpoints --------------------------------------------------------------------------
 def links_of(
     corpora: Sequence[ParallelCorpus], words: Words, *, folder: Path | None, say: Say, progress: bool = False
 ) -> list[WordPairs]:
-    """Links of each corpus by the statistical aligner, or those that an earlier run left in the folder.
+    """Link each corpus with the statistical aligner, or read the links that an interrupted run saved.
 
     Args:
-        folder: where the links are kept; they are taken from there only if text and settings are the same. None keeps them
-            nowhere.
+        folder: folder for saved links, which are used if text and settings are equal; None saves nothing.
     """
     linked = []
     for number, corpus in enumerate(corpora):
@@ -190,7 +188,7 @@ def links_of(
 
 
 def _key(corpus: ParallelCorpus, words: Words) -> str:
-    """Hash over text, languages and settings."""
+    """Return a hash of text, languages and settings."""
     digest = hashlib.blake2b(digest_size=16)
     digest.update(json.dumps([corpus.langs, words.model, words.symmetrize, words.seed]).encode())
     digest.update((digest_of(corpus.source) + digest_of(corpus.target)).encode())
@@ -212,5 +210,5 @@ def _kept(path: Path, key: str) -> WordPairs | None:
             return None
         arrays = {name: np.array(array) for name, array in mapped.items()}
         return WordPairs(n_sentences=int(arrays.pop("n_sentences")[0]), **arrays)
-    except (InputError, KeyError, TypeError):  # of another version, or damaged: they are made again
+    except (InputError, KeyError, TypeError):  # other version, or damaged: computed again
         return None
