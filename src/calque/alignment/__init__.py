@@ -1,4 +1,4 @@
-"""Alignment: methods that learn from parallel text or dictionaries. METHODS names them all, and loads none."""
+"""Alignment methods. METHODS lists them without importing their classes."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from calque.named import Table, is_path
 
 @dataclass(frozen=True)
 class MethodRow:
-    """A method by its name.
+    """Row of a method.
 
     Attributes:
-        target: where its class stands, `package.module:Class`; a `Method`.
-        help: what it does, in a line.
-        settings: arguments that make the class this method.
-        learns_from: what it can use: "parallel" (text with word links), "dictionary", "text" (of each language alone).
-        trains: whether it changes the encoder's weights, and so has a seed, a schedule and checkpoints.
-        of_each: whether it takes an encoder of each language, which may differ in size.
-        symmetrize: how the links that it learns from are joined where nobody says.
-        report: what makes a section of a report of its runs, `package.module:function`; "" for no section.
+        target: class of the method, `package.module:Class`; a subclass of `Method`.
+        help: description in one line.
+        settings: arguments of the class for this method.
+        learns_from: kinds of data: "parallel" (text with word links), "dictionary", "text" (plain text of each language).
+        trains: whether the method changes the encoder's weights, and has a seed, a schedule and checkpoints.
+        of_each: whether the method uses one encoder for each language, which may differ in size.
+        symmetrize: default symmetrisation of its links.
+        report: function that builds its section of a report, `package.module:function`, or "".
     """
 
     target: str
@@ -35,12 +35,12 @@ class MethodRow:
 
     @property
     def needs_links(self) -> bool:
-        """Whether the words of parallel text must be linked for it; to what learns from text, two sides are two texts."""
+        """Whether the method needs word links of parallel text."""
         return "text" not in self.learns_from
 
 
 def _maps(name: str, text: str, *learns_from: str) -> MethodRow:
-    """Maps are fitted on linked words by one class; `DictionaryMaps` fits on dictionaries whatever can be."""
+    """Return the row of a map: one class fits maps on linked words, and `DictionaryMaps` on dictionaries."""
     target = "calque.alignment.maps:LinkedMaps"
     if "parallel" not in learns_from:
         target = "calque.alignment.dictionary:DictionaryMaps"
@@ -81,7 +81,7 @@ METHODS: Table[MethodRow] = Table(
             "makes rows that are key points, of equal number and order in all languages, from an encoder of each",
             trains=True,
             of_each=True,
-            symmetrize="grow-diag-final-and",  # a word and all pieces that translate it
+            symmetrize="grow-diag-final-and",  # links a word with all pieces of its translation
             report="calque.clcr.report:key_points",
         ),
     },
@@ -91,10 +91,10 @@ METHODS: Table[MethodRow] = Table(
 
 
 def methods_for(supervision: str) -> tuple[str, ...]:
-    """Names of the methods that learn from "parallel" text, from a "dictionary", or from "text" of each language."""
+    """Return the names of the methods for "parallel" text, a "dictionary", or "text" of each language."""
     return tuple(name for name, row in METHODS.items() if supervision in row.learns_from)
 
 
 def learns_from(method: str, supervision: str) -> bool:
-    """Whether a method can use a kind of supervision; one from elsewhere learns from parallel text."""
+    """Return whether a method can use a kind of data; methods of other packages use parallel text."""
     return method in methods_for(supervision) or (supervision == "parallel" and is_path(method))

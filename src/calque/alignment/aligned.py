@@ -1,4 +1,4 @@
-"""Word-aligned parallel text laid out for training: every sentence of every corpus in one ragged table."""
+"""Word-aligned parallel text split for training, with all sentences in one table."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from calque.offsets import offsets_of, ranges
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentences
 
-_SENTENCES = 1 << 14  # that are cut into subwords at a time
+_SENTENCES = 1 << 14  # number of sentences split into subwords at a time
 
 
 @dataclass
 class Counts:
-    """Numbers of what preparation kept and left out, for the record."""
+    """Numbers of used and unused sentence pairs and links, for the record."""
 
     sentence_pairs: int = 0
     links: int = 0
@@ -33,21 +33,21 @@ class Counts:
     languages: list[str] = field(default_factory=list)
 
 
-# -- an update, in numbers of rows -------------------------------------------------------------------------------------
+# -- updates, as row indices ------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class SentenceRows:
-    """The words of some sentences, of those that have a vector."""
+    """Words of sentences that have a vector."""
 
     rows: np.ndarray  # [n_words]
-    owner: np.ndarray  # [n_words] the sentence of each, from 0 on
+    owner: np.ndarray  # [n_words] index of each word's sentence
     counts: np.ndarray  # [n_sentences] number of words of each
 
 
 @dataclass(frozen=True)
 class GroupRows:
-    """Where one corpus's words are among the word vectors of an update.
+    """Row indices of one corpus's words in an update.
 
-    Rows index the update's word vectors; `reference` and `reference_linked` index those of its target sentences alone.
+    Rows index the update's word vectors; `reference` and `reference_linked` index those of its target sentences only.
     """
 
     source: np.ndarray  # [n_pairs] rows of linked source words
@@ -57,19 +57,19 @@ class GroupRows:
     reference_linked: np.ndarray  # [n_pairs] rows of the linked target words among these
     pairs_of_part: tuple[int, ...]  # number of pairs in each part of each process's share, in order
     words_of_part: tuple[int, ...]  # number of target words in each part of each process's share, in order
-    kinds: np.ndarray | None = None  # [n_pairs] equal for pairs that are positives of each other
-    sentences: tuple[SentenceRows, SentenceRows] | None = None  # of both sides, if they are read
+    kinds: np.ndarray | None = None  # [n_pairs] equal numbers for pairs that are positives of each other
+    sentences: tuple[SentenceRows, SentenceRows] | None = None  # of both sides, if the loss reads sentences
     sentences_of_part: tuple[int, ...] = ()  # number of sentence pairs in each part of each process's share, in order
 
 
 @dataclass
 class Update:
-    """One part of one process's share of an update.
+    """A part of a process's share of an update.
 
     Args:
-        batches: numbers of sentences; the words in this order are the rows.
-        target_batches: numbers of the sentences in the language that the others move towards, likewise.
-        groups: one for each corpus.
+        batches: sentence indices of each batch; their words in this order are the rows.
+        target_batches: the same for the target sentences only.
+        groups: row indices for each corpus.
     """
 
     batches: list[np.ndarray]
@@ -82,13 +82,13 @@ class Update:
 
 @dataclass(frozen=True)
 class _Corpus:
-    """What is trained on of a corpus.
+    """Sentence pairs and links of a corpus that are used in training.
 
     Attributes:
-        source, target: int64 `[n]`, the numbers of both sentences of each sentence pair.
-        pairs: their linked words.
-        offsets: int64 `[n + 1]` into these.
-        kinds: int64 `[n_pairs]`, equal for pairs that are positives of each other; None where each is one of its own.
+        source, target: indices of both sentences of each sentence pair, int64 `[n]`.
+        pairs: linked words.
+        offsets: offsets of the sentence pairs in the links, int64 `[n + 1]`.
+        kinds: equal numbers for pairs that are positives of each other, int64 `[n_pairs]`, or None.
     """
 
     source: np.ndarray
@@ -98,28 +98,27 @@ class _Corpus:
     kinds: np.ndarray | None = None
 
     def links_of(self, numbers: np.ndarray) -> np.ndarray:
-        """How many links some sentence pairs have, int64 `[n]`."""
+        """Return the number of links of sentence pairs, int64 `[n]`."""
         return self.offsets[numbers + 1] - self.offsets[numbers]
 
 
 class AlignedText:
     """Corpora with their word links, split into subwords once.
 
-    In every corpus the side in language `towards` is called the target, as in Cao (2020): the source moves towards it.
+    In every corpus the side in language `towards` is the target, as in Cao (2020).
 
     Args:
-        corpora, pairs: one `WordPairs` for each corpus.
-        towards: the language to move towards, one side of every corpus.
-        special: treat the special subwords at both ends ([CLS], [SEP]) as two linked words (Cao 2020, code).
-        max_words: drop pairs with a longer side; None keeps them, cut at the encoder's limit.
-        kinds: gives for a corpus and those of its links that are trained on a number for each link, equal for those that are
-            positives of each other.
-        sentences: updates also say which words are a sentence's.
+        corpora, pairs: parallel texts with one `WordPairs` each.
+        towards: target language, one side of every corpus.
+        special: use the special tokens at both ends ([CLS], [SEP]) as two linked words (Cao 2020, code).
+        max_words: maximum number of words of a side; None keeps longer pairs, truncated at the encoder's limit.
+        kinds: function that numbers the links of a corpus, with equal numbers for positives of each other.
+        sentences: whether updates contain the words of each sentence.
 
     Attributes:
         table: all sentences.
-        word_counts: int64 `[n_sentences]`.
-        counts: of what is left out.
+        word_counts: number of words of each sentence, int64 `[n_sentences]`.
+        counts: numbers of unused sentence pairs and links.
     """
 
     def __init__(
@@ -144,7 +143,7 @@ class AlignedText:
         self._corpora: list[_Corpus] = []
         texts: list[tuple[ParallelCorpus, WordPairs]] = []
         for corpus, linked in zip(corpora, pairs, strict=True):
-            corpus.side(towards)  # refuses a corpus without that language
+            corpus.side(towards)  # raises an error for a corpus without the language
             linked.check(corpus)
             texts.append((corpus.swapped(), linked.swapped()) if corpus.langs[0] == towards else (corpus, linked))
         sides = [side for corpus, _ in texts for side in (corpus.source, corpus.target)]
@@ -184,10 +183,10 @@ class AlignedText:
         return [len(corpus.source) for corpus in self._corpora]
 
     def _with_vectors(self, pairs: WordPairs, source: int, target: int) -> WordPairs:
-        """Return the links of which both words have vectors; the others are counted.
+        """Return the links whose words both have vectors, and count the others.
 
         Args:
-            source, target: numbers in the table of its first source sentence and of its first target sentence.
+            source, target: index of the first source sentence and of the first target sentence in the table.
         """
 
         covered = np.ones(len(pairs), dtype=bool)
@@ -199,7 +198,7 @@ class AlignedText:
         return kept
 
     def _usable(self, corpus: ParallelCorpus, pairs: WordPairs, max_words: int | None) -> tuple[np.ndarray, WordPairs]:
-        """Return the numbers of the sentence pairs to train on, and their links; the others are counted."""
+        """Return the indices of the usable sentence pairs and their links, and count the others."""
         longest = np.maximum(corpus.source.lengths(), corpus.target.lengths())
         short = np.ones(len(corpus), dtype=bool) if max_words is None else longest <= max_words
         linked = np.zeros(len(corpus), dtype=bool)
@@ -214,13 +213,11 @@ class AlignedText:
         return keep, pairs
 
     def batches(self, sentences: np.ndarray, budget: int) -> list[np.ndarray]:
-        """Cut sentences into batches of about equal length.
-
-        A batch, padded, has at most `budget` subwords, or a single sentence.
+        """Divide sentences into batches of similar length.
 
         Args:
-            sentences: their numbers.
-            budget: see above.
+            sentences: sentence indices.
+            budget: maximum number of subwords of a batch, including padding; a longer sentence is a batch by itself.
         """
         lengths = self.table.lengths[sentences]
         order = np.argsort(lengths, kind="stable")
@@ -240,13 +237,13 @@ class AlignedText:
         """Lay out one update.
 
         Args:
-            chosen: `[corpus]` → numbers of sentence pairs, as a `BatchPlan` gives them.
-            budget: subwords in a batch, padding included.
-            rank, world: which share of the pairs is this process's.
-            accumulate: into how many parts to cut this process's share.
+            chosen: indices of sentence pairs by corpus, see `BatchPlan`.
+            budget: maximum number of subwords of a batch, including padding.
+            rank, world: rank of this process and number of processes.
+            accumulate: number of parts of this process's share.
 
         Returns:
-            one `Update` for each part.
+            an `Update` for each part.
         """
         parts = [np.array_split(numbers, world * accumulate) for numbers in chosen]
         pairs_of, words_of = [], []
@@ -289,14 +286,14 @@ class AlignedText:
         return Update(batches, target_batches, groups)
 
     def _rows(self, batches: list[np.ndarray]) -> np.ndarray:
-        """Return the row of each sentence's first word, int64 `[n_sentences]`; -1 for sentences in none of the batches."""
+        """Return the row of each sentence's first word, -1 for sentences outside of the batches, int64 `[n_sentences]`."""
         ordered = np.concatenate([np.zeros(0, dtype=np.int64), *batches])
         row = np.full(len(self.word_counts), -1, dtype=np.int64)
         row[ordered] = offsets_of(self.word_counts[ordered])[:-1]
         return row
 
     def _of_sentences(self, sentences: np.ndarray, rows: np.ndarray) -> SentenceRows:
-        """The words of some sentences whose first rows are known, without special subwords and words without a vector."""
+        """Return the words of sentences, without special tokens and words without a vector."""
         counts = self.word_counts[sentences] - 2 * self._special
         covered = self.table.covered[ranges(self.table.word_offsets[sentences] + self._special, counts)]
         owner = np.repeat(np.arange(len(sentences)), counts)[covered]
@@ -305,14 +302,14 @@ class AlignedText:
 
 
 def _split_texts(encoder: TrainableEncoder, texts: Sequence[Sentences]) -> Iterator[SplitSentences]:
-    """Yield all sentences of some texts as subwords, part by part."""
+    """Yield the sentences of texts split into subwords, block by block."""
     for text in texts:
         for start in range(0, len(text), _SENTENCES):
             yield encoder.split(text[start : start + _SENTENCES])
 
 
 def _renumbered(pairs: WordPairs, kept: np.ndarray) -> WordPairs:
-    """Return the links of the sentence pairs `kept`, by their places there."""
+    """Return the links of the sentence pairs `kept`, renumbered in that order."""
     number = np.full(pairs.n_sentences, -1, dtype=np.int64)
     number[kept] = np.arange(len(kept))
     return WordPairs(

@@ -1,4 +1,4 @@
-"""What every method of alignment is."""
+"""Interfaces of alignment methods."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class FromLinks(Protocol):
-    """A method that learns from parallel text and the word links of each text."""
+    """Interface of methods that use parallel text and the word links of each text."""
 
     def align(self, encoder: Any, corpus: Text, pairs: WordPairs | Sequence[WordPairs], /, **kept: Any) -> Encoder: ...
 
 
 class FromDictionary(Protocol):
-    """A method that learns from the anchors of words, by language and layer, and dictionaries; none where it does without."""
+    """Interface of methods that use anchors by language and layer, and dictionaries unless the method needs none."""
 
     def align(
         self,
@@ -42,23 +42,23 @@ class FromDictionary(Protocol):
 
 
 class FromText(Protocol):
-    """A method that learns from text of each language; of parallel text it takes the two sides for that."""
+    """Interface of methods that use plain text of each language, or the sides of parallel text."""
 
     def align(self, encoder: Any, texts: Mapping[str, Sentences] | Text, /, **kept: Any) -> Encoder: ...
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A figure that a method has of its result on held-out sentences.
+    """A score of a method's result on held-out sentences.
 
     Attributes:
-        table: name of the table in which a report shows it.
-        langs: the languages that it is of.
-        model: what was trained.
-        metric: name of the figure.
-        counts: `[n_sentences, n]`, of whose sums `statistic` makes it.
+        table: name of the table in a report.
+        langs: languages of the score.
+        model: name of the trained model.
+        metric: name of the metric.
+        counts: counts of each sentence `[n_sentences, n]`, from whose sums `statistic` computes the score.
         statistic: see `calque.tasks.bootstrap`.
-        percent: whether it is a fraction.
+        percent: whether the score is a fraction, shown in per cent.
     """
 
     table: str
@@ -71,13 +71,13 @@ class Judged:
 
 
 class Method(ABC):
-    """A way to align the languages of an encoder. What it gives is again an encoder, and says nothing of the way.
+    """Base class of alignment methods, whose result is again an encoder.
 
-    A class from elsewhere that is named on the command line or in a study is made with `towards` and the options that
-    were given there, all by keyword.
+    A class of another package that is named on the command line or in a study is built with `towards` and the given options as
+    keyword arguments.
 
     Attributes:
-        towards: the language that the others move towards.
+        towards: language that the others are aligned with.
     """
 
     towards: str
@@ -93,37 +93,37 @@ class Method(ABC):
         checkpoint_every: int = 200,
         progress: bool = False,
     ) -> Encoder:
-        """An encoder whose languages lie together; `encoder` stays as it is.
+        """Return an aligned encoder; `encoder` is not changed.
 
         Args:
-            encoder: the one to align.
-            corpus, pairs: what it learns from, see `FromLinks`, `FromDictionary` and `FromText`.
-            folder: where a method that trains keeps its checkpoints.
-            checkpoint_every: updates between these.
+            encoder: encoder to align.
+            corpus, pairs: data, see `FromLinks`, `FromDictionary` and `FromText`.
+            folder: folder for checkpoints, for methods that train.
+            checkpoint_every: number of updates between checkpoints.
             progress: show bars on standard error.
         """
 
     def settings(self) -> dict[str, Any]:
-        """What the result depends on, for the record: by default all public attributes."""
+        """Return the settings that determine the result, for the record; default: all public attributes."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     def judged(self) -> Sequence[Judged]:
-        """Figures of the last `align` on text that it held out; none by default."""
+        """Return scores of the last `align` on held-out text; default: none."""
         return ()
 
     def rows(self, load: Mapping[str, Any]) -> str:
-        """Return what the rows of the aligned encoder are, see `Encoder.rows`.
+        """Return the unit of the aligned encoder's rows, see `Encoder.rows`.
 
         Args:
-            load: further arguments of `load_encoder`, with which a study shows the encoder.
+            load: further arguments of `load_encoder` from a study.
 
         Raises:
-            SettingError: the encoder cannot be loaded with these.
+            SettingError: the encoder does not support these arguments.
         """
         if load:
             raise SettingError(f"{', '.join(load)}: the encoder of this method is shown as it is")
         return "words"
 
     def record(self) -> dict[str, Any]:
-        """What the model card tells of the last `align`: `settings`, and what else there is."""
+        """Return the record of the last `align` for the model card, with `settings`."""
         return {"settings": self.settings()}

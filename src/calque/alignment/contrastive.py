@@ -1,4 +1,4 @@
-"""Alignment by contrast: a word is to be nearer to its translation than to all other words of the batch."""
+"""Contrastive alignment (InfoNCE over linked words)."""
 
 from __future__ import annotations
 
@@ -28,22 +28,21 @@ class Contrastive(Tuner):
 
     (van den Oord et al. 2018, "Representation learning with contrastive predictive coding").
 
-    A batch often has several pairs of the *same* two words, which are negatives of each other there: the formula pushes
-    equal words of a language apart. `same_share` makes them positives in a part of the loss, and `keep` holds on to what the
-    language `towards` had to say before.
+    A batch often has several pairs of the *same* two words, which are negatives of each other in this formula, so that equal
+    words of a language are pushed apart. `same_share` makes them positives in a part of the loss, and `keep` preserves the
+    similarities within the language `towards`.
 
     Args:
-        towards: the language that `keep` holds in place.
-        temperature: τ.
-        same_share: weight, between 0 and 1, of the loss in which all pairs of the same two words (in lower case) are
-            positives, by the mean over them of −log (Khosla et al. 2020, "Supervised contrastive learning", Eq. 2); the rest
-            is the loss in which they are negatives. 0 is the loss as published.
-        keep: weight of the mean divergence of a word's neighbours in language `towards` from those in the frozen encoder,
-            see `neighbours_lost`.
-        sentences: weight of the same loss over the sentence pairs of each corpus, a sentence being the mean of its words: each
-            is to be nearer to its translation than to all others of the batch (translation ranking, Feng et al. 2022,
-            "Language-agnostic BERT sentence embedding", Eqs. 1–2, without their margin).
-        layers: layers that the loss reads; None: the encoder's own layer.
+        towards: language of the term `keep`.
+        temperature: temperature τ.
+        same_share: weight from 0 to 1 of the loss in which all pairs of the same two words (in lower case) are positives, by the
+            mean over them of −log (Khosla et al. 2020, "Supervised contrastive learning", Eq. 2); the remaining weight is that of
+            the published loss, in which they are negatives.
+        keep: weight of the divergence of a word's neighbours in language `towards` from those in the frozen encoder, see
+            `neighbours_lost`.
+        sentences: weight of the same loss over the sentence pairs of a batch, with mean word vectors (translation ranking,
+            Feng et al. 2022, "Language-agnostic BERT sentence embedding", Eqs. 1–2, without their margin).
+        layers: layers of the loss; default: the encoder's layer.
         epochs, learning_rate, seed: see `Schedule`.
         batch, standardize, freeze, centre, lora, accumulate, precision: see `Tuner`.
     """
@@ -88,13 +87,13 @@ class Contrastive(Tuner):
 
 
 def info_nce(x: Tensor, y: Tensor, *, temperature: float, kinds: Tensor | None = None, share: float = 0.0) -> Tensor:
-    """Return the mean over both directions of the cross entropy of each row's partner among all rows of the other side.
+    """Return the InfoNCE loss, as a mean over both directions; it is 0 without rows.
 
     Args:
-        x, y: unit rows `[n, dim]`; row k of one translates row k of the other. The loss of no rows is 0.
-        temperature: what similarities are divided by.
-        kinds: int64 `[n]`; rows of one kind, except −1, are equal; None: no two are.
-        share: weight of the loss in which all equal rows are partners, by the mean over them; the rest is the loss in which
+        x, y: L2-normalised vectors `[n, dim]`; row k of one translates row k of the other.
+        temperature: temperature τ.
+        kinds: number of each row's pair of word types, int64 `[n]`, −1 for none; None if all differ.
+        share: weight of the loss in which all rows of equal kind are positives; the remaining weight is that of the loss in which
             they are negatives.
     """
     if not len(x):
@@ -114,21 +113,21 @@ def info_nce(x: Tensor, y: Tensor, *, temperature: float, kinds: Tensor | None =
 
 
 def neighbours_lost(now: Tensor, before: Tensor, *, temperature: float) -> Tensor:
-    """Return how far each row's neighbours are from what they were before.
+    """Return the mean divergence of each row's neighbours from those before training.
 
-    With q_ij and p_ij the softmax over j ≠ i of cosine(i, j)/τ now and before, it is the mean over i of the divergence
-    Σ_j p_ij log(p_ij / q_ij): 0 where the similarities stay as they were, whatever becomes of the vectors (relational
-    distillation, after Park et al. 2019, and Fang et al. 2021, "SEED", Eq. 3).
+    With q_ij and p_ij the softmax over j ≠ i of cosine(i, j)/τ now and before, this is the mean over i of
+    Σ_j p_ij log(p_ij / q_ij), which is 0 if the similarities do not change (relational distillation, after Park et al. 2019, and
+    Fang et al. 2021, "SEED", Eq. 3).
 
     Args:
-        now, before: `[n, dim]`, the same words; fewer than three have no neighbours that could change.
-        temperature: τ.
+        now, before: vectors of the same words `[n, dim]`; with fewer than three the result is 0.
+        temperature: temperature τ.
     """
     n = len(now)
     if n < 3:
         return now.sum() * 0.0
     log_q, log_p = (
-        # All but the diagonal, `[n, n − 1]`: behind the first number, every (n + 1)-th is on the diagonal.
+        # Remove the diagonal, `[n, n − 1]`: after the first entry, every (n + 1)-th is on the diagonal.
         ((rows @ rows.T).flatten()[1:].view(n - 1, n + 1)[:, :-1].reshape(n, n - 1) / temperature).log_softmax(1)
         for rows in (functional.normalize(each, dim=1) for each in (now, before))
     )
@@ -136,11 +135,7 @@ def neighbours_lost(now: Tensor, before: Tensor, *, temperature: float) -> Tenso
 
 
 def equal_pairs(corpus: ParallelCorpus, pairs: WordPairs) -> np.ndarray:
-    """Number the linked pairs so that pairs of the same two words (in lower case) have the same number.
-
-    Returns:
-        int64 `[n_pairs]`, from 0 on.
-    """
+    """Number linked pairs so that pairs of the same two words (in lower case) have equal numbers, int64 `[n_pairs]`."""
     source = _word_types(corpus.source, pairs.sentence, pairs.source)
     target = _word_types(corpus.target, pairs.sentence, pairs.target)
     width = int(target.max(initial=0)) + 1

@@ -1,4 +1,4 @@
-"""Vectors into vectors without parallel text: maps that are fitted on the anchors of words that translate each other."""
+"""Maps that are fitted on anchors of the words of dictionaries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from calque.encoders.base import Encoder
     from calque.maps import VectorMap
 
-#: what each method is in the words of `fit_dictionary`
+#: arguments of `fit_dictionary` for each method
 _FITS: dict[str, dict[str, Any]] = {
     "rotation": {"method": "rotation"},
     "normalized-rotation": {"method": "rotation", "normalise": "centre"},
@@ -31,7 +31,7 @@ _FITS: dict[str, dict[str, Any]] = {
 
 
 class FailedMapWarning(UserWarning):
-    """A map was sought without a dictionary, and what was found is not to be trusted."""
+    """A map without a dictionary failed."""
 
 
 class DictionaryMaps(Method):
@@ -39,17 +39,17 @@ class DictionaryMaps(Method):
 
     Args:
         method: rotation, normalized-rotation, linear.
-        towards: the language that the others are mapped into.
-        start: for a fit without dictionaries, what to begin from (`fit_unsupervised`).
-        identical: add every word that both languages have to their dictionary, see `with_identical_words`.
+        towards: language of the common space.
+        start: start of a fit without dictionaries (`fit_unsupervised`).
+        identical: add every word that is spelt alike in both languages to the dictionary, see `with_identical_words`.
         combine: see `MappedEncoder`.
-        options: of `fit_dictionary`, or of `fit_unsupervised`; they go before what the method says.
+        options: options of `fit_dictionary` or `fit_unsupervised`, which override those of the method.
 
     Attributes:
-        fits: by language and layer, how each map of the last `align` came about.
+        fits: record of each map of the last `align` by language and layer.
 
     Raises:
-        SettingError: an unknown method.
+        SettingError: the method is unknown.
     """
 
     def __init__(
@@ -74,20 +74,20 @@ class DictionaryMaps(Method):
         checkpoint_every: int = 200,
         progress: bool = False,
     ) -> Encoder:
-        """The encoder with its maps; static vectors give static vectors with maps.
+        """Return the encoder with maps; static vectors contain their maps.
 
         Args:
-            encoder: whose anchors they are.
-            corpus: anchors by language and layer, the most frequent words first; all of the same layers.
-            pairs: dictionaries, each between `towards` and another language, either way round; several of one language
-                are joined. None with `start`, for each other language that has anchors.
-            folder, checkpoint_every, progress: of methods that train.
+            encoder: encoder of the anchors.
+            corpus: anchors by language and layer, most frequent words first, with equal layers.
+            pairs: dictionaries between `towards` and another language, in either direction; several of one language are joined.
+                None with `start`.
+            folder, checkpoint_every, progress: not used.
 
         Raises:
-            SettingError: a language without anchors or a dictionary, or what the fit cannot do.
+            SettingError: a language has no anchors or no dictionary, or the fit fails.
 
         Warns:
-            FailedMapWarning: a map without a dictionary is not to be trusted.
+            FailedMapWarning: a map without a dictionary failed.
         """
         by_lang, layers = self._checked(corpus, pairs)
         self.fits = {lang: {} for lang in by_lang}
@@ -107,7 +107,7 @@ class DictionaryMaps(Method):
     def _checked(
         self, anchors: Mapping[str, Mapping[int, Anchors]], dictionaries: Sequence[Dictionary]
     ) -> tuple[Mapping[str, Dictionary | None], tuple[int, ...]]:
-        """The dictionary of each language that moves, if there is one, and the layers."""
+        """Return the dictionary of each mapped language, if there is one, and the layers."""
         if bool(dictionaries) == (self.start is not None):
             raise SettingError("give dictionaries or an unsupervised start, not both")
         if self.towards not in anchors:
@@ -143,7 +143,7 @@ class DictionaryMaps(Method):
 
 
 def record_of(fit: DictionaryFit) -> dict[str, Any]:
-    """How a map came about, as JSON has it."""
+    """Return the record of a fit as JSON values."""
     rounds = [
         {"pairs": fitted.pairs, "held_out_p@1": _number(fitted.held_out), "mutual_csls": _number(fitted.mutual),
          "mutual_pairs": fitted.mutual_pairs}
@@ -160,10 +160,10 @@ def _number(value: float) -> float | None:
 
 
 def joined(dictionaries: Sequence[Dictionary], towards: str) -> dict[str, Dictionary]:
-    """One dictionary from each other language to `towards`.
+    """Join dictionaries to one from each other language to `towards`.
 
     Raises:
-        SettingError: a dictionary that does not lead there.
+        SettingError: a dictionary does not have `towards`.
     """
     by_lang: dict[str, Dictionary] = {}
     for dictionary in dictionaries:

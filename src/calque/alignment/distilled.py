@@ -1,4 +1,4 @@
-"""Distillation: a student of many languages learns the sentence vectors of a teacher that knows one."""
+"""Distillation of a monolingual teacher's sentence vectors into a multilingual student."""
 
 from __future__ import annotations
 
@@ -28,43 +28,42 @@ from calque.training.objective import Objective
 from calque.training.plan import BatchPlan
 from calque.training.sources import TrainedSource, VectorSource, WordRows, float32_copy, freeze_below
 
-_SMOOTHING = 1e-3  # of Arora et al. (2017), as in model2vec
+_SMOOTHING = 1e-3  # a of Arora et al. (2017), as in model2vec
 
 
 class Student(NamedTuple):
-    """What distillation gives: an encoder, and how it makes a sentence's vector."""
+    """Result of distillation: an encoder with its sentence pooling."""
 
     encoder: Any
     pooling: SentencePooling
 
     def write_modules(self, folder: Path) -> None:
-        """Write the pooling as modules of sentence-transformers into an empty folder, from where the encoder copies them
-        whenever it is saved."""
+        """Write the pooling as modules of sentence-transformers to an empty folder, which the encoder copies when it is saved."""
         self.pooling.save(self.encoder, folder)
         self.encoder.modules = folder
 
 
 @dataclass(kw_only=True, eq=False)
 class Distillation(TrainingSettings):
-    """Trains the sentence vectors of a student to be those of a teacher.
+    """Trains the sentence vectors of a student to equal those of a teacher.
 
     For a sentence s in the teacher's language, its translation t, teacher M and student m it minimises the mean over a batch
     of ‖m(s) − M(s)‖² and ‖m(t) − M(s)‖² (Reimers & Gurevych 2020, "Making monolingual sentence embeddings multilingual using
     knowledge distillation", Section 3; they divide by the number of dimensions, which with Adam changes the rate alone).
-    Where the teacher's vectors have length 1, so have the student's; where they have another number of dimensions, a linear
-    layer follows the student's pooling.
+    If the teacher's vectors are L2-normalised, so are the student's; if they have other dimensions, a linear layer follows the
+    student's pooling.
 
     Args:
-        towards: the teacher's language.
-        ranking: weight of −log of the share that the own teacher vector has among those of all texts of the update, by
-            softmax of cosines / `temperature`: the cross entropy of the own teacher vector.
-        temperature: of that.
-        negatives: teacher vectors drawn from those of the whole text in each update, as further candidates of `ranking`: the
-            student reads nothing for them, so they cost next to nothing.
-        source_share: of the pairs of an update, the share whose sentence in the teacher's language the student reads, too, 1 as
-            published: texts of several languages have it in common, so a part of it teaches as much.
+        towards: language of the teacher.
+        ranking: weight of the cross entropy of the gold teacher vector among those of all texts of the update, with logits
+            cosine / `temperature`.
+        temperature: temperature of the ranking loss.
+        negatives: number of teacher vectors drawn from the whole text in each update as further candidates of the ranking loss.
+            The student does not read their texts, so they cost little time.
+        source_share: fraction of the pairs of an update whose sentence in the teacher's language the student also reads; 1 as
+            published. Texts of several languages share these sentences, so a fraction suffices.
         epochs, learning_rate, seed: see `Schedule`.
-        batch: sentence pairs of each language, or sentences of text in one language, in an update.
+        batch: number of sentence pairs of each language, or of monolingual sentences, in an update.
         freeze, accumulate, precision: see `TrainingSettings`.
     """
 
@@ -100,16 +99,17 @@ class Distillation(TrainingSettings):
         """Train a copy of the student.
 
         Args:
-            student, pooling: stay as they are; static vectors of subwords learn, too.
-            teacher: gets the vectors that it does not have yet.
-            corpora: parallel text, one side of each in the teacher's language.
+            student, pooling: student, an encoder or static subword vectors, and its pooling; they are not changed.
+            teacher: stored vectors of the teacher; missing ones are computed.
+            corpora: parallel texts with one side in the teacher's language.
             texts: more text in the teacher's language.
-            folder: where checkpoints and metrics go; a run that was stopped there is continued, bit by bit the same.
-            checkpoint_every: updates between checkpoints, 0 for none; one is also written every minute.
+            folder: folder for checkpoints and metrics; an interrupted run resumes from it with bitwise equal results.
+            checkpoint_every: number of updates between checkpoints, 0 for none; one is also written every minute.
             progress: show bars on standard error.
 
         Raises:
-            SettingError: nothing to train on, settings that do not fit together, or a checkpoint of another run in `folder`.
+            SettingError: there is nothing to train on, settings contradict each other, or `folder` has a checkpoint of another
+                run.
         """
         processes = Processes(self.precision)
         objective = self.objective(student, pooling, teacher, corpora, texts, processes=processes, progress=progress)
@@ -141,7 +141,7 @@ class Distillation(TrainingSettings):
         processes: Processes,
         progress: bool = False,
     ) -> Distilling:
-        """Return the loss of an update of a copy of the student, after the teacher has read what it does not know yet.
+        """Compute missing vectors of the teacher, and return the objective of training a copy of the student.
 
         The arguments are those of `distil`.
         """
@@ -165,7 +165,7 @@ class Distillation(TrainingSettings):
     def _pooling(
         self, student: HuggingFaceEncoder | SubwordVectors, pooling: SentencePooling, teacher: TeacherVectors
     ) -> SentencePooling:
-        """Return a copy of the student's pooling that ends in vectors like the teacher's."""
+        """Return a copy of the student's pooling with the dimensions and normalisation of the teacher's vectors."""
         after: list[nn.Module] = [part for part in copy.deepcopy(pooling.after) if not isinstance(part, UnitLength)]
         if (width := pooling.width(student.dim)) != teacher.dim:
             with torch.random.fork_rng(devices=[]):
@@ -179,13 +179,13 @@ class Distillation(TrainingSettings):
         )  # fmt: skip
 
     def terms(self, vectors: Tensor, own: Tensor, candidates: Tensor, n: int) -> dict[str, Tensor]:
-        """Return a share of the loss.
+        """Return the terms of the loss of some texts of an update.
 
         Args:
-            vectors: the student's `[k, dim]`, of some texts of an update.
-            own: int64 `[k]`, which candidate is the teacher's vector of each.
-            candidates: the teacher's distinct vectors of the whole update, `[m, dim]`.
-            n: texts of the whole update.
+            vectors: student's vectors `[k, dim]`.
+            own: index of each text's teacher vector among the candidates, int64 `[k]`.
+            candidates: distinct teacher vectors of the whole update, `[m, dim]`.
+            n: number of texts of the whole update.
         """
         found = {"mse": (vectors - candidates[own]).square().sum() / n}
         if self.ranking:
@@ -200,13 +200,13 @@ class Distillation(TrainingSettings):
 
 @dataclass
 class Lesson:
-    """Texts as the student reads them, and where the teacher's vector of each is.
+    """Texts split for the student, with the indices of their teacher vectors.
 
     Attributes:
-        table: all texts, numbered in a row: of each corpus first all in the teacher's language, then their translations.
-        places: int64 `[n_texts]`, of the teacher's vector of each text, or of what it translates; -1 for a text not learnt.
-        parts: for each corpus and text int64 `[n, 2]` or `[n, 1]`, the numbers of the texts that belong together.
-        counts: what was kept and left out, for the record.
+        table: all texts; for each corpus first those in the teacher's language, then their translations.
+        places: index of the teacher vector of each text or of its translation, -1 for an unused text, int64 `[n_texts]`.
+        parts: indices of the texts of each pair `[n, 2]` or single text `[n, 1]`, int64, for each corpus.
+        counts: numbers of used and unused texts, for the record.
     """
 
     table: SplitSentences
@@ -223,11 +223,11 @@ class Lesson:
         corpora: Sequence[ParallelCorpus],
         texts: Sequence[Sentences],
     ) -> Lesson:
-        """Lay out sentences, and those of their translations.
+        """Lay out sentences and their translations.
 
         Args:
-            teacher: has a vector of every text in its language.
-            corpora: whose source is in that language.
+            teacher: stored vectors, one of every text in the teacher's language.
+            corpora: parallel texts with the teacher's language as source.
         """
         tables, places, parts, base = [], [], [], 0
         for sides in [*((corpus.source, corpus.target) for corpus in corpora), *((text,) for text in texts)]:
@@ -250,7 +250,7 @@ class Lesson:
 
     @property
     def fingerprint(self) -> str:
-        """Hash over the texts and what is learnt of them."""
+        """Hash of the texts and of their use in training."""
         digest = hashlib.blake2b(digest_size=16)
         for array in (self.table.ids, self.table.offsets, self.table.word_starts, *self.parts):
             digest.update(np.ascontiguousarray(array).tobytes())
@@ -258,13 +258,13 @@ class Lesson:
 
 
 class Distilling(Objective[Sequence[np.ndarray]]):
-    """The loss of an update: for each corpus the numbers of the sentence pairs of all processes.
+    """Objective of distillation; an update is the indices of the sentence pairs of all processes for each corpus.
 
     Args:
-        pooling: from the student's rows of a text to a vector like the teacher's.
-        source: of the student's rows of the texts.
-        processes: of this run; each computes the loss of its share of the texts, which is a share of a sum.
-        method: gives the terms of the loss, and the settings.
+        pooling: pooling from the student's rows to vectors like the teacher's.
+        source: source of the student's rows.
+        processes: processes of the run; each computes the loss of its share of the texts.
+        method: settings and terms of the loss.
     """
 
     def __init__(
@@ -289,7 +289,7 @@ class Distilling(Objective[Sequence[np.ndarray]]):
         self._updates = state["updates"]
 
     def texts(self, update: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the numbers of the texts that an update reads, in ascending order, by its own number and the seed."""
+        """Return the indices of the texts of an update in ascending order, which depend on its number and the seed."""
         rng = np.random.default_rng([self._method.seed, self._updates])
         found = []
         for part, rows in zip(self.lesson.parts, update, strict=True):
@@ -299,7 +299,7 @@ class Distilling(Objective[Sequence[np.ndarray]]):
         return np.sort(np.concatenate(found))
 
     def drawn(self) -> np.ndarray:
-        """Return places of further vectors of the teacher, from which the update's texts are distinguished."""
+        """Return indices of further teacher vectors as negatives."""
         rng = np.random.default_rng([self._method.seed, self._updates, 1])
         return self._places[rng.integers(len(self._places), size=self._method.negatives)]
 
@@ -324,7 +324,7 @@ class Distilling(Objective[Sequence[np.ndarray]]):
 
 
 class _BagSource(VectorSource):
-    """Means of the subwords of texts, one row a text, by a table of vectors that learns."""
+    """Source of the mean subword vector of each text, with a trainable table."""
 
     def __init__(self, model: nn.Embedding, split: SplitSentences):
         self.dim, self.model = model.embedding_dim, model
@@ -346,18 +346,17 @@ def static_student(
     tokenizer: Any, teacher: TeacherVectors, texts: Sequence[Sentences], *, lang: str = "", name: str = "static",
     unit: bool = True, progress: bool = False,
 ) -> SubwordVectors:  # fmt: skip
-    """Return static vectors by model2vec's recipe: the teacher's vector of each subword alone, less the mean, times a weight that
-    is small for frequent ones.
+    """Return static vectors by model2vec's recipe: the mean-centred teacher vector of each subword, weighted by frequency.
 
     The weight is a / (a + p) with a = 0.001 (Arora et al. 2017, "A simple but tough-to-beat baseline for sentence embeddings"),
-    p being the subword's share of the text or, without text, of what Zipf's law gives its number in the vocabulary. Vectors
-    keep the teacher's dimensions: no principal components are taken, so that they can be trained to be its own.
+    where p is the relative frequency of the subword in the text or, without text, by Zipf's law. Vectors keep the teacher's
+    dimensions (no principal components), so that they can be trained on its vectors.
 
     Args:
-        tokenizer: a fast one of `transformers`.
-        teacher: gets the vectors of all subwords.
-        texts: to count subwords in.
-        lang: of the teacher.
+        tokenizer: fast tokenizer of `transformers`.
+        teacher: stored vectors of the teacher; those of all subwords are computed.
+        texts: texts for counting subwords.
+        lang: language of the teacher.
         name, unit: see `SubwordVectors`.
         progress: show a bar.
     """

@@ -1,4 +1,4 @@
-"""One way to run every method: by its name, on text, links, dictionaries or nothing but text of each language."""
+"""Run any alignment method by its name."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def align(
     """Align the languages of an encoder.
 
     Args:
-        encoder: an encoder, or what `load_encoder` takes; it stays as it is.
-        data: parallel text, or several; or sentences by language, for methods that need no translations; or the anchors of
-            words by language and layer, for dictionaries.
-        method: a name of the table, see `calque align`, or `package.module:Class`.
-        pairs: word links of each parallel text, by default made by the statistical aligner; or dictionaries.
-        towards: the language that the others are aligned with; default: the first one of the data.
-        folder, checkpoint_every: where a method that trains keeps checkpoints, from which it goes on, and how often.
-        options: of the method.
+        encoder: an encoder, or an argument of `load_encoder`; it is not changed.
+        data: one or more parallel texts; or sentences by language, for methods without translations; or anchors by language and
+            layer, for dictionaries.
+        method: name of a method, see `calque align`, or `package.module:Class`.
+        pairs: word links of each parallel text (default: by the statistical aligner), or dictionaries.
+        towards: language that the others are aligned with; default: the first language of the data.
+        folder, checkpoint_every: folder for checkpoints, from which training resumes, and number of updates between checkpoints.
+        options: options of the method.
 
     Raises:
-        SettingError: a method that there is not, that cannot learn from such data, or that has no such option.
+        SettingError: the method is unknown, cannot use such data, or does not have an option.
 
     Example:
         >>> import calque
@@ -77,10 +77,10 @@ def align(
 
 
 def make_method(name: str, towards: str, options: Mapping[str, Any], kind: str = "parallel") -> Method:
-    """Make a method that learns from parallel text, from dictionaries, or from text of each language.
+    """Build a method for parallel text, dictionaries or plain text.
 
     Raises:
-        SettingError: there is none of this name, or it has no such option.
+        SettingError: the method is unknown, or does not have an option.
     """
     if not learns_from(name, kind):
         what = {"parallel": "parallel text", "dictionary": "dictionaries", "text": "text alone"}[kind]

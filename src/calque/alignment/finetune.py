@@ -1,4 +1,4 @@
-"""Alignment by fine-tuning: Cao et al. (2020), with the layers and directions of Kulshreshtha et al. (2020)."""
+"""Alignment by fine-tuning (Cao et al. 2020), with the layers and directions of Kulshreshtha et al. (2020)."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from calque.training.loop import rate_by_width
 
 @dataclass(kw_only=True, eq=False)
 class FineTune(Tuner):
-    """Pull linked words together while the words of one language stay where they were.
+    """Minimise the distance of linked words, with a penalty on changes of one language.
 
-    For every language pair, with `s` moving towards `t`, and summed over `layers`, it minimises
+    For every language pair, with `s` aligned to `t`, and summed over `layers`, it minimises
 
         Σ_(i,j) linked ‖f(i, s) − f(j, t)‖²  +  λ Σ_j ‖f(j, t) − f0(j, t)‖²
 
-    where f0 is the encoder before training and the second sum goes over *all* words of the target sentences (Cao 2020,
-    §3.3; Kulshreshtha 2020, Eqs. 7–10). The paper trains BERT-base with `learning_rate=5e-5, batch=2`; the batch here is
-    larger, and without a `learning_rate` it grows as the encoder is smaller, 5e-5 · (768 / dim)^(5/3).
+    where f0 is the encoder before training, and the second sum is over *all* words of the target sentences (Cao 2020, §3.3;
+    Kulshreshtha 2020, Eqs. 7–10). The paper trains BERT-base with `learning_rate=5e-5, batch=2`; here the batch is larger, and
+    the default `learning_rate` is 5e-5 · (768 / dim)^(5/3).
 
     Args:
-        towards: the language that stays; the others move to it.
+        towards: reference language `t`.
         weight: λ.
-        variant: of the loss: `paper`; or `code`, Cao's, which divides each term by its number of elements, and pulls towards
-            f0(j, t) instead of f(j, t) in the first term.
-        layers: layers that the loss reads, e.g. the last four `(-4, -3, -2, -1)`; None: the encoder's own layer.
+        variant: `paper`, or `code` for Cao's code, which divides each term by its number of elements and has f0(j, t) in the
+            place of f(j, t) in the first term.
+        layers: layers of the loss, e.g. the last four `(-4, -3, -2, -1)`; default: the encoder's layer.
         epochs, learning_rate, seed: see `Schedule`.
         batch, standardize, freeze, centre, lora, accumulate, precision: see `Tuner`.
     """
@@ -48,7 +48,7 @@ class FineTune(Tuner):
         super().__post_init__()
 
     def default_rate(self, dim: int) -> float:
-        # 5e-5 is the paper's for 768 dimensions; 1e-3 did well on held-out text for 128 (docs/results.md).
+        # 5e-5 is the paper's rate at 768 dimensions; 1e-3 was best on held-out text at 128 (docs/results.md).
         return rate_by_width(dim, 5 / 3)
 
     @property

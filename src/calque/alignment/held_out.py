@@ -1,5 +1,4 @@
-"""Similarities of the words of a text by an encoder that learnt from the rest of it: it does not know a sentence pair's own links
-by heart."""
+"""Cross-fitted similarities: those of each part of a text come from an encoder aligned on the other parts."""
 
 from __future__ import annotations
 
@@ -22,22 +21,22 @@ if TYPE_CHECKING:
 
 
 class HeldOut:
-    """A prior of the statistical aligners from an encoder that is aligned on the very text, cross-fitted: the similarities of
-    each part of the text are those of a copy of the encoder that was aligned on the links of the other parts alone.
+    """A cross-fitted prior of the statistical aligners: similarities of each part of the text from a copy of the encoder that was
+    aligned on the links of the other parts.
 
-    Sentence pairs are dealt out to the parts in turn, those with equal source sentences to the same one, in all texts alike, so
-    that a copy has seen none of its source sentences. Equal arguments give equal numbers.
+    Sentence pairs are assigned to parts in turn, and pairs with equal source sentences to the same part in all texts, so that no
+    copy was trained on the source sentences it is used for. The result is deterministic.
 
     Args:
-        encoder: is copied and stays as it is.
-        corpora: texts whose similarities can be asked for; they may be in different languages, and one alone will do.
-        pairs: the links of each.
-        parts: how many; as many trainings are run.
-        tuner: the method; None for contrast with small batches for a small text, see `small`.
+        encoder: encoder, which is copied and not changed.
+        corpora: one or more texts, which may be in different languages.
+        pairs: word links of each text.
+        parts: number of parts, and of trainings.
+        tuner: alignment method; default: contrastive alignment with small batches, see `small`.
         progress: show the bars of the trainings on standard error.
 
     Raises:
-        SettingError: fewer different source sentences than parts, or a part without which there are no links.
+        SettingError: there are fewer distinct source sentences than parts, or no links outside of a part.
 
     Example:
         `calque.align_words(corpus, model="gibbs", prior=HeldOut(encoder, [corpus], [calque.align_words(corpus)]))`
@@ -81,10 +80,10 @@ class HeldOut:
         }
 
     def __call__(self, corpus: ParallelCorpus) -> Similarities:
-        """The similarities of some of the sentence pairs of these texts, in any order.
+        """Return the similarities of sentence pairs of these texts, in any order.
 
         Raises:
-            SettingError: a sentence pair of another text.
+            SettingError: a sentence pair is not from these texts.
         """
         found = [self._where.get(pair) for pair in _words(corpus)]
         if None in found:
@@ -96,11 +95,11 @@ class HeldOut:
 
 
 def deal(corpora: Sequence[ParallelCorpus], parts: int) -> list[np.ndarray]:
-    """The part of each sentence pair of each text, int64 `[n_sentences]`: the n-th different source sentence is of part n modulo
-    `parts`.
+    """Return the part of each sentence pair of each text, int64 `[n_sentences]`: the n-th distinct source sentence is in part n
+    modulo `parts`.
 
     Raises:
-        SettingError: fewer different source sentences than parts.
+        SettingError: there are fewer distinct source sentences than parts.
     """
     number: dict[tuple[str, ...], int] = {}
     dealt = [
@@ -113,15 +112,16 @@ def deal(corpora: Sequence[ParallelCorpus], parts: int) -> list[np.ndarray]:
 
 
 def small(encoder: TrainableEncoder, towards: str, *, seed: int = 0) -> Contrastive:
-    """Contrast for a few hundred sentence pairs: small batches, six passes, and half the usual rate of a narrow encoder."""
+    """Return contrastive alignment for a few hundred sentence pairs: small batches, six epochs, and half the default learning
+    rate."""
     return Contrastive(towards=towards, epochs=6, batch=8, learning_rate=rate_by_width(encoder.dim, 5 / 3), seed=seed)
 
 
 def common(corpora: Sequence[ParallelCorpus]) -> str:
-    """The language that all texts have; the source language of the first where they have two in common.
+    """Return the common language of all texts; if there are two, the source language of the first text.
 
     Raises:
-        SettingError: they have none.
+        SettingError: the texts have no common language.
     """
     for lang in corpora[0].langs:
         if all(lang in corpus.langs for corpus in corpora):
@@ -131,5 +131,5 @@ def common(corpora: Sequence[ParallelCorpus]) -> str:
 
 
 def _words(corpus: ParallelCorpus) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """The words of each sentence pair."""
+    """Return the words of each sentence pair."""
     return [(a.words, b.words) for a, b in zip(corpus.source, corpus.target, strict=True)]

@@ -1,4 +1,4 @@
-"""Vectors into vectors, as a method: maps that are fitted on linked words."""
+"""Alignment by maps that are fitted on linked words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from calque.encoders.base import Encoder
     from calque.pairs import WordPairs
 
-#: the map that a method fits, and the pairs that it fits it on; all other maps are fitted on words
+#: maps that are fitted on sentences instead of words
 _OF_SENTENCES = {"sentence-rotation": "rotation"}
 
 
@@ -27,10 +27,10 @@ class LinkedMaps(Method):
 
     Args:
         method: rotation (Wang et al. 2019), normalized-rotation, linear, or sentence-rotation (Aldarmaki & Diab 2019).
-        towards: the language whose space the others are mapped into.
-        layers: layers to map; None for the encoder's own.
-        combine: sum, mean or concat of the mapped layers, or the last of them only.
-        standardize: standardise the vectors first, see `standardized`; None where one dimension dominates them.
+        towards: language of the common space.
+        layers: layers to map; default: the encoder's layer.
+        combine: sum, mean or concatenation of the mapped layers, or the last of them.
+        standardize: standardise the vectors first, see `standardized`; default: if one dimension dominates them.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class LinkedMaps(Method):
         checkpoint_every: int = 200,
         progress: bool = False,
     ) -> Encoder:
-        """The encoder with maps; nothing is kept in `folder`, since the fit is one pass over the text.
+        """Return the encoder with maps; `folder` is not used, because the fit is one pass over the text.
 
-        Static vectors take the maps in themselves: these are fitted without the sentence part, which is made of mapped
-        vectors, since a maximum does not turn with a rotation.
+        Static vectors contain their maps, which are fitted without the sentence part, because that is computed from mapped
+        vectors.
         """
         static = isinstance(encoder, StaticEncoder)
         corpora = [corpus] if not isinstance(corpus, Sequence) else corpus
@@ -93,11 +93,11 @@ def with_maps(
     combine: Combine = "last",
     settings: Mapping[str, Any],
 ) -> MappedEncoder | StaticEncoder:
-    """The encoder with maps by language and layer; static vectors have one layer, and take them in.
+    """Return the encoder with maps by language and layer; static vectors have one layer and contain their maps.
 
     Args:
         encoder, maps, towards, combine: see `MappedEncoder`.
-        settings: what is kept for the record; its `method` becomes a part of the encoder's name.
+        settings: settings for the record; `method` becomes a part of the encoder's name.
     """
     if isinstance(encoder, StaticEncoder):
         name = f"{encoder.name}+{settings['method']}"

@@ -1,4 +1,4 @@
-"""Vectors into vectors without training or translations: means that are taken over plain text of each language, and moved."""
+"""Maps from plain text: shifts of language means, and standardisation."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from calque.encoders.base import Encoder
     from calque.maps import VectorMap
 
-#: text by language, or parallel text, whose two sides are then plain text
+#: text by language, or parallel text, whose sides are used as plain text
 Text = ParallelCorpus | Sequence[ParallelCorpus] | Mapping[str, Sentences]
 
 
 @dataclass(kw_only=True, eq=False)
 class LanguageMeans(Method):
-    """Each language's mean onto that of `towards`, see `shifts`.
+    """Shift each language's mean to that of `towards`, see `shifts`.
 
     Args:
-        towards: the language that stays nearest to where it was; it must have text, too.
-        layers: layers to map; None for the encoder's own.
+        towards: reference language, which must have text too.
+        layers: layers to map; default: the encoder's layer.
         combine: see `MappedEncoder`.
-        offset: add the mean of `towards`, whose vectors stay as they are; without it, every language is only centred.
+        offset: add the mean of `towards`, whose vectors then do not change; False only centres every language.
     """
 
     towards: str
@@ -58,17 +58,17 @@ class LanguageMeans(Method):
         checkpoint_every: int = 200,
         progress: bool = False,
     ) -> Encoder:
-        """The encoder with maps; static vectors take them in, fitted without their sentence part.
+        """Return the encoder with maps; static vectors contain their maps, fitted without the sentence part.
 
         Args:
-            encoder: the one to map.
-            corpus: sentences of each language; or parallel text, of which each side is text of its language. A sentence
-                that stands there twice counts twice.
-            pairs, folder, checkpoint_every: of methods that learn from links, or train.
+            encoder: encoder to map.
+            corpus: sentences of each language, or parallel text, whose sides are used as plain text. Duplicate sentences count
+                several times.
+            pairs, folder, checkpoint_every: not used.
             progress: show a bar on standard error.
 
         Raises:
-            SettingError: fewer than two languages, none of them `towards`, or a language without word vectors.
+            SettingError: there are fewer than two languages, `towards` is missing, or a language has no word vectors.
         """
         texts = _by_language(corpus)
         if self.towards not in texts or len(texts) < 2:
@@ -100,18 +100,18 @@ class LanguageMeans(Method):
 
 @dataclass(kw_only=True, eq=False)
 class Standardize(Method):
-    """All dimensions with mean 0 and variance 1 over the text of all languages, see `standardized`; no language moves.
+    """Standardise all dimensions over the text of all languages, see `standardized`; languages are not aligned.
 
     Args:
-        towards: a language of the text, as every method has it.
-        layers: layers to standardise; None for the encoder's own.
+        towards: a language of the text; required of every method, without effect.
+        layers: layers to standardise; default: the encoder's layer.
     """
 
     towards: str
     layers: Sequence[int] | None = None
 
     def align(self, encoder: Any, corpus: Text, pairs: Any = (), **options: Any) -> Encoder:
-        """The encoder with standardised vectors; see `LanguageMeans.align` for what it takes."""
+        """Return the encoder with standardised vectors; arguments as in `LanguageMeans.align`."""
         texts = _by_language(corpus)
         aligned = standardized(encoder, [part for parts in texts.values() for part in parts], self.layers, wanted=True)
         aligned.made = made_of(encoder, "standardize", self.towards, [], [], self.record()) | {"langs": sorted(texts)}
@@ -119,19 +119,18 @@ class Standardize(Method):
 
 
 def shifts(moments: Mapping[str, Moments], *, towards: str, offset: bool = True) -> dict[str, LinearMap]:
-    """Move each language's mean onto that of `towards`: x → x − x̄ + ȳ.
+    """Return the maps that shift each language's mean to that of `towards`: x → x − x̄ + ȳ.
 
-    Libovický et al. (2020, Findings of EMNLP) subtract from each language its own mean and add none: `offset=False`. With
-    that of `towards`, distances are those of the centred vectors, and vectors of `towards` stay as they are, so that heads
-    trained on them still fit; cosines differ.
+    Libovický et al. (2020, Findings of EMNLP) only subtract the mean (`offset=False`). With the mean of `towards` added,
+    distances are the same, cosines differ, and vectors of `towards` do not change, so that heads trained on them still fit.
 
     Args:
-        moments: of each language's word vectors, see `Moments`; one side of them.
-        towards: the language whose mean the others get.
-        offset: add that mean; without it every language is centred, `towards` too.
+        moments: moments of each language's word vectors, see `Moments`.
+        towards: reference language.
+        offset: add the mean of `towards`; False centres every language, including `towards`.
 
     Returns:
-        a map for each language that moves.
+        map by language, for the languages whose vectors change.
     """
     target = moments[towards].source_mean * offset
     return {
@@ -142,7 +141,7 @@ def shifts(moments: Mapping[str, Moments], *, towards: str, offset: bool = True)
 
 
 def _shift(source: np.ndarray, target: np.ndarray, n: int) -> LinearMap:
-    """Return the map that moves one mean, taken over `n` vectors, onto another: x → x − x̄ + ȳ."""
+    """Return the map x → x − x̄ + ȳ for the mean x̄ of `n` vectors."""
     return LinearMap.from_arrays({"matrix": np.eye(len(source)), "source_mean": source, "target_mean": target}, n)
 
 
@@ -154,19 +153,18 @@ def moments_of(
     block: int = 2048,
     progress: bool = False,
 ) -> dict[str, dict[int, Moments]]:
-    """Moments of each language's word vectors, by language and layer, in one pass.
+    """Return the moments of word vectors by language and layer, from one pass.
 
-    The text is encoded a block at a time and only its moments are kept, so that memory does not grow with it. Words
-    without a vector do not count.
+    The text is encoded block by block, and only moments are kept. Words without a vector do not count.
 
     Args:
         texts: one or more texts of each language.
-        layers: of the encoder; None for its own.
-        block: sentences encoded at a time.
+        layers: layers of the encoder; default: its own.
+        block: number of sentences encoded at a time.
         progress: show a bar on standard error.
 
     Raises:
-        SettingError: a language without word vectors, or an encoder that cannot be mapped.
+        SettingError: a language has no word vectors, or the encoder cannot be mapped.
     """
     require(encoder, "mapped")
     numbers = sorted(set(encoder.layer_numbers(layers)))
@@ -190,16 +188,16 @@ def moments_of(
 def centred(
     encoder: Encoder, corpora: Sequence[ParallelCorpus], *, towards: str, progress: bool = False
 ) -> MappedEncoder:
-    """Return the encoder with each language's mean moved onto that of its translations in `towards`: x → x − x̄ + ȳ.
+    """Return the encoder with each language's mean shifted to that of its translations in `towards`: x → x − x̄ + ȳ.
 
-    A contrast with words of the *other* language as negatives cannot see how far the means lie apart: what moves all words
-    of a language adds nearly the same to all scores that compete. Means are taken over all words of both sides of the text, so
-    that its topic cancels; where a language has several texts, each counts by its words. Vectors of `towards` stay as they are.
+    A contrastive loss with negatives of the *other* language leaves the means apart, because a shift of all words of a language
+    changes all competing scores nearly equally. Means are computed over all words of both sides of the text, so that its topic
+    cancels. Vectors of `towards` do not change.
 
     Args:
-        encoder: one that was aligned; its own layer is shifted.
-        corpora: parallel texts; those without `towards` do not count.
-        towards: the language whose mean the others get.
+        encoder: aligned encoder, whose layer is shifted.
+        corpora: parallel texts; texts without `towards` are ignored.
+        towards: reference language.
 
     Raises:
         SettingError: no text has `towards` on a side.
@@ -223,7 +221,7 @@ def centred(
 
 
 def _by_language(corpus: Text) -> dict[str, list[Sentences]]:
-    """The texts of each language."""
+    """Return the texts of each language."""
     if isinstance(corpus, Mapping):
         return {lang: [text] for lang, text in corpus.items()}
     texts: dict[str, list[Sentences]] = {}

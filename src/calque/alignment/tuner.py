@@ -1,4 +1,4 @@
-"""Weights into weights: what all methods that train the encoder share."""
+"""Base class of methods that train the encoder."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ from calque.training.sources import float32_copy, freeze_below
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
 
-#: how much faster adapters learn by default than weights, which are many more
+#: ratio of the default learning rate of adapters to that of all weights
 LORA_RATE = 10
 
 
 @dataclass(kw_only=True, eq=False)
 class Tuner(TrainingSettings, Method):
-    """A method that changes the encoder's weights. A subclass says which loss; `tune` gives back a new encoder.
+    """A method that trains the encoder's weights. A subclass defines the loss, and `tune` returns a new encoder.
 
     Args:
-        towards: the language the others move towards.
-        layers: hidden layers that the loss reads; None: the encoder's own layer.
-        standardize: standardise the word vectors first, and so those of the result, see `standardized`; None where one dimension
-            dominates them.
-        centre: `align` takes off what is left between the means of the languages, see `centred`, and gives
-            the trained encoder with a shift of each language; `tune` does not.
-        lora: train adapters of this rank alone (LoRA, Hu et al. 2022; needs PEFT), by default at `LORA_RATE` times the rate, and
-            give an `AdaptedEncoder`, whose folder has them alone; of all matrices of a layer. None trains the weights themselves.
+        towards: language that the others are aligned with.
+        layers: layers of the loss; default: the encoder's layer.
+        standardize: standardise the word vectors before training, and those of the result, see `standardized`; default: if one
+            dimension dominates them.
+        centre: shift the language means of the trained encoder in `align` (not in `tune`), see `centred`.
+        lora: rank of adapters in all matrices (LoRA, Hu et al. 2022; needs PEFT), which are trained in the place of the
+            weights, by default at `LORA_RATE` times the learning rate; the result is an `AdaptedEncoder`. None trains the
+            weights.
         epochs, learning_rate, seed, batch, freeze, accumulate, precision: see `TrainingSettings`.
     """
 
-    #: whether the special subwords at both ends of a sentence are linked words
+    #: whether the special tokens at both ends of a sentence are linked words
     special: ClassVar[bool] = True
-    #: words of a side beyond which a sentence pair is left out; None for no limit
+    #: maximum number of words of a side of a sentence pair; None for no limit
     max_words: ClassVar[int | None] = 64
 
     towards: str
@@ -65,34 +65,35 @@ class Tuner(TrainingSettings, Method):
             from calque.encoders.adapted import library
 
             check_number("lora", self.lora, least=1, whole=True)
-            library()  # that it is missing is told before anything is read
+            library()  # fails early if PEFT is missing
 
     def default_rate(self, dim: int) -> float:
-        """Learning rate for an encoder of `dim` dimensions, where the user names none."""
-        # 2e-3 was best on held-out text for 128 dimensions (docs/results.md); 5e-5 is the usual choice for 768.
+        """Return the default learning rate for an encoder of `dim` dimensions."""
+        # 2e-3 was best on held-out text at 128 dimensions (docs/results.md); 5e-5 is usual at 768.
         return rate_by_width(dim, 2)
 
     @property
     def needs_reference(self) -> bool:
-        """Whether the loss reads vectors of the encoder as it was before training."""
+        """Whether the loss reads vectors of the encoder before training."""
         return False
 
     @abstractmethod
     def loss(self, batch: LinkedBatch) -> dict[str, Tensor]:
-        """Return the terms whose sum is minimised, of one text and layer; those of several are added."""
+        """Return the terms of the loss for one text and layer; the sum over all is minimised."""
 
     @property
     def reads_sentences(self) -> bool:
-        """Whether the loss reads the vectors of whole sentences, too."""
+        """Whether the loss also reads sentence vectors."""
         return False
 
     def kinds(self) -> Callable[[ParallelCorpus, WordPairs], np.ndarray] | None:
-        """Return what numbers the linked pairs that are positives of each other, see `AlignedText`; None: no two are."""
+        """Return the function that numbers linked pairs which are positives of each other, see `AlignedText`; None if there
+        are none."""
         return None
 
     def settings(self) -> dict[str, Any]:
-        """What the result depends on, for the record and the identity of checkpoints: the settings that all tuners have,
-        less those of the schedule, and all that the method adds."""
+        """Return the settings that determine the result, except those of the schedule, for the record and the identity of
+        checkpoints."""
         names = ["towards", "layers", "batch", "special", "max_words", "freeze", "precision"]
         names += [] if self.standardize is None else ["standardize"]
         names += ["centre"] if self.centre else []
@@ -114,18 +115,17 @@ class Tuner(TrainingSettings, Method):
         """Train a copy of `encoder`.
 
         Args:
-            encoder: stays as it is; the result shares the weights that `freeze` leaves as they are with it.
+            encoder: encoder, which is not changed; the result shares its frozen weights.
             corpus, pairs: parallel text and its word links; several for several languages at once.
-            folder: where checkpoints and metrics go; a run that was stopped there is continued, bit by bit the same. The
-                last checkpoint stays, so that nothing is lost before the result is saved: delete it afterwards.
-            checkpoint_every: updates between checkpoints, 0 for none; one is also written every minute.
+            folder: folder for checkpoints and metrics; an interrupted run resumes from it with bitwise equal results. The last
+                checkpoint is kept; delete it after the result is saved.
+            checkpoint_every: number of updates between checkpoints, 0 for none; one is also written every minute.
             progress: show a bar with the terms of the loss on standard error.
-            kept: adapters are to be saved without the encoder that they are for, which must then be one that can be loaded
-                again; not if they are to be merged.
+            kept: whether adapters will be saved without their encoder, which must then be loadable from its place.
 
         Raises:
-            SettingError: an encoder without weights to train, settings that do not fit together, or a checkpoint of
-                another run in `folder`.
+            SettingError: the encoder has no weights to train, settings contradict each other, or `folder` has a checkpoint of
+                another run.
         """
         self._check(encoder)
         corpora = [corpus] if not isinstance(corpus, Sequence) else list(corpus)
@@ -163,10 +163,10 @@ class Tuner(TrainingSettings, Method):
         return tuned
 
     def _copy(self, encoder: TrainableEncoder, device: torch.device, *, kept: bool = True) -> TrainableEncoder:
-        """The encoder that learns; of its weights, only those need a gradient that are trained.
+        """Return a copy of the encoder for training, whose frozen weights need no gradient.
 
         Args:
-            kept: adapters are to be saved, without the encoder that they are for.
+            kept: whether adapters will be saved without their encoder.
         """
         if self.lora is None:
             tuned = float32_copy(encoder, device, freeze=self.freeze)
@@ -187,7 +187,7 @@ class Tuner(TrainingSettings, Method):
         checkpoint_every: int = 200,
         progress: bool = False,
     ) -> Encoder:
-        """Train a copy of `encoder`, see `tune`, and centre its languages if `centre` says so."""
+        """Train a copy of `encoder`, see `tune`, and shift its language means if `centre` is true."""
         tuned = self.tune(encoder, corpus, pairs, folder=folder, checkpoint_every=checkpoint_every, progress=progress)
         if not self.centre:
             return tuned
@@ -198,11 +198,11 @@ class Tuner(TrainingSettings, Method):
         aligned.made = tuned.made
         return aligned
 
-    # -- what a run is made of, for those who train something else along with it ------------------------------------
+    # -- parts of a training -------------------------------------
     def text(
         self, encoder: TrainableEncoder, corpora: Sequence[ParallelCorpus], pairs: Sequence[WordPairs]
     ) -> AlignedText:
-        """Parallel texts with their links, as the encoder reads them."""
+        """Return parallel texts with their links, split for the encoder."""
         return AlignedText(
             corpora, pairs, encoder, towards=self.towards, special=self.special, max_words=self.max_words,
             kinds=self.kinds(), sentences=self.reads_sentences,
@@ -211,14 +211,14 @@ class Tuner(TrainingSettings, Method):
     def objective(
         self, tuned: TrainableEncoder, encoder: TrainableEncoder, text: AlignedText, processes: Processes
     ) -> Alignment:
-        """Return the loss of an update of `tuned`, whose model is trained; `encoder` is the same before training."""
+        """Return the objective of training `tuned`; `encoder` is the encoder before training."""
         return Alignment(
             tuned, text, encoder.layer_numbers(self.layers), processes, encoder if self.needs_reference else None,
             loss=self.loss, budget=self.budget, accumulate=self.accumulate,
         )  # fmt: skip
 
     def _check(self, encoder: Any) -> None:
-        """That the encoder has what training needs, and that something of it would learn."""
+        """Check that the encoder can be trained, and that some layer of the loss is not frozen."""
         require(encoder, "trained")
         highest = max(encoder.layer_numbers(self.layers))
         if self.freeze is not None and highest <= self.freeze < encoder.n_layers:

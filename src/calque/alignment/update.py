@@ -1,10 +1,9 @@
-"""One update of an alignment loss, exact for several processes and for a batch cut in parts.
+"""Exact updates of alignment losses with several processes and with accumulation.
 
-An alignment loss is a function of the word vectors of a batch alone. So an update has three stages: vectors from the
-model; the loss and its gradient in those vectors, with the vectors of all processes and parts at hand; that gradient
-back through the model. This makes many processes, or a batch in parts, equal to one big batch for *every* loss, also
-for a contrastive one, where each vector meets all others (after Gao et al. 2021, "Scaling Deep Contrastive Learning
-Batch Size under Memory Limited Setup").
+An alignment loss is a function of the word vectors of a batch. An update computes the vectors, gathers those of all processes and
+parts, computes the loss and its gradient with respect to the vectors, and propagates that gradient through the model. Thus
+several processes or parts give the gradient of one large batch for *every* loss, including contrastive ones (gradient caching,
+Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup").
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ from calque.training.sources import Pass, float32_copy
 
 @dataclass
 class LinkedBatch:
-    """The word vectors of one text and layer in an update, of all processes.
+    """Word vectors of one text and layer in an update, gathered from all processes.
 
     Args:
-        source, target: `[n_pairs, dim]` linked words, pair by pair.
-        regularised: `[n_target_words, dim]` all words of the target sentences.
-        reference: `[n_target_words, dim]` the same words from the frozen encoder; None if the loss has no use for it.
-        reference_linked: `[n_pairs, dim]` the linked target words from the frozen encoder.
-        kinds: int64 `[n_pairs]`, equal for pairs that are positives of each other, -1 for none; None for none at all.
-        sentences: `[n_sentence_pairs, dim]` of both sides, the mean of a sentence's words; None where nothing reads them.
+        source, target: vectors of linked words `[n_pairs, dim]`.
+        regularised: vectors of all words of the target sentences `[n_target_words, dim]`.
+        reference: vectors of the same words by the frozen encoder `[n_target_words, dim]`, or None.
+        reference_linked: vectors of the linked target words by the frozen encoder `[n_pairs, dim]`, or None.
+        kinds: equal numbers for pairs that are positives of each other, -1 for none, int64 `[n_pairs]`; None without such pairs.
+        sentences: mean word vectors of both sides `[n_sentence_pairs, dim]`, or None.
     """
 
     source: Tensor
@@ -47,13 +46,13 @@ class LinkedBatch:
 
 
 class Alignment(Objective[Sequence[np.ndarray]]):
-    """A loss of the linked words of an update.
+    """Objective of a loss on linked words.
 
     Args:
-        text: the updates name its sentence pairs.
-        reference: the encoder as it was before training (f0), if the loss needs it. Its vectors of the target sentences are
-            computed in every update, in the arithmetic of the training, so that they differ from f by what was learnt alone.
-        loss: the terms, for one text and layer; see `Tuner.loss`.
+        text: text whose sentence pairs the updates select.
+        reference: encoder before training (f0), if the loss needs it. Its vectors of the target sentences are computed in every
+            update with the precision of the training.
+        loss: terms of the loss for one text and layer; see `Tuner.loss`.
         budget, accumulate: see `Tuner`.
     """
 
@@ -80,7 +79,8 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         self._loss, self._budget, self._accumulate = loss, budget, accumulate
 
     def backward(self, update: Sequence[np.ndarray]) -> dict[str, float]:
-        """As for `Objective`; an update has for each corpus the numbers of the sentence pairs of all processes."""
+        """Compute loss and gradients, see `Objective`; an update has the indices of the sentence pairs of all processes by
+        corpus."""
         processes = self.processes
         parts = self.text.update(
             update, budget=self._budget, rank=processes.rank, world=processes.world, accumulate=self._accumulate
@@ -99,17 +99,17 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         for i, part in enumerate(parts):
             done = passes[i] if undivided else self._pass(part, seed + 7919 * i)
             done.backward({layer: rows.grad for layer, rows in leaves[i].items() if rows.grad is not None})
-        # Every process has the vectors of all, so all find the same numbers; the gradients reach their own vectors only.
+        # Every process has all vectors and computes the same loss; gradients reach its own vectors only.
         shown = torch.stack([value.detach() for value in terms.values()])
         return {"loss": float(shown.sum()), **dict(zip(terms, shown.tolist(), strict=True))}
 
     def _pass(self, part: Update, seed: int, *, gradient: bool = True) -> Pass:
         """Return all word vectors of a part."""
-        torch.manual_seed(seed)  # the same dropout both times that a part is gone through
+        torch.manual_seed(seed)  # equal dropout in both forward passes of a part
         return self._pass_of(self.encoder, part.batches, gradient)
 
     def _frozen(self, part: Update) -> dict[int, Tensor]:
-        """Return the word vectors of a part's target sentences by the encoder as it was."""
+        """Return the word vectors of a part's target sentences by the frozen encoder."""
         if self.reference is None:
             return {}
         return self._pass_of(self.reference, part.target_batches, False).vectors
@@ -126,7 +126,7 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         layer: int,
         number: int,
     ) -> LinkedBatch:
-        """Return the vectors of a text in a layer: of all processes in rank order, of a process part by part."""
+        """Return the vectors of a text in a layer, of all processes in rank order and their parts in order."""
         rows, vectors = [part.groups[number] for part in parts], [leaf[layer] for leaf in leaves]
 
         def of_all(found: Sequence[Tensor], counts: tuple[int, ...]) -> Tensor:

@@ -1,6 +1,6 @@
-"""The command line: verbs, and nothing that a library call could not do.
+"""The command line, a thin layer over the library.
 
-Results go to standard output, progress and messages to standard error. A user's mistake is one line and exit code 2.
+Results go to standard output, progress and messages to standard error. A user error prints one line and exits with 2.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from calque import launched
 from calque.errors import CalqueError, CalqueWarning, SettingError, Stopped
 
-# Options that take every value up to the next option, and how many there are at least after the command's name.
+# Options with any number of values, and the minimum number of further arguments of the command.
 _SEVERAL = {
     "align": (("--dictionary", "--text", "--anchors", "--released"), 0),
     "evaluate": (("--test", "--train", "--dev", "--text", "--ceiling", "--project", "--rename", "--links", "--train-links"), 2),
@@ -32,7 +32,7 @@ _SEVERAL = {
 
 
 def of_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Divide arguments into options of the program, which may stand behind the verb, and the others."""
+    """Separate the options of the program, which can follow the verb, from other arguments."""
     ours, rest, left = [], [], list(arguments)
     verb = next((word for word in left if not word.startswith("-")), "")
     while left:
@@ -40,15 +40,13 @@ def of_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
         taken = [word, left.pop(0)] if word == "--on-error" and left else [word]
         is_ours = word == "--trust-code" or len(taken) == 2
         ours += taken if is_ours else []
-        rest += (
-            taken if not is_ours or (verb == "evaluate" and len(taken) == 2) else []
-        )  # it has readers of other files
+        rest += taken if not is_ours or (verb == "evaluate" and len(taken) == 2) else []  # this verb has other readers
     return ours, rest
 
 
 def spread(arguments: Sequence[str]) -> list[str]:
-    """`--langs en de` → `--langs en --langs de`, and the same for options of any number of values: the parser has no such
-    things. The words that the command itself needs are not taken from it, wherever they stand."""
+    """Convert `--langs en de` to `--langs en --langs de`, and the same for all options with several values, which the parser does
+    not support. Required arguments of the command are left to it."""
     spread, rest = [], list(arguments)
     verb = next((a for a in rest if not a.startswith("-")), "")
     several, needed = _SEVERAL.get(verb, ((), 0))
@@ -58,7 +56,7 @@ def spread(arguments: Sequence[str]) -> list[str]:
             return [*spread, argument, *rest]
         if argument in several:
             count = next((k for k, value in enumerate(rest) if value.startswith("-") and value != "-"), len(rest))
-            if count == len(rest):  # nothing behind tells where the values end
+            if count == len(rest):  # no further option marks the end of the values
                 count = max(min(count, 1), count - _missing(spread, needed))
             for value in rest[:count]:
                 spread += [argument, value]
@@ -81,7 +79,7 @@ def spread(arguments: Sequence[str]) -> list[str]:
 
 
 def _is_a_third(word: str) -> bool:
-    """Whether what follows two languages is one more, and no file or task with such a short name."""
+    """Return whether a word after two languages looks like a third language."""
     from calque.tasks.table import TASKS
 
     if word in TASKS or os.path.exists(word):
@@ -90,7 +88,7 @@ def _is_a_third(word: str) -> bool:
 
 
 def _missing(before: Sequence[str], needed: int) -> int:
-    """How many of the command's own words have not come yet, where they are all at the beginning or all at the end."""
+    """Return the number of required arguments that have not occurred yet."""
     leading = 0
     for word in before[1:]:
         if word.startswith("-"):
@@ -110,19 +108,21 @@ def __getattr__(name: str) -> Any:
 def _parser(verb: str) -> Any:
     from calque.cli import verbs
 
-    return globals().get("app") or verbs.parser(verb)  # a test puts another there
+    return globals().get("app") or verbs.parser(verb)  # replaced in tests
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Entry point. Exit codes: 0, 1 for a map without a dictionary that failed, 2 for a mistake of the user's, 130 or
-    143 when stopped by Ctrl-C or a request to end."""
+    """Run the command line. Exit codes: 0; 1 for a failed map without a dictionary; 2 for a user error; 130 or 143 after
+    SIGINT or SIGTERM."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    gc.set_threshold(100_000, 50, 50)  # collecting while libraries are imported takes a seventh of a short command
+    gc.set_threshold(
+        100_000, 50, 50
+    )  # garbage collection during imports takes a seventh of the time of a short command
     warnings.simplefilter("always", CalqueWarning)
     warnings.showwarning = lambda message, *_, **__: _say(f"calque: {message}")
-    if launched.number():  # of several processes, the first shows results and news
+    if launched.number():  # only the first of several processes prints
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):  # a file name may have bytes that are no text
+    for stream in (sys.stdout, sys.stderr):  # file names may contain undecodable bytes
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     code: Any = 0
@@ -143,9 +143,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         if isinstance(stopped, Stopped):
             _stopped(str(stopped), stopped.signal)
         said = getattr(error, "format_message", None)
-        if said is not None:  # the parser's own complaints: a missing option, a value of the wrong type
+        if said is not None:  # errors of the parser, such as a missing option
             _fail(said() or "no command given; calque --help lists them")
-        if type(error).__name__ == "Abort" or _is_interrupted(error):  # Abort: what the parser makes of an interruption
+        if type(error).__name__ == "Abort" or _is_interrupted(error):  # the parser converts an interruption to Abort
             _stopped("interrupted")
         _flush()
         if (said := _of_the_disk(error)) is not None:
@@ -156,26 +156,26 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             if lost_peer(error):
                 _fail("another process of this run has ended; the same command goes on from the last checkpoint")
         raise
-    if code == 128 + signal.SIGINT:  # of the parser, where it met an interruption
+    if code == 128 + signal.SIGINT:  # exit of the parser after an interruption
         _stopped("interrupted")
     _flush()
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def _is_interrupted(error: BaseException | None) -> bool:
-    """Whether a library made another error of an interruption."""
+    """Return whether a library converted an interruption to another error."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None
 
 
 def _of_the_disk(error: Exception) -> str | None:
-    """The line for what the system refused, where nobody has made one yet."""
+    """Return the message for an operating system error."""
     from calque.storage import failure, finished, unwritten
 
     named = None
     if isinstance(error, OSError):
-        named = error.filename2 or error.filename  # of a copy, where it goes to
+        named = error.filename2 or error.filename  # the target of a copy
     if (reason := unwritten(error)) is not None:
         return reason if named is None else str(failure(named, reason))
     if isinstance(error, OSError) and error.errno is not None:
@@ -190,7 +190,7 @@ def _say(line: str) -> None:
 
 
 def _flush() -> None:
-    """Send what is printed on its way now: a full disk behind `> FILE` would be met when nobody can say it any more."""
+    """Flush standard output, so that a full disk behind `> FILE` is reported."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -204,12 +204,12 @@ def _flush() -> None:
 
 
 def _close_stdout() -> None:
-    with suppress(OSError, ValueError):  # a stream of a test has no number
+    with suppress(OSError, ValueError):  # streams of tests have no file descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _stopped(message: str, number: int = signal.SIGINT) -> NoReturn:
-    """Nothing is wrong, but it is not done either."""
+    """Print the message of a stopped run, and return its exit code."""
     _say(f"calque: {message}")
     sys.exit(128 + number)
 

@@ -1,4 +1,4 @@
-"""`calque align`: with parallel text, a dictionary, text of each language, nothing, or maps that others released."""
+"""`calque align`: with parallel text, dictionaries, plain text, no text, or released maps."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _USUAL = {"parallel": "contrastive", "dictionary": "rotation", "unsupervised": "
 
 
 def _methods() -> str:
-    """What `--method` can be, by what there is to learn from."""
+    """Return the help of `--method`, by kind of data."""
     told = {
         kind: ", ".join(f"{name} (default)" if name == _USUAL[kind] else name for name in methods_for(kind))
         for kind in ("parallel", "dictionary")
@@ -53,7 +53,7 @@ def _methods() -> str:
 
 
 class AlignCommand(SubjectCommand):
-    """A command whose subject is a method, and what it learns from."""
+    """Command with a method and its kind of data as subject."""
 
     hides = ("model", "symmetrize", "max_length", "bidirectional", "track_folder", "keep_layers", "checkpoint_every")
     asks_for = "calque align --method NAME --help (with --dictionary or --unsupervised: of maps from these)"
@@ -215,7 +215,7 @@ def align(
 
 
 def _refuse(context: typer.Context, kind: str, method: str, links: Sequence[str] | None) -> None:
-    """Refuse options that change nothing here."""
+    """Raise an error for options without effect."""
     unused: dict[str, str] = {}
     if kind != "TRAIN":
         unused |= dict.fromkeys(
@@ -237,7 +237,7 @@ def _refuse(context: typer.Context, kind: str, method: str, links: Sequence[str]
 
 
 def _with_start(options: dict[str, Any], dictionaries: Sequence[str], unsupervised: bool) -> dict[str, Any]:
-    """Return options of maps with those of their start apart; words spelt alike are a start, too."""
+    """Return the options of maps, with those of the start separated; identical words are a start too."""
     from calque.runs.align import IDENTICAL
     from calque.runs.study.options import of_starts
 
@@ -253,8 +253,8 @@ def _with_start(options: dict[str, Any], dictionaries: Sequence[str], unsupervis
 
 
 def _languages_of(dictionaries: Sequence[str], texts: Sequence[str], anchors: Sequence[str]) -> list[str]:
-    """Return the two languages that the texts or anchors are in, in the order in which a dictionary's name has them, or
-    else in that of the texts; none where there are more or fewer."""
+    """Return the two languages of texts or anchors, in the order of a dictionary's name or of the texts; empty if there are not
+    two."""
     from calque.corpora.languages import language_and_path, name_and_path
     from calque.runs.anchors import open_folder
 

@@ -64,7 +64,7 @@ def _one(file: str | None) -> list[str]:
 
 
 def _check(context: typer.Context, chosen: list[str] | None, *, test, train) -> None:
-    """Refuse options that these analyses do not use."""
+    """Raise an error for options that the selected analyses do not use."""
     if chosen is not None:
         for name in dict.fromkeys(option for row in ANALYSES.values() for option in row.options):
             if not set(having := users(name)) & set(chosen):
@@ -77,7 +77,7 @@ def _check(context: typer.Context, chosen: list[str] | None, *, test, train) -> 
 
 
 class AnalysisCommand(SubjectCommand):
-    """A command whose help also says what each analysis shows."""
+    """Command with a description of each analysis in its help."""
 
     hides = ("pooling", "max_length", "bidirectional", "non_contextual", "forms", "pairs", "projection", "bootstrap")
 

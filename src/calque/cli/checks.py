@@ -1,4 +1,4 @@
-"""What is asked of the command line before anything is read or written."""
+"""Checks of the command line before anything is read or written."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def output_file(
     *,
     adds: bool = False,
 ) -> None:
-    """Refuse to write where no file can be written, and over what is read.
+    """Check that an output file can be written and is not an input.
 
     Args:
-        inputs: files that are read, as the user named them: `de=FILE` and the prefix of two files (Moses), too.
-        langs: how the names of the latter end.
-        adds: scores are added to those that are in the file; anything else in it is refused.
+        inputs: input files as given by the user, including `de=FILE` and prefixes of two files (Moses).
+        langs: suffixes of the files of a prefix.
+        adds: whether scores are appended to the file, which must then contain scores only.
 
     Raises:
-        SettingError: it is a folder or a device, cannot be written, or is among the inputs.
-        InputError: a file that scores cannot be added to.
+        SettingError: the path is a folder or a device, cannot be written, or is an input.
+        InputError: scores cannot be appended to the file.
     """
     if path is None:
         return
@@ -60,7 +60,7 @@ def output_file(
 
 
 def output_folder(option: str, path: Path | None, inputs: Iterable[str | Path | None] = ()) -> None:
-    """Refuse to write where no folder can be, and over what is read; see `output_file`."""
+    """Check that an output folder can be written and is not an input, see `output_file`."""
     if path is None:
         return
     with _possible(option, path, "folder"):
@@ -79,7 +79,7 @@ def _possible(option: str, path: Path, kind: str) -> Iterator[None]:
         raise SettingError(f"{option} is empty: expected a {kind} to write")
     try:
         yield
-    except (OSError, ValueError) as error:  # no permission, a name that is too long, a NUL
+    except (OSError, ValueError) as error:  # no permission, name too long, NUL in the name
         reason = getattr(error, "strerror", None) or error
         raise SettingError(f"{option} {str(path)!r:.200}: no {kind} can be written there ({reason})") from error
 
@@ -107,14 +107,14 @@ def _not_an_input(option: str, path: Path, inputs: Iterable[str | Path | None], 
 
 
 def _sides(prefix: str, langs: Iterable[str]) -> list[str]:
-    """The files that a prefix stands for (Moses), packed or not."""
+    """Return the files of a prefix (Moses), compressed or not."""
     if os.path.exists(prefix):
         return []
     return [f"{prefix}.{lang}{suffix}" for lang in langs for suffix in ("", ".gz", ".zst", ".xz", ".bz2")]
 
 
 def given(context: typer.Context) -> dict[str, str]:
-    """The options on this command line, by the parameter's name, as the user writes them."""
+    """Return the given options by parameter name, in the spelling of the user."""
     options = {}
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
@@ -124,14 +124,14 @@ def given(context: typer.Context) -> dict[str, str]:
 
 
 def refuse_unused(context: typer.Context, unused: Mapping[str, str]) -> None:
-    """An option that changes nothing here is an error: who gave it thinks that it does.
+    """Raise an error if an option without effect was given.
 
     Args:
-        context: of the command.
-        unused: why, by the parameter's name, for each that does not count here.
+        context: context of the command.
+        unused: reason by parameter name, for each option without effect.
 
     Raises:
-        SettingError: one of them was given.
+        SettingError: one of the options was given.
     """
     for name, option in given(context).items():
         if name in unused:

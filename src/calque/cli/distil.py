@@ -26,7 +26,7 @@ from calque.runs.settings import (
 
 
 class DistilCommand(SubjectCommand):
-    """A command whose own options are those of `Distillation`."""
+    """Command with the settings of `Distillation` as options."""
 
     hides = ("layer", "max_length", "track_folder", "checkpoint_every", "vectors")
 
@@ -101,8 +101,8 @@ def distil(
 ) -> None:
     """Teach a sentence encoder other languages.
 
-    The student learns to give a sentence and its translations the vector that the teacher gives the sentence. The result is a
-    folder that calque and sentence-transformers can load. A run that was stopped resumes.
+    The student is trained to give a sentence and its translations the teacher's vector of the sentence. The result is a folder
+    that calque and sentence-transformers can load. An interrupted run resumes.
     """
     from calque.runs.distil import distil as run
 

@@ -1,4 +1,4 @@
-"""`calque evaluate`: any task of the table, or a class from elsewhere, with the options that it has."""
+"""`calque evaluate`: any task of the table or of another package, with its options."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from calque.storage import append_lines
 from calque.tasks.inputs import FIELDS, FILES, Inputs
 from calque.tasks.table import TASKS, TaskRow, users
 
-#: what a task that is learnt from labels has only for parallel text
+#: options of a trained task that apply to parallel text only
 _OF_PARALLEL = ("langs", "model", "symmetrize", "seed")
 
 
@@ -59,7 +59,7 @@ class Texts:
     first_senses: str | None = opt(None, "WordNet's index.sense, for lemmas missing from --train.", metavar="FILE")
 
 
-#: what the help says of options of the tasks' classes where their docstrings say less
+#: help of options whose docstrings are too short
 _HELPS = {
     "candidates": "Search all words (all) or linked words only (linked); default: all.",
     "similarity": "csls (default) or cosine; sentences: cosine by default.",
@@ -102,7 +102,7 @@ class Output:
 
 
 class TaskCommand(SubjectCommand):
-    """A command whose subject is a task."""
+    """Command with a task as subject."""
 
     hides = tuple(name for name in (*FIELDS, "rename") if users(name))
     asks_for = "calque evaluate ENCODER TASK --help lists the options of a task"
@@ -113,7 +113,7 @@ class TaskCommand(SubjectCommand):
         task = self.find_subject(args)
         if "--on-error" in args and task is not None and "on_error" not in self.types_of(task):
             place = args.index("--on-error")
-            args = args[:place] + args[place + 2 :]  # of parallel text, see `verbs`
+            args = args[:place] + args[place + 2 :]  # `verbs` handles options of parallel text
         return super().parse_args(ctx, args)
 
     def find_subject(self, words: Sequence[str]) -> str | None:
@@ -152,7 +152,7 @@ class TaskCommand(SubjectCommand):
                 formatter.write_dl([(name, row.help) for name, row in TASKS.items()])
 
     def sections(self, ctx: Any, subject: str | None) -> dict[str, list[Any]]:
-        """Sort arguments and options by title: those of a task, or without a task those that every task has."""
+        """Sort arguments and options by section: those of the task, or those of all tasks."""
         groups = evaluate.groups.values()
         titles = {param.name: (group.__doc__ or "").rstrip(".") for group in groups for param in fields(group)}
         own = () if subject is None else TASKS[subject].takes
@@ -232,7 +232,7 @@ def evaluate(
     from calque.runs.shown import layer_table, table
 
     def show(scores: Sequence[Any]) -> None:
-        """Print scores first, as a file may turn out not to be writable."""
+        """Print scores before they are written, because a file may not be writable."""
         if output.as_json:
             every = [score.to_dict() for score in scores]
             headline = next((score for score in every if score["metric"].endswith(".test-half")), every[0])
@@ -253,7 +253,7 @@ def evaluate(
 
 
 def _refuse_unused(named: Mapping[str, str], task: str, row: TaskRow, *, projected: bool) -> None:
-    """An option that the task does not use is an error: who gave it thinks that it counts."""
+    """Raise an error for an option that the task does not use."""
     for name, option in named.items():
         having = users(name)
         if having and name not in row.takes:

@@ -1,7 +1,6 @@
-"""Options that several commands have, and what their words on the command line mean.
+"""Options of several commands, and how their values are parsed.
 
-Options that belong together are a frozen dataclass, such as `Loading`: a command takes one as a parameter and says
-`@grouped`.
+Related options are a frozen dataclass such as `Loading`, which is a parameter of a command with the decorator `@grouped`.
 """
 
 from __future__ import annotations
@@ -30,17 +29,16 @@ if TYPE_CHECKING:
 
 # -- groups of options -------------------------------------------------------------------------------------------------
 def grouped(command: Callable[..., Any]) -> Any:
-    """A command of which some parameters are dataclasses of options.
+    """Decorate a command with dataclasses of options as parameters.
 
-    The parser sees each field as an option of its own, by the field's name, `Annotated` type and default, and the command
-    gets an instance of the dataclass:
+    The parser gets each field as an option, and the command gets an instance of the dataclass:
 
         @grouped
         def encode(text: Annotated[str, typer.Argument()], load: Loading) -> None: ...
 
-    takes `--layer`, `--pooling` and `--max-length`, behind its own options; a group called `how` stands before them. What a group
-    has as `around` is entered around the command, with its arguments. The attribute `groups` of what comes back has the
-    dataclasses by parameter, for help that is sorted by them.
+    has the options `--layer`, `--pooling` and `--max-length` after its own; a group named `how` comes first. The context manager
+    `around` of a group is entered around the command. The attribute `groups` of the result has the dataclasses by parameter,
+    for the sections of the help.
     """
     signature = inspect.signature(command, eval_str=True)
     groups: dict[str, Any] = {
@@ -67,7 +65,7 @@ def grouped(command: Callable[..., Any]) -> Any:
 
 
 def _flat(group: type[Any]) -> list[inspect.Parameter]:
-    """The fields of a dataclass as parameters."""
+    """Return the fields of a dataclass as parameters."""
     hints = get_type_hints(group, include_extras=True)
     return [
         inspect.Parameter(
@@ -80,7 +78,7 @@ def _flat(group: type[Any]) -> list[inspect.Parameter]:
 
 
 def names_of(group: type[Any]) -> list[str]:
-    """The parameters of a group of options."""
+    """Return the names of the parameters of a group."""
     return [each.name for each in fields(group)]
 
 
@@ -99,13 +97,13 @@ class Loading:
     )
 
     def arguments(self) -> dict[str, Any]:
-        """Keyword arguments of `load_encoder`: those that were given."""
+        """Return the given keyword arguments of `load_encoder`."""
         found = {name: value for name, value in vars(self).items() if value is not None and name != "load"}
         return found | (by_name(self.load, _of_one_kind(), "--load") if self.load else {})
 
 
 def _of_one_kind() -> dict[str, Any]:
-    """Return the types of the options that one kind of encoder alone has."""
+    """Return the types of the options of single kinds of encoders."""
     from calque.encoders.folder import ENCODERS
     from calque.runs.study.values import of
 
@@ -126,7 +124,7 @@ class Linking:
     seed: Seed = 0
 
     def words(self, pretokenized: bool, limit: int | None) -> Words:
-        """How words are found and linked."""
+        """Return the settings of tokenisation and word alignment."""
         from calque.linking import Words
 
         return Words(self.model, self.symmetrize, pretokenized, self.seed, limit)
@@ -146,10 +144,10 @@ class Tracking:
 
     @contextmanager
     def around(self, given: Mapping[str, Any]) -> Iterator[None]:
-        """The trackers, while the command runs.
+        """Return the context manager of the trackers.
 
         Args:
-            given: arguments of the command; a run is called what its result is.
+            given: arguments of the command; a run is named after its result.
         """
         if not self.track:
             yield
@@ -162,9 +160,9 @@ class Tracking:
             yield
 
 
-# -- what words on the command line mean -------------------------------------------------------------------------------
+# -- parsing of values ------------------------------------------------------------------------------
 def pairs_of(langs: Sequence[str], n: int) -> list[tuple[str, str]]:
-    """The flat list that `spread` makes of every `--langs A B`, in twos; a single pair, or one for each of `n` texts."""
+    """Return the pairs of `--langs A B` from the flat list of `spread`: one pair, or one for each of `n` texts."""
     pairs = language_pairs(langs)
     if len(pairs) not in (1, n):
         raise SettingError(f"{len(pairs)} pairs of --langs for {n} text(s): give one pair for each text")
@@ -172,10 +170,10 @@ def pairs_of(langs: Sequence[str], n: int) -> list[tuple[str, str]]:
 
 
 def language_pairs(langs: Sequence[str]) -> list[tuple[str, str]]:
-    """The flat list in twos, checked.
+    """Return the checked pairs of a flat list.
 
     Raises:
-        SettingError: a language without a name, or one and the same on both sides.
+        SettingError: a language is invalid, or the same on both sides.
     """
     if len(langs) % 2:
         raise SettingError("--langs takes two languages, e.g. --langs en de")
@@ -192,17 +190,17 @@ def language_pairs(langs: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def news(quiet: bool):
-    """What shows a line of news; of several processes, the first does."""
+    """Return the function that prints messages, in the first of several processes."""
     return (
         (lambda line: None) if quiet or launched.number() else (lambda line: print(line, file=sys.stderr, flush=True))
     )
 
 
 def by_name(items: Sequence[str], known: Mapping[str, Any], option: str = "--option") -> dict[str, Any]:
-    """What `--option NAME=VALUE` says, each value in the type that is known of its name.
+    """Parse `--option NAME=VALUE` by the types of the names.
 
     Raises:
-        SettingError: a name that is not known, or a value of another type.
+        SettingError: a name is unknown, or a value has another type.
     """
     options = {}
     for item in items:
@@ -217,17 +215,17 @@ def by_name(items: Sequence[str], known: Mapping[str, Any], option: str = "--opt
 
 
 def value_of(option: str, text: str, wanted: Any) -> Any:
-    """Return the value of an option in the type that is known of it."""
+    """Parse the value of an option by its type."""
     from calque.runs.study.values import Layer, parsed
 
     return numbers(text, option) if wanted == Sequence[Layer] else parsed(option, text, wanted)
 
 
 def named_pairs(files: Sequence[str], langs: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Files, and the flat list of `--langs`, which `en-de=FILE` stands for, too.
+    """Return files and the flat list of their languages from `en-de=FILE` or `--langs`.
 
     Raises:
-        SettingError: languages said twice, or of some files only.
+        SettingError: languages are given twice, or for some files only.
     """
     from calque.corpora.languages import pair_and_path
 
@@ -242,16 +240,16 @@ def named_pairs(files: Sequence[str], langs: Sequence[str]) -> tuple[list[str], 
 
 # -- options of a method or task ---------------------------------------------------------------------------------------
 class SubjectCommand(TyperCommand):
-    """A command whose general help lists the most used options only. It may have a subject, a method or a task, that has options
-    of its own.
+    """Command whose general help lists the most used options only, and whose subject (a method or a task) has further options.
 
-    These are arguments of its class, `--NAME VALUE` or `--option NAME=VALUE`. The help of a subject lists them, or `--more`.
+    These are the arguments of the subject's class, given as `--NAME VALUE` or `--option NAME=VALUE`, and listed in the help of
+    the subject or with `--more`.
 
     Attributes:
         hides: declared options that only the help of a subject lists.
-        asks_for: what lists the options of a subject.
+        asks_for: command that lists the options of a subject.
         spelled: options by other spellings.
-        helps: what the help says of an option; by default what the class's docstring says.
+        helps: help of options; default: the class's docstring.
     """
 
     hides: Sequence[str] = ()
@@ -266,11 +264,11 @@ class SubjectCommand(TyperCommand):
             param.hidden = param.hidden or param.name in self.hides
 
     def find_subject(self, words: Sequence[str]) -> Any:
-        """Return what the command line is about; None for nothing in particular."""
+        """Return the subject of the command line, or None."""
         return None if "--help" in words and "--more" not in words else self.name
 
     def subjects(self) -> Mapping[str, Any]:
-        """Return all subjects by the names that a reference lists them under."""
+        """Return all subjects by their names in the reference."""
         return {}
 
     def types_of(self, subject: Any) -> Mapping[str, Any]:
@@ -278,11 +276,11 @@ class SubjectCommand(TyperCommand):
         return {}
 
     def described_by(self, subject: Any) -> Sequence[Any]:
-        """Return the classes and functions that the options are arguments of."""
+        """Return the classes and functions whose arguments are the options."""
         return ()
 
     def refuse(self, name: str, option: str, subject: Any) -> None:
-        """Raise an error if an option that the subject does not have is another's."""
+        """Raise an error if an option belongs to another subject."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         declared = {name for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)}
@@ -326,14 +324,14 @@ class SubjectCommand(TyperCommand):
             formatter.write_text(f"More options: {self.asks_for or f'{ctx.command_path} --more --help'}.")
 
     def sections(self, ctx: Any, subject: Any) -> dict[str, list[Any]]:
-        """Sort arguments and options by the title of their section."""
+        """Return arguments and options by section."""
         listed: dict[str, list[Any]] = {"Arguments": [], "Options": []}
         for param in self.get_params(ctx):
             listed["Arguments" if param.param_type_name == "argument" else "Options"].append(param)
         return listed
 
     def own_rows(self, subject: Any) -> list[tuple[str, str]]:
-        """Return a subject's own options, each with what it sets."""
+        """Return a subject's own options with their descriptions."""
         told: dict[str, str] = {}
         usual: dict[str, Any] = {}
         for kind in self.described_by(subject):
@@ -354,7 +352,7 @@ class SubjectCommand(TyperCommand):
 
 
 def own_options(context: typer.Context, items: Sequence[str] | None) -> dict[str, Any]:
-    """Return the own options of a command's subject, whichever way they were written."""
+    """Return the own options of a command's subject, in both spellings."""
     command: Any = context.command
     own = context.meta["own"]
     if not (own or items):
@@ -364,8 +362,8 @@ def own_options(context: typer.Context, items: Sequence[str] | None) -> dict[str
 
 
 def described(kind: Any) -> dict[str, str]:
-    """Return what docstrings say of the arguments of a class or function. A class's own words go before inherited ones, and
-    the words of `X` replace "see `X`"."""
+    """Return the descriptions of a class's or function's arguments from docstrings. Descriptions of a class override inherited
+    ones, and those of `X` replace "see `X`"."""
     found: dict[str, str] = {}
     for each in getattr(kind, "__mro__", (kind,)):
         section = inspect.cleandoc(each.__doc__ or "").partition("Args:\n")[2].partition("\n\n")[0]

@@ -1,4 +1,4 @@
-"""Commands that take little more than a line: each calls one function."""
+"""Small commands, which call one function each."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def study(
         write_text(folder / "results.md", text + "\n")
         print(text)
 
-    os.environ.setdefault("PYTHONWARNINGS", "ignore:resource_tracker")  # workers may be ended
+    os.environ.setdefault("PYTHONWARNINGS", "ignore:resource_tracker")  # workers may be terminated
     output_folder("--out", out)
     run(
         plan, workers=workers, data=data, out=out, say=news(quiet), then=show
@@ -159,7 +159,7 @@ def neighbours(
 ) -> None:
     """Show a word's nearest words in another language.
 
-    The word stands in a sentence; neighbours are shown before and after alignment.
+    The word is given in a sentence. Neighbours are shown before and after alignment.
     """
     from calque.runs.neighbours import neighbours as run
     from calque.runs.neighbours import table
@@ -174,7 +174,7 @@ def neighbours(
 def anchors(how: AnchorSettings, pooling: Pooling = None, max_length: MaxLength = None, quiet: Quiet = False) -> None:
     """Average the vectors of each word over a text.
 
-    These anchors, one set per layer, are what maps are fitted on with a dictionary.
+    Maps from a dictionary are fitted on these anchors, one set per layer.
     """
     from calque.runs.anchors import make_anchors
 
@@ -186,7 +186,7 @@ def anchors(how: AnchorSettings, pooling: Pooling = None, max_length: MaxLength 
 def data() -> None:
     """List the test sets that have short names.
 
-    Each is read from the Hugging Face hub (pip install 'calque-align[hub]') where a file could stand, in the languages listed.
+    A short name can replace a file; the data are read from the Hugging Face hub (pip install 'calque-align[hub]').
     """
     from calque.corpora.by_name import NAMED
 

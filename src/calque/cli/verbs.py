@@ -1,4 +1,4 @@
-"""All verbs of the command line, and their parser."""
+"""All commands and their parser."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from calque import __version__
 from calque.errors import SettingError, Stopped
 from calque.named import TRUST_CODE
 
-#: functions of the module of `calque.cli` of the same name, or of the one behind the colon
+#: functions by command: in the module of `calque.cli` of the same name, or in the one after the colon
 VERBS = (
     "demo:small", "align", "evaluate", "report:small",
     "analyze", "explore:small", "neighbours:small", "senses:calque.senses.cli", "perplexity:calque.senses.cli",
     "words", "anchors:small", "encode:small", "distil", "pretrain:calque.senses.cli", "merge:small", "study:small",
     "data:small", "push:small",
 )  # fmt: skip
-#: groups of the help
+#: groups of commands in the help
 GROUPS = {
     "Start here": "demo align evaluate report",
     "Look": "analyze explore neighbours senses perplexity",
@@ -32,7 +32,7 @@ GROUPS = {
 
 
 class Groups(TyperGroup):
-    """The program, whose help lists verbs by group."""
+    """The program, whose help lists commands by group."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for title, names in GROUPS.items():
@@ -43,20 +43,20 @@ class Groups(TyperGroup):
 
 
 def command_of(verb: str) -> Callable[..., Any]:
-    """Return the function of a verb; its module is imported."""
+    """Import and return the function of a command."""
     name, _, module = verb.partition(":")
     return getattr(import_module(module if "." in module else f"calque.cli.{module or name}"), name)
 
 
 def parser(verb: str = "") -> typer.Typer:
-    """Return the parser of one verb, which begins a tenth of a second sooner, or of all verbs if there is none of this name."""
+    """Return the parser of one command, which starts a tenth of a second earlier, or of all commands if the name is unknown."""
     app = typer.Typer(
         name="calque",
         cls=Groups,
         help="Align the languages of a multilingual encoder, and measure what that changes.",
         add_completion=False,
         pretty_exceptions_enable=False,
-        rich_markup_mode=None,  # plain help comes up four times as fast
+        rich_markup_mode=None,  # plain help is four times as fast
     )
     app.callback()(_root)
     named = [each for each in VERBS if each.partition(":")[0] == verb]
@@ -96,14 +96,14 @@ def _root(
 
 
 class Ended(Exception):
-    """A run that a signal stopped, as an exception that passes through the parser; it would hide an interruption."""
+    """A run stopped by a signal, as an exception that the parser does not catch."""
 
     def __init__(self, stopped: Stopped):
         self.stopped = stopped
 
 
 def _passing(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the command with `Ended` in place of `Stopped`; numbers that no library can count to are refused."""
+    """Return the command with `Ended` in the place of `Stopped`, and with a check for numbers that are too large."""
 
     @functools.wraps(command)
     def passing(*args: Any, **options: Any) -> Any:

@@ -18,9 +18,9 @@ class WordsCommand(SubjectCommand):
 def words(context: typer.Context, how: LinkSettings, linking: Linking, loading: Loading, quiet: Quiet = False) -> None:
     """Link words that are translations of each other.
 
-    Trains a statistical aligner on the text itself, unless --use names one that was saved or --encoder an encoder whose vectors
-    are compared. With --prior both decide, which makes fewer errors than either if the encoder knows the languages; --cross-fit
-    first teaches it these languages by the links that statistics find.
+    Trains a statistical aligner on the text, or uses saved tables (--use) or the vectors of an encoder (--encoder). --prior
+    combines aligner and encoder, which makes fewer errors if the encoder was trained on the languages; --cross-fit first
+    trains the encoder on the links of the aligner.
     """
     unused: dict[str, str] = {}
     if how.use is not None:

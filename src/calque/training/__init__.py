@@ -1,4 +1,4 @@
-"""Training: the one loop, what it runs, and heads on word vectors."""
+"""Training loop, sources of vectors, and heads on word vectors."""
 
 from calque.training.loop import Loop, Schedule
 

@@ -1,4 +1,4 @@
-"""The state of a training run on disk: complete or not at all, and taken over only where it belongs."""
+"""Atomic checkpoints of training runs, checked by identity."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ History = list[dict[str, float]]
 
 
 def trained_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
-    """Those that are not frozen, by name."""
+    """Return the trainable parameters by name."""
     return {name: p for name, p in module.named_parameters() if p.requires_grad}
 
 
 def learnt(module: nn.Module) -> dict[str, Tensor]:
-    """All that training changes in a module: the parameters that are not frozen, and the buffers that it saves."""
+    """Return everything that training changes in a module: trainable parameters and persistent buffers."""
     names = trained_parameters(module).keys() | {name for name, _ in module.named_buffers()}
     return {name: value for name, value in module.state_dict().items() if name in names}
 
 
 class Checkpoint:
-    """Where a run stands: its module, its objective's own state, its optimiser and its metrics.
+    """State of a run: module, state of the objective, optimiser and metrics.
 
-    A checkpoint from before buffers and an objective's state were kept is read where there are none of either.
+    Older checkpoints without buffers and objective state can be read if there are none.
 
     Args:
-        identity: everything that the result depends on; a checkpoint of another identity is refused.
+        identity: everything that determines the result; checkpoints of another identity are refused.
     """
 
     def __init__(
@@ -57,18 +57,21 @@ class Checkpoint:
         }
 
     def write(self, state: dict[str, Any]) -> None:
-        with storage.whole(self.path) as part, open(part, "wb") as file:  # by its name, a full disk is not told
+        with (
+            storage.whole(self.path) as part,
+            open(part, "wb") as file,
+        ):  # with a file name, PyTorch does not report a full disk
             torch.save(state, file)
 
     def resume(self, device: torch.device) -> tuple[int, History]:
-        """Take over what is on disk, if there is something.
+        """Load the checkpoint, if there is one.
 
         Returns:
-            how many updates have been done, and their metrics.
+            number of finished updates, and their metrics.
 
         Raises:
-            InputError: the file is damaged, or of something else.
-            SettingError: it is of another run.
+            InputError: the file is damaged, or not a checkpoint.
+            SettingError: the checkpoint belongs to another run.
         """
         if not self.path.exists():
             return 0, []

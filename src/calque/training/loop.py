@@ -1,4 +1,4 @@
-"""The one training loop: schedule, several processes, checkpoints, exact resume, progress and metrics."""
+"""Training loop with schedule, several processes, checkpoints, exact resuming, progress and metrics."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from calque.training.objective import Objective
 from calque.training.plan import Plan
 from calque.training.tracking import Log, begin
 
-_SECONDS = 60.0  # between checkpoints, whatever the number of updates
-_SHARE = 0.05  # of the time that checkpoints may take
+_SECONDS = 60.0  # seconds between checkpoints
+_SHARE = 0.05  # maximum fraction of time for checkpoints
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long and how fast to train.
+    """Number of epochs, learning rate and settings of Adam.
 
     Args:
-        epochs: passes over the longest corpus; a fraction stops early.
-        learning_rate: its highest value; None leaves the choice to the method.
-        warmup: fraction of the updates over which the rate rises linearly from 0.
-        decay: what it does afterwards.
-        betas, epsilon: of Adam.
-        clip: largest norm of the whole gradient; None leaves it.
-        seed: of the order of the data and of dropout.
+        epochs: number of passes over the longest corpus; a fraction stops early.
+        learning_rate: maximum learning rate; None for the method's default.
+        warmup: fraction of the updates with a linear increase from 0.
+        decay: schedule after the warm-up.
+        betas, epsilon: settings of Adam.
+        clip: maximum norm of the gradient; None for no clipping.
+        seed: seed of the order of the data and of dropout.
 
     Raises:
-        SettingError: a value that cannot be, such as one that is not finite.
+        SettingError: a value is invalid.
     """
 
     epochs: float = 1.0
@@ -67,11 +67,11 @@ class Schedule:
         check_number("seed", self.seed, least=0, most=2**32 - 1, whole=True)
 
     def updates(self, steps_per_epoch: int) -> int:
-        """How many there are, where an epoch has so many."""
+        """Return the total number of updates."""
         return max(1, round(self.epochs * steps_per_epoch))
 
     def rate(self, step: int, total: int) -> float:
-        """Learning rate of update `step` (from 0) of `total`."""
+        """Return the learning rate of update `step` (from 0) of `total`."""
         if self.learning_rate is None:
             raise SettingError("no learning rate was given")
         rising = math.ceil(self.warmup * total)
@@ -87,11 +87,11 @@ class TrainingSettings(ABC):
     """Settings of all methods that train an encoder.
 
     Args:
-        epochs, learning_rate, seed: see `Schedule`; so are `warmup`, `decay`, `clip` and `epsilon`, which a class sets.
-        batch: sentence pairs of each language in an update.
-        freeze: leave the embeddings and this many layers above them as they are; None trains everything.
-        accumulate: cut each process's share of an update in so many parts, one after the other in memory.
-        precision: of the arithmetic, for the encoder that learns and the frozen one alike: "float32" or
+        epochs, learning_rate, seed: see `Schedule`, as for `warmup`, `decay`, `clip` and `epsilon`, which a class sets.
+        batch: number of sentence pairs of each language in an update.
+        freeze: number of frozen layers above the embeddings, which are frozen too; None trains everything.
+        accumulate: number of parts of each process's share of an update, of which one is in memory.
+        precision: precision of the trained and the frozen encoder: "float32" or
             "bfloat16", which computes the forward pass in it; "float32" gives the same numbers twice on one machine.
     """
 
@@ -99,7 +99,7 @@ class TrainingSettings(ABC):
     warmup: ClassVar[float] = 0.1
     clip: ClassVar[float | None] = 1.0
     epsilon: ClassVar[float] = 1e-9
-    #: subwords, padding included, in one forward pass
+    #: maximum number of subwords of a forward pass, including padding
     budget: ClassVar[int] = 1024
 
     epochs: float = 1.0
@@ -124,26 +124,26 @@ class TrainingSettings(ABC):
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """Return what the result depends on, for the record and the identity of checkpoints; the schedule is beside it."""
+        """Return the settings except the schedule, for the record and the identity of checkpoints."""
 
     def record(self) -> dict[str, Any]:
-        """Return what the model card tells of the last training."""
+        """Return the record of the last training for the model card."""
         return {"settings": self.settings(), "schedule": vars(self.used), "counts": self.counts,
                 "updates": len(self.history), "first_loss": self.history[0]["loss"],
                 "last_loss": self.history[-1]["loss"]}  # fmt: skip
 
 
 def rate_by_width(dim: int, power: float) -> float:
-    """Return 5e-5 for 768 dimensions, the usual learning rate for a BERT-base, and more for a narrower encoder.
+    """Return a learning rate of 5e-5 · (768 / dim)^power, at most 2e-3.
 
     Args:
-        power: how steeply; found for each method at 128 dimensions, on held-out text.
+        power: exponent, chosen for each method on held-out text at 128 dimensions.
     """
     return min(2e-3, 5e-5 * (768 / dim) ** power)
 
 
 def adam(parameters: list[torch.nn.Parameter], schedule: Schedule) -> torch.optim.Optimizer:
-    """Kingma and Ba (2015), in one compiled pass where there is one."""
+    """Return Adam (Kingma and Ba 2015), fused if PyTorch supports it."""
     fused = all(p.is_floating_point() and p.device.type in ("cpu", "cuda") for p in parameters)
     return torch.optim.Adam(
         parameters, lr=schedule.rate(0, 1), betas=schedule.betas, eps=schedule.epsilon, fused=fused
@@ -151,16 +151,15 @@ def adam(parameters: list[torch.nn.Parameter], schedule: Schedule) -> torch.opti
 
 
 class Loop:
-    """Runs updates, and can be killed at any moment.
+    """Runs updates; it can be killed at any moment and resumed.
 
     Args:
-        identity: everything that the result depends on; a checkpoint of another identity is refused.
-        folder: where checkpoints and `metrics.jsonl` go; None keeps neither.
-        checkpoint_every: updates between checkpoints; 0 for none. There is also one every minute, one when SIGINT or
-            SIGTERM arrives, and one at the end, which stays: whoever calls removes it once the result is saved. None for
-            those by the clock and by signals alone; a training that is over before the first minute leaves none then.
+        identity: everything that determines the result; checkpoints of another identity are refused.
+        folder: folder for checkpoints and `metrics.jsonl`; None writes neither.
+        checkpoint_every: number of updates between checkpoints; 0 for none. There is also one every minute, one at SIGINT or
+            SIGTERM, and one at the end, which the caller removes. None for checkpoints by the clock and signals only.
         progress: show a bar on standard error.
-        optimiser: makes the optimiser of these parameters, whose rate is set before each update.
+        optimiser: function that builds the optimiser; its learning rate is set before each update.
     """
 
     def __init__(
@@ -196,13 +195,13 @@ class Loop:
         """Train to the end of the schedule, from the last checkpoint if the folder has one.
 
         Args:
-            plan: says what the updates of each epoch are.
+            plan: updates of each epoch.
 
         Returns:
-            the metrics of every update since the start.
+            metrics of every update since the start.
 
         Raises:
-            Stopped: SIGINT or SIGTERM arrived; the update was finished and a checkpoint written first.
+            Stopped: SIGINT or SIGTERM arrived; a checkpoint was written after the update.
         """
         total = self.schedule.updates(plan.steps_per_epoch)
         self.resume()
@@ -216,7 +215,7 @@ class Loop:
         return self.history
 
     def _settings(self) -> dict[str, Any]:
-        """What a tracker stores of this training."""
+        """Return the settings for trackers."""
         return {**self._identity, **asdict(self.schedule), "processes": self.processes.world}
 
     def _steps(self, plan: Plan[Any], total: int, interruption: Interruption, track: Log) -> None:
@@ -247,7 +246,7 @@ class Loop:
                 self.save()
             if ending:
                 self._write_metrics()
-                self.processes.meet()  # the first one has written; the end of another would have it killed on the way
+                self.processes.meet()  # wait until the first process has written, because launchers kill the others when one ends
                 interruption.stop(
                     f"training was stopped after update {self.step:,} of {total:,}"
                     + (
@@ -259,9 +258,9 @@ class Loop:
         shown.close()
 
     def _update(self, update: Any, rate: float) -> dict[str, float]:
-        """One step of the optimiser, and the terms of the loss."""
-        # The random state of an update depends on its number alone, so that dropout is the same after a resume,
-        # whatever else drew random numbers in between.
+        """Run one update, and return the terms of the loss."""
+        # The random state of an update depends only on its number, so that dropout is equal after resuming,
+        # independently of other random numbers.
         torch.manual_seed((self.schedule.seed * 1_000_003 + self.step) * 4096 + self.processes.rank)
         terms = self.objective.backward(update)
         self.processes.sum_gradients(self.parameters)
@@ -278,18 +277,16 @@ class Loop:
 
     # -- metrics ---------------------------------------------------------------------------------------------------
     def _write_metrics(self) -> None:
-        """Whole file at once: a resumed run must not leave lines of updates that it does again."""
+        """Write the whole file, because a resumed run repeats updates."""
         if self.folder is None or not self.processes.is_first:
             return
         write_text(self.folder / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in self.history))
 
     # -- checkpoints -----------------------------------------------------------------------------------------------
     def _agreed(self, interruption: Interruption) -> tuple[bool, bool]:
-        """Whether a checkpoint is due, and whether training ends here: the same in all processes, which the clock and a
-        signal reach at different updates.
+        """Return whether a checkpoint is due, and whether training ends, equally in all processes.
 
-        A checkpoint is due by the number of updates, by the clock, or because there will be no other. It changes no number,
-        so the clock may have a say.
+        A checkpoint is due by the number of updates, by the clock, or at the end.
         """
         late = time.monotonic() - self._saved_at > self._pause
         said = self.processes.most(2 * bool(interruption.received) + (late and self.processes.is_first))
@@ -299,7 +296,7 @@ class Loop:
         return said > 0 or (self.checkpoint_every is not None and self.step % self.checkpoint_every == 0), ending
 
     def _check_weights(self) -> None:
-        """Check that there is something worth keeping: a weight whose square is infinite gives no finite vectors.
+        """Check that the weights and their squares are finite.
 
         Raises:
             SettingError: some weights are not finite, or too large.
@@ -313,9 +310,7 @@ class Loop:
             )
 
     def save(self) -> None:
-        """Write a checkpoint: complete or not at all, whenever the process dies.
-
-        The first process alone writes, and nobody waits for it: all hold the same state.
+        """Write a checkpoint atomically, from the first process.
 
         Raises:
             SettingError: some weights are not finite.
@@ -331,11 +326,11 @@ class Loop:
         self._pause = max(_SECONDS, (self._saved_at - started) / _SHARE)
 
     def resume(self) -> None:
-        """Go on from the checkpoint in the folder, if there is one.
+        """Resume from the checkpoint in the folder, if there is one.
 
         Raises:
-            InputError: it is damaged.
-            SettingError: it is of another run.
+            InputError: the checkpoint is damaged.
+            SettingError: the checkpoint belongs to another run.
         """
         if self._checkpoint is not None and self._checkpoint.path.exists():
             self.step, self.history = self._checkpoint.resume(self.processes.device)

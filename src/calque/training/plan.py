@@ -1,4 +1,4 @@
-"""What each update sees: a pure function of the seed, so that a run can stop and go on anywhere."""
+"""Plans of updates, which depend only on the seed, so that a run can resume anywhere."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Plan(Protocol[T_co]):
-    """What the updates are.
+    """Interface of plans.
 
     Attributes:
-        steps_per_epoch: how many each epoch has.
+        steps_per_epoch: number of updates of an epoch.
     """
 
     @property
     def steps_per_epoch(self) -> int: ...
 
     def epoch(self, number: int) -> Sequence[T_co]:
-        """The updates of an epoch; a pure function of its number, so that a resumed run sees the same."""
+        """Return the updates of an epoch, which depend only on its number."""
         ...
 
 
 class BatchPlan:
-    """Equal batches from several corpora; the shorter ones are gone through again until the longest ends (Cao 2020).
+    """Batches of equal size from several corpora; shorter corpora are repeated until the longest ends (Cao 2020).
 
     Args:
         sizes: number of sentence pairs of each corpus.
-        batch: sentence pairs per corpus and update.
-        seed: order of the pairs.
+        batch: number of sentence pairs of each corpus in an update.
+        seed: seed of the order.
     """
 
     def __init__(self, sizes: Sequence[int], *, batch: int, seed: int):
@@ -45,10 +45,10 @@ class BatchPlan:
         self.steps_per_epoch = -(-max(sizes) // batch)
 
     def epoch(self, number: int) -> list[list[np.ndarray]]:
-        """The updates of one epoch: `[step][corpus]` → indices of sentence pairs, int64.
+        """Return the updates of an epoch: indices of sentence pairs by step and corpus, int64.
 
-        Every batch is of the full size but the longest corpus's last one, and a corpus smaller than one batch gives all
-        it has. No pair stands twice in a batch (it would be its own negative example).
+        All batches have the full size except the last of the longest corpus; a corpus smaller than a batch is used whole. No
+        pair is twice in a batch, because it would be its own negative.
         """
         columns = [self._column(number, corpus) for corpus in range(len(self._sizes))]
         return [list(step) for step in zip(*columns, strict=True)]
@@ -60,8 +60,8 @@ class BatchPlan:
             order = rng.permutation(self._sizes[corpus])
             full = len(order) // self._batch * self._batch
             batches.extend(order[:full].reshape(-1, self._batch))
-            # The rest of a round: the longest corpus's last batch, or all of a corpus below one batch. A shorter corpus
-            # with full batches leaves its rest out; the next round shuffles it in again.
+            # The end of a pass: the last batch of the longest corpus, or all of a corpus smaller than a batch. Shorter corpora
+            # skip an incomplete batch; the next pass shuffles its pairs again.
             longest = len(order) > (self.steps_per_epoch - 1) * self._batch
             if full < len(order) and (longest or full == 0):
                 batches.append(order[full:])
@@ -69,12 +69,12 @@ class BatchPlan:
 
 
 class LanguagePlan:
-    """Batches of a single language each, drawn with equal chances, whatever the amounts of text; each language's texts are
-    gone through in random order, and again.
+    """Batches of one language each, drawn with equal probability for each language; texts of a language are repeated in random
+    order.
 
     Args:
-        groups: int `[n]`, the language of each text.
-        per_epoch: texts in an epoch.
+        groups: language of each text, int `[n]`.
+        per_epoch: number of texts in an epoch.
     """
 
     def __init__(self, groups: np.ndarray, *, batch: int, per_epoch: int, seed: int):
@@ -85,7 +85,7 @@ class LanguagePlan:
         self.steps_per_epoch = -(-per_epoch // batch)
 
     def epoch(self, number: int) -> list[list[np.ndarray]]:
-        """As of `BatchPlan`: the updates of one epoch, a pure function of its number."""
+        """Return the updates of an epoch, see `BatchPlan`."""
         rng = np.random.default_rng([self._seed, number])
         drawn = rng.integers(len(self._texts), size=self.steps_per_epoch)
         needed = np.bincount(drawn, minlength=len(self._texts)) * self._batch

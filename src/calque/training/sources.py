@@ -1,4 +1,4 @@
-"""Where the vectors of a text's words come from, when a head is trained on them."""
+"""Sources of word vectors for training heads: frozen vectors, or an encoder in training."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from calque.vectors import Embeddings
 
 @dataclass(frozen=True)
 class WordRows:
-    """The vectors of the words of some texts, one after the other.
+    """Word vectors of texts.
 
     Attributes:
-        rows: `[W, dim]`.
-        lengths: int64 `[S]`, words of each text.
-        numbers: int64 `[S]`, which texts these are.
-        words: int64 `[W]`, which word of its text each row is; None if all words of a text are there, in their order.
+        rows: word vectors `[W, dim]`.
+        lengths: number of words of each text, int64 `[S]`.
+        numbers: index of each text, int64 `[S]`.
+        words: position of each row's word in its text, int64 `[W]`; None if all words are present in order.
     """
 
     rows: Tensor
@@ -46,13 +46,13 @@ class Pass:
     """A forward pass over some sentences, and its backward pass.
 
     Args:
-        encoder: its model is in training or evaluation mode.
-        batches: of sentences. Without any there are no vectors, and nothing to learn.
-        context: entered for the forward computation, such as autocast.
+        encoder: encoder with its model in training or evaluation mode.
+        batches: batches of sentences, possibly none.
+        context: context manager of the forward pass, such as autocast.
         gradient: whether there will be a backward pass.
 
     Attributes:
-        vectors: `{layer: [W, dim]}`, float32, the words of all batches one after the other; not part of any graph.
+        vectors: detached word vectors of all batches, `{layer: [W, dim]}`, float32.
     """
 
     def __init__(
@@ -68,18 +68,18 @@ class Pass:
         if batches:
             with torch.set_grad_enabled(gradient), context():
                 graph = {layer: rows.float() for layer, rows in encoder.forward(batches, layers).items()}
-        else:  # a process, or a part of an update, that has no sentence
+        else:  # no sentences in this process or part
             nothing = torch.zeros(0, encoder.dim, device=encoder.device)
             graph = dict.fromkeys(layers, nothing)
         self.vectors: dict[int, Tensor] = {layer: graph[layer].detach() for layer in layers}
         self._graph: dict[int, Tensor] = graph if gradient else {}
 
     def backward(self, gradients: dict[int, Tensor]) -> None:
-        """Add the gradient in the weights to theirs.
+        """Add the gradient of the weights.
 
         Args:
-            gradients: `{layer: [W, dim]}` in the vectors; a layer that is left out has none. Layers below everything
-                that is trained are passed over.
+            gradients: gradients of the vectors, `{layer: [W, dim]}`; missing layers have none, and layers below all trained
+                weights are ignored.
         """
         found = {layer: rows for layer, rows in gradients.items() if self._graph[layer].requires_grad}
         if found:
@@ -87,12 +87,12 @@ class Pass:
 
 
 class VectorSource(ABC):
-    """Where the vectors of a text's words come from.
+    """Interface of sources of word vectors.
 
     Attributes:
-        dim: dimensions of a vector.
-        lengths: int64 `[n]`, words of each text.
-        model: what is trained along with the head, if anything.
+        dim: number of dimensions of a vector.
+        lengths: number of words of each text, int64 `[n]`.
+        model: module that is trained with the head, or None.
     """
 
     dim: int
@@ -101,20 +101,20 @@ class VectorSource(ABC):
 
     @abstractmethod
     def take(self, numbers: np.ndarray) -> WordRows:
-        """The vectors of some texts, in an order of the source's own."""
+        """Return the vectors of the texts at the given indices, in any order."""
 
     @abstractmethod
     def backward(self, gradient: Tensor) -> None:
-        """Take the gradient in the rows of the last `take`."""
+        """Propagate the gradient of the rows of the last `take`."""
 
 
 class FrozenSource(VectorSource):
-    """Vectors that were computed once.
+    """Source of precomputed vectors.
 
     Args:
-        device: where they go.
-        numbers: which of the texts these are, for `take` to say; None if they are all.
-        words: int64 `[n_rows]`, which word of its text each vector is of, for `take` to say; None if there is one for each.
+        device: device of the returned vectors.
+        numbers: indices of the texts; None for all.
+        words: position of each row's word in its text, int64 `[n_rows]`; None if every word has a row.
     """
 
     def __init__(
@@ -142,11 +142,11 @@ class FrozenSource(VectorSource):
 
 
 class ChosenWords(VectorSource):
-    """Some of the words of frozen texts. Their vectors are read where they are stored, when an update asks for them.
+    """Source of the vectors of chosen words, which are read from the store in each update.
 
     Args:
-        chosen: bool `[n_words]`.
-        device: where the vectors go.
+        chosen: mask of the words, bool `[n_words]`.
+        device: device of the returned vectors.
     """
 
     def __init__(self, embeddings: Embeddings, chosen: np.ndarray, device: torch.device | str = "cpu"):
@@ -156,7 +156,7 @@ class ChosenWords(VectorSource):
         self.lengths = np.diff(self._offsets)
 
     def places(self, numbers: np.ndarray) -> np.ndarray:
-        """Which of the chosen words those of some texts are, int64 `[W]`."""
+        """Return the indices of the chosen words of texts, int64 `[W]`."""
         return ranges(self._offsets[numbers], self.lengths[numbers])
 
     def take(self, numbers: np.ndarray) -> WordRows:
@@ -168,7 +168,7 @@ class ChosenWords(VectorSource):
 
 
 class SubsetSource(VectorSource):
-    """Some texts of a source, by new numbers; `take` says the old ones."""
+    """Source of some texts of another source, with new indices; `take` returns the old ones."""
 
     def __init__(self, whole: VectorSource, kept: np.ndarray):
         self._whole, self._kept = whole, kept
@@ -182,12 +182,12 @@ class SubsetSource(VectorSource):
 
 
 class TrainedSource(VectorSource):
-    """Vectors computed anew for each update, by an encoder that learns too.
+    """Source of vectors of an encoder in training.
 
     Args:
-        encoder: is changed in place.
-        split: the texts as subwords, and where their words are.
-        budget: most subwords of a batch, padding included; None for one batch.
+        encoder: encoder, which is changed in place.
+        split: texts split into subwords.
+        budget: maximum number of subwords of a batch, including padding; None for one batch.
     """
 
     def __init__(
@@ -218,9 +218,9 @@ class TrainedSource(VectorSource):
 
 
 def float32_copy(encoder: TrainableEncoder, device: torch.device, *, freeze: int | None = None) -> TrainableEncoder:
-    """Return the encoder with weights of its own in float32, and with its adapters, if it has some, put into them.
+    """Return a copy of the encoder in float32 with merged adapters.
 
-    Weights that `freeze` leaves as they are (see `below`) take no memory again where they are in float32 on the device.
+    Weights frozen by `freeze` (see `below`) are shared if they are in float32 on the device.
     """
     encoder = encoder.merged() if isinstance(encoder, TrainableEncoder) else encoder
     copied = copy.copy(encoder)
@@ -230,9 +230,9 @@ def float32_copy(encoder: TrainableEncoder, device: torch.device, *, freeze: int
 
 
 def freeze_below(model: Any, layers: int | None) -> None:
-    """Freeze the embeddings and the lowest `layers` layers; None freezes nothing, 0 the embeddings only.
+    """Freeze the embeddings and the lowest `layers` layers; None freezes nothing, 0 only the embeddings.
 
-    The weights above the highest layer that a loss reads get no gradient.
+    Weights above the highest layer of the loss get no gradient.
 
     Raises:
         SettingError: see `below`.
@@ -243,10 +243,10 @@ def freeze_below(model: Any, layers: int | None) -> None:
 
 
 def below(model: Any, layers: int | None) -> list[nn.Parameter]:
-    """Return the weights of the embeddings and of the lowest `layers` layers of a model; none for None.
+    """Return the weights of the embeddings and of the lowest `layers` layers of a model; empty for None.
 
     Raises:
-        SettingError: the model has fewer layers, or no list of them.
+        SettingError: the model has fewer layers, or no list of layers.
     """
     if layers is None:
         return []
@@ -258,13 +258,13 @@ def below(model: Any, layers: int | None) -> list[nn.Parameter]:
     if not 0 <= layers < len(stack):
         raise SettingError(f"freeze={layers}: this encoder has {len(stack)} layers, at least one must be trained")
     above = {id(p) for layer in list(stack)[layers:] for p in layer.parameters()}
-    # Parameters are registered in the order of embeddings, layers, and whatever comes after them.
+    # Parameters are registered in the order of embeddings, layers and later modules.
     return list(takewhile(lambda parameter: id(parameter) not in above, model.parameters()))
 
 
 @torch.no_grad()
 def vectors_of(encoder: TrainableEncoder, split: SplitSentences, *, budget: int = 2048) -> Embeddings:
-    """Vectors of texts that are split already, such as those whose only word is the first special subword."""
+    """Return the vectors of split texts, such as those whose only word is the first special token."""
     data = np.zeros((split.n_words, encoder.dim), dtype=np.float32)
     counts = np.diff(split.word_offsets)
     for numbers in token_batches(split.lengths, budget):

@@ -1,4 +1,4 @@
-"""A study: encoders × methods × supervision × tasks in one file, done step by step, every step once."""
+"""Studies: encoders × methods × supervision × tasks from one file, run in cached steps."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ def study(
     say: Say = lambda line: None,
     then: Callable[[Path, list[dict[str, Any]]], object] = lambda folder, records: None,
 ) -> list[dict[str, Any]]:
-    """Run a study, or the steps of it that are left.
+    """Run the unfinished steps of a study.
 
     Arguments not listed here are the options of `calque study`.
 
     Args:
         path: TOML file, see `Study`.
-        then: adds to the folder, which it is given with the records.
+        then: function that adds files to the folder, called with the folder and the records.
 
     Returns:
-        A record for each score: `encoder`, `layer`, `method`, `supervision`, `training_seed`, `task`, and what
-        `Score.to_dict` has. Encoders have the study's names. The records are also in `results.jsonl` of the folder.
+        a record for each score: `encoder`, `layer`, `method`, `supervision`, `training_seed`, `task`, and the keys of
+        `Score.to_dict`. Encoders have the study's names. The records are also in `results.jsonl` of the folder.
     """
     plan = read_study(path)
     if data is not None:
@@ -63,7 +63,7 @@ def study(
     steps = Steps(folder / "steps", WORK)
     grid = Grid(plan, steps)
     own = plan.own_classes()
-    for name in own:  # so that folders of the study's steps, which name them, open
+    for name in own:  # import the user's classes, which folders of steps name
         imported(name)
     with working(steps, workers, say, own) as do:
         do("pretraining", grid.pretraining)
@@ -74,7 +74,7 @@ def study(
     records = []
     for about, step in grid.scores:
         for score in json.loads((steps.place(step) / SCORES).read_text(encoding="utf-8")):
-            if "encoder" in score["settings"]:  # the task knows the encoder by the name of its folder
+            if "encoder" in score["settings"]:  # replace the name of the step's folder by the study's name
                 score["settings"]["encoder"] = label_of(about)
             records.append({**score, **about})
     for name in unchanged(records):
@@ -86,7 +86,7 @@ def study(
 
 
 def unchanged(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the methods whose scores are all among the base's, resample by resample."""
+    """Return the methods whose scores all equal those of the base in every resample."""
     found: dict[str, set[str]] = {BASE: set()}
     for record in records:
         score = [record["encoder"], record["layer"], *asked(record), record["value"], record.get("resamples")]
@@ -98,13 +98,13 @@ def unchanged(records: Sequence[Mapping[str, Any]]) -> list[str]:
 def working(
     steps: Steps, workers: int, say: Say, own: Sequence[str] = ()
 ) -> Iterator[Callable[[str, Sequence[Step]], None]]:
-    """Yield a function that runs the steps of a phase, given its title; in parallel if there are several workers.
+    """Yield a function that runs the steps of a phase, in parallel with several workers.
 
     Args:
         own: names of the user's own classes, which every process imports.
 
     Raises:
-        SettingError: fewer than one worker, or another process works in the same folder.
+        SettingError: there is less than one worker, or another process uses the folder.
     """
     if workers < 1:
         raise SettingError(f"workers must be at least 1, got {workers}")
@@ -120,7 +120,7 @@ def working(
             left = [step for step in phase if not steps.is_done(step)]
             if phase:
                 say(f"{title}: {len(left)} of {len(phase)} steps to do")
-            # Workers begin here, and leave Ctrl-C to this process.
+            # Workers start here and ignore Ctrl-C, which this process handles.
             before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             try:
                 done = map(steps.do, left) if pool is None else pool.map(steps.do, left)
@@ -134,7 +134,7 @@ def working(
         except BaseException:
             for worker in active_children() if pool is not None else ():
                 if worker not in others:
-                    worker.terminate()  # at once, or after the update that it is at
+                    worker.terminate()  # ends at once, or after the current update
             raise
         finally:
             if pool is not None:
@@ -142,19 +142,19 @@ def working(
 
 
 def begin_worker(cores: int, own: Sequence[str] = (), trust: bool = False, skip: bool = False) -> None:
-    """Prepare a process for steps."""
+    """Prepare a worker process."""
     import torch
 
     torch.set_num_threads(cores)
     for permission in (TRUST_CODE.given(trust), SKIP_UNUSABLE.given(skip)):
-        permission.__enter__()  # as long as the process lives
+        permission.__enter__()  # until the process ends
     for name in own:
         imported(name)
     Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    """End this worker when the study is killed; a step that was begun is done again."""
+    """End this worker when the main process is killed; its step is repeated later."""
     parent = parent_process()
     if parent is not None:
         parent.join()

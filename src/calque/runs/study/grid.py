@@ -1,4 +1,4 @@
-"""From the plan to steps: each names what it reads, so that it is done once."""
+"""Lay out the steps of a study."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from calque.tasks.table import TASKS
 
 @dataclass(frozen=True)
 class Row:
-    """An encoder as the tables show it.
+    """A row of the tables: an encoder, before or after a method.
 
     Attributes:
-        about: `encoder`, `layer`, `method`, `supervision` and `training_seed`, by which a score is known; the seed is None
-            where nothing random was trained.
-        encoder: where it is: the step that makes it, or what `load_encoder` takes.
+        about: `encoder`, `layer`, `method`, `supervision` and `training_seed`, which identify a score; the seed is None without
+            random training.
+        encoder: the step that makes the encoder, or an argument of `load_encoder`.
         load: keyword arguments of `load_encoder`.
-        langs: languages that it was made for; None for all.
+        langs: languages of the encoder; None for all.
     """
 
     about: dict[str, Any]
@@ -53,7 +53,7 @@ class Base:
     Attributes:
         encoder: as in `Row`.
         langs: as in `Row`.
-        number, seed: which of several trainings it is, and of which seed; None where there is but one.
+        number, seed: index and seed of the training; None if there is only one.
     """
 
     encoder: Step | str
@@ -63,24 +63,24 @@ class Base:
 
 
 def label_of(about: Mapping[str, Any]) -> str:
-    """An encoder by the study's own names."""
+    """Return the label of an encoder from the study's names."""
     layer, seed = about["layer"], about["training_seed"]
     parts = [about["encoder"], f"layer {layer}" if layer is not None else "", about["method"], about["supervision"]]
     return ", ".join([*filter(None, parts), *([f"seed {seed}"] if seed is not None else [])])
 
 
 def about_of(encoder: str, layer: int | None, method: str, supervision: str, seed: int | None = None) -> dict[str, Any]:
-    """What is known of a score beside the score."""
+    """Return the keys that identify a score."""
     return {"encoder": encoder, "layer": layer, "method": method, "supervision": supervision, "training_seed": seed}
 
 
 class Grid:
-    """All steps of a study, in the order in which they can be done.
+    """All steps of a study in order of execution.
 
     Attributes:
-        pretraining, joining, preparing, aligning, scoring: steps, of which each list reads the results of those before.
-        rows: every encoder that is measured.
-        scores: steps that leave figures, and what each is a figure of.
+        pretraining, joining, preparing, aligning, scoring: lists of steps; each reads results of the previous lists.
+        rows: rows of the tables.
+        scores: steps with scores, and the keys that identify the scores.
     """
 
     def __init__(self, plan: Study, steps: Steps):
@@ -105,7 +105,7 @@ class Grid:
 
     # -- encoders ----------------------------------------------------------------------------------------------------
     def _bases(self, name: str, table: EncoderTable) -> Iterator[Base]:
-        """Yield an encoder as it is: one, or one for each training and language."""
+        """Yield the base encoders: one, or one for each training and language."""
         if table.pretrain is None:
             yield Base(table.path)
             return
@@ -133,13 +133,13 @@ class Grid:
         return step
 
     def _joined(self, name: str, langs: Sequence[str], made: Sequence[Step]) -> Step:
-        """The encoders of several languages as one."""
+        """Return the encoders of several languages as one."""
         settings, after = {"name": name, "langs": list(langs)}, {"encoder": self._places(made)}
         self.joining.append(self._step("join", settings, after=after, label=name))
         return self.joining[-1]
 
     def _measure(self, name: str, table: EncoderTable, base: Base) -> None:
-        """Add the rows of an encoder as it is, and after each method."""
+        """Add the rows of an encoder before and after each method."""
         plan, layers, own = self.plan, list(table.layers or [None]), given(table, "pooling", "bidirectional")
         loads = {layer: own if layer is None else {**own, "layer": layer} for layer in layers}
 
@@ -153,7 +153,9 @@ class Grid:
             for method, how in plan.methods.items():
                 if method == BASE or not langs or learnt not in how.supervision or not is_for(how.encoders, name):
                     continue
-                trains = METHODS[how.method].trains  # once for each layer; the maps of all layers come from one pass
+                trains = METHODS[
+                    how.method
+                ].trains  # trained once for each layer; maps of all layers are fitted in one pass
                 at_once = not trains and layers != [None] and "layers" not in how.options
                 for seed in how.seeds(plan.runs, base.number):
                     options = {**({"layers": layers} if at_once else {}), **how.options}
@@ -162,7 +164,7 @@ class Grid:
                         known = about(method, learnt if len(plan.supervision) > 1 else "", layer, seed)
                         called = label_of(known) + ("" if base.langs is None else f", {' and '.join(langs)}")
                         step = self._aligned(base.encoder, how, options, texts, langs, load, called)
-                        if step.kind == "align" and not at_once:  # which leaves the scores that a method has of its own
+                        if step.kind == "align" and not at_once:  # adds the method's own scores
                             self.scores.append((about(method, learnt, layer, seed), step))
                         for shown in layers if at_once else (layer,):
                             for row, view in how.rows(method).items():
@@ -222,7 +224,7 @@ class Grid:
         return self.aligning[-1]
 
     def _prepared(self, kind: str, settings: Mapping[str, Any], files: Mapping[str, list[str]], label: str) -> str:
-        """Add a step that prepares something, and return its folder."""
+        """Add a preparing step, and return its folder."""
         self.preparing.append(self._step(kind, settings, files, label=label))
         return self._places(self.preparing[-1:])[0]
 
@@ -240,14 +242,14 @@ class Grid:
         if row.langs is not None and task.lang is None:
             own = (plan.source, *row.langs)
             texts |= {part: [(lang, file) for lang, file in texts[part] if lang in own] for part in ("test", "ceiling")}
-            if not texts["test"]:  # of other languages than this encoder's
+            if not texts["test"]:  # the encoder has none of the languages
                 return []
         about["langs"] = {part: [lang for lang, _ in several] for part, several in texts.items()}
         files = {part: [file for _, file in several] for part, several in texts.items()}
         if "first_senses" in task.files:
             files["first_senses"] = [plan.path(file) for file in listed(about.pop("first_senses", None))]
             files["keys"] = [key for part in ("train", "test") for file in files[part] for key in keys_of(file)]
-        if "translations" in row.load:  # files that the encoder reads
+        if "translations" in row.load:  # files that the encoder reads itself
             about["translations"] = list(row.load["translations"])
             files["translations"] = [plan.path(file) for two in row.load["translations"].values() for file in two]
         if "seeds" in task.options and plan.seeds is not None:
@@ -266,12 +268,12 @@ class Grid:
             settings["words"] = {**plan.words, **({"limit": settings.pop("limit")} if "limit" in settings else {})}
         return self._reading(row.encoder, "score", settings, files, label=f"{name}, {lang}: {label_of(row.about)}")
 
-    # -- what a step reads -------------------------------------------------------------------------------------------
+    # -- inputs of steps --------------------------------------------------------------------------------------------
     def _reading(
         self, encoder: Step | str, kind: str, settings: Mapping[str, Any], files, after=None, *, label: str
     ) -> Step:
-        """Return a step that reads an encoder: another step's result; or what `load_encoder` takes. Of that, the content of
-        files and folders counts, those that come with calque included; a name on the hub stands for itself."""
+        """Return a step that reads an encoder: the result of another step, or an argument of `load_encoder`. Files and folders
+        count by content, names on the hub by name."""
         about, files, after = dict(settings), dict(files), dict(after or {})
         if isinstance(encoder, Step):
             after["encoder"] = self._places([encoder])
@@ -283,13 +285,13 @@ class Grid:
         return self._step(kind, about, files, after, label)
 
     def _parts(self, encoder: str) -> dict[str, str]:
-        """The encoders of `en=a.vec,de=b.vec`; a single one without a language."""
+        """Return the encoders of `en=a.vec,de=b.vec`, or a single one without a language."""
         from calque.encoders.loading import by_language
 
         return {"": encoder} if os.path.exists(self.plan.path(encoder)) else by_language(encoder) or {"": encoder}
 
     def _place(self, encoder: str) -> str | None:
-        """Where an encoder lies; None for a name on the hub."""
+        """Return the path of an encoder; None for a name on the hub."""
         from calque.encoders.loading import BUNDLED
 
         if encoder in BUNDLED:
@@ -305,7 +307,7 @@ class Grid:
 
 
 def beside_encoder(encoder: str) -> list[str]:
-    """What else is read with an encoder's file: `NAME_options.json` with `NAME_weights.hdf5`."""
+    """Return further files of an encoder: `NAME_options.json` of `NAME_weights.hdf5`."""
     from calque.encoders.folder import file_pair
 
     pair = file_pair(Path(encoder))
@@ -313,6 +315,6 @@ def beside_encoder(encoder: str) -> list[str]:
 
 
 def keys_of(data: str) -> list[str]:
-    """Files of right senses beside a text."""
+    """Return the files of gold senses beside a text."""
     stem, is_senses, _ = Path(data).name.partition(".data.xml")
     return sorted(str(file) for file in Path(data).parent.glob(f"{stem}.gold.key.txt*")) if is_senses else []

@@ -1,4 +1,4 @@
-"""Types of the options that methods, maps and tasks have of their own, from their classes."""
+"""Types of the options of methods, maps and tasks, from their classes."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ from calque.runs.study.values import Count, Layer, Share, of
 from calque.tasks.table import TASKS, option_names
 
 Types = dict[str, Any]
-#: module of the system that trains encoders from text, whose `check_pretraining` and `train` do so
+#: module with `check_pretraining` and `train`, which trains encoders from text
 PRETRAINING = "calque.senses.study"
-#: how anchors are averaged
+#: options of anchors
 OF_ANCHORS: Types = {name: Count for name in AVERAGING if name != "layers"}
 
 
 def options_of_method(name: str) -> Types:
-    """Return the options of a method that learns from parallel text or plain text, or that trains: those of its class."""
+    """Return the options of the class of a method for parallel or plain text."""
     options = of(METHODS.load(name), "towards", *METHODS[name].settings)
     return {**options, **({"layers": Sequence[Layer]} if "layers" in options else {})}
 
 
 def of_maps(source: str = "") -> Types:
-    """Return options of maps from dictionaries or a start, or of those from one source: dictionary, identical or
-    unsupervised."""
+    """Return the options of maps from dictionaries or a start, or from one source: dictionary, identical or unsupervised."""
     own = {
         "held_out": Share,
         "layers": Sequence[Layer],

@@ -1,4 +1,4 @@
-"""A study's file: what is compared with what, read into dataclasses and checked before anything is run."""
+"""Read and check the TOML file of a study."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from calque.tasks.table import TASKS
 from calque.wordalign.symmetrization import Symmetrization
 
 BASE = "base"
-#: files of tasks, each in a language
+#: settings that are files with one language each
 PARTS = ("train", "test", "dev", "ceiling", "links")
-#: what a method can set of `load_encoder`
+#: arguments of `load_encoder` that a method can set
 LOADED = ("layer", "pooling", "bidirectional")
 _KINDS = ("parallel", "dictionary", "text")
 Pooling = Literal["last", "first", "mean"]
@@ -43,8 +43,8 @@ class Training:
 
     Attributes:
         texts: files by language.
-        dictionaries: files by the languages of each, `en-de`.
-        other: the language that it is for beside the source; None for all.
+        dictionaries: files by pair of languages, `en-de`.
+        other: the only language beside the source; None for all.
     """
 
     texts: Mapping[str, str]
@@ -53,7 +53,7 @@ class Training:
 
 
 def trainings(table: Mapping[str, Any], source: str) -> list[Training]:
-    """Return the encoders to train with each seed: one of all languages, one of each, or one of each with the source."""
+    """Return the encoders to train with each seed: one for all languages, one for each, or one for each with the source."""
     texts, dictionaries = table["texts"], table.get("dictionaries", {})
     if table.get("apart"):
         return [Training({lang: file}, {}) for lang, file in texts.items()]
@@ -73,12 +73,12 @@ class EncoderTable:
 
     Attributes:
         path: hub name, folder, `mini` or word vectors; or `en=ENCODER,de=ENCODER`.
-        pretrain: instead of a path, what to train first: `model`, `texts` by language, `preset`, `limit`, `pretokenized`, and
-            options of `calque pretrain`; `senses`, how many or a table of their options; `dictionaries` by pair of languages,
-            `en-de`; `apart` for an encoder of each language, taken as one; `pairs` for one of the source with each other
-            language, all in one row of the tables.
-        runs: how often it is trained, with different seeds.
-        layers: layers that the methods and tasks are run on, each separately.
+        pretrain: training of the encoder, in the place of a path: `model`, `texts` by language, `preset`, `limit`,
+            `pretokenized`, options of `calque pretrain`; `senses` (a number, or a table of options); `dictionaries` by pair of
+            languages, `en-de`; `apart` for one encoder for each language; `pairs` for one encoder for the source and each
+            other language, in one row of the tables.
+        runs: number of trainings with different seeds.
+        layers: layers for methods and tasks, each separately.
         pooling, bidirectional: see `load_encoder`.
     """
 
@@ -95,13 +95,13 @@ class SupervisionTable:
     """`[supervision.NAME]`.
 
     Attributes:
-        kind: "parallel": a text for each language; "dictionary": a dictionary for each language, and `texts` whose words get
-            anchors; "text": `texts` alone, for maps without a dictionary and methods that need no translations (`means`).
+        kind: "parallel": a parallel text for each language; "dictionary": a dictionary for each language, and `texts` for
+            anchors; "text": only `texts`, for maps without a dictionary and methods without translations (`means`).
         texts: plain text by language.
-        entries: `[first, end]`: take these of a dictionary's source words only.
+        entries: range `[first, end]` of the dictionary's source words.
         limit, pretokenized: see `calque align`.
         most, at_least, most_occurrences: see `calque anchors`.
-        options: texts or dictionaries by language, the other one than the source.
+        options: texts or dictionaries by target language.
     """
 
     kind: str = "parallel"
@@ -115,7 +115,7 @@ class SupervisionTable:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def languages(self, source: str) -> list[str]:
-        """Return the languages that move towards another."""
+        """Return the languages that are aligned with `towards`."""
         return [lang for lang in self.texts if lang != source] if self.kind == "text" else list(self.options)
 
 
@@ -124,14 +124,13 @@ class MethodTable:
     """`[methods.NAME]`.
 
     Attributes:
-        method: see `calque align`; its default is the table's name. `start` is an option for maps without a dictionary.
-        supervision: names of those that it uses, by default all that it can.
-        encoders: names of the only ones that it is for.
-        runs: number of its trainings; default: the study's.
-        views: for a method that takes an encoder of each language, rows by name, each with the arguments of `load_encoder` that
-            it shows the result with.
+        method: see `calque align`; default: the table's name. `start` is an option for maps without a dictionary.
+        supervision: names of its supervisions; default: all that it can use.
+        encoders: names of its encoders; default: all.
+        runs: number of trainings; default: the study's.
+        views: rows of the tables by name, each with arguments of `load_encoder`, for methods with one encoder for each language.
         layer, pooling, bidirectional: see `load_encoder`.
-        options: of the method.
+        options: options of the method.
     """
 
     method: str
@@ -145,19 +144,19 @@ class MethodTable:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def rows(self, name: str) -> dict[str, dict[str, Any]]:
-        """Return the rows of the tables that show what the method made: names, and arguments of `load_encoder`."""
+        """Return the rows of the method in the tables: names, and arguments of `load_encoder`."""
         return {row: dict(view) for row, view in self.views.items()} or {name: {}}
 
     def seeds(self, runs: int, number: int | None = None) -> list[int | None]:
-        """Return the seed of each run, or of run `number` alone; None where nothing is random.
+        """Return the seed of each run, or of run `number` only; None without randomness.
 
         Args:
-            runs: how many there are where the table does not say it.
+            runs: default number of runs.
         """
         start = self.options.get("start")
         if not METHODS[self.method].trains and start in (None, IDENTICAL):
             return [None]
-        # A start that fails is tried again with the next seeds: those are not another run's.
+        # A failed start is repeated with the next seeds, which must not be those of another run.
         apart = self.options.get("restarts", 3) if start else 1
         numbers = range(self.runs or runs) if number is None else [number]
         return [self.options.get("seed", 0) + each * apart for each in numbers]
@@ -168,13 +167,14 @@ class TaskTable:
     """`[tasks.NAME]`.
 
     Attributes:
-        task: see `calque evaluate`; its default is the table's name.
-        encoders, methods: names of the only ones that it is for; a method's views have names of their own.
-        files: `test`, `train`, `dev`, …: lists, with the language in the name or `de=FILE`; of parallel text tables by language.
+        task: see `calque evaluate`; default: the table's name.
+        encoders, methods: names of its encoders and rows; default: all.
+        files: `test`, `train`, `dev`, …: lists of files with the language in the name or as `de=FILE`; parallel texts as
+            tables by language.
         texts: plain text by language.
-        seeds: trained heads; default: the study's.
+        seeds: number of trained heads; default: the study's.
         limit, test_limit, pretokenized: see `calque evaluate`.
-        options: of the task.
+        options: options of the task.
     """
 
     task: str
@@ -191,25 +191,23 @@ class TaskTable:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """What is compared with what. Paths are relative to `data`, that and `out` to the file.
+    """A study. Paths are relative to `data`; `data` and `out` are relative to the file.
 
     Attributes:
-        encoders: by the name that the tables show, see `EncoderTable`; instead of a table its path.
-        methods: by the name that the tables show, see `MethodTable`. `base` is no method but the unchanged encoder.
-        supervision: by name, see `SupervisionTable`.
-        tasks: by the name that the tables show, see `TaskTable`.
-        source: the language of the texts' first side.
-        towards: the language that the others are aligned with.
-        seeds: heads of every task that does not say its own, with the seeds 0, 1, …; default: 5, and 3 where the encoder
-            learns with them (`tune`).
-        runs: training runs of every method that involves randomness (fine-tuning, contrastive training and unsupervised
-            maps that start at random), with the method's `seed` and those after it; each is measured like a method of its own,
-            and the tables pool them, since nothing can be claimed of fewer than three. Other maps come out the same every
-            time. Of an encoder with `runs` of its own, every training gets one of each method.
+        encoders: encoders by name in the tables, see `EncoderTable`, or their paths.
+        methods: methods by name in the tables, see `MethodTable`. `base` is the unchanged encoder.
+        supervision: supervisions by name, see `SupervisionTable`.
+        tasks: tasks by name in the tables, see `TaskTable`.
+        source: language of the first side of the texts.
+        towards: language that the others are aligned with.
+        seeds: number of heads of each task, with the seeds 0, 1, …; default: 5, or 3 with `tune`.
+        runs: number of trainings of every random method (fine-tuning, contrastive training, unsupervised maps with a random
+            start), with the method's `seed` and the following ones. The tables pool the trainings; fewer than three are not
+            tested. Every training of an encoder with `runs` gets one training of each method.
         words: aligner, symmetrisation and seed of the word links.
         data: folder of the texts.
-        out: folder for the steps and the results.
-        folder: of the file.
+        out: folder of steps and results.
+        folder: folder of the file.
     """
 
     encoders: Mapping[str, EncoderTable]
@@ -226,7 +224,7 @@ class Study:
     folder: str = "."
 
     def path(self, name: str) -> str:
-        """Return the place of a text or an encoder that the study names."""
+        """Return the path of a text or an encoder of the study."""
         return os.path.join(self.folder, self.data, name)
 
     def named(self, name: str) -> tuple[str, str]:
@@ -243,22 +241,22 @@ class Study:
 
 
 def given(table: Any, *names: str) -> dict[str, Any]:
-    """Return settings of a table that are not None; by default those of `load_encoder`."""
+    """Return the settings of a table that are not None; default: those of `load_encoder`."""
     return {name: getattr(table, name) for name in names or LOADED if getattr(table, name, None) is not None}
 
 
 def is_for(names: Files | None, name: str) -> bool:
-    """Whether a name is among those that something is restricted to."""
+    """Return whether a name is allowed by a restriction."""
     return names is None or name in listed(names)
 
 
 def learns(method: str, kind: str) -> bool:
-    """Whether a method, or a start, can use a kind of supervision."""
+    """Return whether a method or a start can use a kind of supervision."""
     return method in (*STARTS, *methods_for("text")) if kind == "text" else learns_from(method, kind)
 
 
 def listed(files: Sequence[str] | str | None) -> list[str]:
-    """Return files, of which one may stand without its list."""
+    """Return a list of files; a single file needs no list."""
     return [files] if isinstance(files, str) else list(files or [])
 
 
@@ -267,8 +265,8 @@ def read_study(path: str | Path) -> Study:
     """Read a study from a TOML file.
 
     Raises:
-        InputError: it cannot be read, or a key or value in it is not valid; the message names the key, what is there and
-            what was expected.
+        InputError: the file cannot be read, or a key or value is invalid; the message names the key, its value and the expected
+            one.
     """
     try:
         with open(path, "rb") as file:
@@ -317,11 +315,11 @@ def _table(
     """Read a table into a dataclass.
 
     Args:
-        own: types by name of what is not one of its fields, and becomes its `options`.
-        without: fields that mean nothing here.
+        own: types by name of settings that are not fields and become `options`.
+        without: fields that are not allowed.
 
     Raises:
-        SettingError: a setting that is neither a field nor own, a value of another type, or one that is required and missing.
+        SettingError: a setting is unknown, has another type, or is required and missing.
     """
     known = {name: wanted for name, wanted in of(kind, "options", *without).items() if name not in own}
     check(where, table, {**known, **own}, what)
@@ -335,7 +333,7 @@ def _table(
 
 
 def _constructed(where: str, make: Callable[..., Any], *args: Any, **settings: Any) -> Any:
-    """Return what a class or function makes of settings, which it checks; errors get the place in the file."""
+    """Build an object from settings; errors get the place in the file."""
     try:
         return make(*args, **settings)
     except SettingError as error:
@@ -403,7 +401,7 @@ def _method(
         raise SettingError(f"{where} has nothing to learn from: expected [supervision.NAME] with kind = {kinds}")
     row, read = METHODS[method], MethodTable(method=method)
     for kind in dict.fromkeys(supervision[each].kind for each in usable):
-        is_class = kind == "parallel" or row.trains or "text" in row.learns_from  # or maps between anchors
+        is_class = kind == "parallel" or row.trains or "text" in row.learns_from  # or maps of anchors
         unused = [*([] if row.of_each else ["views"]), *([] if row.trains else ["runs"])]
         unused += [] if is_class else ["layer", "pooling", "bidirectional"]
         own = options_of_method(method) if is_class else of_maps()
@@ -460,7 +458,7 @@ def _task(where: str, table: Mapping[str, Any], source: str) -> TaskTable:
 
 
 def _check_names(study: Study) -> None:
-    """Check the names of encoders, rows and supervisions that tables refer to."""
+    """Check references to encoders, rows and supervisions."""
     rows = [row for name, method in study.methods.items() for row in method.rows(name)]
     views = [view for method in study.methods.values() for view in method.views]
     if repeated := [row for row in rows if rows.count(row) > 1] + [view for view in views if view in study.methods]:
@@ -475,7 +473,7 @@ def _check_names(study: Study) -> None:
 
 
 def _check_rows_of_vectors(study: Study) -> None:
-    """Check that each task takes the rows that it is to be done on; one on words takes no key points."""
+    """Check that each task accepts its rows; tasks on words do not accept key points."""
     for name, method in study.methods.items():
         if method.method == BASE or not METHODS[method.method].of_each:
             continue

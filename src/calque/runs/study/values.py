@@ -1,4 +1,4 @@
-"""Types of settings, from the annotations of the functions and dataclasses that take them, and checks of values from files."""
+"""Types of settings from annotations, and checks of values from files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from calque.errors import SettingError
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers that are allowed; infinity and NaN never are."""
+    """Range of allowed finite numbers."""
 
     low: float = 0
     high: float = 2**63 - 1
@@ -33,7 +33,7 @@ class Range:
         return "" if self.low < 0 else "above 0" if self.low == 1 else "not below 0"
 
 
-#: a number of things, of which there must be one; a number of training runs; a layer, from the last where negative
+#: a positive number of items; a number of training runs; a layer, counted from the last if negative
 Count = Annotated[int, Range(1)]
 Few = Annotated[int, Range(1, 1000)]
 Layer = Annotated[int, Range(-1000, 1000)]
@@ -41,7 +41,7 @@ Share = Annotated[float, Range(0, 1, below=True)]
 Files = str | Sequence[str]
 Label = NewType("Label", str)  # text that may be empty
 
-# Parameters that count things of which there must be one; no annotation says so.
+# Parameters that must be positive numbers of items, which annotations do not express.
 _COUNTS = frozenset([
     "limit", "test_limit", "most", "at_least", "most_occurrences", "batch", "accumulate", "budget", "window",
     "per_epoch", "patience", "max_words", "hidden", "layers", "arc", "label", "heads", "dim", "inner", "positions",
@@ -53,8 +53,8 @@ _OWN = {"dropout": Share, "layer": Layer, "rename": Mapping[str, Label]}
 
 @cache
 def of(function: Callable[..., Any], *without: str) -> dict[str, Any]:
-    """Return the types of a function's or a class's parameters by name, except for some."""
-    names = {}  # a data class has parameters from where it stands, and from where those stand that it is made of
+    """Return the types of a function's or class's parameters by name, without the excluded ones."""
+    names = {}  # annotations of a dataclass are resolved in its module and in those of its base classes
     for kind in reversed(getattr(function, "__mro__", (function,))):
         names |= vars(sys.modules[kind.__module__])
     found = {}
@@ -70,7 +70,7 @@ def of(function: Callable[..., Any], *without: str) -> dict[str, Any]:
 
 
 def _narrowed(name: str, wanted: Any) -> Any:
-    """Return the type of a parameter with what its annotation does not say."""
+    """Return the type of a parameter, narrowed where the annotation is too wide."""
     kinds = get_args(wanted) or (wanted,)
     if name in _OWN:
         return _OWN[name]
@@ -83,11 +83,11 @@ def check(where: str, given: Mapping[str, Any], known: Mapping[str, Any], what: 
     """Check the names and values of settings.
 
     Args:
-        where: of what these are the settings.
-        what: `where` in more words.
+        where: place of the settings, for messages.
+        what: longer description of the place.
 
     Raises:
-        SettingError: a name that is not known, with the nearest one that is; or a value of another type.
+        SettingError: a name is unknown (the message has the nearest known one), or a value has another type.
     """
     for name, value in given.items():
         if name not in known:
@@ -102,17 +102,17 @@ def check_value(where: str, value: Any, wanted: Any) -> None:
     """Check the type of a value.
 
     Raises:
-        SettingError: with what is expected and what is there, of the innermost wrong value of a table or list.
+        SettingError: the value has another type; the message shows the innermost wrong value of a table or list.
     """
     if (wrong := misfit(where, value, wanted)) is not None:
         raise SettingError(wrong)
 
 
 def parsed(where: str, text: str, wanted: Any) -> Any:
-    """Return a value of a type from its form in a study, or from bare text.
+    """Parse a value of a type from its TOML form or from plain text.
 
     Raises:
-        SettingError: it is not of the type.
+        SettingError: the value has another type.
     """
     try:
         value = tomllib.loads(f"value = {text}")["value"]
@@ -120,21 +120,21 @@ def parsed(where: str, text: str, wanted: Any) -> Any:
         value = text
     inside = text.strip().removeprefix("[").removesuffix("]")
     words = [] if any(sign in inside for sign in "[]\"'") else [word.strip() for word in inside.split(",")]
-    forms = (value, text, words)  # a list of names needs no quotes here
+    forms = (value, text, words)  # accept a list of names without quotes
     value = next((each for each in forms if misfit(where, each, wanted) is None), value)
     check_value(where, value, wanted)
     return value
 
 
 def is_text(value: Any) -> bool:
-    """Whether it is text on one line that a file may be called, so that no system call stumbles over it."""
+    """Return whether a value is text on one line that is valid in a file name."""
     if not isinstance(value, str) or not value or any(ord(c) < 32 or ord(c) == 127 for c in value):
         return False
     return max(len(part.encode()) for part in value.split("/")) <= 255 and len(value.encode()) < 2048
 
 
 def misfit(where: str, value: Any, wanted: Any) -> str | None:
-    """Return what is wrong with a value, of the innermost one in a table or list; None where it is of the type."""
+    """Return a description of the innermost wrong value, or None if the value has the type."""
     origin, parts = get_origin(wanted), get_args(wanted)
     if origin in (Union, types.UnionType):
         found = {part: misfit(where, value, part) for part in parts if part is not types.NoneType}
@@ -158,14 +158,14 @@ def misfit(where: str, value: Any, wanted: Any) -> str | None:
 
 
 def _holds(wanted: Any, value: Any) -> bool:
-    """Whether a type is one of tables or lists, and the value a table or a list that is not empty."""
+    """Return whether the type is a table or list, and the value a non-empty table or list."""
     origin, base = get_origin(wanted), Mapping if isinstance(value, dict) else Sequence
     is_list = isinstance(value, list | tuple) and len(value) > 0 and origin is not tuple
     return (isinstance(value, dict) or is_list) and isinstance(origin, type) and issubclass(origin, base)
 
 
 def _fits(value: Any, wanted: Any) -> bool:
-    """Whether a value is of a type that is no table and no list."""
+    """Return whether a value has a scalar type."""
     origin, parts = get_origin(wanted), get_args(wanted)
     if wanted in (int, float) or origin is Annotated:
         number, known = parts or (wanted, Range())

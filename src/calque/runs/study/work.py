@@ -1,4 +1,4 @@
-"""What is done in a step, in whatever process."""
+"""The functions that run the steps of a study."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _link(step: Step, folder: Path) -> None:
 
 
 def _entries(step: Step, folder: Path) -> None:
-    """A part of a dictionary: the entries of source words number `first` to `end` in its own order, the frequent first."""
+    """Write the entries of a dictionary's source words number `first` to `end`, in the order of the file."""
     from calque.corpora import read_dictionary
     from calque.tasks.lexicon import by_frequency
 
@@ -127,7 +127,7 @@ def _write_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
 
 
 def encoder_of(step: Step) -> str:
-    """A finished step's folder, or what `load_encoder` takes: local files and folders by their place, others by name."""
+    """Return a finished step's folder, or the argument of `load_encoder`: a local path or a name."""
     if "encoder" in step.after:
         return step.after["encoder"][0]
     local = iter(step.files["encoder"])
@@ -136,7 +136,7 @@ def encoder_of(step: Step) -> str:
 
 
 def _texts(step: Step, part: str, usual: str = "") -> list[str]:
-    """Files with their languages, where these are known."""
+    """Return files with their languages, if known."""
     langs = [lang or usual for lang in step.settings["langs"][part]]
     return [f"{lang}={file}" if lang else file for lang, file in zip(langs, step.files[part], strict=True)]
 
