@@ -88,7 +88,7 @@ def test_tables_link_a_pair_as_the_aligner_does(corpus, tmp_path):
 def test_what_an_encoder_does_not_take(tiny_encoder):
     with pytest.raises(SettingError, match="got an encoder"):
         Linker(tiny_encoder, symmetrize="union")
-    with pytest.raises(SettingError, match="this one is loaded"):
+    with pytest.raises(SettingError, match="got a loaded encoder"):
         Linker(tiny_encoder, layer=1)
     with pytest.raises(SettingError, match="expected one of mutual"):
         Linker(tiny_encoder, method="argmax")

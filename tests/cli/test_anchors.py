@@ -72,7 +72,7 @@ def test_anchors_of_a_text(capsys, data, tiny_folder, tiny_encoder, tmp_path):
     published, norms = read_avg_embeds(tmp_path)
     np.testing.assert_array_equal(published[1].vectors, found[1].vectors)
     assert set(norms) == set(found)
-    assert "another pass" in fails(capsys, *job[:-3], "2", "--out", tmp_path)
+    assert "another run" in fails(capsys, *job[:-3], "2", "--out", tmp_path)
     assert "another text" in fails(capsys, job[0], data / "de.txt", *job[2:], "--out", tmp_path)
 
 

@@ -119,7 +119,7 @@ def test_static_vectors_of_any_tokenizer(family, family_folders, tmp_path):
 def test_what_theirs_cannot_be_is_said(tiny_encoder, tmp_path):
     tiny_encoder.save(tmp_path / "out")
     for pooling, said in (
-        (SentencePooling("words", "words"), "the mean of word vectors is calque's alone"),
+        (SentencePooling("words", "words"), "sentence-transformers has no mean of word vectors"),
         (SentencePooling("own", "subwords", after=[nn.LayerNorm(32)]), "has no LayerNorm after its pooling"),
         (SentencePooling("own", "subwords", after=[nn.Tanh()]), "has no Tanh after its pooling"),
         (SentencePooling("own", "subwords", ("mean", "cls")), "pooling modes mean, cls, expected some of cls, max"),
@@ -144,7 +144,7 @@ def test_a_mean_of_layers_and_damaged_weights(tiny_encoder, tmp_path):
 
     save_file({"layer_weights": torch.ones(3)}, folder / "WeightedLayerPooling" / "model.safetensors")
     assert load_encoder(folder).layer == 3
-    with pytest.raises(SettingError, match="a mean of several layers, which calque has not"):
+    with pytest.raises(SettingError, match="a mean of several layers, which calque does not support"):
         SentencePooling.of(load_encoder(folder))
     (folder / "WeightedLayerPooling" / "model.safetensors").write_bytes(b"no")
     with pytest.raises(InputError, match="not a mean of layers of sentence-transformers"):

@@ -140,7 +140,7 @@ def test_a_variety_goes_through_the_maps_of_its_language(tiny_encoder, text):
 ])  # fmt: skip
 def test_a_sentence_without_language_is_refused_where_there_are_maps(tiny_encoder, text, sentences):
     mapped = MappedEncoder.fit(tiny_encoder, *text, make=Rotation, towards="en")
-    said = r'does not say its language, and .*\+rotation has maps for xx: give calque\.Sentence\(words, lang="xx"\)'
+    said = r'has no language, and .*\+rotation has maps for xx: give calque\.Sentence\(words, lang="xx"\)'
     with pytest.raises(SettingError, match=said):
         mapped.encode(sentences)
     np.testing.assert_array_equal(mapped.without_maps().encode(sentences).data, tiny_encoder.encode(sentences).data)

@@ -1,4 +1,4 @@
-"""Several processes as one: the only package that knows ranks. accelerate or torchrun starts them."""
+"""Training in several processes, started by accelerate or torchrun."""
 
 from calque.distributed.processes import Processes, is_first, lost_peer, meet, own_device, world_size
 

@@ -1,4 +1,4 @@
-"""What else may decide figures and times: for the record of a run."""
+"""Environment of a run, for its record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LIBRARIES = ("torch", "transformers", "numpy", "numba")
 
 
 def environment() -> dict[str, Any]:
-    """The command line, if the run was begun from one; versions, threads and the machine."""
+    """Return command line, versions, threads and machine."""
     import torch
 
     from calque.distributed import world_size
@@ -25,15 +25,15 @@ def environment() -> dict[str, Any]:
         **({} if (command := command_line()) is None else {"command": command}),
         "calque": VERSION,
         "versions": {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}},
-        "threads": torch.get_num_threads(),  # of a training they decide the last digits
+        "threads": torch.get_num_threads(),  # changes the last digits of a training
         "processes": world_size(),
         "hardware": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
     }
 
 
 def command_line() -> str | None:
-    """What was typed, as a shell would take it; None where calque is called by another program. Folders before a file's
-    name are left out: the record travels with the encoder, and they are nobody's business."""
+    """Return the command line in shell syntax, or None in another program. Folders are removed from file names, because the
+    record is published with the encoder."""
     program = Path(sys.argv[0])
     if program.stem != "calque" and (program.parent.name, program.name) != ("calque", "__main__.py"):
         return None

@@ -1,6 +1,6 @@
-"""Process groups for training: shards of a batch, vectors gathered from all processes, and summed gradients.
+"""Process groups for training: shares of a batch, gathered vectors and summed gradients.
 
-A wrapper around the model is not needed, so the code for one process and for many is the same.
+The model needs no wrapper, so the code is the same for one process and for several.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from calque import launched
 from calque.errors import SettingError
 
-_BUCKET = 4_000_000  # numbers that travel together
+_BUCKET = 4_000_000  # number of elements of a bucket
 
 
-# What gloo and NCCL say in a collective operation when the process at the other end has gone.
+# Messages of gloo and NCCL when another process has ended.
 _GONE = (
     "Connection closed by peer", "Connection reset by peer", "Broken pipe", "Connection refused", "Timed out waiting",
     "remote process exited", "NCCL communicator was aborted", "unhandled system error", "Socket Timeout",
@@ -30,32 +30,31 @@ _GONE = (
 
 
 def lost_peer(error: BaseException) -> bool:
-    """Return whether an error only says that another process of this run has ended."""
+    """Return whether an error means that another process of this run has ended."""
     return launched.count() > 1 and isinstance(error, RuntimeError | OSError) and any(s in str(error) for s in _GONE)
 
 
 def is_first() -> bool:
-    """Whether this process is the one that writes results."""
+    """Return whether this process writes the results."""
     return state().is_main_process
 
 
 def meet() -> None:
-    """Wait until all processes of the run are here."""
+    """Wait for all processes of the run."""
     if launched.count() > 1:
         state().wait_for_everyone()
 
 
 def world_size() -> int:
-    """How many processes compute together in this run."""
+    """Return the number of processes of this run."""
     together = torch.distributed.is_available() and torch.distributed.is_initialized()
     return torch.distributed.get_world_size() if together else 1
 
 
 def own_device() -> torch.device:
-    """Where this process has its encoders: its own graphics card, if there are any, else the processor.
+    """Return the device of this process: a GPU of its own if there are GPUs, else the CPU.
 
-    The card follows from the process's number on its machine, so that the processes of one run do not all load their
-    models onto the first card.
+    The GPU is chosen by the process's number on its machine.
     """
     if launched.wants_cpu() or not torch.cuda.is_available():
         return torch.device("cpu")
@@ -65,18 +64,18 @@ def own_device() -> torch.device:
 
 
 def state() -> Any:
-    """Return accelerate's state of this process, made on first use, with all that were started as one group.
+    """Return accelerate's state of this process, which forms the process group at first use.
 
     Raises:
-        SettingError: several processes were started, but they cannot reach each other.
+        SettingError: several processes were started, but cannot connect.
     """
     from accelerate import PartialState
 
     started = launched.count()
     try:
-        # accelerate forms a group on processors only where it is told here that the processor is meant.
+        # accelerate forms a group on CPUs only with this argument.
         found = PartialState(cpu=launched.wants_cpu() or (started > 1 and not torch.cuda.is_available()))
-    except (ValueError, RuntimeError, OSError) as error:  # no address, a taken port, a peer that never came
+    except (ValueError, RuntimeError, OSError) as error:  # no address, a used port, or a missing process
         raise SettingError(_apart(started, (str(error).strip() or type(error).__name__).splitlines()[0])) from error
     if found.num_processes < started:
         raise SettingError(_apart(started, "each of them would be a run of its own"))
@@ -91,23 +90,21 @@ def _apart(started: int, why: str) -> str:
 
 
 class Processes:
-    """The processes of this run: one, unless `torchrun` or `accelerate launch` started several.
+    """The processes of this run: one, or several started by `torchrun` or `accelerate launch`.
 
-    Several processes on processors form a group over gloo, also without the variable that tells accelerate to use the
-    processor; processes on graphics cards take one card each.
+    Processes on CPUs form a group over gloo; processes on GPUs use one GPU each.
 
     Args:
-        precision: "bfloat16" computes the forward pass in bfloat16 where that is safe, with weights in float32; anything
-            else in float32. What accelerate is configured for does not count: the precision is one of our own settings,
-            which stand in the record of a run.
+        precision: "bfloat16" computes the forward pass under autocast, with weights in float32; other values in float32. The
+            configuration of accelerate is ignored.
 
     Attributes:
-        rank, world: which process this is, of how many.
-        is_first: whether this one writes what all have made.
-        device: where it computes.
+        rank, world: rank of this process and number of processes.
+        is_first: whether this process writes the results.
+        device: device of this process.
 
     Raises:
-        SettingError: several processes were started, but they cannot reach each other; or accelerate is configured for FSDP.
+        SettingError: several processes were started but cannot connect, or accelerate is configured for FSDP.
     """
 
     def __init__(self, precision: str = "float32"):
@@ -126,45 +123,45 @@ class Processes:
         self.rank: int = found.process_index
         self.world: int = found.num_processes
         self.is_first = self.rank == 0
-        # As tensors name it: accelerate numbers processors, "cpu:0", and leaves out the number of a card in use.
+        # As in tensors: accelerate numbers CPUs ("cpu:0") and omits the number of the current GPU.
         self.device: torch.device = torch.empty(0, device=found.device).device
         self._precision = precision
 
     @classmethod
     def alone(cls) -> Processes:
-        """As if each process were the only one: for a small model that is no quicker in several, and that all of them train
-        alike, with the same random numbers. The first still writes for all."""
+        """Return processes without communication, for a small model that every process trains identically. The first still
+        writes."""
         processes = cls()
         processes.rank, processes.world = 0, 1
         return processes
 
     def autocast(self) -> AbstractContextManager:
-        """Context in which a forward pass runs, of the model that learns as of the one that stays as it was."""
+        """Return the autocast context of forward passes of the trained and the frozen model."""
         if self._precision == "bfloat16":
             return torch.autocast(self.device.type, dtype=torch.bfloat16)
         return nullcontext()
 
     def meet(self) -> None:
-        """Wait until all processes are here."""
+        """Wait for all processes."""
         if self.world > 1:
             dist.barrier()
 
     # -- shares ----------------------------------------------------------------------------------------------------
     def share(self, items: np.ndarray) -> np.ndarray:
-        """This process's part of a list that all know; the parts in rank order are the list."""
+        """Return this process's part of a list; the parts in rank order are the list."""
         return self.shares(items)[self.rank]
 
     def shares(self, items: np.ndarray) -> list[np.ndarray]:
-        """Every process's part of a list."""
+        """Return the parts of all processes of a list."""
         return np.array_split(items, self.world)
 
-    # -- what all have together ------------------------------------------------------------------------------------
+    # -- collective operations --------------------------------------------------------------------------------------
     def gather_rows(self, rows: Tensor, counts: Sequence[int]) -> Tensor:
-        """All processes' rows in rank order; gradients flow to this process's rows only.
+        """Gather the rows of all processes in rank order; gradients reach this process's rows only.
 
         Args:
-            rows: this process's `[counts[rank], dim]`.
-            counts: rows of every process, which all know beforehand.
+            rows: rows of this process, `[counts[rank], dim]`.
+            counts: number of rows of every process.
 
         Returns:
             `[sum(counts), dim]`.
@@ -181,7 +178,7 @@ class Processes:
         return torch.cat(parts)
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace every gradient by its sum over the processes. One that no process has stays None."""
+        """Replace every gradient by its sum over the processes; gradients that no process has stay None."""
         if self.world == 1:
             return
         trained = [p for p in parameters if p.requires_grad]
@@ -195,7 +192,7 @@ class Processes:
         self._sum_together(gradients)
 
     def _sum_together(self, gradients: Sequence[Tensor]) -> None:
-        """In place, in buckets."""
+        """Sum gradients in place, in buckets."""
         bucket: list[Tensor] = []
         for number, gradient in enumerate(gradients):
             bucket.append(gradient)
@@ -207,7 +204,7 @@ class Processes:
                 bucket = []
 
     def sum_numbers(self, numbers: Tensor) -> Tensor:
-        """Element-wise sum over the processes."""
+        """Return the element-wise sum over the processes."""
         if self.world == 1:
             return numbers
         total = numbers.detach().clone()
@@ -215,7 +212,7 @@ class Processes:
         return total
 
     def most(self, number: int) -> int:
-        """The largest of the numbers that the processes have."""
+        """Return the largest number of all processes."""
         if self.world == 1:
             return number
         every = torch.tensor([number], dtype=torch.int64).to(self.device)

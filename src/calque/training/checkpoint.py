@@ -94,7 +94,7 @@ class Checkpoint:
         """Load weights, buffers and the optimiser's moments."""
         if module.keys() != learnt(self._objective.module).keys():
             raise ValueError("other weights or buffers")
-        # Not strict, as what is frozen is not there.
+        # Not strict, because frozen weights are not in the checkpoint.
         self._objective.module.load_state_dict(module, strict=False)
         parameters = list(trained_parameters(self._objective.module).values())
         for number, moments in optimiser["state"].items():
@@ -107,7 +107,7 @@ class Checkpoint:
     def _readable(self) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # torch raises whatever the damaged bytes provoke, and advises to trust the file
+        except Exception as error:  # damaged files raise many kinds of errors in torch
             raise InputError(
                 "not a readable checkpoint: damaged, or not written by calque; remove it to train from the start",
                 path=self.path,
@@ -120,7 +120,7 @@ def _difference(old: str, new: str) -> str:
     names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
     values = ((name[-1], before.get(name), after.get(name)) for name in names)
     said = [f"{name}: {_short(was)} → {_short(is_now)}" for name, was, is_now in values]
-    return ", ".join(dict.fromkeys(said))  # settings may be repeated in the schedule
+    return ", ".join(dict.fromkeys(said))  # the schedule repeats some settings
 
 
 def _short(value: Any) -> str:
@@ -128,7 +128,7 @@ def _short(value: Any) -> str:
 
 
 def _leaves(settings: Any, *names: str) -> dict[tuple[str, ...], Any]:
-    """Return the values of nested objects, by their names from the outermost in."""
+    """Return the values of nested objects by their paths of names."""
     if not isinstance(settings, dict) or not settings:
         return {names: settings}
     return {path: leaf for name, value in settings.items() for path, leaf in _leaves(value, *names, name).items()}

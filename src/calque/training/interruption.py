@@ -1,4 +1,4 @@
-"""Ctrl-C and the request to end, put off until an update is done."""
+"""Postpone SIGINT and SIGTERM until an update is done."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any, NoReturn
 from calque import launched
 from calque.errors import Stopped
 
-_PASSED_ON = 2.0  # seconds in which a launcher passes on to its processes what the terminal has sent them already
+_PASSED_ON = 2.0  # seconds within which a launcher repeats a signal of the terminal
 
 
 class Interruption:
-    """Remembers SIGINT and SIGTERM, so that what is under way can be finished and saved first.
+    """Records SIGINT and SIGTERM, so that an update can be finished and saved first.
 
-    Only the first one is held back: a second Ctrl-C acts at once, as it would have without this; of several processes,
-    which get the first one twice, from the terminal and from their launcher, one that comes later. Signals that the
-    program around us handles in a way of its own are left to it, and so is everything outside the main thread.
+    Only the first signal is postponed; a second Ctrl-C acts at once. With several processes, which get the first one from the
+    terminal and from the launcher, a later one does. Signals with a handler of the surrounding program, and signals outside of
+    the main thread, are not handled.
 
     Attributes:
-        received: the number of the signal that arrived, or None.
+        received: number of the received signal, or None.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Interruption:
             self.__exit__()
 
     def stop(self, message: str) -> NoReturn:
-        """End as the signal asked.
+        """Raise the exception that ends the run.
 
         Raises:
             Stopped: always.

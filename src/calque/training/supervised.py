@@ -1,4 +1,4 @@
-"""Training on answers: a head on word vectors, over a frozen encoder or together with it."""
+"""Supervised training of a head on word vectors, with a frozen or a trained encoder."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from calque.training.sources import VectorSource, WordRows
 
 
 def tuned_rate(dim: int) -> float:
-    """Learning rate of a head together with an encoder of `dim` dimensions, where nobody says: 5e-4 did well at 128."""
+    """Return the default learning rate of a head and an encoder of `dim` dimensions; 5e-4 was best at 128."""
     return rate_by_width(dim, 9 / 7)
 
 
 class Supervised:
-    """Trains a head on word vectors, and keeps its state after the best epoch.
+    """Trains a head on word vectors, and restores its state after the best epoch.
 
     Args:
-        epochs: at most.
-        learning_rate: the highest.
-        patience: epochs without a better score after which training ends; None goes on to the last.
+        epochs: maximum number of epochs.
+        learning_rate: maximum learning rate.
+        patience: number of epochs without a better score after which training ends; None for no early stopping.
         warmup, decay, clip, seed: see `Schedule`.
-        per_epoch: texts in an epoch, each batch from one language drawn at random (Schuster et al. 2019, §5: 32,000, so
-            that large treebanks do not drown small ones); None for every text once, languages mixed.
+        per_epoch: number of texts in an epoch, with batches of one randomly drawn language each (Schuster et al. 2019, §5:
+            32,000, to balance treebanks); None for every text once, with languages mixed.
     """
 
     def __init__(
@@ -73,15 +73,15 @@ class Supervised:
         """Minimise the mean loss over the texts.
 
         Args:
-            head: trained, together with the source's model if it has one.
-            losses: `[S]`, of the texts whose vectors it is given.
-            groups: int `[n]`, the language of each text, for `per_epoch`; None if they are all of one.
-            select: score of the current state, the higher the better; without it the last state stays.
-            folder: of checkpoints, which are written every minute; it must be of this training.
+            head: head, which is trained with the source's model if there is one.
+            losses: function that returns the losses `[S]` of texts from their vectors.
+            groups: language of each text, int `[n]`, for `per_epoch`; None for one language.
+            select: function that returns the score of the current state, higher is better; None keeps the last state.
+            folder: folder of this training's checkpoints, which are written every minute.
             progress, title: show a bar on standard error.
 
         Returns:
-            the metrics of every update; `best` and `best_epoch` say what `select` chose.
+            metrics of every update; `best` and `best_epoch` are the choice of `select`.
         """
         if self.per_epoch is None:
             plan: Plan[list[np.ndarray]] = BatchPlan([len(source.lengths)], batch=self.batch, seed=self.schedule.seed)
@@ -102,7 +102,7 @@ class Supervised:
 
 
 class HeadObjective(Objective[list[np.ndarray]]):
-    """The mean of some losses over texts; remembers the state with the highest score after an epoch.
+    """Objective of the mean loss over texts, which keeps the state with the highest score after an epoch.
 
     Args:
         head, source, losses, processes, select: see `Supervised.fit`.
@@ -164,6 +164,6 @@ class HeadObjective(Objective[list[np.ndarray]]):
         return {} if self._last is None else {"dev": self._last}
 
     def restore(self) -> None:
-        """Go back to the best state, if one was chosen."""
+        """Restore the best state, if one was chosen."""
         if self._best is not None:
             self.module.load_state_dict(self._best)

@@ -1,4 +1,4 @@
-"""Trackers of accelerate (TensorBoard, Weights & Biases, …): losses, rates and scores of a training, as it goes."""
+"""Log losses, learning rates and scores of trainings to trackers of accelerate (TensorBoard, Weights & Biases, …)."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ _CURRENT: ContextVar[Tracking | None] = ContextVar("calque_tracking", default=No
 
 
 class Tracking:
-    """Some trackers, which begin when the first training does.
+    """Trackers, which start with the first training.
 
-    Trainings that follow each other in one run (several heads of a task) have names of their own, and their updates are
-    counted on.
+    Successive trainings of a run (several heads of a task) have different names and consecutive update numbers.
 
     Args:
-        names: accelerate's names, or `package.module:Class` of a subclass of `accelerate.tracking.GeneralTracker`.
-        folder: for trackers that write files.
+        names: names in accelerate, or `package.module:Class` of a subclass of `accelerate.tracking.GeneralTracker`.
+        folder: folder for trackers that write files.
 
     Raises:
-        SettingError: no such tracker.
-        CalqueError: its library is not installed.
+        SettingError: a tracker is unknown.
+        CalqueError: the library of a tracker is not installed.
     """
 
     def __init__(self, names: Sequence[str], *, run: str, folder: str | PathLike[str] = "tracked"):
@@ -39,7 +38,7 @@ class Tracking:
         self._last = 0
 
     def begin(self, title: str, settings: Mapping[str, Any], *, step: int) -> Log:
-        """Return what takes the scores of one training, by the number of the update; see `begin`."""
+        """Start one training, and return the function that logs its scores; see `begin`."""
         if not self._titles:
             self._trackers = [self._started(name, kind, step) for name, kind in self._kinds.items()]
             known = {k: v if isinstance(v, bool | int | float | str) else str(v)[:200] for k, v in settings.items()}
@@ -62,19 +61,19 @@ class Tracking:
             tracker.finish()
 
     def _started(self, name: str, kind: Any, step: int) -> Any:
-        own = name == "tensorboard" or is_path(name)  # others have projects, of which this is a run
+        own = name == "tensorboard" or is_path(name)  # other trackers have projects with runs
         options: dict[str, Any] = {"name": self._run} if name == "wandb" else {}
-        if name == "tensorboard" and step:  # what a stopped run has written of later updates is done again
+        if name == "tensorboard" and step:  # the resumed run repeats later updates
             options["purge_step"] = step + 1
         where = [self._folder] if kind.requires_logging_directory else []
         tracker = kind(self._run if own else "calque", *where, **options)
-        if hasattr(tracker, "start"):  # of accelerate since 1.9
+        if hasattr(tracker, "start"):  # exists since accelerate 1.9
             tracker.start()
         return tracker
 
 
 def _nothing(values: Mapping[str, float], step: int) -> None:
-    """No tracker."""
+    """Log nothing."""
 
 
 def _kind(name: str) -> Any:
@@ -97,7 +96,7 @@ def _kind(name: str) -> Any:
 
 @contextmanager
 def tracked(names: Sequence[str], *, run: str, folder: str | PathLike[str] = "tracked") -> Iterator[Tracking]:
-    """Within the block, every training is tracked:
+    """Track every training within the block:
 
         with tracked(["tensorboard"], run="first"):
             calque.Contrastive(towards="en").tune(encoder, corpus, pairs)
@@ -115,13 +114,13 @@ def tracked(names: Sequence[str], *, run: str, folder: str | PathLike[str] = "tr
 
 
 def begin(title: str, settings: Mapping[str, Any], *, step: int, first: bool) -> Log:
-    """Return what takes the scores of a training that begins now, by the number of the update.
+    """Start tracking a training, and return the function that logs scores by update.
 
     Args:
-        title: of the training, before each score's name.
-        settings: what it depends on; those of the run's first training are stored.
-        step: number of updates that were done before, by a run that was stopped.
-        first: whether this process is the one that tracks.
+        title: title of the training, a prefix of each score's name.
+        settings: settings of the training; those of the run's first training are stored.
+        step: number of updates before an interruption.
+        first: whether this process logs.
     """
     tracking = _CURRENT.get()
     return _nothing if tracking is None or not first else tracking.begin(title, settings, step=step)
