@@ -1,1 +1,1 @@
-"""A local page where one clicks a word in a sentence and sees its neighbours in other languages, before and after alignment."""
+"""A local page that shows the neighbours of a clicked word in other languages, before and after alignment."""

@@ -48,7 +48,7 @@ from starlette.routing import Route
 from calque.errors import CalqueError, SettingError
 from calque.explore.explorer import Explorer, Typed
 
-PORT = 8472  # tried first, so that a link to a view works again tomorrow
+PORT = 8472  # default port, so that links to views stay valid
 LOCAL = ("127.0.0.1", "localhost")
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -62,7 +62,7 @@ _HEADERS = {
 
 # -- the application ---------------------------------------------------------------------------------------------------
 def make_app(explorer: Explorer, *, hosts: Iterable[str] = LOCAL) -> Starlette:
-    """Return the web application, which answers under the given names."""
+    """Return the web application for the given host names."""
     page = {path.name: path.read_bytes() for path in (files("calque.explore") / "page").iterdir() if path.is_file()}
 
     def file(request: Request) -> Response:
@@ -72,7 +72,7 @@ def make_app(explorer: Explorer, *, hosts: Iterable[str] = LOCAL) -> Starlette:
         return Response(page[name], media_type=mimetypes.guess_type(name)[0], headers=_HEADERS)
 
     def answering(work: Callable[[Explorer, Any], dict[str, Any]]) -> Callable[[Request], Response]:
-        # not async: it runs in a thread of its own
+        # not async, so that it runs in a thread
         return lambda request: JSONResponse(work(explorer, request.query_params), headers=_HEADERS)
 
     api = [Route(f"/api/{name}", answering(work)) for name, work in _ANSWERS.items()]
@@ -134,10 +134,10 @@ def _number(query: Any, name: str, default: int | None = None) -> int:
 
 # -- the server --------------------------------------------------------------------------------------------------------
 def listen(host: str, port: int | None) -> socket.socket:
-    """Return a listening socket; any free port if none is asked for and the usual one is taken.
+    """Return a listening socket; without a port, the default one or any free one.
 
     Raises:
-        SettingError: the address is not this machine's, or the port is taken.
+        SettingError: the address does not belong to this machine, or the port is in use.
     """
     try:
         return socket.create_server((host, PORT if port is None else port), backlog=128)
@@ -150,7 +150,7 @@ def listen(host: str, port: int | None) -> socket.socket:
 
 
 def url_of(listening: socket.socket) -> str:
-    """Return the address under which a browser on this machine finds the page."""
+    """Return the URL of the page for a browser on this machine."""
     host, port = listening.getsockname()[:2]
     return f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}/"
 
@@ -159,13 +159,13 @@ def serve(
     explorer: Explorer, listening: socket.socket, *, host: str, browser: bool = True,
     say: Callable[[str], None] = lambda line: None,
 ) -> None:  # fmt: skip
-    """Answer until Ctrl-C.
+    """Serve the page until Ctrl-C.
 
     Args:
-        listening: from `listen`.
-        host: what it was made for; on another address than this machine's own, other machines are answered too.
-        browser: open the page, where there is a screen.
-        say: takes a line of news.
+        listening: socket returned by `listen`.
+        host: its address; an address other than localhost also answers other machines.
+        browser: open the page, if there is a display.
+        say: function that prints messages.
     """
     import uvicorn
 
@@ -178,11 +178,11 @@ def serve(
         say(f"anyone who reaches {host} can read the text and make this machine encode sentences: there is no password")
     if browser and sys.platform.startswith("linux") and not (os.environ.keys() & {"DISPLAY", "WAYLAND_DISPLAY"}):
         say("no display here: open the address in a browser (from another machine through ssh -L)")
-    elif browser:  # the socket listens already, so the browser may be the quicker one
+    elif browser:  # the socket is listening, so the browser can connect before the server starts
         threading.Thread(target=webbrowser.open, args=(url_of(listening),), daemon=True).start()
     config = uvicorn.Config(
         make_app(explorer, hosts=names), log_level="warning", access_log=False, lifespan="off", ws="none",
         server_header=False, timeout_graceful_shutdown=1,
     )  # fmt: skip
-    with suppress(KeyboardInterrupt):  # the usual end
+    with suppress(KeyboardInterrupt):  # normal end
         uvicorn.Server(config).run(sockets=[listening])

@@ -1,4 +1,4 @@
-"""What the page asks: sentences, neighbours of a word in context, links between two sentences."""
+"""Answers for the page: sentences, neighbours of a word in context, links between two sentences."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from calque.encoders import Encoder
 
 K = 10  # neighbourhood of CSLS, as in the papers
-_FORMAT = 1  # raise it with any change of what a store contains
+_FORMAT = 1  # increase with every change of the stored file
 
 
 def hubness(vectors: Embeddings, collection: Collection, *, progress: bool = False) -> np.ndarray:
-    """Return r of CSLS, the mean cosine of every word with its `K` nearest words of every language (itself left out).
+    """Return r of CSLS: the mean cosine of every word with its `K` nearest words of every language, without itself.
 
     Args:
-        vectors: rows of length 1.
+        vectors: L2-normalised rows.
 
     Returns:
         float32 `[n_languages, n_words]`; 0 for a word without a vector.
@@ -51,7 +51,7 @@ def hubness(vectors: Embeddings, collection: Collection, *, progress: bool = Fal
     total = sum(map(len, rows)) ** 2
     with bar(total, unit="pair", title="neighbourhoods", show=progress, scaled=True) as shown:
         for a, b in product(range(len(rows)), repeat=2):
-            own = int(a == b)  # then the nearest word is the word itself
+            own = int(a == b)  # within a language the nearest word is the word itself
             if len(rows[a]) and len(rows[b]) > own:
                 values, _ = largest_products(matrices[a], matrices[b], K + own)
                 found[b, rows[a]] = values[:, own:].mean(axis=1, dtype=np.float64)
@@ -60,13 +60,13 @@ def hubness(vectors: Embeddings, collection: Collection, *, progress: bool = Fal
 
 
 class WordVectors:
-    """The vectors of all words of a collection, of length 1, with what CSLS needs.
+    """L2-normalised vectors of all words of a collection, with the hubness for CSLS.
 
-    The file is an `Embeddings` store with one tensor more, `hubness`.
+    The file is an `Embeddings` file with the additional tensor `hubness`.
 
     Args:
         collection: the text.
-        embeddings: rows of length 1, zero where a word has no vector.
+        embeddings: L2-normalised rows, zero for words without a vector.
         hubness: float32 `[n_languages, n_words]`, see `hubness`.
     """
 
@@ -78,7 +78,7 @@ class WordVectors:
         """Map a store into memory.
 
         Raises:
-            InputError: not a store of this collection.
+            InputError: the file belongs to another collection.
         """
         arrays, about = map_arrays(path)
         if about.get("calque.explore") != _about(collection):
@@ -89,7 +89,7 @@ class WordVectors:
     def build(
         cls, path: Path, collection: Collection, embeddings: Embeddings, *, progress: bool = False
     ) -> WordVectors:
-        """Write a store: vectors brought to length 1, and the hubness of every word towards every language."""
+        """Write L2-normalised vectors, and the hubness of every word towards every language."""
         unit = Embeddings(unit_rows(embeddings.data), embeddings.offsets, embeddings.covered)
         arrays = {"data": unit.data.astype(np.float32), "offsets": unit.offsets}
         arrays |= {} if unit.covered is None else {"covered": unit.covered}
@@ -101,20 +101,19 @@ class WordVectors:
     def neighbours(
         self, vector: np.ndarray, lang: str, n: int, *, but: int | None = None
     ) -> dict[str, list[tuple[int, float, float]]]:
-        """Return the words nearest to a vector by CSLS, in every language: 2·cos(x, y) − r(x) − r(y).
+        """Return the nearest words to a vector in every language by CSLS, 2·cos(x, y) − r(x) − r(y).
 
-        r(x) is taken from the one product that all similarities come from, r(y) from the store: for a word of the text
-        the numbers are those of `calque.algebra.similarity.csls_neighbours` between its language and the other. A
-        sentence typed in changes no r(y).
+        r(x) is computed from the similarities, r(y) is stored. For a word of the text the result equals that of
+        `calque.algebra.similarity.csls_neighbours` between the two languages.
 
         Args:
-            vector: `[dim]`, of length 1.
-            lang: its language, which decides whose r(y) counts.
-            n: how many of each language, the own one included.
-            but: a row to leave out: the word itself.
+            vector: L2-normalised vector `[dim]`.
+            lang: language of the vector, which selects r(y).
+            n: number of neighbours in each language.
+            but: row of the word itself, which is excluded.
 
         Returns:
-            by language the row, CSLS and cosine of each, the nearest first.
+            row, CSLS and cosine of each neighbour by language, nearest first.
         """
         cosines = self.embeddings.data @ np.ascontiguousarray(vector, dtype=np.float32)
         if self.embeddings.covered is not None:
@@ -139,7 +138,7 @@ def _about(collection: Collection) -> str:
 
 @dataclass(frozen=True)
 class Typed:
-    """A sentence of the user's own."""
+    """A sentence typed by the user."""
 
     text: str
     lang: str
@@ -150,19 +149,19 @@ class Typed:
 
 
 class CollectionView:
-    """An encoder over a collection. A layer is encoded, and its neighbourhoods computed, when it is first asked for.
+    """Vectors of a collection by one encoder; a layer is encoded at first use.
 
     Args:
         named: the encoder.
         collection: the text.
-        folder: of this encoder and this text alone.
-        lock: held while anything is computed: a model encodes one text at a time.
+        folder: folder for this encoder and text.
+        lock: lock for computations, because a model encodes one text at a time.
         layers: see `layers_of`.
 
     Attributes:
-        before: whether other encoders were made from it by aligning.
-        numbers: the layers' numbers by name; None for what the encoder itself gives.
-        own: the name of the encoder's own layer.
+        before: whether it is the base of an aligned encoder.
+        numbers: layer numbers by name; None for the output of the encoder.
+        own: name of the encoder's layer.
         progress: show bars on standard error.
     """
 
@@ -182,7 +181,7 @@ class CollectionView:
         return self.encoder.encode_layers(sentences, [number], progress=self.progress)[number]
 
     def store(self, layer: str | None) -> tuple[WordVectors, str]:
-        """Return the vectors of a layer, None for the encoder's own, and its name; the first call for it may take long.
+        """Return the vectors and the name of a layer, None for the encoder's own; the first call computes the vectors.
 
         Raises:
             SettingError: no such layer.
@@ -195,13 +194,13 @@ class CollectionView:
                 path = self._folder / f"{name}.safetensors"
                 try:
                     self._open[name] = WordVectors.open(path, self._collection)
-                except InputError:  # not there, or truncated
+                except InputError:  # missing or truncated
                     encoded = self._encode(self._collection.sentences, name)
                     self._open[name] = WordVectors.build(path, self._collection, encoded, progress=self.progress)
         return self._open[name], name
 
     def vectors(self, layer: str, which: int | Typed) -> Embeddings:
-        """Return the vectors of one sentence, of length 1."""
+        """Return the L2-normalised vectors of one sentence."""
         if isinstance(which, Typed):
             with self._lock:
                 return self._encode_typed(layer, which)
@@ -214,20 +213,20 @@ class CollectionView:
         from calque.encoders.extraction import UncoveredWordsWarning
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UncoveredWordsWarning)  # the answers say so
+            warnings.simplefilter("ignore", UncoveredWordsWarning)  # reported in the answers
             found = self._encode([Sentence(typed.words, typed.lang)], layer)
         return Embeddings(unit_rows(found.data), found.offsets, found.covered)
 
 
 def layers_of(encoder: Encoder, wanted: Sequence[int] | None = None) -> tuple[dict[str, int | None], str]:
-    """Return the layers of an encoder to explore, numbers by name, and the name of the encoder's own layer.
+    """Return the layers to explore (numbers by name), and the name of the encoder's own layer.
 
     Args:
-        wanted: numbers, −1 being the last; None for the embeddings, the middle and the encoder's own. An encoder that
-            combines layers, by maps or as a mixture, has what it gives and nothing else, and static vectors have one.
+        wanted: layer numbers, −1 for the last; default: the embeddings, the middle and the encoder's own. An encoder that
+            combines layers has only its output.
 
     Raises:
-        SettingError: it has no such layer.
+        SettingError: the encoder has no such layer.
     """
     from calque.encoders.mapped import MappedEncoder
 
@@ -243,25 +242,24 @@ def layers_of(encoder: Encoder, wanted: Sequence[int] | None = None) -> tuple[di
     return {str(k): k for k in sorted({*chosen, layer})}, str(layer)
 
 
-LONGEST = 1000  # characters of a sentence that is typed
-_MOST = 50  # neighbours of a language
+LONGEST = 1000  # maximum length of a typed sentence in characters
+_MOST = 50  # maximum number of neighbours in a language
 
 
 class Explorer:
-    """Answers in plain dictionaries, ready for JSON.
+    """Answers to requests of the page as JSON-compatible dictionaries.
 
-    A sentence is a number (its place in the collection) or `Typed`. Words are counted from 0. Calls may come from several
-    threads.
+    A sentence is a number in the collection or `Typed`. Words are counted from 0. The class is thread-safe.
 
     Args:
         collection: the text.
-        encoders: with their names.
-        folder: where vectors are kept, for any number of encoders and texts.
+        encoders: named encoders.
+        folder: folder for vectors of all encoders and texts.
         layers: see `layers_of`.
         progress: show bars on standard error.
 
     Raises:
-        SettingError: no encoder, one whose vectors are not of words, or a layer that one of them has not.
+        SettingError: there is no encoder, an encoder has no word vectors, or lacks a layer.
     """
 
     def __init__(
@@ -283,10 +281,10 @@ class Explorer:
         for name in dict.fromkeys((self.before, self.after)):
             self.views[name].store(None)
 
-    # -- what there is ---------------------------------------------------------------------------------------------
+    # -- content --------------------------------------------------------------------------------------------------
     def about(self) -> dict[str, Any]:
-        """Return languages, encoders with their layers, and a word to begin with: the longest of a sentence with many
-        translations, if possible one that no encoder was trained on."""
+        """Return languages, encoders with their layers, and a word to start with: the longest of a sentence with many
+        translations, preferably outside of training text."""
         text = self.collection
         start = max(
             range(*next(iter(text.ranges.values()))),
@@ -313,7 +311,7 @@ class Explorer:
         return {"total": total, "sentences": [self._shown(number) for number in numbers]}
 
     def sentence(self, which: int | Typed) -> dict[str, Any]:
-        """Return a sentence, and its translations if it is one of the text's."""
+        """Return a sentence, with its translations if it is from the text."""
         shown = self._shown(which)
         if isinstance(which, int):
             shown["trained"] = bool(self.collection.trained[which])
@@ -321,10 +319,10 @@ class Explorer:
         return shown
 
     def typed(self, text: str, lang: str | None = None) -> Typed:
-        """Return a sentence of the user's own; without a language, in the one that its words are known in.
+        """Return a typed sentence; without a language, the language is guessed.
 
         Raises:
-            SettingError: nothing in it, too long, or in a language that the text has not.
+            SettingError: the sentence is empty, too long, or in a language without text.
         """
         text = " ".join(text.split())
         if not text:
@@ -339,7 +337,7 @@ class Explorer:
         return lang or None
 
     def _given(self, which: int | Typed, word: int = 0) -> Sentence | Typed:
-        """Return a sentence, which must contain word number `word`."""
+        """Return a sentence after checking that it contains word number `word`."""
         if isinstance(which, int) and not 0 <= which < len(self.collection):
             raise SettingError(f"no sentence {which}, only 0 to {len(self.collection) - 1}")
         given = which if isinstance(which, Typed) else self.collection.sentences[which]
@@ -360,10 +358,10 @@ class Explorer:
     def neighbours(
         self, encoder: str, layer: str | None, which: int | Typed, word: int, *, n: int = 10
     ) -> dict[str, Any]:
-        """Return the words nearest to a word in its sentence, in every language, and the same form in other sentences.
+        """Return the nearest words of every language to a word in its sentence, and other occurrences of its word type.
 
         Raises:
-            SettingError: no such encoder, layer, sentence or word.
+            SettingError: there is no such encoder, layer, sentence or word.
         """
         view, given = self._view(encoder), self._given(which, word)
         store, name = view.store(layer)
@@ -389,7 +387,7 @@ class Explorer:
         return {**self._shown(sentence), "word": word, "translation": sentence in related, **rounded}
 
     def _same(self, store: WordVectors, vector: np.ndarray, lang: str, form: str, row: int | None) -> dict[str, Any]:
-        """Return where else the form stands, the nearest in meaning first and the farthest last."""
+        """Return other occurrences of the word type, nearest first."""
         rows = np.array([r for r in self.collection.forms.get((lang, form.casefold()), []) if r != row], dtype=np.int64)
         if store.embeddings.covered is not None:
             rows = rows[np.asarray(store.embeddings.covered)[rows]]
@@ -400,11 +398,11 @@ class Explorer:
         return {"total": len(rows), "nearest": hits[:5], "farthest": hits[5:]}
 
     def links(self, encoder: str, layer: str | None, which: int | Typed, other: int) -> dict[str, Any]:
-        """Return links between the words of two sentences that are nearest to each other by their vectors."""
+        """Return links between the words of two sentences that are mutual nearest neighbours."""
         view = self._view(encoder)
         _, name = view.store(layer)
         for sentence in (which, other):
-            self._given(sentence)  # raises where there is no such sentence
+            self._given(sentence)  # raises an error if there is no such sentence
         pairs = links_from_embeddings(view.vectors(name, which), view.vectors(name, other))
         links = np.stack([pairs.source, pairs.target], axis=1).tolist()
         return {"encoder": encoder, "layer": name, "links": links}

@@ -1,4 +1,4 @@
-"""What a user names on the command line as encoders and text to explore."""
+"""Find the encoders and texts to explore."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from calque.text import Sentence, Sentences
 if TYPE_CHECKING:
     from calque.encoders import Encoder
 
-_WIDEST = 64  # partners of one sentence that are followed; "Yes." translates thousands
+_WIDEST = 64  # maximum number of partners of a sentence, because short sentences have thousands
 
 
 class Collection:
-    """Sentences one after the other, language by language; a sentence that comes twice in a language is there once.
+    """Distinct sentences of several languages, language by language.
 
     Args:
-        texts: the sides of each text, one or two (the second translates the first), and whether encoders were aligned with it.
+        texts: one or two sides of each text (the second translates the first), and whether encoders were aligned with it.
 
     Attributes:
-        sentences: all of them; a sentence's number is its place here.
-        ranges: first and last + 1 of the sentences of each language.
-        offsets: int64 `[n_sentences + 1]`: the words of sentence `i` are rows `[offsets[i], offsets[i + 1])`.
-        partners: numbers of the sentences that a sentence stood beside in parallel text.
-        trained: bool `[n_sentences]`, whether it is known that aligned encoders learnt from it.
-        empty: number of sentences without words, which are left out.
+        sentences: all sentences; the index of a sentence is its number.
+        ranges: start and end of the sentences of each language.
+        offsets: offsets of the sentences' words in the rows, int64 `[n_sentences + 1]`.
+        partners: numbers of the translations of each sentence in parallel text.
+        trained: mask of sentences in training text of aligned encoders, bool `[n_sentences]`.
+        empty: number of ignored sentences without words.
     """
 
     def __init__(self, texts: Iterable[tuple[Sequence[Sentences | Sequence[Sentence]], bool]]):
@@ -87,27 +87,27 @@ class Collection:
         return slice(int(self.offsets[first]), int(self.offsets[last]))
 
     def place(self, row: int) -> tuple[int, int]:
-        """Return the sentence that a row's word is in, and its position there."""
+        """Return the sentence and the position of a row's word."""
         sentence = int(np.searchsorted(self.offsets, row, side="right")) - 1
         return sentence, row - int(self.offsets[sentence])
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash over the sentences, their languages and their order."""
+        """Hash of the sentences, their languages and their order."""
         digest = hashlib.blake2b(digest_size=16)
         for sentence in self.sentences:
             digest.update("\x1f".join((sentence.lang, *sentence.words, "\x1e")).encode("utf-8", "surrogatepass"))
         return digest.hexdigest()
 
     def translations(self, sentence: int) -> dict[str, int]:
-        """Return a translation in each language that has one: a partner, or else a partner's partner."""
+        """Return a translation in each language that has one, directly or through a third language."""
         nearest: dict[str, int] = {}
         for other in self.related(sentence):
             nearest.setdefault(self.sentences[other].lang, other)
         return {lang: nearest[lang] for lang in self.ranges if lang in nearest}
 
     def related(self, sentence: int) -> list[int]:
-        """Return all sentences in other languages that are partners, or partners of partners."""
+        """Return all translations in other languages, directly or through a third language."""
         near = self.partners[sentence]
         further = [other for partner in near for other in self.partners[partner]]
         lang = self.sentences[sentence].lang
@@ -115,15 +115,16 @@ class Collection:
 
     @cached_property
     def _searched(self) -> list[str]:
-        """Small letters, spaces around every word, and the text without spaces behind, for scripts that have none."""
+        """Text for searching: lower case with spaces around every word, and the text without spaces for scripts without
+        spaces."""
         texts = (sentence.words for sentence in self.sentences)
         return [f" {' '.join(words)} {''.join(words)}".casefold() for words in texts]
 
     def search(self, query: str, lang: str | None = None, limit: int = 20) -> tuple[int, list[int]]:
-        """Find sentences that contain every word of the query, whatever its case; whole words and short sentences first.
+        """Find sentences that contain every word of the query, ignoring case; whole words and short sentences first.
 
         Returns:
-            how many there are, and the numbers of the first `limit`.
+            number of matches, and the numbers of the first `limit` sentences.
         """
         terms, searched = query.casefold().split(), self._searched
         numbers = range(*((0, len(self)) if lang is None else self.ranges[lang]))
@@ -133,7 +134,7 @@ class Collection:
 
     @cached_property
     def forms(self) -> dict[tuple[str, str], list[int]]:
-        """Rows by language and word form, whatever its case."""
+        """Rows by language and lower-case word type."""
         rows: dict[tuple[str, str], list[int]] = {}
         words = ((sentence.lang, word.casefold()) for sentence in self.sentences for word in sentence.words)
         for row, form in enumerate(words):
@@ -141,7 +142,7 @@ class Collection:
         return rows
 
     def guess_language(self, text: str) -> str:
-        """Return the language of this text whose words, and then whose letters, the given text shares most."""
+        """Return the language that shares most words, and then most letters, with a text."""
 
         def shared(lang: str) -> tuple[int, int]:
             words = [word.casefold() for word in split_words(text, lang)]
@@ -162,8 +163,8 @@ class NamedEncoder:
     """An encoder to explore.
 
     Attributes:
-        name: short, and different from every other's.
-        before: whether it is one that others were made from by aligning.
+        name: short unique name.
+        before: whether it is the base of an aligned encoder.
     """
 
     name: str
@@ -173,7 +174,7 @@ class NamedEncoder:
 
 # -- encoders ----------------------------------------------------------------------------------------------------------
 def is_collection(folder: Path) -> bool:
-    """Return whether a folder is not an encoder, but contains some: what `calque demo` leaves."""
+    """Return whether a folder contains encoders, as that of `calque demo`, and is not an encoder itself."""
     return folder.is_dir() and not holds_encoder(folder) and bool(_members(folder))
 
 
@@ -182,15 +183,14 @@ def _members(folder: Path) -> list[Path]:
 
 
 def find_encoders(names: Sequence[str], base: str | None, say: Say) -> list[NamedEncoder]:
-    """Find encoders by name or folder, each with the one that it was aligned from, where that can be found; those before
-    alignment come first.
+    """Find encoders by name or folder with their base encoders, which come first.
 
     Args:
-        names: what `calque.load_encoder` takes, or a folder of encoders.
-        base: the encoder before alignment, if it is none of those and their records do not lead to it.
+        names: arguments of `calque.load_encoder`, or a folder of encoders.
+        base: base encoder, if it is not among `names` and not in their records.
 
     Raises:
-        InputError: nothing can be loaded from there.
+        InputError: there is no readable encoder.
     """
     from calque.encoders import load_encoder
 
@@ -201,7 +201,7 @@ def find_encoders(names: Sequence[str], base: str | None, say: Say) -> list[Name
     else:
         known = (_before(each.encoder, Path(place), say) for place, each in zip(places, found, strict=True))
         befores = [before for before in known if before is not None]
-    by_hash: dict[str, NamedEncoder] = {}  # an encoder that is named twice is there once
+    by_hash: dict[str, NamedEncoder] = {}  # removes duplicate encoders
     for each in (*found, *befores):
         by_hash.setdefault(each.encoder.fingerprint, each)
     first = {before.encoder.fingerprint for before in befores}
@@ -219,7 +219,7 @@ def _named(place: str | Path, encoder: Encoder) -> NamedEncoder:
 
 
 def _before(encoder: Encoder, folder: Path, say: Say) -> NamedEncoder | None:
-    """Return the encoder that this one was aligned from, if its record leads to it."""
+    """Return the base encoder, if the record names it."""
     from calque.encoders import HuggingFaceEncoder, load_encoder
 
     record: dict[str, Any] = {}
@@ -228,7 +228,7 @@ def _before(encoder: Encoder, folder: Path, say: Say) -> NamedEncoder | None:
             record = dict(json.loads((folder / RECORD).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError) as error:
             raise InputError(f"not written by calque ({error})", path=folder / RECORD) from error
-    if encoder.base is not None:  # maps: the encoder before is in the same folder
+    if encoder.base is not None:  # maps: the base encoder is in the same folder
         name = record.get("encoder") or f"{folder.name} without its maps"
         return NamedEncoder(str(name), encoder.base, True)
     if "encoder" not in record or "towards" not in record:
@@ -236,7 +236,7 @@ def _before(encoder: Encoder, folder: Path, say: Say) -> NamedEncoder | None:
     name, settings = str(record["encoder"]), dict[str, Any](layer=encoder.layer)
     settings |= {"pooling": encoder.pooling} if isinstance(encoder, HuggingFaceEncoder) else {}
     places = [str(place) for place in (folder.parent / name, Path(name)) if place.is_dir()]
-    for place in places or [name] * (":" not in name):  # a record names no class that would be imported
+    for place in places or [name] * (":" not in name):  # classes named in records are not imported
         try:
             before = load_encoder(place, **settings)
         except CalqueError:
@@ -258,18 +258,18 @@ def find_text(
     limit: int | None = None,
     say: Say = lambda line: None,
 ) -> Collection:
-    """Return the text to explore: what is given, else that of a demo's folder, else the sample that comes with calque.
+    """Return the text to explore: the given one, that of a demo's folder, or the bundled sample.
 
     Args:
-        names: the encoders, as they were named.
-        text: plain text, one sentence a line, `de=FILE` where the file's name does not say the language.
-        test: parallel text, with `langs`.
-        langs: its languages, one pair for each file or one for all.
-        pretokenized: words are separated by white space.
-        limit: read only so many lines of each file.
+        names: encoders as given by the user.
+        text: plain text with one sentence per line, `de=FILE` if the file name does not contain the language.
+        test: parallel text in `langs`.
+        langs: languages of parallel text, one pair for each file or one for all.
+        pretokenized: whether words are separated by spaces.
+        limit: maximum number of lines of each file.
 
     Raises:
-        SettingError, InputError: files without a language, or that cannot be read; no words at all.
+        SettingError, InputError: a file has no language or cannot be read, or there are no words.
     """
     plain = [language_and_path(item) for item in text]
     texts = [([read_sentences(p, lang=lang, pretokenized=pretokenized, limit=limit)], False) for lang, p in plain]
@@ -299,7 +299,7 @@ def find_text(
 
 
 def _demo_texts(folder: Path) -> list[tuple[Path, str, str]]:
-    """Return files of the text in a demo's folder, with language and part, the part for testing first."""
+    """Return the text files of a demo's folder with language and part, test text first."""
     if not is_collection(folder) or not (folder / "text").is_dir():
         return []
     matches = [(file, _DEMO_TEXT.fullmatch(file.name)) for file in sorted((folder / "text").iterdir())]
@@ -309,7 +309,7 @@ def _demo_texts(folder: Path) -> list[tuple[Path, str, str]]:
 
 
 def place_for(name: str) -> Path:
-    """Return where the vectors are kept for what was named first: in a demo's folder, beside an encoder's, or here."""
+    """Return the folder for vectors: in a demo's folder, beside an encoder, or in the current folder."""
     folder = Path(name)
     if is_collection(folder):
         return folder / "explore"

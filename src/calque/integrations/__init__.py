@@ -1,1 +1,1 @@
-"""Engines and libraries of others, each behind an extra of its own."""
+"""Integrations with other libraries, each with its own extra."""

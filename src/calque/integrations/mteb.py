@@ -1,7 +1,7 @@
-"""Any encoder of calque as a model of MTEB, whose bitext mining, STS and other tasks of sentences then run on it.
+"""Use encoders as models of MTEB, for bitext mining, STS and other sentence tasks.
 
 Muennighoff et al. (2023), "MTEB: Massive Text Embedding Benchmark". Needs `pip install 'calque-align[mteb]'`.
-MTEB encodes texts whose language it does not say, so an encoder whose maps or tables go by language is refused.
+MTEB passes texts without their language, so encoders with maps or tables by language are refused.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from calque.text import Sentences
 
 
 class MtebEncoder:
-    """A model as `mteb.evaluate(model, tasks)` takes it: MTEB's `EncoderProtocol`, version 2.
+    """A model for `mteb.evaluate(model, tasks)` (`EncoderProtocol` of MTEB version 2).
 
     Args:
-        encoder: which one.
-        pooling: how a sentence's vector is made, see `SentencePooling.of`. None: the encoder's own, where its folder says one;
-            else the mean of its subwords, as sentence-transformers has it; of an encoder without subwords, the mean of words.
-        name: ORGANISATION/NAME in MTEB's results; None for calque/ and the encoder's name.
+        encoder: the encoder.
+        pooling: sentence pooling, see `SentencePooling.of`. Default: the encoder's own; else the mean of subwords, as in
+            sentence-transformers, or of words for encoders without subwords.
+        name: ORGANISATION/NAME in MTEB's results; default: calque/ with the encoder's name.
 
     Raises:
         MissingExtraError: mteb is not installed.
-        SettingError: an encoder that has to know the language of a text.
+        SettingError: the encoder needs the language of a text.
     """
 
     def __init__(self, encoder: Encoder, *, pooling: Pooling | None = None, name: str | None = None):
@@ -52,7 +52,7 @@ class MtebEncoder:
         self.encoder, self.pooling = encoder, SentencePooling.of(encoder, pooling)
         self._meta = ModelMeta.create_empty(overwrites={
             "name": name or f"calque/{re.sub(r'[^A-Za-z0-9_.-]+', '-', encoder.name)}",
-            "revision": encoder.fingerprint,  # results of one fingerprint are of the same vectors
+            "revision": encoder.fingerprint,  # equal fingerprints mean equal vectors
             "embed_dim": encoder.dim,
             "max_tokens": getattr(encoder, "max_length", None),
             "framework": ["PyTorch"],
@@ -60,7 +60,7 @@ class MtebEncoder:
 
     @property
     def mteb_model_meta(self) -> Any:
-        """What MTEB writes beside its results."""
+        """Metadata that MTEB writes beside its results."""
         return self._meta
 
     def encode(

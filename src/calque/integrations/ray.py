@@ -1,4 +1,4 @@
-"""Vectors and word links of text that no machine holds: classes for `map_batches` of Ray Data (extra `ray`).
+"""Classes for `map_batches` of Ray Data (extra `ray`) that add vectors or word links to large text.
 
 Each takes an Arrow table and returns it with more columns. Ray reads and writes the text, starts an object of the class in every
 actor, and repeats the batches of a node that dies. Nothing here needs Ray itself: any engine that hands out Arrow tables will do.
@@ -27,8 +27,8 @@ class Encode:
     """Add `vectors`, a list for each sentence; and, unless they are of key points, `words`, and in `covered` which have one.
 
     Args:
-        encoder: hub name, folder, `mini` or a file of vectors; a folder must be there on every node.
-        lang, pretokenized: of the text, see `calque.segment.splitter`.
+        encoder: hub name, folder, `mini` or a file of vectors; a folder must exist on every node.
+        lang, pretokenized: language and format of the text, see `calque.segment.splitter`.
         column: name of the column of text, or of lists of words.
         load: keyword arguments of `load_encoder`.
     """
@@ -54,10 +54,10 @@ class Encode:
 class Link:
     """Add `links` of sentence pairs in Pharaoh format, by tables of `calque words --tables`.
 
-    The links of a sentence pair depend on the tables alone, so they are those that `calque words --use` gives on one machine.
+    The links of a sentence pair depend on the tables only, so they equal those of `calque words --use` on one machine.
 
     Args:
-        tables: file of the tables, which must be there on every node.
+        tables: file of the tables, which must exist on every node.
         columns: names of the columns of the source and of the target.
         symmetrize, seed: see `WordAligner.align`.
         pretokenized: see `calque.segment.splitter`.
@@ -105,7 +105,7 @@ def sentences(rows: pa.Table, column: str, *, lang: str, pretokenized: bool = Fa
 
 
 def _with(rows: pa.Table, columns: dict[str, pa.Array]) -> pa.Table:
-    """Return the table with columns, which replace its own of these names."""
+    """Return the table with added or replaced columns."""
     rows = rows.drop_columns([name for name in columns if name in rows.column_names])
     for name, values in columns.items():
         rows = rows.append_column(name, values)

@@ -1,4 +1,4 @@
-"""Maps of vectors as estimators of scikit-learn (extra `sklearn`)."""
+"""A scikit-learn estimator of maps (extra `sklearn`)."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _METHODS = ("rotation", "procrustes", "linear")
 
 
 class AlignmentMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Maps vectors of one space into another, fitted on rows that belong together, such as those of words and their
-    translations: `AlignmentMap().fit(X, Y).transform(X)` lies near `Y`.
+    """Maps vectors of one space into another, fitted on paired rows such as words and translations:
+    `AlignmentMap().fit(X, Y).transform(X)` approximates `Y`.
 
-    It fits what `Rotation`, `NormalizedRotation` and `LinearMap` of `calque.maps` fit, and takes what scikit-learn gives: in a
-    `Pipeline` all steps before it change X alone.
+    It fits the maps `Rotation`, `NormalizedRotation` and `LinearMap` of `calque.maps`. In a `Pipeline`, earlier steps change
+    only X.
 
     Args:
-        method: "rotation", or "procrustes", which is the same: min Σ ‖xW − y‖² with WᵀW = I; "linear": over all W. Where one
-            side has fewer columns, a rotation takes it for one with columns of zeros.
-        centre: fit between vectors less their means, and move the mean of X onto that of Y: x → (x − x̄)W + ȳ.
+        method: "rotation" or "procrustes": min Σ ‖xW − y‖² with WᵀW = I; "linear": over all W. For a rotation, the narrower
+            side is padded with zeros.
+        centre: fit mean-centred vectors, and shift the mean of X to that of Y: x → (x − x̄)W + ȳ.
 
     Attributes:
-        map_: the fitted `VectorMap`, which the rest of calque takes, too.
-        n_features_in_: columns of X.
-        feature_names_in_: their names, where X had some.
+        map_: fitted `VectorMap`.
+        n_features_in_: number of columns of X.
+        feature_names_in_: names of the columns of X, if there were any.
 
     Example:
         >>> import numpy as np
@@ -56,7 +56,7 @@ class AlignmentMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             y: `[n, target_dim]`, or `[n]` for one column.
 
         Raises:
-            SettingError: no such method.
+            SettingError: the method is unknown.
         """
         if self.method not in _METHODS:
             raise SettingError(f"method={self.method!r}, expected one of {', '.join(_METHODS)}")
@@ -73,7 +73,7 @@ class AlignmentMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """Rows of X in the space of y, `[n, target_dim]`, in the type of X if that is float32 or float64."""
+        """Return X mapped to the space of y, `[n, target_dim]`, in the type of X if that is float32 or float64."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         return self.map_.transform(X)
@@ -87,7 +87,7 @@ class AlignmentMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
 
 def _narrowed(moments: Moments, centre: bool) -> VectorMap:
-    """A rotation between spaces of different sizes: that of the larger, in which the other has columns of zeros."""
+    """Return a rotation between spaces of different dimensions, with the smaller one padded by zeros."""
     cross = moments.cross if centre else moments.raw_cross
     rows, columns = cross.shape
     size = max(rows, columns)

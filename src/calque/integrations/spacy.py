@@ -7,7 +7,7 @@ Words are spaCy's tokens, without those of white space. Where sentences are know
 component), each is read for itself, as encoders were aligned; else a doc is read as a whole.
 """
 
-# Without `from __future__ import annotations`: spaCy reads the types of a factory's arguments as they stand.
+# Without `from __future__ import annotations`, because spaCy reads the types of a factory's arguments.
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -27,7 +27,7 @@ try:
 except ImportError as missing:
     raise MissingExtraError("spacy", "spacy", "a component for spaCy") from missing
 
-_FOLDER = "encoder"  # in what a pipeline is saved to
+_FOLDER = "encoder"  # subfolder of a saved pipeline
 
 
 class WordVectors:
@@ -36,10 +36,10 @@ class WordVectors:
     Then there are `token._.calque`, its row, and `doc._.calque_links(other)`, see `links_between`.
 
     Args:
-        encoder: hub name, folder or bundled name, see `calque.load_encoder`; loaded when it is first needed.
-        layer: None for what the folder says.
-        lang: language of the docs, for an encoder that has one part for each; None for the pipeline's.
-        batch_size: docs that `pipe` encodes together, where `nlp.pipe` says nothing.
+        encoder: hub name, folder or bundled name, see `calque.load_encoder`; loaded at first use.
+        layer: layer; None for the saved one.
+        lang: language of the docs, for an encoder with one part for each language; None for the pipeline's.
+        batch_size: default number of docs that `pipe` encodes together.
     """
 
     def __init__(self, encoder: str, *, layer: int | None = None, lang: str | None = None, batch_size: int = 64):
@@ -52,7 +52,7 @@ class WordVectors:
         """The encoder.
 
         Raises:
-            CalqueError: it cannot be loaded, or gives no vectors of words.
+            CalqueError: the encoder cannot be loaded, or has no word vectors.
         """
         if self._loaded is None:
             self._loaded = _load(self._name, self._layer)
@@ -63,7 +63,7 @@ class WordVectors:
         return doc
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int | None = None) -> Iterator[Doc]:
-        """The docs of a stream, encoded so many at a time."""
+        """Encode the docs of a stream in batches."""
         docs = iter(stream)
         while some := list(islice(docs, batch_size or self.batch_size)):
             self._set(some)
@@ -84,11 +84,11 @@ class WordVectors:
 
     def _language(self, doc: Doc) -> str:
         lang = self.lang or doc.lang_
-        return "" if lang == "xx" else lang  # spaCy's name for any
+        return "" if lang == "xx" else lang  # spaCy's code for any language
 
     # -- disk ----------------------------------------------------------------------------------------------------------
     def to_disk(self, path: Any, *, exclude: Sequence[str] = ()) -> None:
-        """Save the encoder, whole, so that the pipeline needs nothing else."""
+        """Save the whole encoder, so that the pipeline needs nothing else."""
         encoder = self.encoder
         (encoder.merged() if hasattr(encoder, "merged") else encoder).save(Path(path) / _FOLDER)
 
@@ -105,7 +105,7 @@ class WordVectors:
 def make_component(
     nlp: Language, name: str, encoder: str, layer: int | None, lang: str | None, batch_size: int
 ) -> WordVectors:
-    """The factory `calque`; for the configuration see `WordVectors`."""
+    """Build the component `calque`; for the configuration see `WordVectors`."""
     return WordVectors(encoder, layer=layer, lang=lang, batch_size=batch_size)
 
 
@@ -119,13 +119,13 @@ def _load(name: str, layer: int | None) -> Any:
 
 
 def _parts(doc: Doc) -> list[np.ndarray]:
-    """Places of the words that are read together, sentence by sentence where sentences are known; int64."""
+    """Return the indices of the words that are encoded together, by sentence if sentence boundaries are known; int64."""
     spans = doc.sents if doc.has_annotation("SENT_START") else [doc[:]]
     found = [np.array([token.i for token in span if not token.is_space], dtype=np.int64) for span in spans]
     return [part for part in found if len(part)]
 
 
-# -- what docs and tokens have -----------------------------------------------------------------------------------------
+# -- extensions of docs and tokens ---------------------------------------------------------------------------------------
 def _vectors(doc: Doc) -> np.ndarray:
     if not isinstance(doc, Doc):
         raise SettingError(
@@ -142,19 +142,19 @@ def _vectors(doc: Doc) -> np.ndarray:
 
 
 def vector_of(token: Token) -> np.ndarray:
-    """A token's contextual vector, float32 `[dim]`."""
+    """Return a token's contextual vector, float32 `[dim]`."""
     return _vectors(token.doc)[token.i]
 
 
 def links_between(doc: Doc, other: Doc, method: str = "mutual", **options: Any) -> list[Link]:
-    """Which tokens of two docs translate each other, by the cosines of their vectors.
+    """Link the tokens of two docs by the cosines of their vectors.
 
     Args:
-        doc, other: a text and its translation, both seen by the component.
+        doc, other: a text and its translation, both processed by the component.
         method, options: see `calque.wordalign.similarity.links_from_embeddings`.
 
     Returns:
-        `(source, target, score)`, sorted: `doc[source]` is linked to `other[target]`.
+        sorted tuples `(source, target, score)`: `doc[source]` is linked to `other[target]`.
     """
     rows = [_vectors(each) for each in (doc, other)]
     words = [np.flatnonzero(each.any(axis=1)) for each in rows]

@@ -1,4 +1,4 @@
-"""Results as a page that a person reads: reads result files only, never encoders."""
+"""Reports: HTML pages of result files."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def report(
     base: str | None = None,
     plots: str | os.PathLike[str] | None = None,
 ) -> list[Path]:
-    """Write a report as one HTML file that needs nothing else, and return the files of its plots.
+    """Write a report as one self-contained HTML file, and return the files of its plots.
 
     Args:
-        paths: result files (JSON lines) and folders that hold some.
-        out: a file that ends in .html or .htm.
-        title: over everything; default: the names of the folders.
-        base: with what everything is compared; default: the encoder before alignment, see `find_subjects`.
-        plots: folder for each plot as an SVG file of its own.
+        paths: result files (JSON lines) and folders that contain some.
+        out: file name ending in .html or .htm.
+        title: title of the page; default: the names of the folders.
+        base: label of the base; default: the encoder before alignment, see `find_subjects`.
+        plots: folder for all plots as SVG files.
 
     Raises:
-        InputError: a file cannot be read, or a line is no result.
-        SettingError: another ending, or a base that is not there.
+        InputError: a file cannot be read, or a line is not a result.
+        SettingError: `out` has another ending, or there is no such base.
     """
     from calque.report import page
     from calque.report.content import compose

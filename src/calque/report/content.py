@@ -1,4 +1,4 @@
-"""From what was read to what is said: the report without its form."""
+"""Build the content of a report from results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from calque.report.tables import glance, task
 from calque.report.verdict import Claims, claim, summary
 from calque.runs.compare import rule
 
-_SHORT = 300  # characters of a value of a run's record; longer ones are only in the whole
+_SHORT = 300  # maximum length of a value of a run's record; longer ones are only in the full record
 
 
 def files(results: Results) -> tuple[tuple[str, int, str, str], ...]:
@@ -30,7 +30,7 @@ def files(results: Results) -> tuple[tuple[str, int, str, str], ...]:
 
 
 def reading(claims: Claims) -> tuple[str, ...]:
-    """Say how the figures of the page are to be read."""
+    """Return notes on reading the scores of the page."""
     return (
         "Each figure has its 95% interval. Where there are several training runs the interval says what other runs and "
         "other texts of the same kind would have given (Student's t; the variances of both are added).",
@@ -45,12 +45,12 @@ def reading(claims: Claims) -> tuple[str, ...]:
 
 
 def facts(results: Results, subjects: Subjects) -> tuple[Facts, ...]:
-    """Return encoders that were measured, then runs."""
+    """Return facts about measured encoders and runs."""
     return (*_measured(results.records, subjects), *(_run(run) for run in results.runs))
 
 
 def notes(results: Results, superseded: int) -> tuple[str, ...]:
-    """Say what was read and is not on the page."""
+    """Return notes on results that are not on the page."""
     lines = {
         f"{results.repeated:,} lines repeat an earlier line of their file exactly and are skipped.": results.repeated,
         f"{superseded:,} lines were superseded: a later line gives the same encoder's answer to the same question, with the "
@@ -77,14 +77,14 @@ def _measured(records: Sequence[Record], subjects: Subjects) -> tuple[Facts, ...
 
 
 def _run(run: RunRecord) -> Facts:
-    """Return what a run's record says in few words, and the whole."""
+    """Return a summary of a run's record, and the full record."""
     known = {name: in_words(value) for name, value in run.plain.items() if value not in (None, "", [], {})}
     rows = tuple((name.replace("_", " "), value) for name, value in known.items() if len(value) <= _SHORT)
     return Facts(run_title(run), rows, json.dumps(run.plain, indent=2, ensure_ascii=False))
 
 
 def run_title(run: RunRecord) -> str:
-    """Return the folder's name; of a study's step, which is a hash, what was done."""
+    """Return the folder's name, or a description for a study's step, whose name is a hash."""
     if not run.is_step:
         return run.name
     plain, kind = run.plain, run.name.rpartition("/")[2].rpartition("-")[0]
@@ -114,15 +114,15 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
     """Return the report of some results.
 
     Args:
-        results: what was read.
-        base: with what everything is compared, see `find_subjects`.
+        results: the results.
+        base: label of the base, see `find_subjects`.
     """
     subjects = find_subjects(results, base)
     trained = [(subjects[record].label, record) for record in results.records if record.is_of_training]
     answers = [record for record in results.records if not record.is_of_training]
     questions, superseded = sort_questions(answers, subjects)
     main = [question for question in questions if question.is_main]
-    firsts: dict[str, Question] = {}  # what the scores of each task begin with
+    firsts: dict[str, Question] = {}  # first question of each task
     for question in main:
         firsts.setdefault(question.task, question)
     headlines = list(firsts.values())
@@ -157,7 +157,7 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
 
 
 def _latest(records: Iterable[Record]) -> tuple[dict[str, list[Record]], int]:
-    """Return lines of analyses by analysis, and how many were superseded by a later line on the same thing."""
+    """Return the lines of each analysis, and the number of lines superseded by later ones."""
     latest: dict[str, dict[object, Record]] = {}
     superseded = 0
     for record in records:
@@ -165,7 +165,9 @@ def _latest(records: Iterable[Record]) -> tuple[dict[str, list[Record]], int]:
             continue
         plain = record.plain
         about = [plain.get(name) for name in ("encoder", "method", "supervision", "task", "data", "group", "x", "seed")]
-        metric = "" if record.analysis == "points" else plain["metric"]  # the projection, which may be another
+        metric = (
+            "" if record.analysis == "points" else plain["metric"]
+        )  # the metric is the projection, which may differ
         key = (*about, metric, record.pair, str(record.settings.get("encoder_fingerprint")), record.file)
         by_key = latest.setdefault(record.analysis, {})
         superseded += key in by_key

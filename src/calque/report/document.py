@@ -1,4 +1,4 @@
-"""What a report is made of, whatever it is written as: sections of text, tables, plots and examples."""
+"""Parts of a report: sections with text, tables, plots and examples."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ Text = tuple[Piece, ...]
 
 @dataclass(frozen=True)
 class Cell:
-    """A field of a table.
+    """A cell of a table.
 
     Attributes:
-        figure: what stands in it; None: nothing was measured.
-        best: better than all others of its column.
-        outcome: beside the base: better, worse, unclear, or "" where there is none.
-        text: words instead of a figure; `lang` is their language, where they are a user's.
-        number: a number on its own, such as a difference.
-        marks: outcomes that are drawn as small signs.
+        figure: score; None if nothing was measured.
+        best: whether it is significantly better than all others of its column.
+        outcome: better, worse or unclear against the base, or "" without a base.
+        text: text in the place of a score; `lang` is its language if it comes from user data.
+        number: single number, such as a difference.
+        marks: outcomes drawn as small signs.
     """
 
     figure: Figure | None = None
@@ -66,7 +66,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """A table with a caption; `corner` is the head over the rows' names."""
+    """A table with a caption; `corner` is the head of the column of names."""
 
     id: str
     caption: str
@@ -80,7 +80,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Panel:
-    """One view of a plot: what is chosen to see it, such as {"language": "de"}; drawings side by side, with their tables."""
+    """One view of a plot: its choices such as {"language": "de"}, drawings side by side, and tables."""
 
     choice: Mapping[str, str]
     drawings: tuple[Drawing, ...]
@@ -90,8 +90,8 @@ class Panel:
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot in one or several views, of which a reader chooses; `tables` are those that all views share, `kind` the class of
-    its figure in a page."""
+    """A plot with one or several selectable views; `tables` are shared by all views, and `kind` is the class of the plot in a
+    page."""
 
     id: str
     title: str
@@ -102,7 +102,7 @@ class Plot:
 
     @property
     def choices(self) -> dict[str, list[str]]:
-        """Names of what can be chosen, each with its values, where there are several."""
+        """Names of choices with their values, if there are several."""
         names = dict.fromkeys(name for panel in self.panels for name in panel.choice)
         values = {name: list(dict.fromkeys(p.choice[name] for p in self.panels if name in p.choice)) for name in names}
         return {name: several for name, several in values.items() if len(several) > 1}
@@ -110,7 +110,7 @@ class Plot:
 
 @dataclass(frozen=True)
 class Examples:
-    """Occurrences of words by form.
+    """Occurrences of words by word type.
 
     Each is a mapping: the sentence in three parts `before`, `form` and `after`; its `lang` and the other, `target`; the
     `expected` word and sentence; and `answers`, a list of `Name`, word, sentence and whether it is right.
@@ -123,7 +123,7 @@ class Examples:
 
 @dataclass(frozen=True)
 class More:
-    """Tables that a reader opens."""
+    """Collapsed tables."""
 
     title: str
     tables: tuple[Table, ...]
@@ -144,7 +144,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Facts:
-    """Names and values, such as a run's settings, and the whole record as text; not traced to a line."""
+    """Names and values, such as a run's settings, and the full record as text."""
 
     title: str
     rows: tuple[tuple[str, str], ...]
@@ -153,17 +153,17 @@ class Facts:
 
 @dataclass(frozen=True)
 class Report:
-    """The whole.
+    """A report.
 
     Attributes:
-        title: over everything.
-        summary: the verdict, a few sentences.
-        glance: the table under it, where there is something to compare.
-        sections: the body.
-        files: result files: name, lines, SHA-256, date.
-        runs: what is known of how the encoders came about.
-        notes: what was left out and why.
-        reading: how to read the figures.
+        title: title of the page.
+        summary: verdict in a few sentences.
+        glance: overview table, if there are comparisons.
+        sections: sections of the page.
+        files: result files with name, number of lines, SHA-256 and date.
+        runs: records of the encoders.
+        notes: notes on omitted results.
+        reading: notes on reading the scores.
         labels: all subjects in order.
     """
 

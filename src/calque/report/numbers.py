@@ -1,4 +1,4 @@
-"""Figures with the lines they come from, and how they follow from them."""
+"""Numbers of a report with their source lines and their computation."""
 
 from __future__ import annotations
 
@@ -16,23 +16,22 @@ class Number:
     """One number of the report.
 
     Attributes:
-        value: the number; a fraction where `percent`.
-        kind: how it follows from the lines, and which part of it this is:
-            `line.value`, `line.low`, `line.high`, `line.n`, `line.sd`, `line.x`: stands in the line;
-            `entry.value`: stands in the line, or in an entry of a run's record (`FILE:examples/0`), under a name of its own;
-            `window.value`: mean over a run of lines (`FILE:1-20`) of what stands in each under that name;
-            `average.…`: of the mean over the lines, which are trainings that were asked the same (`average.sd`: their standard
-            deviation);
-            `mean.value`, `mean.low`, `mean.high`: of the mean over test sets;
-            `difference.value`: mean over the first group of lines less the mean over the second;
-            `better`, `worse`, `unclear`, `compared`: in how many pairs of lines, one of either group, the first is clearly
-            better, clearly worse, neither; how many pairs there are;
-            `pearson.value`, `.low`, `.high`: correlation of the first group's values with the second's.
-        sources: groups of lines, `FILE:LINE` each; `A:1+A:2` is the average of lines, see `average`.
-        percent: whether it is shown times 100.
-        signed: whether a plus is shown.
+        value: the number; a fraction if `percent`.
+        kind: computation of the number from the lines:
+            `line.value`, `line.low`, `line.high`, `line.n`, `line.sd`, `line.x`: a value of the line;
+            `entry.value`: a named value of the line, or of an entry of a run's record (`FILE:examples/0`);
+            `window.value`: mean of a named value over several lines (`FILE:1-20`);
+            `average.…`: mean over lines of several trainings on the same test items (`average.sd`: standard deviation);
+            `mean.value`, `mean.low`, `mean.high`: mean over test sets;
+            `difference.value`: mean of the first group of lines minus the mean of the second;
+            `better`, `worse`, `unclear`, `compared`: number of pairs of lines, one of each group, in which the first is
+            significantly better, worse, neither; number of pairs;
+            `pearson.value`, `.low`, `.high`: correlation of the two groups' values.
+        sources: groups of lines as `FILE:LINE`; `A:1+A:2` is the average of lines, see `average`.
+        percent: whether it is shown in per cent.
+        signed: whether a plus sign is shown.
         whole: whether it is a count.
-        digits: behind the point, of small numbers that are not per cent.
+        digits: number of decimals of small numbers that are not per cent.
     """
 
     value: float
@@ -45,7 +44,7 @@ class Number:
 
     @property
     def shown(self) -> str:
-        """The number as text."""
+        """Return the number as text."""
         if self.whole:
             return f"{round(self.value):,}"
         digits = 1 if self.percent or abs(self.value) >= 100 else self.digits
@@ -56,22 +55,22 @@ class Number:
 
     @property
     def traced(self) -> str:
-        """Sources as one attribute: lines separated by spaces, groups by a bar."""
+        """Sources as one attribute, with lines separated by spaces and groups by bars."""
         return " | ".join(map(" ".join, self.sources))
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A measured value with its interval, number of questions and deviation over seeds.
+    """A score with its interval, number of test items and standard deviation over seeds.
 
     Attributes:
-        value, low, high: fractions where `percent`; None where there is none.
-        metric: decides which way is better.
+        value, low, high: score and interval, fractions if `percent`, or None.
+        metric: metric, which determines the direction.
         sources: lines, see `Number`.
         kind: `line`, `average` or `mean`, see `Number`.
-        n: questions; None where it would not make sense, as for means.
+        n: number of test items; None for means.
         sd: standard deviation over training runs.
-        known: the same with its errors, for comparisons; None where they are not known.
+        known: estimate with variances, for comparisons, or None.
     """
 
     value: float | None
@@ -87,7 +86,7 @@ class Figure:
     known: Estimate | None = field(default=None, compare=False, repr=False)
 
     def part(self, name: str) -> Number | None:
-        """Return the value, an end of the interval, `n` or `sd` on its own."""
+        """Return the value, an end of the interval, `n` or `sd` as a number."""
         value, count = getattr(self, name), name == "n"
         if value is None:
             return None
@@ -104,7 +103,7 @@ class Figure:
         return " ".join(self.sources)
 
     def __str__(self) -> str:
-        """Return the figure on one line, for tooltips and text."""
+        """Return the score on one line, for tooltips and text."""
         value, ends = self.part("value"), self.interval
         if value is None:
             return "undefined"
@@ -119,7 +118,7 @@ def escape_source(source: str) -> str:
 
 
 def figure_of(record: Record) -> Figure:
-    """Return a line as a figure."""
+    """Return the score of a line."""
     plain, values = record.plain, record.settings.get("values")
     return Figure(
         plain["value"], plain["low"], plain["high"], plain["metric"], (escape_source(record.source),),
@@ -129,7 +128,7 @@ def figure_of(record: Record) -> Figure:
 
 
 def average(figures: Sequence[Figure], run_of: Sequence[Hashable] | None = None) -> Figure:
-    """Return the mean over several trainings that were asked the same questions; `run_of` says which training each is of."""
+    """Return the mean over several trainings on the same test items; `run_of`: training of each score."""
     if len(figures) == 1:
         return figures[0]
     runs = range(len(figures)) if run_of is None else run_of
@@ -147,7 +146,7 @@ def average(figures: Sequence[Figure], run_of: Sequence[Hashable] | None = None)
 
 
 def mean_of(figures: Sequence[Figure]) -> Figure | None:
-    """Return the mean over test sets; None where one is undefined, or there are none."""
+    """Return the mean over test sets; None if one is undefined, or there are none."""
     values = [figure.value for figure in figures if figure.value is not None]
     if not figures or len(values) < len(figures):
         return None
@@ -158,7 +157,7 @@ def mean_of(figures: Sequence[Figure]) -> Figure | None:
 
 
 def _combined(first: Figure, values: Sequence[float], known: Estimate | None, **changed) -> Figure:
-    """Return the mean of values with the interval of its estimate, within 0 and 1 where it is a fraction."""
+    """Return the mean of values with its interval, limited to 0 to 1 for fractions."""
     low, high = (None, None) if known is None else known.interval
     if known is not None and first.percent and 0 <= known.value <= 1:
         low, high = max(0.0, known.interval[0]), min(1.0, known.interval[1])
@@ -166,27 +165,28 @@ def _combined(first: Figure, values: Sequence[float], known: Estimate | None, **
 
 
 def difference(one: Figure, other: Figure) -> Number:
-    """Return by how much the first is larger."""
+    """Return the first minus the second."""
     assert one.value is not None
     assert other.value is not None
     return Number(one.value - other.value, "difference.value", (one.sources, other.sources), one.percent, signed=True)
 
 
 def distance(one: Figure, other: Figure) -> Number:
-    """Return by how much the larger is larger, without a sign."""
+    """Return the absolute difference."""
     smaller, larger = sorted((one, other), key=lambda figure: figure.value or 0)
     return replace(difference(larger, smaller), signed=False)
 
 
 def counted(outcome: str, outcomes: Sequence[str], pairs: Sequence[tuple[Figure, Figure]]) -> Number:
-    """Return in how many pairs of figures that was the outcome; `compared`: how many pairs there are."""
+    """Return the number of pairs with this outcome; `compared`: number of all pairs."""
     count = len(pairs) if outcome == "compared" else list(outcomes).count(outcome)
     sources = tuple(a.sources[0] for a, _ in pairs), tuple(b.sources[0] for _, b in pairs)
     return Number(count, outcome, sources, whole=True)
 
 
 def pearson(x: Sequence[Figure], y: Sequence[Figure]) -> tuple[Number, Number, Number] | None:
-    """Return the correlation of two rows of figures with Fisher's 95% interval; None for fewer than four points or no spread."""
+    """Return the correlation of two lists of scores with Fisher's 95% interval; None for fewer than four points or no
+    variance."""
     from scipy.stats import pearsonr
 
     values = [[figure.value for figure in side] for side in (x, y)]

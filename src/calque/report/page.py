@@ -1,4 +1,4 @@
-"""The report as one HTML file that needs nothing else, and its plots as files of their own."""
+"""The report as one self-contained HTML file, and its plots as SVG files."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _DARK = {"link": "#7cbcec", "up": "#4fc79b", "down": "#f2955c", "marked": "#4d3f
 
 
 def html(report: Report) -> str:
-    """Return the page. Everything in it that comes from files is escaped; its only script and style are calque's own, by their
-    hashes, and it may fetch nothing."""
+    """Return the page. Content of files is escaped, and the content security policy allows only calque's script and style, by
+    hash, and no requests."""
     style, script = _style(), _read("page.js")
     environment = Environment(loader=PackageLoader("calque.report", "."), autoescape=True, undefined=StrictUndefined)
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False}
@@ -51,7 +51,7 @@ def html(report: Report) -> str:
 
 @cache
 def key(number: int) -> Markup:
-    """Return the sign of a series, for a name beside it."""
+    """Return the marker of a series, for the legend."""
     inside = element("g", shape(number, 7, 7, 5.5), class_=svg.series(number))
     return Markup(element("svg", inside, class_="key", viewBox="0 0 14 14", aria_hidden="true"))
 
@@ -65,7 +65,7 @@ def tally(outcomes: Sequence[str]) -> str:
 
 @cache
 def _style() -> str:
-    """Return the style sheet: colours as variables of the page, light and dark, then those of drawings."""
+    """Return the style sheet with light and dark colours as CSS variables, and that of drawings."""
     light, dark = (
         "".join(f"--{name}:{value};" for name, value in {**drawn, **own}.items())
         for drawn, own in ((svg.LIGHT, _LIGHT), (svg.DARK, _DARK))
@@ -87,13 +87,13 @@ def _read(name: str) -> str:
 
 
 def _hash(content: str) -> str:
-    """Return a hash for the content security policy: of what stands between the tags, with line ends as line feeds."""
+    """Return a hash for the content security policy, of the content between the tags with line feeds as line ends."""
     content = re.sub(r"\r\n?", "\n", content)
     return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
 
 
 def write_plots(plots: Sequence[Plot], folder: str | os.PathLike[str]) -> list[Path]:
-    """Write every view of every plot as SVG into a folder, named by what it shows."""
+    """Write every view of every plot as an SVG file with a descriptive name to a folder."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     written: dict[str, Path] = {}

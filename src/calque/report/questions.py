@@ -1,4 +1,4 @@
-"""Which lines are about the same encoder and what it is compared with; lines sorted into questions."""
+"""Group result lines by encoder and by comparable test items ("questions")."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HEAD = (
     "learning_rate", "warmup", "decay", "clip", "patience", "per_epoch", "code_switch", "realign",
 )  # fmt: skip
 _HEADS = ("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing", "qa")
-# Settings that decide what is asked, by task; everything else of a record only qualifies the answer. A line takes the place of
+# Settings that define a question by task; other settings only describe the answer. A line replaces
 # an earlier one only where all of these are equal.
 DEFINE = dict.fromkeys(_HEADS, _HEAD) | {
     "retrieval": ("contextual", "candidates", "similarity", "k", "special"),
@@ -30,7 +30,7 @@ DEFINE = dict.fromkeys(_HEADS, _HEAD) | {
     "probing": ("probe", "width", *_HEAD),
     "qa": ("max_answer", *_HEAD),
 }
-# The same, of which each language may have its own: they tell questions apart only where one test set has several.
+# Settings that may differ by language: they define a question only if one test set has several values.
 DEFINE_HERE = dict.fromkeys(_HEADS, ("train", "dev", "text")) | {
     "retrieval": ("links", "symmetrize", "train", "training_sentence_pairs"),
     "sentences": ("dev",),
@@ -44,26 +44,26 @@ _WORDS = {
     "max_answer": "longest answer", "code_switch": "code-switched",
     "realign": "realigned", "sentence_pooling": "pooling", "margin_k": "neighbourhood of margins",
 }  # fmt: skip
-# Figures that a reader wants first. Everything else is behind them.
+# Main metrics; others are shown in a collapsed table.
 _MAIN = {
     "word-alignment": ("aer",), "lexicon": ("p@1",), "parsing": ("las",), "probing": ("f1",), "qa": ("f1",),
     "sentences": ("accuracy", "f1"),
 }  # fmt: skip
 
-_OF_TEXTS = ("unigram-perplexity",)  # what a text is like, whatever reads it
+_OF_TEXTS = ("unigram-perplexity",)  # properties of a text, independent of the encoder
 
 
-# -- subjects: encoders, as they are or aligned ------------------------------------------------------------------------
+# -- subjects: encoders before and after alignment ------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Subject:
-    """A row of the tables and a line of the plots: an encoder, as it is or aligned by a method.
+    """A row of the tables and a line of the plots: an encoder before or after alignment.
 
     Attributes:
-        label: its name in the report.
-        method: the method where the lines name one, otherwise the encoder.
-        group: what it shares with the subjects that it may be compared with: the encoder it was made of, and the study.
-        number: in the order of the files; decides colour and shape.
-        reference: it is no encoder, such as a statistical aligner.
+        label: name in the report.
+        method: method if the lines name one, otherwise the encoder.
+        group: base encoder and study, which comparable subjects share.
+        number: position in the order of the files, which determines colour and shape.
+        reference: whether it is not an encoder, such as a statistical aligner.
     """
 
     label: str
@@ -78,9 +78,9 @@ class Subjects:
     """All subjects of the results.
 
     Attributes:
-        of: the subject of each line, by source. Lines about several encoders at once have none.
-        base: with what a subject is compared; not in it: the base itself, references, and what has nothing beside it.
-        guessed: bases that were taken because they are the first, as no line says which encoder is the base.
+        of: subject of each line by source; lines about several encoders have none.
+        base: base of each subject; bases, references and subjects without comparison are missing.
+        guessed: bases that were chosen because they come first, because no line names the base.
     """
 
     all: tuple[Subject, ...]
@@ -93,19 +93,17 @@ class Subjects:
 
 
 def find_subjects(results: Results, base: str | None = None) -> Subjects:
-    """Find the subjects and name them by what differs.
+    """Find the subjects, and name them by their differences.
 
-    Lines of a study or a demo name a method; each such file is an experiment of its own, whose methods are not mixed with
-    another's. Lines of `calque evaluate` name an encoder, wherever they stand.
+    Lines of a study or a demo name a method; each such file is a separate experiment. Lines of `calque evaluate` name an encoder.
 
     Args:
-        results: what was read.
-        base: label of the subject that all others are compared with. Otherwise an aligned encoder is compared with the one
-            that its lines name as the encoder before, a method with `base`, an encoder named `X+…` with X, and every other
-            one with the first.
+        results: the results.
+        base: label of the base of all subjects. Default: the base encoder named in the lines of an aligned encoder, `base` for a
+            method, X for an encoder named `X+…`, and otherwise the first subject.
 
     Raises:
-        SettingError: nothing is called `base`.
+        SettingError: there is no subject named `base`.
     """
     scores = [record for record in results.records if record.analysis is None]
     named = [{**record.plain, "folder": _folder(record)} for record in scores if record.plain.get("method")]
@@ -120,9 +118,9 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
     labels: dict[str, tuple[str, tuple[str, str]]] = {}  # with method and group
     label_of: dict[str, str] = {}  # by source
     by_hash: dict[str, str] = {}
-    before: dict[str, str] = {}  # hash of the encoder that one was made of
+    before: dict[str, str] = {}  # fingerprint of the base encoder
     with_encoder: set[str] = set()
-    for record in sorted(results.records, key=lambda record: record.analysis is not None):  # scores decide the order
+    for record in sorted(results.records, key=lambda record: record.analysis is not None):  # order by scores first
         if record.analysis in _ABOUT_SEVERAL:
             continue
         folder, method, plain = _folder(record), record.plain.get("method"), record.plain
@@ -173,7 +171,7 @@ def _hash(record: Record) -> str:
 def _bases(
     subjects: Sequence[Subject], base: str | None, made_of: Mapping[Subject, Subject]
 ) -> tuple[dict[Subject, Subject], tuple[Subject, ...]]:
-    """Return the base of each subject that has one, and those that were guessed; `made_of`: bases that the lines name."""
+    """Return the base of each subject and the guessed bases; `made_of`: bases named in the lines."""
     compared = [subject for subject in subjects if not subject.reference]
     if base is not None:
         chosen = next((subject for subject in compared if subject.label == base), None)
@@ -193,16 +191,16 @@ def _bases(
     return bases, tuple(guessed)
 
 
-# -- questions: a task and figure, with subjects down and test sets across ---------------------------------------------
+# -- questions: a task and metric, with subjects as rows and test sets as columns ---------------------------------------------
 @dataclass(frozen=True)
 class Column:
     """A test set.
 
     Attributes:
-        lang: what stands over the column: the language tested, or both where sources differ.
+        lang: head of the column: the test language, or both languages if sources differ.
         data: file or data set.
-        shown: whether `data` is needed to tell columns of a language apart.
-        is_source: the task was learnt in this language.
+        shown: whether `data` is needed to distinguish columns of a language.
+        is_source: whether the task was trained in this language.
     """
 
     lang: str
@@ -218,10 +216,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Question:
-    """Everything that was answered to one question.
+    """All scores of one question.
 
     Attributes:
-        variant: settings that differ from those of other questions of this task, as words; "" where none do.
+        variant: settings that distinguish it from other questions of the task, as text; "" if there are none.
         columns: test sets, those in the source language first.
     """
 
@@ -234,33 +232,32 @@ class Question:
 
     @property
     def targets(self) -> tuple[Column, ...]:
-        """Columns in other languages than the task's own; all where there are no others."""
+        """Columns in other languages than the training language; all if there are none."""
         return tuple(column for column in self.columns if not column.is_source) or self.columns
 
     def mean(self, subject: Subject) -> Figure | None:
-        """Return the mean over `targets`, where the subject has them all and there are several."""
+        """Return the mean over `targets`, if there are several and the subject has all."""
         cells = [cell for column in self.targets if (cell := self.cells.get((subject, column))) is not None]
         return mean_of(cells) if len(cells) == len(self.targets) > 1 else None
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Which question it is."""
+        """Key of the question."""
         return self.task, self.metric, self.variant
 
     @property
     def is_main(self) -> bool:
-        """Whether it is what the task is about, and not a figure behind that: a direction, a kind of span, recall."""
+        """Whether it has the main metric of the task, not a direction, a span type or recall."""
         stem, _, part = self.metric.partition(".")
         return part in ("", "all", "unseen") and stem in _MAIN.get(self.task, (stem,)) and stem not in _OF_TEXTS
 
 
 def sort_questions(records: Iterable[Record], subjects: Subjects) -> tuple[list[Question], int]:
-    """Return scores as questions, in the order of the lines, and how many lines were superseded.
+    """Group scores into questions in the order of the lines, and return the number of superseded lines too.
 
-    Where several lines give one subject's answer to one question, they are averaged if they are of several models (seeds of
-    the training, or one for each language pair) or of several seeds; lines of one training run are averaged before the runs
-    are compared. A line of the same model and seed takes the place of an earlier one, if all that defines the question is
-    equal (`DEFINE`).
+    Several lines of one subject and question are averaged if they have different models (training seeds or language pairs) or
+    seeds; lines of one training run are averaged before runs are compared. A line with the same model and seed replaces an
+    earlier one if all settings of the question (`DEFINE`) are equal.
     """
     superseded = 0
     records = [record for record in records if record.analysis is None]
@@ -291,16 +288,16 @@ def sort_questions(records: Iterable[Record], subjects: Subjects) -> tuple[list[
 
 
 def pooled(lines: Sequence[Record]) -> Figure:
-    """Return the mean over the training runs of one method: a study numbers them, elsewhere each encoder is one."""
+    """Return the mean over the training runs of one method; outside of studies each encoder is a run."""
     seeds = [line.plain.get("training_seed") for line in lines]
     runs = [line.settings.get("encoder_fingerprint") if s is None else s for s, line in zip(seeds, lines, strict=True)]
     return average([figure_of(line) for line in lines], runs)
 
 
 def _variants(records: Sequence[Record]) -> dict[str, str]:
-    """Return by source the settings that distinguish a line's question from the others of its task, as words.
+    """Return by source the settings that distinguish a line's question from others of the task, as text.
 
-    What a line does not say distinguishes nothing: lines of older versions say less.
+    Missing settings do not distinguish questions, because lines of older versions have fewer.
     """
     keys = {record.source: _asked(record) for record in records}
     values: dict[object, set[str]] = {}
@@ -314,24 +311,24 @@ def _variants(records: Sequence[Record]) -> dict[str, str]:
 
 
 def _asked(record: Record) -> dict[tuple[str, ...], str]:
-    """Return what decides a line's question: by where another value would make another question, and the setting's name."""
+    """Return the settings that define a line's question, by scope and name."""
     task, metric, settings = record["task"], record["metric"], record.settings
     here, define = (task, metric, record["data"], *record.pair), DEFINE.get(task, ())
     unsaid = {
         name: "none" for name in ("code_switch", "realign") if name in define
-    }  # a record that says nothing had none
+    }  # a record without the setting had none
     asked: dict[tuple[str, ...], str] = {
         (task, name): str(settings.get(name, unsaid.get(name))) for name in define if name in settings or name in unsaid
     }
     if settings.get("features") == "tuned" and (task, "learning_rate") in asked:
-        # By width where none is given: encoders of two sizes may have two, one encoder has two only where it was told so.
+        # The default depends on the width, so that encoders of two sizes may differ without being different questions.
         asked[*here, str(settings.get("encoder")), "learning_rate"] = asked.pop((task, "learning_rate"))
     for name in DEFINE_HERE.get(task, ()):
         indifferent = task == "retrieval" and name.startswith("train") and metric.split(".")[1:2] != ["unseen"]
-        if name in settings and not indifferent:  # what an encoder has seen matters to what it has not
+        if name in settings and not indifferent:  # training text matters for unseen pairs
             value = settings[name]
             asked[*here, name] = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    if record.plain.get("texts") and task != "lexicon":  # there, words without a vector are not asked
+    if record.plain.get("texts") and task != "lexicon":  # words without a vector are no queries in this case
         asked[*here, "texts"] = f"{record.plain['texts']:,}"
     return asked
 

@@ -1,4 +1,4 @@
-"""Result files into records, each of which knows its file and line."""
+"""Read result files as records with file and line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from calque.errors import InputError
 from calque.storage import finished
 
 _NUMBERS = ("value", "low", "high", "x", "n")
-_FIELDS = (  # names in a line, their types, and what is expected in words
+_FIELDS = (  # keys of a line with types and descriptions
     (("task", "data", "metric"), str, "text"),
     (("encoder", "method", "supervision", "group", "analysis"), str | None, "text"),
     (_NUMBERS, int | float | None, "a number or null"),
@@ -27,15 +27,15 @@ _FIELDS = (  # names in a line, their types, and what is expected in words
     (("items",), list | None, "a list of objects"),
 )
 _NEEDED = ("task", "data", "languages", "metric", "value", "low", "high")
-_ITEMS = {  # what items of an analysis have: numbers, and anything
+_ITEMS = {  # keys of the items of each analysis: numbers, and other values
     "points": (("x", "y"), ("word", "pair")),
     "examples": ((), ("form", "sentence", "expected", "got")),
     "senses": (("x", "y", "number", "of", "cosine", "share"), ("word",)),
 }
-#: analyses of older files, which are left out: the report, or the task `consistency`, has their figures
+#: analyses of older files that are ignored, because the report or the task `consistency` has their scores
 FORMER = ("correlation", "consistency", "similarities", "subwords", "position")
-_BESIDE = 3  # folders below a result file's in which runs are looked for
-_NOT_RESULTS = {"training", "steps", "text"}  # what runs keep for themselves
+_BESIDE = 3  # depth of the search for runs below a result file's folder
+_NOT_RESULTS = {"training", "steps", "text"}  # folders that contain no results
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Record:
 
     Attributes:
         source: `FILE:LINE`, with FILE as in `Results.files`.
-        plain: the line, an object with what `Score.to_dict` gives and a few keys more.
+        plain: the line as a dictionary, see `Score.to_dict`, with a few more keys.
     """
 
     source: str
@@ -71,8 +71,7 @@ class Record:
 
     @property
     def is_of_training(self) -> bool:
-        """Whether it says what a training itself measured of one of its models, and so no answer that methods could be compared
-        by."""
+        """Whether it is a score that a training measured on its own model, which cannot be compared between methods."""
         return self.plain["data"] == f"held out, {self.settings.get('model')}"
 
     @property
@@ -81,7 +80,7 @@ class Record:
 
 
 class File(NamedTuple):
-    """A result file: its number of records, the hash of its content, and when it was changed."""
+    """A result file with its number of records, hash and modification time."""
 
     records: int
     sha256: str
@@ -90,7 +89,7 @@ class File(NamedTuple):
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A `calque-run.json`, by the short name that the report shows."""
+    """A `calque-run.json` with its short name in the report."""
 
     name: str
     path: Path
@@ -98,25 +97,25 @@ class RunRecord:
 
     @property
     def has_section(self) -> bool:
-        """Whether it is of a method whose own figures have a section."""
+        """Whether its method has a section in the report."""
         row = METHODS.rows.get(str(self.plain.get("method")))
         return row is not None and bool(row.report)
 
     @property
     def is_step(self) -> bool:
-        """Whether it is a step of a study, whose folder has a hash for a name."""
+        """Whether it is a step of a study, whose folder name is a hash."""
         return re.fullmatch(r"[0-9a-f]{20}", self.name.rpartition("/")[2].rpartition("-")[2]) is not None
 
     @property
     def file(self) -> str:
-        """The name that sources use."""
+        """Name of the file in sources."""
         return f"{self.name}/{self.path.name}"
 
     def scores(self) -> list[Record]:
-        """Its scores, each with its place in the file (`FILE:scores/0`) instead of a line.
+        """Return its scores, with their place in the file (`FILE:scores/0`) as source.
 
         Raises:
-            InputError: one of them is none.
+            InputError: an entry is not a score.
         """
         found = []
         for number, plain in enumerate(_listed(self.plain.get("scores"))):
@@ -128,14 +127,14 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class Results:
-    """What was read.
+    """Content of result files.
 
     Attributes:
-        records: all lines, in the order of the files.
-        files: result files by the short names that sources use.
-        runs: records of runs found beside them.
-        repeated: how many lines are the same, byte for byte, as an earlier line of their file, and were left out.
-        passed_over: JSON lines files of folders that hold no results, such as the losses of a training.
+        records: all lines in the order of the files.
+        files: result files by the short names in sources.
+        runs: records of runs beside the files.
+        repeated: number of ignored lines that are identical to an earlier line of their file.
+        passed_over: JSON lines files without results, such as the losses of a training.
     """
 
     records: tuple[Record, ...]
@@ -149,11 +148,11 @@ def read_results(paths: Sequence[str | os.PathLike[str]]) -> Results:
     """Read result files.
 
     Args:
-        paths: JSON lines files, or folders, in which and below which all `*.jsonl` are read that hold results. A folder
-            without any is taken as that of a run.
+        paths: JSON lines files, or folders whose `*.jsonl` files with results are read recursively. A folder without any counts
+            as that of a run.
 
     Raises:
-        InputError: a path is not there, a folder holds no results, or a line is none; with file and line.
+        InputError: a path does not exist, a folder has no results, or a line is invalid; with file and line.
     """
     wanted, bare, passed_over = [], [], []
     for path in map(Path, paths):
@@ -187,13 +186,13 @@ def _file(path: Path, records: int) -> File:
 
 
 def _listed(value: Any) -> list[Any]:
-    """Return a list of a record; what is none is empty."""
+    """Return a value if it is a list, else an empty list."""
     return value if isinstance(value, list) else []
 
 
 def short_names(paths: Sequence[Path]) -> list[str]:
-    """Return the shortest endings of paths, a folder and a name at least, that distinguish them: a report that is sent to
-    somebody need not say where its author keeps things, nor that its own folder was not whole when it was written."""
+    """Return the shortest distinct endings of paths (at least a folder and a name), so that a report does not contain local paths
+    or temporary names."""
     paths = [finished(path) for path in paths]
     for length in range(2, 2 + max((len(path.parts) for path in paths), default=0)):
         names = ["/".join(path.parts[-length:]).lstrip("/") for path in paths]
@@ -203,7 +202,7 @@ def short_names(paths: Sequence[Path]) -> list[str]:
 
 
 def _below(folder: Path, ending: str, depth: int | None = None) -> list[Path]:
-    """Return files in a folder and below, in order, without hidden folders and those that runs keep for themselves."""
+    """Return files in a folder recursively, in order, without hidden folders and folders without results."""
     hidden, found = set() if depth is not None else _NOT_RESULTS, []
     for place, folders, names in os.walk(folder):
         deep = len(Path(place).relative_to(folder).parts) == depth
@@ -218,7 +217,7 @@ def _holds_results(path: Path) -> bool:
         with open(path, encoding="utf-8") as file:
             first = json.loads(next((line for line in file if line.strip()), "null"))
     except (ValueError, RecursionError):
-        return path.name == "results.jsonl"  # broken, not something else: reading it will say where
+        return path.name == "results.jsonl"  # a damaged file; reading it will report the line
     return isinstance(first, dict) and {"task", "metric", "languages"} <= first.keys()
 
 
@@ -226,7 +225,7 @@ def _parsed(text: str, path: Path, line: int | None = None) -> Any:
     """Parse JSON.
 
     Raises:
-        InputError: it is none, or has half a character, which would end the writing of the page.
+        InputError: the text is not JSON, or has a lone surrogate, which cannot be written to the page.
     """
     try:
         plain = json.loads(text)
@@ -238,7 +237,7 @@ def _parsed(text: str, path: Path, line: int | None = None) -> Any:
 
 
 def _read(path: Path, name: str) -> tuple[list[Record], int]:
-    """Read the records of a file; also return how many lines repeat an earlier one."""
+    """Read the records of a file, and return the number of repeated lines too."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError as error:
@@ -253,13 +252,13 @@ def _read(path: Path, name: str) -> tuple[list[Record], int]:
 
 
 def _finite(plain: dict[str, Any]) -> dict[str, Any]:
-    """Replace numbers that JSON has no word for, but Python writes, by None."""
+    """Replace NaN and infinite numbers by None."""
     wrong = [key for key in _NUMBERS if isinstance(plain.get(key), float) and not math.isfinite(plain[key])]
     return plain | dict.fromkeys(wrong)
 
 
 def _unusable(plain: Any) -> str | None:
-    """Return why a line cannot be used, None if it can; later code relies on what is checked here."""
+    """Return why a line is invalid, or None; later code relies on these checks."""
     if not isinstance(plain, dict):
         return "is not an object; expected a score, as Score.to_dict gives it"
     if missing := [name for name in _NEEDED if name not in plain]:

@@ -1,4 +1,4 @@
-"""The scores of a study as tables for a terminal, with the decisions and the verdict of the page."""
+"""Markdown tables of a study, with the significance marks and the verdict of the page."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from calque.report.reading import Record, Results
 from calque.report.tables import question_table
 from calque.report.verdict import Claims, claim
 
-#: parts of a figure that have a table; others are of single kinds of spans or of one direction
+#: parts of metrics with a table; others are single span types or directions
 _PARTS = ("", "all", "unseen")
 
 
 def tables(records: Sequence[Mapping[str, Any]]) -> str:
-    """Return a Markdown table for each task and metric: methods down, test sets across, then the mean over the languages that
-    the task was not learnt in, with its interval. Several training runs of a method are one row. Below them is the verdict of
-    the page (`calque report`), which decides what is bold."""
+    """Return a Markdown table for each task and metric, with methods as rows, test sets as columns, and the mean over the
+    languages without training text with its interval. Training runs of a method are one row. The verdict of the page
+    (`calque report`) follows, and bold marks are those of the page."""
     results = Results(tuple(Record(f"results.jsonl:{number}", record) for number, record in enumerate(records, 1)), {})
     moved = Results(tuple(other for line in results.records if (other := _in_columns(line)) is not None), {})
     page, subjects = compose(results, title=""), find_subjects(results)
@@ -38,8 +38,8 @@ def _tables(questions: Sequence[Question], claims: Claims) -> list[str]:
 
 
 def _in_columns(line: Record) -> Record | None:
-    """Return scores that a method has of its own models as rows by model, and the perplexity of masked words, whose metric ends
-    in the language, as a task with languages as columns; None for others, which stay as they are."""
+    """Return a line with rows by model for a method's own scores, or with languages as columns for perplexities; None for other
+    lines."""
     model = line.settings.get("model")
     if model is not None and line["data"] == f"held out, {model}":
         once = {"method": f"{line['method']}: {model}", "data": "held out", "languages": list(dict.fromkeys(line.pair))}
@@ -50,7 +50,7 @@ def _in_columns(line: Record) -> Record | None:
 
 
 def escape(text: str) -> str:
-    """Return text that Markdown takes as text, on one line."""
+    """Escape text for Markdown, on one line."""
     text = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*_\[\]|#~!])", r"\\\1", text)
 
@@ -63,7 +63,7 @@ def bullets(items: Sequence[Text]) -> str:
 def _text(text: Text) -> str:
     parts = []
     for piece in text:
-        if isinstance(piece, str):  # one space at each end stays
+        if isinstance(piece, str):  # keeps one space at each end
             ends = " " * piece[:1].isspace(), " " * piece[-1:].isspace()
             parts.append(" " if piece.isspace() else escape(piece).join(ends))
         else:
@@ -72,7 +72,7 @@ def _text(text: Text) -> str:
 
 
 def table(given: Table) -> str:
-    """Return a table in Markdown; where there are means, no other figure has its interval."""
+    """Return a Markdown table; if there are means, only they have intervals."""
     kinds = {cell.figure.kind for line in given.lines for cell in line.cells if cell.figure is not None}
     kind = "mean" if "mean" in kinds else None
     heads = [given.corner, *(f"{head.label} ({head.detail})" if head.detail else head.label for head in given.heads)]

@@ -1,4 +1,4 @@
-"""Questions as tables: methods down, test sets across; the table at a glance; and differences as a heat map."""
+"""Tables of questions with methods as rows and test sets as columns, the overview table, and heat maps of differences."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SAID = {"better": "clearly better", "worse": "clearly worse", "unclear": "no cle
 
 
 def task(name: str, questions: Sequence[Question], headlines: Sequence[Question], claims: Claims) -> Section:
-    """Return the tables of a task's main questions, the heat map of the first, and the figures behind."""
+    """Return the tables of a task's main questions, the heat map of the first, and the collapsed tables."""
     blocks: list[Block] = []
     own = [question for question in questions if question.task == name]
     for number, question in enumerate(question for question in own if question.is_main):
@@ -35,7 +35,7 @@ def task(name: str, questions: Sequence[Question], headlines: Sequence[Question]
 
 
 def question_table(question: Question, claims: Claims, name: str) -> Table:
-    """Return the table of one question; a field's second line is the 95% interval."""
+    """Return the table of one question; the second line of a cell is the 95% interval."""
     judged = {comparison.subject: comparison.judged for comparison in claims.of(question)}
     columns: dict[Column | None, dict[Subject, Figure | None]] = {
         column: {s: question.cells.get((s, column)) for s in question.subjects} for column in question.columns
@@ -71,7 +71,7 @@ def _way(question: Question) -> str:
 
 
 def _sizes(columns: Mapping[Column | None, Mapping[Subject, Figure | None]]) -> tuple[Line, ...]:
-    """Return how many questions each column is over, where all methods were asked the same."""
+    """Return the number of test items of each column, if it is equal for all methods."""
     cells = []
     for column, figures in columns.items():
         known = [figure for figure in figures.values() if figure is not None]
@@ -81,8 +81,8 @@ def _sizes(columns: Mapping[Column | None, Mapping[Subject, Figure | None]]) -> 
 
 
 def glance(headlines: Sequence[Question], claims: Claims) -> Table | None:
-    """Return the main figure of every task: by how much each method differs from what it is compared with, and in how many
-    languages that may be claimed."""
+    """Return the overview table: the difference of each method from its base in the main metric of each task, and the number of
+    languages with significant differences."""
     by_subject: dict[Subject, dict[object, Comparison]] = {}
     for question in headlines:
         for comparison in claims.of(question):
@@ -110,7 +110,7 @@ def _glance(comparison: Comparison) -> Cell:
 
 
 def heat_map(question: Question, claims: Claims, name: str) -> Plot | None:
-    """Return differences from the base as a heat map, where there are several to look at."""
+    """Return a heat map of differences from the base, if there are several."""
     comparisons, columns = claims.of(question), question.columns
     if not comparisons or len(columns) * len(comparisons) < 4:
         return None

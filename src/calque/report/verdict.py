@@ -1,4 +1,4 @@
-"""The verdict in words: what helped, where and by how much, and where nothing can be said."""
+"""The verdict: which methods gain and lose, where and by how much."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ Pairs = dict[Column | None, tuple[Figure, Figure]]
 
 @dataclass(frozen=True)
 class Comparison:
-    """A subject beside its base on one question.
+    """Comparison of a subject with its base on one question.
 
     Attributes:
-        question, subject, base: what is compared.
-        pairs: figures of both, in each test set where both have one; under None their means over the targets, where both
-            have all of them.
-        judged: what may be said of each pair: better, worse or unclear.
+        question, subject, base: question and compared subjects.
+        pairs: scores of both on each common test set; under None their means over the targets, if both have all.
+        judged: outcome of each pair: better, worse or unclear.
     """
 
     question: Question
@@ -34,12 +33,12 @@ class Comparison:
 
     @property
     def outcomes(self) -> dict[Column, str]:
-        """What may be said of each of the question's targets."""
+        """Outcomes on the question's targets."""
         return {column: self.judged[column] for column in self.question.targets if column in self.judged}
 
     @property
     def at_home(self) -> dict[Column, str]:
-        """What may be said of test sets in the task's own language."""
+        """Outcomes on test sets in the training language."""
         targets = self.question.targets
         return {c: outcome for c, outcome in self.judged.items() if c is not None and c not in targets}
 
@@ -60,11 +59,11 @@ class Comparison:
 
     @property
     def few(self) -> int:
-        """Number of training runs where nothing may be claimed of so few, else 0."""
+        """Number of training runs if it is too small for a test, else 0."""
         return min((few for one, other in self.pairs.values() if (few := too_few(one.known, other.known))), default=0)
 
     def gain(self, column: Column | None) -> float:
-        """Return by how much the figure is better than the base's, clearly or not; None: the mean."""
+        """Return the improvement over the base, significant or not; None: of the mean."""
         gap = difference(*self.pairs[column]).value
         return -gap if lower_is_better(self.question.metric) else gap
 
@@ -74,9 +73,9 @@ class Claims:
     """All comparisons of a page.
 
     Attributes:
-        comparisons: by question.
-        best: the subject that is better than all others in a column, by question and column; None for the mean.
-        number: how many comparisons were tested.
+        comparisons: comparisons by question.
+        best: subject that is significantly better than all others, by question and column; None for the mean.
+        number: number of tested comparisons.
     """
 
     comparisons: Mapping[tuple[str, str, str], Sequence[Comparison]]
@@ -84,17 +83,16 @@ class Claims:
     number: int
 
     def of(self, question: Question) -> Sequence[Comparison]:
-        """Every subject of a question that has a base there."""
+        """Return the comparisons of a question."""
         return self.comparisons.get(question.key, ())
 
 
 def claim(questions: Iterable[Question], subjects: Subjects) -> Claims:
-    """Judge everything that a page compares: each subject with its base in each column and on average, and in each column
-    the best with all others. Half of the 5% is kept for the means (or for the only column there is), which are what the
-    verdict says first; the rest is for everything else. What has too few training runs is not tested.
+    """Test all comparisons of a page: each subject with its base in each column and on average, and the best of each column with
+    all others. Half of the 5% is reserved for the means (or the only column). Subjects with too few training runs are not tested.
 
     Args:
-        questions: those of which anything is claimed.
+        questions: tested questions.
     """
     compared: list[tuple[Question, Subject, Subject, Pairs]] = []
     p: dict[Key, float] = {}
@@ -131,7 +129,7 @@ def claim(questions: Iterable[Question], subjects: Subjects) -> Claims:
 
 
 def _measured(question: Question, subject: Subject) -> dict[Column | None, Figure]:
-    """Return the figures of a subject by column; under None their mean."""
+    """Return the scores of a subject by column, and under None their mean."""
     figures = {column: question.cells.get((subject, column)) for column in question.columns} | {
         None: question.mean(subject)
     }
@@ -139,7 +137,7 @@ def _measured(question: Question, subject: Subject) -> dict[Column | None, Figur
 
 
 def _pairs(question: Question, subject: Subject, base: Subject) -> Pairs:
-    """Return figures of a subject and its base by column, where both have one; under None their means."""
+    """Return common scores of a subject and its base by column, and under None their means."""
     one, other = _measured(question, subject), _measured(question, base)
     return {column: (one[column], other[column]) for column in one if column in other}
 
@@ -157,7 +155,7 @@ def _top(question: Question, column: Column | None, subjects: Subjects) -> tuple
     return (question.key, same[0] if same else "best", column), best, p
 
 
-MEASURED = {"masked-words": "masked words"}  # what no task of the table measures
+MEASURED = {"masked-words": "masked words"}  # measures without a task in the table
 METRICS = {
     "accuracy": "accuracy", "accuracy.all": "accuracy, all linked words", "accuracy.unseen": "accuracy, pairs unseen in training",
     "same-form": "nearest word of the language is the same", "similarities": "correlation of similarities with those before",
@@ -181,12 +179,11 @@ def metric_name(metric: str) -> str:
 def summary(
     headlines: Sequence[Question], questions: Sequence[Question], claims: Claims, guessed: Sequence[Subject] = ()
 ) -> tuple[Text, ...]:
-    """Return the verdict over all tasks: what each subject gains and what it costs, the most helpful first; then what was
-    compared.
+    """Return the verdict over all tasks: gains and losses of each subject, most helpful first, and a sentence on the comparison.
 
     Args:
-        headlines: the main question of each task, of which gains are said.
-        questions: all; every figure of a main one that fell is named.
+        headlines: main question of each task, for gains.
+        questions: all questions, for losses.
         guessed: see `Subjects`.
     """
     every: dict[Subject, list[Comparison]] = {}
@@ -216,17 +213,17 @@ def summary(
 
 
 def _gain(comparison: Comparison) -> float:
-    """Return by how much a subject is better on average, or in the only test set; decides the order alone."""
+    """Return the improvement on average or on the only test set, for sorting."""
     return max((comparison.gain(column) for column in _whole(comparison)), default=0.0)
 
 
 def _whole(comparison: Comparison) -> list[Column | None]:
-    """Return the mean over the targets, as None, or the targets where there is no mean."""
+    """Return None for the mean over the targets, or the targets if there is no mean."""
     return [None] if comparison.mean is not None else list(comparison.outcomes)
 
 
 def _compared(by_subject: Mapping[Subject, Sequence[Comparison]]) -> Text:
-    """Say with what everything is compared, where, and by which rule."""
+    """Return the sentence about base, test sets and tests."""
     comparisons = [comparison for of_subject in by_subject.values() for comparison in of_subject]
     bases = dict.fromkeys(_name(comparison.base) for comparison in comparisons)
     tasks = list(dict.fromkeys(task_name(comparison.question.task) for comparison in comparisons))
@@ -242,7 +239,7 @@ def _name(subject: Subject) -> Name:
 
 
 def _overall(subject: Subject, comparisons: Sequence[Comparison], every: Sequence[Comparison]) -> Text:
-    """Say in one sentence what it gains, and what it costs, or that there are too few training runs to say it."""
+    """Return a sentence about gains and losses, or about too few training runs."""
     few = [comparison.few for comparison in comparisons]
     if all(few):
         return (_name(subject), ": a difference from ", _name(comparisons[0].base), f" {cannot_be_shown(min(few))}.")
@@ -262,7 +259,7 @@ def _overall(subject: Subject, comparisons: Sequence[Comparison], every: Sequenc
 
 
 def _gained(comparison: Comparison) -> Text:
-    """Return a task with what may be claimed: of the mean, or of single test sets."""
+    """Return the significant gains of a task, of the mean or of single test sets."""
     question, better, outcomes = comparison.question, comparison.having("better"), comparison.outcomes
     what = f"{'lowers the error of' if lower_is_better(question.metric) else 'raises'} {task_name(question.task)}"
     if comparison.mean is not None and comparison.on_average == "better":
@@ -276,8 +273,8 @@ def _gained(comparison: Comparison) -> Text:
 
 
 def _moved(comparison: Comparison, *, better: bool, clear: bool) -> tuple[float, Text]:
-    """Return figures that are better, or worse, than the base's, the largest first, and its size: those of which that may
-    be claimed, or those of which it may not. Of unproven gains only large ones, on average where there is a mean."""
+    """Return scores that are better (or worse) than the base's, significantly or not, largest difference first. Insignificant
+    gains are listed only if they are large."""
     sign, found, whole = 1 if better else -1, {}, _whole(comparison)
     for column in dict.fromkeys(whole if better else [*whole, *comparison.outcomes, *comparison.at_home]):
         size, outcome = sign * comparison.gain(column), comparison.judged[column]
@@ -292,18 +289,18 @@ def _moved(comparison: Comparison, *, better: bool, clear: bool) -> tuple[float,
 
 
 def _large(comparison: Comparison, column: Column | None) -> float:
-    """Return the gain from which on it is named though unproven: two points, or a tenth of what is no fraction."""
+    """Return the threshold for listing insignificant gains: two points, or a tenth of values that are not fractions."""
     one, other = comparison.pairs[column]
     return 0.02 if one.percent else 0.1 * abs(other.value or 0.0)
 
 
 def _by_size(effects: Iterable[tuple[float, Text]]) -> list[Text]:
-    """Return effects without the empty ones, the largest first."""
+    """Return the non-empty effects, largest first."""
     return [text for _, text in sorted(effects, key=lambda effect: -effect[0]) if text]
 
 
 def _joined(texts: Sequence[Text], between: str = ", ") -> list[Piece]:
-    """Return texts as a list in a sentence; between semicolons without an "and"."""
+    """Join texts to a list in a sentence; lists with semicolons have no "and"."""
     parts: list[Piece] = []
     for k, text in enumerate(texts):
         last = k == len(texts) - 1 and between == ", "
@@ -312,7 +309,7 @@ def _joined(texts: Sequence[Text], between: str = ", ") -> list[Piece]:
 
 
 def _asked(question: Question) -> str:
-    """Return a question in words: the task, and the figure where it is not the task's only one."""
+    """Return the description of a question: the task, and the metric if the task has several."""
     stem, _, selection = question.metric.partition(".")
     links = {"all": "all linked words", "unseen": "unseen pairs"}.get(selection)
     part = "" if links is None else f" (by form, {links})" if stem == "form" else f" ({links})"

@@ -1,1 +1,1 @@
-"""Plots as SVG, drawn without a library: a small toolkit, and a module for each kind of figure."""
+"""Plots as SVG: a small toolkit, and a module for each kind of plot."""

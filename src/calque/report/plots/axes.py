@@ -1,4 +1,4 @@
-"""From values to positions in a drawing; axes, markers and legends."""
+"""Scales, axes, markers and legends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from calque.report.plots.svg import SERIES, SHAPES, Raw, element, group, path, s
 
 @dataclass(frozen=True)
 class Scale:
-    """Positions of values: `first` lies at `start`, `last` at `end`; with `log`, equal ratios are equally far apart."""
+    """Linear or logarithmic scale from values `first` to `last` to positions `start` to `end`."""
 
     first: float
     last: float
@@ -27,7 +27,7 @@ class Scale:
         return self.start + (value - first) / (last - first) * (self.end - self.start)
 
     def ticks(self, about: int = 5) -> list[float]:
-        """Return round numbers from `first` to `last`; with `log` powers of ten, or 1, 2 and 5 times these where they are few."""
+        """Return round numbers from `first` to `last`; with `log` powers of ten, with factors 1, 2 and 5 if these are few."""
         if not self.log:
             step = nice((self.last - self.first) / about)
             low = math.ceil(self.first / step - 1e-9)
@@ -47,7 +47,7 @@ def nice(step: float) -> float:
 
 
 def around(values: Iterable[float], *, zero: bool = False) -> tuple[float, float]:
-    """Return round ends of an axis that holds all values, and zero if wanted."""
+    """Return round ends of an axis that contains all values, and optionally zero."""
     held = [*values, *([0.0] if zero else [])] or [0.0, 1.0]
     low, high = min(held), max(held)
     if low == high:
@@ -77,7 +77,7 @@ class Frame(NamedTuple):
 
 
 def value_axis(frame: Frame, scale: Callable[[float], float], ticks: Sequence[float], title: str) -> Raw:
-    """Draw a line across at each tick with its number at the left, and the title above, set horizontally."""
+    """Draw a horizontal line with a number at each tick, and the title above."""
     parts: list[str] = []
     for tick in ticks:
         y = scale(tick)
@@ -112,7 +112,9 @@ def shape(number: int, x: float, y: float, r: float = 4.5, class_: str = "dot") 
         return element("rect", x=x - w, y=y - h, width=2 * w, height=2 * h, class_=class_)
     if name in ("plus", "cross"):
         w, long, turn = 0.42, 1.15, 0 if name == "plus" else 45
-        corners = [(a, b, turn + 90 * k) for k in range(4) for a, b in ((w, -w), (long, -w), (long, w))]  # of four arms
+        corners = [
+            (a, b, turn + 90 * k) for k in range(4) for a, b in ((w, -w), (long, -w), (long, w))
+        ]  # a cross with four arms
         polar = [(math.hypot(a, b), math.degrees(math.atan2(b, a)) + angle) for a, b, angle in corners]
     else:
         radii, first = {"star": ((1.35, 0.55) * 5, -90), "diamond": ((1.25,) * 4, -90), "hexagon": ((1.1,) * 6, 0)}[
@@ -124,7 +126,7 @@ def shape(number: int, x: float, y: float, r: float = 4.5, class_: str = "dot") 
 
 
 def legend(names: Sequence[tuple[str, int]], left: float, top: float, right: float) -> tuple[Raw, float]:
-    """Draw markers with their names, in as many rows as it takes; return the position below them, too."""
+    """Draw markers with their names in rows, and return the legend and the position below it."""
     parts, x, y = [], left, top
     for label, number in names:
         wide = 30 + width_of(label)

@@ -1,4 +1,4 @@
-"""Figures over axes: bars, curves, points of two measures; and differences as a heat map."""
+"""Bar charts, curves, scatter plots and heat maps."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from calque.report.plots.axes import Frame, Scale, around, base_axis, legend, sh
 from calque.report.plots.svg import HATCH, Drawing, Series, element, group, mark, path, shortened, text, width_of
 
 _WIDTH, _HEIGHT = 760, 340
-CELL, ROW = 58, 34  # of a heat map
+CELL, ROW = 58, 34  # size of a cell of a heat map
 SIGNS = {"better": "▲", "worse": "▼"}
 
 
 def _units(figures: Iterable[Figure], measure: str) -> tuple[int, str]:
-    """Return the factor of values and the name of their axis: fractions are shown in per cent."""
+    """Return the factor of values and the name of their axis; fractions are shown in per cent."""
     return (100, f"{measure}, per cent") if all(figure.percent for figure in figures) else (1, measure)
 
 
 def _begun(
     series: Series, figures: Sequence[Figure], measure: str, foot: float
 ) -> tuple[list[str], Frame, Callable[[float], float]]:
-    """Return what charts begin with, a legend and an axis of values; the frame of the rest; and the scale of values."""
+    """Return legend and value axis of a chart, the remaining frame, and the scale of values."""
     factor, measure = _units(figures, measure)
     signs, top = legend(series, 16, 16, _WIDTH - 16)
     frame = Frame(52, top + 34, _WIDTH - 12, _HEIGHT - foot)
@@ -35,7 +35,7 @@ def _begun(
 
 
 def _whisker(figure: Figure, x: float, y: Callable[[float], float]) -> list[svg.Raw]:
-    """Draw a line for a figure's interval, where it has one."""
+    """Draw the interval of a score, if it has one."""
     if figure.interval is None:
         return []
     low, high = (y(end.value) for end in figure.interval)
@@ -51,12 +51,12 @@ def bars(
     Args:
         groups: names of the bins, from left to right.
         series: names and numbers of the encoders.
-        figures: by number and bin.
+        figures: scores by number and bin.
     """
     known = {key: figure for key, figure in figures.items() if figure.value is not None}
     parts, frame, y = _begun(series, list(known.values()), measure, 34)
     step = (frame.right - frame.left) / max(len(groups), 1)
-    room = step * 0.72 / max(len(series), 1)  # of a bar and the space beside it
+    room = step * 0.72 / max(len(series), 1)  # width of a bar with its margin
     wide = min(room * 0.82, 34)
     for k, name in enumerate(groups):
         left = frame.left + step * k
@@ -67,7 +67,7 @@ def bars(
             middle, zero, tip = left + step * 0.14 + room * (place + 0.5), y(0), y(figure.value)  # type: ignore[arg-type]
             box = {"x": middle - wide / 2, "y": min(tip, zero), "width": wide, "height": abs(zero - tip)}
             foot = zero - 8 if tip <= zero else zero + 8
-            sign = shape(number, middle, foot, min(4.5, max(2.5, wide / 2.6)))  # shapes tell bars apart, too
+            sign = shape(number, middle, foot, min(4.5, max(2.5, wide / 2.6)))  # shapes also distinguish bars
             drawn = (element("rect", **box, class_="bar"), *_whisker(figure, middle, y), sign)
             bar = mark(*drawn, tip=f"{label}, {name}: {figure}", source=figure.traced)
             parts.append(group(bar, class_=svg.series(number)))
@@ -79,14 +79,14 @@ def curve(
     series: Series, figures: Mapping[int, Sequence[tuple[float, Figure]]], *, title: str, measure: str, across: str,
     description: str, log: bool = False, names: Mapping[float, str] | None = None,
 ) -> Drawing:  # fmt: skip
-    """Draw curves over something that is counted, such as layers or sentence pairs, with a band for the interval.
+    """Draw curves over a quantity such as layers or sentence pairs, with a band for the interval.
 
     Args:
         series: names and numbers of the encoders.
-        figures: by number, points in any order.
-        measure, across: what the values are, and what they are over.
-        log: even ratios across; zero stands a step before the rest.
-        names: ticks by place, such as names of bins.
+        figures: points by number, in any order.
+        measure, across: titles of the vertical and the horizontal axis.
+        log: logarithmic horizontal axis; zero is drawn before the first tick.
+        names: labels of ticks by position, such as names of bins.
     """
     known = {number: [(x, f) for x, f in points if f.value is not None] for number, points in figures.items()}
     parts, frame, y = _begun(series, [f for points in known.values() for _, f in points], measure, 48)
@@ -133,7 +133,7 @@ class Point:
 
 
 def scatter(points: Sequence[Point], *, title: str, across: str, up: str, description: str) -> Drawing:
-    """Draw points of two measures with the line that fits them best (least squares)."""
+    """Draw a scatter plot of two measures with the least-squares line."""
     width, height = 620, 420
     (sx, x_name), (sy, y_name) = _units([p.x for p in points], across), _units([p.y for p in points], up)
     signs, top = legend(list(dict.fromkeys((p.label, p.number) for p in points)), 16, 16, width - 16)
@@ -159,12 +159,12 @@ def heat(
     rows: Series, columns: Sequence[str], cells: Mapping[tuple[int, int], tuple[Number, str, str]], *,
     title: str, description: str,
 ) -> Drawing:  # fmt: skip
-    """Draw differences, methods down, test sets across. The largest has the deepest colour; those that
-    may not be claimed have none.
+    """Draw differences of methods (rows) on test sets (columns). The largest has the deepest colour; insignificant ones have
+    none.
 
     Args:
         rows: names and numbers of the subjects.
-        cells: by row and column: the difference, what may be said of it (better, worse, unclear), and a tip.
+        cells: difference, outcome (better, worse, unclear) and tooltip by row and column.
     """
     left = min(190.0, 20 + max((width_of(label) for label, _ in rows), default=0))
     width, height = left + CELL * len(columns) + 8, 30 + ROW * len(rows) + 4

@@ -1,4 +1,4 @@
-"""Drawings as SVG, without a library: elements and colours."""
+"""Elements and colours of SVG drawings."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-HATCH = "calque-hatch"  # the pattern's name, which a page makes unique
-Series = Sequence[tuple[str, int]]  # names and numbers, which decide colour and shape
+HATCH = "calque-hatch"  # name of the pattern, which a page makes unique
+Series = Sequence[tuple[str, int]]  # names and numbers; a number determines colour and shape
 
-# Grey for what everything is compared with, then hues after Okabe and Ito (2008), darkened or lightened until each has a
+# Grey for the base, then hues after Okabe and Ito (2008), adjusted so that each has a
 # contrast of at least 3 to its paper (WCAG 2.2, 1.4.11).
 LIGHT = {
     "paper": "#ffffff", "ink": "#1c1e21", "soft": "#595f69", "line": "#dcdfe4", "faint": "#f4f5f7",
@@ -26,19 +26,19 @@ DARK = {
     "on3": "#101214",
 }  # fmt: skip
 SERIES = 8
-# No triangles: they are signs of better and worse.
+# No triangles, which mark better and worse.
 SHAPES = ("circle", "square", "star", "diamond", "bar", "plus", "hexagon", "cross")
 DASHES = ("none", "none", "7 3", "2 3", "9 3 2 3", "5 2", "1 2", "12 4")
 FONT = "'Segoe UI',Roboto,'Helvetica Neue','Noto Sans','Liberation Sans',Arial,'DejaVu Sans',sans-serif"
 
 
 def series(number: int) -> str:
-    """Class of a series; after the eighth they come again."""
+    """Return the class of a series; classes repeat after the eighth."""
     return f"s{number % SERIES}"
 
 
 def rules(colour: Mapping[str, str]) -> str:
-    """Return the style sheet of drawings in the given colours, which may be variables of a page."""
+    """Return the style sheet of drawings in the given colours, which can be CSS variables."""
     style = [
         f"text{{font-family:{FONT};font-size:12px;fill:{colour['soft']}}}",
         f".plot-title{{font-size:16px;font-weight:600;fill:{colour['ink']}}}",
@@ -68,19 +68,19 @@ def rules(colour: Mapping[str, str]) -> str:
 
 
 def page_rules() -> str:
-    """For drawings in a page: colours are its variables."""
+    """Return the style sheet of drawings in a page, with CSS variables as colours."""
     return "".join(f"svg {rule}}}" for rule in rules({name: f"var(--{name})" for name in LIGHT}).split("}") if rule)
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A drawing in its own units, about a pixel each.
+    """A drawing; one unit is about a pixel.
 
     Attributes:
         width, height: size.
         body: elements.
-        title, description: what it shows, for screen readers.
-        label: a heading where several stand side by side.
+        title, description: texts for screen readers.
+        label: heading, if there are several drawings in a row.
     """
 
     width: float
@@ -91,7 +91,7 @@ class Drawing:
     label: str = ""
 
     def inline(self, name: str) -> str:
-        """For a page, whose style sheet has the colours; `name` is unique in the page."""
+        """Return the drawing for a page, which has the style sheet; `name` is unique in the page."""
         return element(
             "svg",
             element("title", self.title, id=f"{name}-t"),
@@ -102,7 +102,7 @@ class Drawing:
         )  # fmt: skip
 
     def standalone(self) -> str:
-        """A file: with the style sheet, on white, under its title."""
+        """Return the drawing as a file with style sheet, white background and title."""
         top = 40 if self.title else 0
         return element(
             "svg",
@@ -119,7 +119,7 @@ class Drawing:
 
 
 def beside(drawings: tuple[Drawing, ...]) -> Drawing:
-    """Drawings in one row."""
+    """Return drawings in one row."""
     if len(drawings) == 1:
         return drawings[0]
     parts, x = [], 0.0
@@ -133,18 +133,18 @@ def beside(drawings: tuple[Drawing, ...]) -> Drawing:
 
 
 def _placed(drawing: Drawing, x: float, y: float) -> Raw:
-    """A drawing at a place in another."""
+    """Return a drawing at a position in another."""
     size = f"0 0 {number(drawing.width)} {number(drawing.height)}"
     return element("svg", Raw(drawing.body), x=x, y=y, width=drawing.width, height=drawing.height, viewBox=size)
 
 
 class Raw(str):
-    """Text that is markup already."""
+    """Text that is already markup."""
 
 
 def element(name: str, *children: str, **attributes: object) -> Raw:
-    """An element. Children and attributes are escaped, but for `Raw` ones. An attribute's underscores are hyphens, and one at
-    the end is dropped (`class_`); None leaves it out."""
+    """Return an element. Children and attributes are escaped, except `Raw` ones. Underscores in attribute names become hyphens, a
+    final one is dropped (`class_`), and attributes with value None are omitted."""
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(number(value) if isinstance(value, float | int) else str(value))}"'
         for key, value in attributes.items()
@@ -155,12 +155,12 @@ def element(name: str, *children: str, **attributes: object) -> Raw:
 
 
 def number(value: float) -> str:
-    """To a hundredth, without needless zeros."""
+    """Format a number with up to two decimals."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if value != int(value) else str(int(value))
 
 
 def text(x: float, y: float, content: str, **attributes: object) -> Raw:
-    """A line of text."""
+    """Return a line of text."""
     return element("text", content, x=x, y=y, **attributes)
 
 
@@ -169,23 +169,23 @@ def group(*children: str, **attributes: object) -> Raw:
 
 
 def path(points: list[tuple[float, float]], *, closed: bool = False, **attributes: object) -> Raw:
-    """A line through points."""
+    """Return a line through points."""
     steps = "L".join(f"{number(x)} {number(y)}" for x, y in points)
     return element("path", d=f"M{steps}{'Z' if closed else ''}", **attributes)
 
 
 def mark(*children: str, tip: str, source: str | None = None, **attributes: object) -> Raw:
-    """The marks of one figure, with a tooltip and the lines of results that it comes from."""
+    """Return the marks of one score, with a tooltip and its lines in the result files."""
     return group(element("title", tip), *children, class_="mark", data_source=source, **attributes)
 
 
 def width_of(content: str, size: float = 12) -> float:
-    """Estimated width of a text, without measuring a font. East Asian characters and emoji are square."""
+    """Return the estimated width of a text. East Asian characters and emoji are square."""
     return size * sum(1.0 if ord(c) > 0x2E80 else 0.3 if c in "il.,:;|'! ()-" else 0.58 for c in content)
 
 
 def shortened(content: str, most: float, size: float = 12) -> str:
-    """A text cut to a width, with an ellipsis."""
+    """Return a text shortened to a width, with an ellipsis."""
     if width_of(content, size) <= most:
         return content
     while content and width_of(content + "…", size) > most:

@@ -1,4 +1,4 @@
-"""Words as points of a plane."""
+"""Plots of words as points in a plane."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from calque.report.plots import svg
 from calque.report.plots.axes import Frame, Scale, legend, shape
 from calque.report.plots.svg import Drawing, Raw, Series, element, group, mark, text, width_of
 
-SIZE, EDGE = 420.0, 14.0  # of a projection
-_WIDTH, _HEIGHT, _EDGE = 460.0, 400.0, 40.0  # of a neighbourhood
+SIZE, EDGE = 420.0, 14.0  # size of a projection
+_WIDTH, _HEIGHT, _EDGE = 460.0, 400.0, 40.0  # size of a neighbourhood
 _LETTERS = 11.0  # height of a name in a neighbourhood
 
 
@@ -27,12 +27,11 @@ class Dot:
 
 
 def projection(words: Sequence[Dot], *, label: str, title: str, description: str, langs: Sequence[str]) -> Drawing:
-    """Draw one encoder's words of two languages, with lines between translations. The axes mean nothing, so there are
-    none; both have one scale, so distances compare.
+    """Draw one encoder's words of two languages, with lines between translations, without axes and with one scale.
 
     Args:
-        words: two of each pair.
-        langs: the languages, the first with open circles, the second with filled squares.
+        words: both words of each pair.
+        langs: the two languages, drawn as open circles and as filled squares.
     """
     x, y = _plane(words, Frame(EDGE, EDGE, SIZE - EDGE, SIZE - EDGE))
     by_pair: dict[int, list[Dot]] = {}
@@ -50,7 +49,7 @@ def projection(words: Sequence[Dot], *, label: str, title: str, description: str
 
 
 def _plane(points: Sequence[Dot | Sense], frame: Frame) -> tuple[Scale, Scale]:
-    """Scales across and up that hold all points and have one unit."""
+    """Return horizontal and vertical scales with equal units that contain all points."""
     xs, ys = [point.x for point in points] or [0.0], [point.y for point in points] or [0.0]
     across, up = frame.right - frame.left, frame.bottom - frame.top
     unit = max((max(xs) - min(xs)) / across, (max(ys) - min(ys)) / up, 1e-12) / 2
@@ -70,10 +69,10 @@ class Sense:
     """A point.
 
     Attributes:
-        name: the word with its number.
-        tip: what is said where it is pointed at.
-        series: of its language.
-        own: it is the sense whose neighbours the others are.
+        name: word with its sense number.
+        tip: text of the tooltip.
+        series: series of its language.
+        own: whether this is the query sense.
     """
 
     x: float
@@ -88,16 +87,15 @@ def neighbourhood(
     senses: Sequence[Sense], *, label: str, title: str, description: str, langs: Series = (),
     source: str | None = None,
 ) -> Drawing:  # fmt: skip
-    """Draw a sense of a word among those nearest to it. The axes mean nothing, so there are none; both have one scale.
+    """Draw a sense among its nearest neighbours, without axes and with one scale.
 
     Args:
-        senses: the own one among them, and its neighbours, the nearest first: where names would lie over each other, those
-            of the farther ones are left to the tooltip.
-        langs: languages with their series, for a legend.
+        senses: the query sense and its neighbours, nearest first; overlapping names of farther senses are shown as tooltips only.
+        langs: languages with their series, for the legend.
     """
     signs, top = legend(langs, _EDGE, 16, _WIDTH - 16) if langs else (Raw(""), 0.0)
     x, y = _plane(senses, Frame(_EDGE, top + 18, _WIDTH - _EDGE - 40, top + _HEIGHT - 18))
-    ordered = sorted(senses, key=lambda sense: not sense.own)  # its name has the first choice of places
+    ordered = sorted(senses, key=lambda sense: not sense.own)  # places the name of the query sense first
     taken = [(x(s.x) - 4, y(s.y) - 4, x(s.x) + 4, y(s.y) + 4) for s in ordered]
     marks = []
     for sense in ordered:
@@ -111,7 +109,7 @@ Box = tuple[float, float, float, float]
 
 
 def _name(sense: Sense, x: float, y: float, taken: list[Box], paper: Box) -> Raw:
-    """The name at the first of some places beside the point that is free; nothing where none is."""
+    """Return the name at the first free place beside the point, or nothing."""
     wide = width_of(sense.name, _LETTERS)
     for left, base in ((x + 7, y + 4), (x - 7 - wide, y + 4), (x - wide / 2, y - 8), (x - wide / 2, y + 16)):
         box = (left, base - _LETTERS + 2, left + wide, base + 2)
