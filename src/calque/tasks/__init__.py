@@ -1,4 +1,4 @@
-"""Tasks: encoders into scores. Loaded on first use, so that the table of tasks is read without them."""
+"""Tasks, which evaluate encoders. Their classes are imported at first use."""
 
 from __future__ import annotations
 

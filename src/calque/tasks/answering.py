@@ -1,4 +1,4 @@
-"""Extractive question answering, zero-shot: which words of a passage are the answer to a question."""
+"""Zero-shot extractive question answering."""
 
 from __future__ import annotations
 
@@ -35,33 +35,32 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _ASCII = str.maketrans("", "", string.punctuation)
 
 
-@lru_cache(1 << 17)  # the right ones are asked for after every epoch
+@lru_cache(1 << 17)  # gold answers are normalised after every epoch
 def normalized(text: str) -> str:
-    """Return the words of an answer that are compared, as SQuAD's `evaluate-v1.1.py` does (Rajpurkar et al. 2016), which XQuAD
-    and TyDi QA's gold passages take for all languages: lower case, no ASCII punctuation or English articles, single spaces."""
+    """Return the normalised words of an answer, as in SQuAD's `evaluate-v1.1.py` (Rajpurkar et al. 2016), which XQuAD and TyDi QA
+    use for all languages: lower case, no ASCII punctuation or English articles, single spaces."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_ASCII)).split())
 
 
 def answer_scores(said: str, right: Iterable[str]) -> tuple[float, float]:
-    """Return F1 over words and exact match of an answer, each the best over all right ones; fractions."""
+    """Return F1 over words and exact match of an answer, each the best over all gold answers; fractions."""
     mine, others = normalized(said), [normalized(answer) for answer in right]
     return max(_f1(mine.split(), other.split()) for other in others), float(mine in others)
 
 
 def _f1(said: list[str], right: list[str]) -> float:
-    """2PR / (P + R) of the words in common, each as often as both have it; 0 where there are none, even of two empty
-    answers."""
+    """Return 2PR / (P + R) over the multiset of common words; 0 if there are none, even for two empty answers."""
     same = sum((Counter(said) & Counter(right)).values())
     return 2 * same / (len(said) + len(right)) if same else 0.0
 
 
 # -- vectors of questions and passages ---------------------------------------------------------------------------------
 class QuestionVectors:
-    """Vectors of questions and passages that know nothing of each other.
+    """Vectors of questions and passages that were encoded separately.
 
     Args:
-        questions: `[n]`.
-        owner: int64 `[n]`, the passage of each question.
+        questions: vectors of the questions.
+        owner: index of each question's passage, int64 `[n]`.
     """
 
     def __init__(self, passages: Embeddings, questions: Embeddings, owner: np.ndarray):
@@ -69,13 +68,13 @@ class QuestionVectors:
 
     @classmethod
     def of(cls, encoder: Encoder, text: QuestionText, *, progress: bool = False) -> QuestionVectors:
-        """Those of an encoder, whatever the length of the passages."""
+        """Encode questions, and passages of any length."""
         passages = encode_long(encoder, text.passages, progress=progress)
         return cls(passages, encoder.encode(text.questions, progress=progress), text.owner)
 
     @classmethod
     def joined(cls, parts: Sequence[QuestionVectors]) -> QuestionVectors:
-        """The questions of all parts, one part after the other."""
+        """Concatenate the questions of all parts."""
         before = offsets_of([len(part.passages) for part in parts])
         return cls(
             Embeddings.joined([part.passages for part in parts]), Embeddings.joined([part.questions for part in parts]),
@@ -84,7 +83,7 @@ class QuestionVectors:
 
 
 class QuestionSource(VectorSource):
-    """Of each question the rows of its passage and its own, the passages of all first."""
+    """Source of the rows of questions and their passages; the passages of all questions come first."""
 
     def __init__(self, vectors: QuestionVectors, device: torch.device | str = "cpu"):
         self._passages, self._questions = (FrozenSource(each, device) for each in (vectors.passages, vectors.questions))
@@ -100,7 +99,7 @@ class QuestionSource(VectorSource):
 
 
 class SpanAnswers(Answers):
-    """The right answers to the questions of some texts."""
+    """Gold answers to the questions of texts."""
 
     def __init__(self, texts: Sequence[QuestionText]):
         self.parts = list(texts)
@@ -117,12 +116,11 @@ class SpanAnswers(Answers):
         return cls([each for part in parts for each in part.parts])
 
     def ends(self, numbers: np.ndarray) -> Tensor:
-        """First and last word of the first right answer to some questions, int64 `[S, 2]`; −1 for one that stands nowhere."""
+        """Return first and last word of the first gold answer to questions, −1 without a valid answer, int64 `[S, 2]`."""
         return torch.stack([self.of_texts(name, numbers) for name in ("first", "last")], dim=1)
 
     def judged(self, number: int, first: int, last: int) -> tuple[float, float]:
-        """F1 and exact match of some words as the answer to a question: the text from the first character of the first word to
-        the last of the last one."""
+        """Return F1 and exact match of a span of words as answer to a question."""
         part = int(np.searchsorted(self._ends, number, side="right")) - 1
         text, question = self.parts[part], number - int(self._ends[part])
         passage = int(text.owner[question])
@@ -133,21 +131,20 @@ class SpanAnswers(Answers):
 
 # -- the task ----------------------------------------------------------------------------------------------------------
 class Answering(ZeroShot[QuestionText]):
-    """Finds the answer to a question in a passage, and is judged by F1 over words and by exact match, as SQuAD's script
-    counts them (`answer_scores`); F1 chooses the epoch. Rows are words, so an answer is a run of whole words, read as the text
-    from the first character of its first word to the last of its last.
+    """Extractive question answering, scored by F1 over words and exact match as in SQuAD's script (`answer_scores`); F1
+    chooses the epoch. An answer is a span of whole words, from the first character of its first word to the last of its last.
 
-    Passages and questions are encoded apart, each passage once, however many questions it has. The head compares the words of
-    both (`nn.answers.MatchedEnds`); a passage that is longer than the encoder reads at once has each word's vector from the
-    window where it has most context (`encoders.extraction`).
+    Passages and questions are encoded separately, each passage once. The head compares the words of both
+    (`nn.answers.MatchedEnds`). Long passages are encoded in windows, and each word has the vector with most context
+    (`encoders.extraction`).
 
-    Of several right answers in the training text the first is learnt. Questions whose answer is not where the file says teach
-    nothing; in tests they are asked as all others.
+    The first of several gold answers is used in training. Questions whose answer is not at the position in the file are
+    ignored in training; in tests they count like all others.
 
     Args:
         train, tests, dev, seeds, select, options, bootstrap, seed: see `ZeroShot`.
-        hidden, dropout: of the head.
-        max_answer: words of an answer that is given, at most. BERT has 30 subwords.
+        hidden, dropout: settings of the head.
+        max_answer: maximum number of words of a predicted answer (BERT: 30 subwords).
     """
 
     name = "qa"
@@ -175,7 +172,7 @@ class Answering(ZeroShot[QuestionText]):
 
     @staticmethod
     def read(path: str, lang: str, *, on_error: Literal["raise", "skip"] = "raise") -> QuestionText:
-        """Questions of a file; `on_error`: "raise", or "skip" to leave out those that cannot be read."""
+        """Read the questions of a file; `on_error`: "raise", or "skip" to ignore invalid ones."""
         return read_questions(path, lang=lang, on_error=on_error)
 
     def settings(self) -> dict[str, Any]:
@@ -220,6 +217,6 @@ class Answering(ZeroShot[QuestionText]):
 
 
 def _passage_words(given: WordRows) -> tuple[np.ndarray, np.ndarray]:
-    """Return of each row of a passage which of `given.numbers` it is for, and which word of its passage it is."""
+    """Return the question (index in `given.numbers`) and the word position of each row of a passage."""
     lengths = given.lengths[: len(given.numbers)].numpy()
     return np.repeat(np.arange(len(lengths)), lengths), ranges(np.zeros_like(lengths), lengths)

@@ -1,4 +1,4 @@
-"""What every evaluation gives back, and what every evaluation is."""
+"""Scores, and the interface of tasks."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ Languages = Literal["pairs", "files"]
 
 @dataclass(frozen=True)
 class Score:
-    """One figure with what is needed to read it.
+    """A score with everything needed to interpret it.
 
     Attributes:
         task: name of the task, such as `retrieval`.
-        data: what it was measured on.
-        languages: those involved, source first.
-        metric: name of the figure, such as `accuracy`.
-        value: the figure, as a fraction; NaN where there was nothing to measure it on.
-        low, high: 95% interval: over texts, and over training runs where there are several.
-        n: how many questions or links the figure is over.
-        seed: of whatever was drawn at random, such as the texts of a sample; not of the bootstrap.
-        settings: everything else that decides the figure, and counts that qualify it.
+        data: name of the test data.
+        languages: languages of the task, source first.
+        metric: name of the metric, such as `accuracy`.
+        value: value as a fraction; NaN without test items.
+        low, high: 95% interval over texts and, if there are several, training runs.
+        n: number of test items.
+        seed: seed of random choices other than the bootstrap.
+        settings: all other settings of the score, and counts.
         percent: whether `value` is a fraction, shown in per cent.
-        runs: the figure of each training run; `value` is their mean. Empty where nothing was trained.
-        resamples: what `value` would have been over other texts, for paired comparisons; see `calque.tasks.bootstrap`.
-        texts: how many texts were drawn from.
+        runs: value of each training run, whose mean is `value`. Empty without training.
+        resamples: values of bootstrap samples, for paired comparisons; see `calque.tasks.bootstrap`.
+        texts: number of resampled texts.
     """
 
     task: str
@@ -53,14 +53,14 @@ class Score:
     texts: int = 0
 
     def shown(self, digits: int = 1) -> tuple[str, str, str]:
-        """Value, lower and upper end as a person reads them."""
+        """Format value, lower and upper end."""
         scale = 100 if self.percent else 1
         low, value, high = (f"{scale * number:.{digits}f}" for number in (self.low, self.value, self.high))
         return value, low, high
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values for JSON: an undefined figure is None, `queries` says `n` once more, and what there is not of runs
-        and resamples is left out."""
+        """Return plain values for JSON: undefined values are None, `queries` equals `n`, and empty runs and resamples are
+        omitted."""
         plain = {each.name: getattr(self, each.name) for each in fields(self)}
         for name in ("value", "low", "high"):
             plain[name] = None if math.isnan(plain[name]) else plain[name]
@@ -76,11 +76,11 @@ class Score:
         }
 
     def to_json(self) -> str:
-        """As one line of JSON."""
+        """Return one line of JSON."""
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
     def about(self, **more: Any) -> Score:
-        """The same with more in its settings."""
+        """Return the score with more settings."""
         return replace(self, settings={**self.settings, **more})
 
     def __str__(self) -> str:
@@ -89,17 +89,17 @@ class Score:
 
 
 class Task(ABC):
-    """Something that any encoder can be asked to do.
+    """Base class of tasks, which evaluate an encoder.
 
-    A class from elsewhere, named `package.module:Class` where a task is named, says with `files` and `languages` what the
-    rows of `calque.tasks.table` say of those of the house. Its options are the keyword-only parameters of the functions that
-    `takes` lists.
+    A class of another package, named as `package.module:Class`, declares `files` and `languages`, which rows of
+    `calque.tasks.table` declare for calque's own tasks. Its options are the keyword-only parameters of the functions in
+    `takes`.
 
     Attributes:
-        files: which files of `Inputs` it reads, `test` among them.
-        languages: whose the files are: "pairs", parallel text or dictionaries with `langs`; "files", each file's own.
-        rows: what the rows of an encoder's vectors may be, see `Encoder.rows`.
-        notes: what else decides the scores, and the task itself does not see; it gets into their `settings`.
+        files: names of the files of `Inputs` that it reads, including `test`.
+        languages: "pairs" for parallel text or dictionaries with `langs`; "files" if each file has a language.
+        rows: allowed units of an encoder's rows, see `Encoder.rows`.
+        notes: further settings for the record of the scores.
     """
 
     files: ClassVar[tuple[str, ...]] = ("test",)
@@ -109,25 +109,25 @@ class Task(ABC):
 
     @classmethod
     def from_files(cls, inputs: Inputs, **options: Any) -> list[Task]:
-        """Tasks from files, such as one for each test text. Where a class does not say otherwise, one for all of them: the
-        class itself, called with the inputs and the options.
+        """Return tasks for the files, such as one for each test text. The default is one task, built from the inputs and the
+        options.
 
         Raises:
-            SettingError: files or options that do not fit each other.
+            SettingError: files or options do not fit together.
         """
         make: Any = cls
         return [make(inputs, **options)]
 
     @classmethod
     def takes(cls) -> list[Callable[..., Any]]:
-        """Functions whose keyword-only parameters are options of the task: `from_files`, and those to which it hands on what
-        it does not know (`**options`)."""
+        """Return the functions whose keyword-only parameters are options of the task: `from_files`, and those that get its
+        `**options`."""
         return [cls.from_files, cls]
 
     @abstractmethod
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
-        """Measure an encoder; the first score is the task's headline."""
+        """Evaluate an encoder; the first score is the main one."""
 
     def news(self, scores: Sequence[Score]) -> Iterable[str]:
-        """What a person should know of the scores besides the figures, in lines."""
+        """Return notes on the scores, as lines of text."""
         return []

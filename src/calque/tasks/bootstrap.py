@@ -1,4 +1,4 @@
-"""Bootstrap over sentences, for figures that are functions of sums over sentences."""
+"""Bootstrap over sentences, for statistics of sums over sentences."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from calque.algebra import student
 
 Statistic = Callable[[np.ndarray], np.ndarray]
 
-KEPT = 400  # resamples that a record keeps, for comparisons
-_DRAWS = 4_000_000  # counts held at once
-_COMMON = 20180607  # of the drawing that all figures have in common
+KEPT = 400  # number of resamples in a record, for comparisons
+_DRAWS = 4_000_000  # number of counts in memory
+_COMMON = 20180607  # seed of the samples, which are common to all scores
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A figure over all texts, and what it would have been over others.
+    """A statistic over all texts, and over bootstrap samples.
 
     Attributes:
-        value: over all texts.
+        value: value over all texts.
         low, high: percentile interval over texts.
-        resamples: the first `KEPT` figures of the drawing, to five digits; empty for none.
-        texts: how many were drawn from.
+        resamples: values of the first `KEPT` samples, with five digits; empty without samples.
+        texts: number of texts.
     """
 
     value: float
@@ -37,26 +37,23 @@ class Measured:
 
     @property
     def ends(self) -> tuple[float, float, float]:
-        """Value, lower and upper end."""
+        """Return value, lower and upper end."""
         return self.value, self.low, self.high
 
     @property
     def kept(self) -> dict[str, Any]:
-        """What a `Score` keeps of it."""
+        """Return the fields of a `Score`."""
         return {"resamples": self.resamples, "texts": self.texts}
 
     def over_runs(self, runs: Sequence[float]) -> tuple[float, float, float]:
-        """Value, lower and upper end of a mean over training runs: the interval says what other runs *and* other texts would
-        have given.
+        """Return mean, lower and upper end over training runs, with an interval over runs *and* texts.
 
-        The variance is that of the mean over runs, `s² / n` with `n − 1` degrees of freedom, and that of the resamples; the
-        interval is Student's, with quantiles weighted by the variances (Cochran and Cox 1950). Drawing
-        runs as one draws texts would be far too
-        narrow: three runs give a variance that is a third too small, and say little about how large it is. What runs and
-        texts have in common is counted twice, so the interval is a little too wide rather than too narrow.
+        The variance is the sum of that of the mean over runs, `s² / n` with `n − 1` degrees of freedom, and that of the
+        resamples; the interval uses Student's quantiles weighted by the variances (Cochran and Cox 1950). Resampling few runs
+        would give far too narrow intervals. Noise of single answers is in both parts, so the interval is slightly too wide.
 
         Args:
-            runs: the figure of each run, fractions. With fewer than two the interval is that over texts.
+            runs: value of each run. With fewer than two, the interval is that over texts.
         """
         if len(runs) < 2 or not self.resamples:
             return self.ends
@@ -65,27 +62,25 @@ class Measured:
 
 
 def measure(sums: np.ndarray, statistic: Statistic, *, samples: int = 1000) -> Measured:
-    """A figure over all sentences, its interval, and its resamples.
+    """Return a statistic over all sentences with its interval and resamples.
 
-    All figures are measured on the same drawing: its generator is seeded by the number of sentences and nothing else. So
-    resample b of two methods on one test set has the same sentences, and the difference of the two is that of a paired
-    test; test sets that are translations of one another, which have as many sentences, are drawn jointly. To sets of equal
-    size that have nothing to do with each other it does no harm: what their resamples have in common is zero on average.
+    The generator of the samples is seeded with the number of sentences only. So resample b of two methods on one test set has the
+    same sentences, and differences are paired; test sets that are translations of each other, with equally many sentences, are
+    resampled jointly. Unrelated sets of equal size are not affected on average.
 
     Args:
-        sums: `[n_sentences, n_sums]`, such as right answers and questions of each sentence.
-        statistic: `[…, n_sums]` summed over sentences → `[…]`, such as their ratio.
-        samples: how many times to draw; 0 for no interval (both ends are the value).
+        sums: sums of each sentence `[n_sentences, n_sums]`, such as numbers of correct answers and of test items.
+        statistic: function from sums over sentences `[…, n_sums]` to `[…]`, such as their ratio.
+        samples: number of samples; 0 for no interval (both ends are the value).
     """
     return measure_all([(sums, statistic)], samples=samples)[0]
 
 
 def measure_all(figures: Sequence[tuple[np.ndarray, Statistic]], *, samples: int = 1000) -> list[Measured]:
-    """The same for several figures over the same sentences, which are drawn once for all of them: drawing takes far
-    longer than all the rest.
+    """Return several statistics over the same sentences and samples, which takes hardly longer than one.
 
     Args:
-        figures: `sums` and `statistic` of each.
+        figures: `sums` and `statistic` of each statistic.
         samples: see `measure`.
     """
     values, drawn = _drawn(figures, samples)
@@ -94,14 +89,13 @@ def measure_all(figures: Sequence[tuple[np.ndarray, Statistic]], *, samples: int
 
 
 def over_groups(sums: np.ndarray, groups: Sequence[Hashable]) -> np.ndarray:
-    """Return the sums of each group of texts, `[n_groups, …]`, in the order in which the groups begin; those of the texts where
-    there are no groups.
+    """Return the sums of each group of texts, `[n_groups, …]`, in order of first occurrence; without groups, those of the texts.
 
-    Texts that share something, such as questions on one passage, are not independent: whole groups must be resampled.
+    Texts such as questions on one passage are not independent, so whole groups must be resampled.
 
     Args:
-        sums: `[n_texts, …]`.
-        groups: what each text belongs to.
+        sums: sums of each text `[n_texts, …]`.
+        groups: group of each text.
     """
     if not len(groups):
         return sums
@@ -117,7 +111,7 @@ def _measured(value: float, draws: np.ndarray, texts: int) -> Measured:
 
 
 def _drawn(figures: Sequence[tuple[np.ndarray, Statistic]], samples: int) -> tuple[list[float], list[np.ndarray]]:
-    """Return figures over all sentences, and over the sentences of each sample."""
+    """Return statistics over all sentences, and over each sample."""
     values = [float(statistic(np.asarray(sums).sum(axis=0, dtype=np.float64))) for sums, statistic in figures]
     drawn: list[list[np.ndarray]] = [[np.zeros(0)] for _ in figures]
     for counts in sampled(len(figures[0][0]) if figures else 0, samples):
@@ -127,12 +121,11 @@ def _drawn(figures: Sequence[tuple[np.ndarray, Statistic]], samples: int) -> tup
 
 
 def intervals(sums: np.ndarray, statistic: Statistic, *, samples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return many figures of one kind over all sentences, and the ends of their intervals, each `[n_figures]`, on the drawing
-    that all figures have in common.
+    """Return many statistics over all sentences and the ends of their intervals, each `[n_figures]`, on the common samples.
 
     Args:
-        sums: `[n_sentences, …]`.
-        statistic: `[samples, …]` summed over sentences → `[samples, n_figures]`.
+        sums: sums of each sentence `[n_sentences, …]`.
+        statistic: function from sums over sentences `[samples, …]` to `[samples, n_figures]`.
         samples: see `measure`.
     """
     sums = np.asarray(sums, dtype=np.float64)
@@ -146,14 +139,14 @@ def intervals(sums: np.ndarray, statistic: Statistic, *, samples: int) -> tuple[
 
 
 def sampled(n: int, samples: int) -> Iterable[np.ndarray]:
-    """Return how often each of `n` sentences is in each sample of the common drawing, float64 `[…, n]`, in blocks of samples.
-    Drawing n of n sentences is drawing how often each comes: one multinomial vector."""
+    """Yield the multiplicity of each of `n` sentences in the common samples, float64 `[…, n]`, in blocks of samples.
+    The multiplicities of a sample are a multinomial vector."""
     return _kept(n, samples) if n * samples <= _DRAWS else _blocks(n, samples)
 
 
 @lru_cache(2)
 def _kept(n: int, samples: int) -> list[np.ndarray]:
-    """Return the blocks of a small drawing, which the next figures over as many sentences have, too."""
+    """Return the cached blocks of a small number of samples."""
     return list(_blocks(n, samples))
 
 
@@ -164,8 +157,8 @@ def _blocks(n: int, samples: int) -> Iterator[np.ndarray]:
 
 
 def ends_of(drawn: np.ndarray, value: float) -> tuple[float, float]:
-    """Return the 95% percentile interval (Efron and Tibshirani 1993, §13.3) of the figures drawn that are defined, or the value
-    itself where none is."""
+    """Return the 95% percentile interval (Efron and Tibshirani 1993, §13.3) of the defined values, or the value itself if
+    there are none."""
     figures = drawn[np.isfinite(drawn)]
     if not len(figures):
         return value, value
@@ -174,17 +167,17 @@ def ends_of(drawn: np.ndarray, value: float) -> tuple[float, float]:
 
 
 def ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
-    """Quotient; NaN, without a warning, where there is nothing to divide by."""
+    """Return the quotient; NaN for division by zero."""
     return np.divide(
         numerator, denominator, out=np.full(np.shape(numerator), np.nan), where=np.asarray(denominator) != 0
     )
 
 
 def accuracy(sums: np.ndarray) -> np.ndarray:
-    """From right answers and questions."""
+    """Return the accuracy from numbers of correct answers and of test items."""
     return ratio(sums[..., 0], sums[..., 1])
 
 
 def f1(sums: np.ndarray) -> np.ndarray:
-    """From what is right, what was said and what is true; 0 where nothing is right, as CoNLL's script has it."""
+    """Return F1 from numbers of correct, predicted and gold items; 0 if none is correct, as in CoNLL's script."""
     return np.nan_to_num(ratio(2.0 * sums[..., 0], sums[..., 1] + sums[..., 2]))

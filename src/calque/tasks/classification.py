@@ -1,4 +1,4 @@
-"""Labels of texts and of pairs of texts, zero-shot: sentiment, natural language inference."""
+"""Zero-shot classification of texts and of pairs of texts: sentiment, natural language inference."""
 
 from __future__ import annotations
 
@@ -36,31 +36,29 @@ HEADS = ("mean", "bilstm", "esim", "cls")
 
 
 class Classification(ZeroShot[LabelledText]):
-    """Labels texts, or pairs of them, and is judged by accuracy; sentiment also by the mean of the labels' F1 (`macro-f1`),
-    the figure of the tweets' own benchmark (Barbieri et al. 2022).
+    """Classification of texts or pairs of texts, scored by accuracy; sentiment also by the mean of the labels' F1 (`macro-f1`,
+    Barbieri et al. 2022).
 
     Heads on word vectors: "mean" puts two dense layers on the mean vector (Multi-sense, §4.2); "bilstm" puts them on the
-    maxima over the states of a bidirectional LSTM (Conneau et al. 2017; the NLI baseline of Multi-sense). Of a pair with
-    vectors u and v the layers see [u; v; |u − v|; u·v]. Head "esim", for pairs alone, aligns the words of the two texts
-    with each other before it reads them as a whole (Chen et al. 2017; `calque.nn.esim`); it is the one that makes most of
-    the order of the rows, and the head of CLCR (§4.2). Head "cls" trains the encoder along, with one linear layer on its
-    first special subword (Cao et al. 2020, §4.3); both texts of a pair stand in one sequence then, with the special
-    subwords that the tokenizer puts around and between them, and with segment embeddings where the model has them.
+    maxima over the hidden states of a bidirectional LSTM (Conneau et al. 2017; the NLI baseline of Multi-sense). For a pair with
+    vectors u and v the input is [u; v; |u − v|; u·v]. "esim", for pairs only, aligns the words of the two texts before it encodes
+    them (Chen et al. 2017; `calque.nn.esim`); it uses word order most, and is the head of CLCR (§4.2). "cls" trains the encoder
+    with one linear layer on its first special token (Cao et al. 2020, §4.3); both texts of a pair are one sequence with special
+    tokens, and with segment embeddings if the model has them.
 
-    Chen et al. train word embeddings of 300 dimensions with ESIM, on half a million pairs: 300 hidden, dropout 0.5, rate
-    4e-4. Frozen rows and some thousand pairs leave less to overfit: planted word order is learnt best with what the other
-    heads have, too, so all have the same defaults.
+    Chen et al. train ESIM with word embeddings of 300 dimensions on half a million pairs: 300 hidden units, dropout 0.5, rate
+    4e-4. With frozen vectors and some thousand pairs, the defaults of the other heads are better, so all heads share them.
 
     Args:
         kind: "nli" for pairs, "sentiment" for single texts.
         train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`.
-        head: one of `HEADS`; None for cls where the encoder learns, else bilstm for pairs and mean for single texts.
-        hidden: of the dense layers and of the LSTM in each direction.
-        dropout: before each dense layer; of esim also on the rows and on what goes into the second LSTM.
+        head: one of `HEADS`; default: cls with `tune`, else bilstm for pairs and mean for single texts.
+        hidden: size of the dense layers and of the LSTM in each direction.
+        dropout: dropout before each dense layer; for esim also on the rows and on the input of the second LSTM.
     """
 
     names = ("nli", "sentiment")
-    rows = ("words", "key points")  # a text is whatever number of vectors
+    rows = ("words", "key points")  # a text can have any number of vectors
     statistics: Mapping[str, Any]
 
     def __init__(
@@ -87,7 +85,7 @@ class Classification(ZeroShot[LabelledText]):
             )
         if head == "cls" and not tune:
             raise SettingError(
-                "head cls reads the first special subword, which needs a tuned encoder: add tune=True (--tune)"
+                "head cls reads the first special token, which needs a tuned encoder: add tune=True (--tune)"
             )
         self.kind_of_head = head
         if head == "esim" and kind != "nli":
@@ -112,13 +110,13 @@ class Classification(ZeroShot[LabelledText]):
         path: str, lang: str, *, on_error: Literal["raise", "skip"] = "raise", rename: Mapping[str, str] | None = None,
         format: str = "auto", pretokenized: bool = False,
     ) -> LabelledText:  # fmt: skip
-        """A text with labels.
+        """Read labelled texts.
 
         Args:
-            on_error: "raise", or "skip" to leave out what cannot be read.
-            rename: other names for labels that the files do not share; an empty name leaves the texts out.
-            format: where what the file holds does not show it; see `read_labelled`.
-            pretokenized: words stand between spaces.
+            on_error: "raise", or "skip" to ignore invalid lines.
+            rename: new names of labels; an empty name removes the texts.
+            format: format of the file, if it cannot be detected; see `read_labelled`.
+            pretokenized: whether words are separated by spaces.
         """
         how: Any = format
         text = read_labelled(path, lang=lang, format=how, pretokenized=pretokenized, on_error=on_error)
@@ -128,7 +126,7 @@ class Classification(ZeroShot[LabelledText]):
         return {"head": self.kind_of_head, "hidden": self.hidden, "dropout": self.dropout, "labels": list(self.labels)}
 
     def groups(self, data: LabelledText) -> list[int]:
-        """Number the premises: lines that follow each other with one premise are a group, in every translation alike."""
+        """Return group numbers of consecutive lines with the same premise, which are equal in every translation."""
         premises = [premise.words for premise in data.texts[0]] if self.columns == 2 else []
         return [number for number, (_, lines) in enumerate(groupby(premises)) for _ in lines]
 
@@ -181,8 +179,7 @@ class Classification(ZeroShot[LabelledText]):
 
 
 def side_by_side(columns: Sequence[Sentences]) -> Sentences:
-    """Return the texts row by row: that of the first column, that of the second, and on to the next row. So several data sets
-    one after the other are one data set."""
+    """Return the texts of several columns in one list, row by row, so that data sets can be concatenated."""
     if len(columns) == 1:
         return columns[0]
     n = len(columns[0])
@@ -190,10 +187,10 @@ def side_by_side(columns: Sequence[Sentences]) -> Sentences:
 
 
 class PairSource(VectorSource):
-    """Frozen vectors of pairs of texts: the first texts of all pairs that are asked for, then the second ones.
+    """Source of frozen vectors of pairs of texts: first the first texts of all pairs, then the second ones.
 
     Args:
-        whole: the texts, those of a pair one after the other.
+        whole: source of all texts, with those of a pair adjacent.
     """
 
     def __init__(self, whole: FrozenSource):
@@ -209,19 +206,19 @@ class PairSource(VectorSource):
 
 
 def macro_f1(counts: np.ndarray) -> np.ndarray:
-    """Mean of the labels' F1, 0 for a label that is neither said nor right.
+    """Return the mean of the labels' F1, 0 for a label that occurs in neither predictions nor gold labels.
 
     Args:
-        counts: `[…, 3 * n_labels]`: right, said and true of each label.
+        counts: correct, predicted and gold counts of each label, `[…, 3 * n_labels]`.
     """
     return f1(counts.reshape(*counts.shape[:-1], -1, 3)).mean(-1)
 
 
 def relabelled(text: LabelledText, names: Mapping[str, str]) -> LabelledText:
-    """The same texts with other names for some labels; texts whose label has an empty new name are left out.
+    """Rename labels; texts whose label has an empty new name are removed.
 
     Raises:
-        InputError: nothing is left.
+        InputError: no text is left.
     """
     renamed = [names.get(name, name) for name in text.labels.names]
     labelled = np.flatnonzero(np.array([name != "" for name in renamed], dtype=bool)[text.labels.codes])
@@ -233,13 +230,13 @@ def relabelled(text: LabelledText, names: Mapping[str, str]) -> LabelledText:
 
 
 class TextHead(nn.Module):
-    """Word vectors of texts into scores of labels.
+    """Head from word vectors of texts to logits of labels.
 
     Args:
-        columns: 1 for single texts; 2 for pairs: of 2·S texts the first S go with the last S.
-        lstm: maxima over the states of an LSTM instead of means over the vectors.
-        hidden: of the dense layers and of the LSTM.
-        dropout: before each dense layer.
+        columns: 1 for single texts; 2 for pairs, where text s of 2·S is paired with text s + S.
+        lstm: use maxima over the states of an LSTM in the place of mean vectors.
+        hidden: size of the dense layers and of the LSTM.
+        dropout: dropout before each dense layer.
     """
 
     def __init__(self, dim: int, n_labels: int, *, columns: int, lstm: bool, hidden: int, dropout: float):
@@ -261,7 +258,7 @@ class TextHead(nn.Module):
 
 
 class FirstHead(nn.Module):
-    """One linear layer on the only vector that each text has."""
+    """Head with one linear layer on a single vector of each text."""
 
     def __init__(self, dim: int, n_labels: int, *, dropout: float):
         super().__init__()
@@ -273,6 +270,6 @@ class FirstHead(nn.Module):
 
 
 def has_segments(model: Any) -> bool:
-    """Whether a model has embeddings for more than one segment."""
+    """Return whether a model has embeddings for more than one segment."""
     known = "token_type_ids" in inspect.signature(model.forward).parameters
     return known and (getattr(model.config, "type_vocab_size", 0) or 0) > 1

@@ -1,4 +1,4 @@
-"""Whether a language keeps its own structure: is the word nearest to a word the same word?"""
+"""Same-language consistency: is the nearest other word of a language the same word type?"""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from calque.tasks.inputs import Inputs
     from calque.vectors import Embeddings
 
-LETTERS = 4  # of a word that is asked for, at least
+LETTERS = 4  # minimum length of query words
 
 
 class Consistency(Task):
     """Measures whether an encoder still distinguishes the words of one language.
 
-    `same-form`: of the words that come more than once in a text and have more than three letters, how often the nearest
-    other word of the same text, by cosine, is the same form in lower case. A loss that takes other occurrences of a word for
-    negatives makes it fall, which retrieval of the very occurrence does not show.
+    `same-form` is the fraction of repeated words of at least four letters whose nearest other word of the text, by cosine, is the
+    same word type in lower case. A loss with other occurrences of a word as negatives lowers it, which token-level retrieval does
+    not show.
 
     Args:
-        text: of one language.
-        letters: minimum length of a word that is asked for; one of its characters must be a letter.
-        bootstrap: samples of the interval; sentences are drawn.
-        seed: for the record.
-        data: name of the text, for the record.
+        text: text in one language.
+        letters: minimum length of query words, which must contain a letter.
+        bootstrap: number of bootstrap samples; sentences are resampled.
+        seed: seed for the record.
+        data: name of the text for the record.
     """
 
     files = ("test",)
@@ -61,10 +61,10 @@ class Consistency(Task):
 
     @classmethod
     def from_files(cls, inputs: Inputs, *, letters: int = LETTERS) -> list[Task]:  # type: ignore[override]
-        """One for each text: of plain text each file, of parallel text (with `langs`) each side of each file.
+        """Return a task for each plain text, or for each side of each parallel text (with `langs`).
 
         Args:
-            inputs: the texts.
+            inputs: texts.
             letters: see the class.
         """
         words, texts = inputs.words, []
@@ -77,20 +77,20 @@ class Consistency(Task):
         return [cls(text, letters=letters, seed=words.seed, data=name) for name, text in texts]
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
-        """Return how often the nearest other word is the same word."""
+        """Encode the text, and return the score."""
         require(encoder, "measured", self.rows)
         about = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint}
         return self.evaluate_embeddings(encoder.encode(self.text, progress=progress), about=about)
 
     def evaluate_embeddings(self, vectors: Embeddings, *, about: dict[str, Any] | None = None) -> list[Score]:
-        """Measure word vectors that exist already.
+        """Score given word vectors.
 
         Args:
-            vectors: of every word of the text.
-            about: what to record of the encoder.
+            vectors: vectors of all words of the text.
+            about: record of the encoder.
 
         Raises:
-            SettingError: they are not vectors of this text.
+            SettingError: the vectors do not belong to this text.
         """
         if not np.array_equal(np.diff(vectors.offsets), self.text.lengths()):
             raise SettingError(
@@ -121,7 +121,7 @@ class Consistency(Task):
 
     @cached_property
     def _repeated(self) -> int:
-        """Sentences that stand in the text before: their words have their own vectors for neighbours."""
+        """Number of repeated sentences, whose words have neighbours with equal vectors."""
         sentences = [sentence.words for sentence in self.text if len(sentence)]
         return len(sentences) - len(set(sentences))
 
@@ -133,17 +133,16 @@ def _covered(vectors: Embeddings) -> np.ndarray:
 def same_form_nearest(
     numbers: np.ndarray, forms: Sequence[str], vectors: Embeddings, *, letters: int = LETTERS
 ) -> tuple[np.ndarray, np.ndarray]:
-    """For each word that comes again, whether the nearest other word of the whole text is the same form.
+    """Return for each repeated word whether the nearest other word of the text has the same type.
 
-    Every word with a vector may be found, other occurrences of the form among them. Of equal similarities the word that
-    comes first counts.
+    All words with a vector are candidates. The first of equally similar words counts.
 
     Args:
-        numbers: int64 `[n_words]`, the number of each word's form.
-        letters: characters of a word that is asked for, at least, of which one is a letter.
+        numbers: number of each word's type, int64 `[n_words]`.
+        letters: minimum length of query words, which must contain a letter.
 
     Returns:
-        rows of the words that were asked for, int64 `[n]`, and whether the nearest is the same, bool `[n]`.
+        rows of the query words, int64 `[n]`, and whether the nearest word has the same type, bool `[n]`.
     """
     covered = _covered(vectors)
     long = np.array([len(form) >= letters and any(map(str.isalpha, form)) for form in forms], dtype=bool)
@@ -153,7 +152,7 @@ def same_form_nearest(
         return rows, np.zeros(0, dtype=bool)
     known = np.flatnonzero(covered)
     unit, places = unit_rows(vectors.data, None if covered.all() else known), np.searchsorted(known, rows)
-    # Two are enough: where the word itself is not the first, it may be the second or not there at all.
+    # Two neighbours suffice: the word itself is at most one of them.
     found = cosine_neighbours(unit[places], unit, n_best=2, target_queries=np.zeros(0, dtype=np.int64)).targets
     other = known[np.where(found[:, 0] == places, found[:, 1], found[:, 0])]
     return rows, numbers[other] == numbers[rows]

@@ -1,4 +1,4 @@
-"""Annotated text with a name and a language, and its right answers as arrays."""
+"""Annotated texts with name and language, and their gold answers as arrays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ D = TypeVar("D")
 
 @dataclass(frozen=True)
 class Dataset(Generic[D]):
-    """A data set, the language it is in, and what to call it."""
+    """A data set with its language and name."""
 
     name: str
     lang: str
@@ -37,15 +37,15 @@ def read_datasets(
     known: dict[tuple[str, str, int | None], Any],
     say: Say,
 ) -> list[Dataset[Any]]:
-    """Texts of files, with their languages.
+    """Read files with their languages.
 
     Args:
-        files: the language of each is in its name (`panx.dev.de.tsv`) or stands before it (`de=dev.tsv`).
-        most: use so many texts of each file, at even distances; None for all.
-        known: what has been read, as development text and test set in one, and is not read again.
+        files: files with the language in their name (`panx.dev.de.tsv`) or before it (`de=dev.tsv`).
+        most: number of evenly spaced texts of each file; None for all.
+        known: data sets that have been read already, such as development text that is also a test set.
 
     Raises:
-        SettingError: a file does not say its language.
+        SettingError: a file has no language.
     """
     datasets = []
     for file in files:
@@ -62,13 +62,13 @@ def read_datasets(
 
 
 def spread_over(n: int, most: int | None) -> np.ndarray | None:
-    """So many numbers below `n` at even distances, None for all. Not the first ones: files are often in the order of
-    their labels, or of where they come from."""
+    """Return `most` evenly spaced numbers below `n`, None for all. Files are often sorted by label or source, so the first ones
+    would be biased."""
     return None if most is None or most >= n else np.arange(most) * n // most
 
 
 def warn_of_shared(test: Dataset[Any], trained: Sequence[Dataset[Any]]) -> None:
-    """Compare a test set with every training text, whatever its language: files are also given under a wrong one."""
+    """Warn if a test set overlaps with a training text of any language, in case a language is wrong."""
     for each in trained:
         tested, others = (getattr(text.data, "texts", None) or (text.data.sentences,) for text in (test, each))
         if len(tested) == len(others):
@@ -76,12 +76,12 @@ def warn_of_shared(test: Dataset[Any], trained: Sequence[Dataset[Any]]) -> None:
 
 
 class Answers:
-    """What is to be found out about some texts, as arrays over their words and over the texts.
+    """Gold answers of texts as arrays over words and over texts.
 
     Args:
-        lengths: int64 `[n_texts]`, words of each.
-        words: arrays `[n_words]`, by name.
-        texts: arrays `[n_texts]`, by name.
+        lengths: number of words of each text, int64 `[n_texts]`.
+        words: arrays `[n_words]` by name.
+        texts: arrays `[n_texts]` by name.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Answers:
 
     @classmethod
     def joined(cls, parts: Sequence[Answers]) -> Answers:
-        """Those of several texts, one after the other."""
+        """Concatenate several answers."""
         first = parts[0]
         return cls(
             np.concatenate([part.lengths for part in parts]),
@@ -105,10 +105,10 @@ class Answers:
         )
 
     def of_words(self, name: str, numbers: np.ndarray) -> Tensor:
-        """Answers for all words of some texts, int64 `[W]`."""
+        """Return the answers for all words of the given texts, int64 `[W]`."""
         rows = ranges(self._starts[numbers], self.lengths[numbers])
         return torch.from_numpy(self.words[name][rows].astype(np.int64))
 
     def of_texts(self, name: str, numbers: np.ndarray) -> Tensor:
-        """Answers for some texts, int64 `[S]`."""
+        """Return the answers for the given texts, int64 `[S]`."""
         return torch.from_numpy(self.texts[name][numbers].astype(np.int64))

@@ -1,4 +1,4 @@
-"""The files that a task is made from, and how they are read."""
+"""Input files of tasks."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ def _words() -> Words:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Files as a user names them: on the command line, in a study, or from Python.
+    """Files of a task as given by the user on the command line, in a study, or in Python.
 
     Args:
-        task: its name, which tells a class that serves several tasks which one is meant.
-        test: what to measure on.
-        langs: languages of parallel texts and dictionaries, source first: one pair for each.
-        train: what to learn from; for retrieval, what the encoder was aligned on.
-        dev: annotated text to choose the epoch on; of sentences, the text to choose the threshold of mining on.
-        ceiling: annotated text in the languages of the tests, such as a translation of `train` (translate-train).
-        links, train_links: word links of parallel texts, Pharaoh format.
+        task: name of the task, for classes that serve several tasks.
+        test: test files.
+        langs: languages of each parallel text or dictionary, source first.
+        train: training files; for retrieval, the text that the encoder was aligned on.
+        dev: development text for choosing the epoch, or the threshold of sentence mining.
+        ceiling: annotated text in the test languages, such as a translation of `train` (translate-train).
+        links, train_links: word links of parallel texts in Pharaoh format.
         text: plain text, `LANG=FILE`.
-        project: parallel texts that tags are projected over; `langs` and `links` are theirs then.
-        first_senses: WordNet's `index.sense`.
-        words: how words are found and linked, and how many texts are read: of parallel and plain text so many, of each
-            training file so many at even distances.
-        test_limit: the same of each annotated test and development file.
-        say: takes a line of news.
+        project: parallel texts for label projection, to which `langs` and `links` then apply.
+        first_senses: `index.sense` of WordNet.
+        words: settings of tokenisation and word alignment, with the limit: the first texts of parallel and plain text, evenly
+            spaced ones of training files.
+        test_limit: number of evenly spaced texts of annotated test and development files.
+        say: function that prints messages.
     """
 
     task: str
@@ -59,11 +59,11 @@ class Inputs:
 
     @property
     def given(self) -> list[str]:
-        """Which kinds of files there are."""
+        """Return the kinds of given files."""
         return [name for name in FILES if getattr(self, name)]
 
     def only(self, kind: str) -> str:
-        """The file of a kind of which a task takes one.
+        """Return the only file of a kind.
 
         Raises:
             SettingError: there are several, or none.
@@ -74,11 +74,11 @@ class Inputs:
         return files[0]
 
     def each(self) -> list[Self]:
-        """The same for each parallel test text, with its languages, its links, its training and its development text; one text
-        that has several languages (TMX, the prefix of several files, a folder of them) is taken with each pair.
+        """Return inputs for each parallel test text with its languages, links, training and development text; a text with several
+        languages (TMX, a prefix of several files, a folder) is used with each pair.
 
         Raises:
-            SettingError: numbers of files that do not fit each other.
+            SettingError: the numbers of files do not match.
         """
         from calque.linking import check_pairs
 
@@ -103,22 +103,22 @@ class Inputs:
         ]  # fmt: skip
 
     def corpora(self) -> list[tuple[str, ParallelCorpus]]:
-        """The parallel test texts, each with its name."""
+        """Return the parallel test texts with their names."""
         return [(one.test[0], self.words.read(one.test[0], one.langs[0])) for one in self.each()]
 
 
-#: the fields that name files
+#: fields that are files
 FILES = (
     "test", "train", "dev", "ceiling", "links", "train_links", "text", "project", "first_senses",
 )  # fmt: skip
-#: all fields and those of `words`, which no option of a task may be called
+#: reserved names: all fields, and those of `words`
 FIELDS = (
     *(each.name for each in fields(Inputs)), "model", "symmetrize", "pretokenized", "seed", "limit", "by_layer",
 )  # fmt: skip
 
 
 def _for_each(given: Sequence[T], n: int, option: str) -> list[T]:
-    """One for each of `n` tests."""
+    """Return one value for each of `n` tests."""
     if len(given) not in (1, n):
         raise SettingError(f"{len(given)} × {option} for {n} tests: give one for each, or one for all")
     return list(given) * n if len(given) == 1 else list(given)

@@ -1,4 +1,4 @@
-"""What a test text shares with a training text, and with itself: seen pairs, equal forms, repeated types."""
+"""Overlap of test and training text: seen pairs, identical word types, shared sentences."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from calque.offsets import offsets_of
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentences
 
-MUCH = 0.2  # of the test sentences: below that, greetings and headings come twice in any text
+MUCH = 0.2  # fraction of test sentences; up to this, repeated greetings and headings are normal
 
-_BLOCK = 16_384  # sentence pairs of a training text looked at together
+_BLOCK = 16_384  # number of sentence pairs of a training text in a block
 
 
 def forms_of(sentences: Sentences) -> tuple[np.ndarray, list[str]]:
-    """The lower-cased form of every word: numbers, int64 `[n_words]`, and the forms that they number."""
+    """Return the number of each word's lower-case type, int64 `[n_words]`, and the types."""
     vocabulary: dict[str, int] = {}
     return _numbers(sentences, vocabulary, lower=True, grow=True), list(vocabulary)
 
 
 def first_occurrences(sentences: Sentences) -> np.ndarray:
-    """bool `[n_words]`: whether the word is the first of its form (as written) in the text."""
+    """Return the mask of words that are the first occurrence of their (case-sensitive) type, bool `[n_words]`."""
     vocabulary: dict[str, int] = {}
     numbers = _numbers(sentences, vocabulary, lower=False, grow=True)
     first = np.zeros(len(numbers), dtype=bool)
@@ -33,14 +33,14 @@ def first_occurrences(sentences: Sentences) -> np.ndarray:
 
 
 def identical_forms(corpus: ParallelCorpus, pairs: WordPairs) -> np.ndarray:
-    """bool `[n_pairs]`: whether the two linked words are the same string, lower-cased."""
+    """Return the mask of links between identical lower-case words, bool `[n_pairs]`."""
     vocabulary: dict[str, int] = {}
     source, target = (_of_links(corpus, pairs, side, vocabulary, grow=True) for side in ("source", "target"))
     return source == target
 
 
 def seen_pairs(corpus: ParallelCorpus, pairs: WordPairs, train: ParallelCorpus, train_pairs: WordPairs) -> np.ndarray:
-    """bool `[n_pairs]`: whether words of the same two forms, lower-cased, are linked in the training text."""
+    """Return the mask of links whose lower-case word types are linked in the training text, bool `[n_pairs]`."""
     vocabulary: dict[str, int] = {}
     source, target = (_of_links(corpus, pairs, side, vocabulary, grow=True) for side in ("source", "target"))
     size = len(vocabulary)
@@ -55,9 +55,9 @@ def seen_pairs(corpus: ParallelCorpus, pairs: WordPairs, train: ParallelCorpus, 
 
 
 def shared_sentences(corpus: ParallelCorpus, train: ParallelCorpus) -> np.ndarray:
-    """bool `[n_sentences]`: whether the source or the target sentence, lower-cased, is in the training text.
+    """Return the mask of sentence pairs with a side that occurs in the training text, in lower case, bool `[n_sentences]`.
 
-    Empty sentences are shared with nothing.
+    Empty sentences do not count.
     """
     sides = ((corpus.source, train.source), (corpus.target, train.target))
     source, target = (shared_texts([side], [other]) for side, other in sides)
@@ -65,10 +65,10 @@ def shared_sentences(corpus: ParallelCorpus, train: ParallelCorpus) -> np.ndarra
 
 
 def shared_texts(test: Sequence[Sentences], train: Sequence[Sentences]) -> np.ndarray:
-    """bool `[n_texts]`: whether a test text, lower-cased, is among the training texts.
+    """Return the mask of test texts that occur in the training texts, in lower case, bool `[n_texts]`.
 
     Args:
-        test, train: columns of texts; of pairs of texts both columns, which are compared together.
+        test, train: columns of texts; both columns of pairs are compared together.
     """
     texts = list(_texts(test))
     known = (set(texts) - {""}).intersection(_texts(train))
@@ -81,14 +81,14 @@ def _texts(columns: Sequence[Sentences]) -> Iterator[str]:
 
 
 class OverlapWarning(CalqueWarning):
-    """A test text is in good part the training text: the figure says what was memorised, not what was learnt."""
+    """A large part of the test text is in the training text, so scores partly show memorisation."""
 
 
 def warn_of_overlap(test: str, shared: np.ndarray, train: str, *, stacklevel: int = 3) -> None:
-    """Warn, in one line, if more than a fifth of the test sentences are in the training text.
+    """Warn if more than a fifth of the test sentences are in the training text.
 
     Args:
-        shared: which test sentences are.
+        shared: mask of these test sentences.
     """
     n = int(shared.sum())
     if n > MUCH * len(shared):
@@ -102,7 +102,7 @@ def warn_of_overlap(test: str, shared: np.ndarray, train: str, *, stacklevel: in
 def _of_links(
     corpus: ParallelCorpus, pairs: WordPairs, side: str, vocabulary: dict[str, int], *, grow: bool
 ) -> np.ndarray:
-    """Number of the lower-cased form at one end of each link."""
+    """Return the number of the lower-case word type at one end of each link."""
     sentences: Sentences = getattr(corpus, side)
     words: np.ndarray = getattr(pairs, side)
     offsets = offsets_of(sentences.lengths())
@@ -111,10 +111,10 @@ def _of_links(
 
 
 def _numbers(sentences: Sentences, vocabulary: dict[str, int], *, lower: bool, grow: bool) -> np.ndarray:
-    """A number for the form of each word, int64 `[n_words]`; −1 for one that the vocabulary may not take in.
+    """Return the number of each word's type, int64 `[n_words]`; −1 for a type outside of a fixed vocabulary.
 
-    Python sees each form once per chunk of the Arrow column: its own `lower` is used, for which Arrow's is
-    no substitute in every script, yet the words themselves never become Python strings.
+    Each type is converted to a Python string once per chunk of the Arrow column, because Arrow's lower-casing differs from
+    Python's in some scripts.
     """
     words, _ = sentences.flat()
     numbers = [np.zeros(0, dtype=np.int64)]

@@ -1,4 +1,4 @@
-"""Dependency parsing, zero-shot (Schuster et al. 2019, §5)."""
+"""Zero-shot dependency parsing (Schuster et al. 2019, §5)."""
 
 from __future__ import annotations
 
@@ -29,19 +29,18 @@ if TYPE_CHECKING:
 
 
 class Parsing(ZeroShot[Treebank]):
-    """Finds head and relation of every word, with the biaffine parser (Dozat and Manning 2017) that Schuster et al. put on
-    aligned vectors. Judged by the share of words with the right head (UAS) and with the right head and relation (LAS);
-    words that consist of punctuation are not counted, as in the script of CoNLL-X. LAS chooses the epoch.
+    """Dependency parsing with the biaffine parser (Dozat and Manning 2017) on aligned vectors, as in Schuster et al. Scored by
+    the fraction of words with the correct head (UAS), and with the correct head and relation (LAS), without punctuation as in the
+    script of CoNLL-X. LAS chooses the epoch.
 
-    A relation of a test treebank that the training text does not have can never be right; it counts as wrong.
+    Relations that do not occur in the training text count as wrong.
 
     Args:
         train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`.
-        hidden, layers: of the LSTM, hidden states in each direction.
+        hidden, layers: number of hidden units in each direction and of layers of the LSTM.
         arc, label: sizes of the layers before the two scorers.
-        upos: dimensions of the embedding of a word's universal part of speech, which is read from the treebank; 0 for
-            none.
-        dropout: of what comes in, between the LSTM's layers and after the scorers' own layers.
+        upos: dimensions of the embedding of gold universal parts of speech; 0 for none.
+        dropout: dropout of the input, between the LSTM's layers and after the layers of the scorers.
     """
 
     name = "parsing"
@@ -66,13 +65,13 @@ class Parsing(ZeroShot[Treebank]):
         self.shape: dict[str, Any] = {"hidden": hidden, "layers": layers, "arc": arc, "label": label, "upos": upos,
                                       "dropout": dropout}  # fmt: skip
         self.relations = tuple(sorted({name for each in train for name in each.data.relations.names}))
-        # A part of speech that no training text has shares one embedding, the last.
+        # Parts of speech that do not occur in training share the last embedding.
         self.parts = tuple(sorted({name for each in train for name in each.data.upos.names}))
         super().__init__(train, tests, **protocol)
 
     @staticmethod
     def read(path: str, lang: str, *, on_error: Literal["raise", "skip"] = "raise") -> Treebank:
-        """A treebank; `on_error`: "raise", or "skip" to leave out trees that cannot be read."""
+        """Read a treebank; `on_error`: "raise", or "skip" to ignore invalid trees."""
         return read_treebank(path, lang=lang, on_error=on_error)
 
     def defaults(self) -> dict[str, Any]:
@@ -134,10 +133,10 @@ class Parsing(ZeroShot[Treebank]):
 
 
 class ParsingHead(nn.Module):
-    """Word vectors into scores of arcs and of their labels.
+    """Head from word vectors to scores of arcs and labels.
 
     Args:
-        n_relations, n_parts: labels of arcs, and parts of speech (one more stands for all others).
+        n_relations, n_parts: number of labels of arcs, and of parts of speech (one more for unknown ones).
         hidden, layers, arc, label, upos, dropout: see `Parsing`.
     """
 
@@ -156,39 +155,39 @@ class ParsingHead(nn.Module):
         self.label = Biaffine(label, label, n_relations)
 
     def forward(self, rows: Tensor, lengths: Tensor, parts: Tensor) -> Tensor:
-        """States of the words `[W, 2·hidden]`."""
+        """Return hidden states of the words `[W, 2·hidden]`."""
         rows = self.drop(rows)
         if self.parts is not None:
             rows = torch.cat([rows, self.drop(self.parts(parts.to(rows.device)))], dim=1)
         return self.drop(self.lstm(rows, lengths))
 
     def arcs(self, states: Tensor, lengths: Tensor) -> Tensor:
-        """Scores of each word's heads `[S, words, words + 1]`, column 0 for the root; −inf behind a sentence's end."""
+        """Return scores of each word's heads `[S, words, words + 1]`, column 0 for the root; −inf after the end of a sentence."""
         return self.arc.arcs(*self._roles(states, lengths, self.arc_dependent, self.arc_head), lengths)
 
     def arcs_of_words(self, states: Tensor, lengths: Tensor) -> Tensor:
-        """The same for the words in a row, `[W, words + 1]`."""
+        """Return scores of heads for all words in one list, `[W, words + 1]`."""
         table = self.arcs(states, lengths)
         inside = torch.arange(table.shape[1]) < lengths[:, None]
         return table[inside.to(states.device)]
 
     def labels(self, states: Tensor, heads: Tensor, lengths: Tensor) -> Tensor:
-        """Scores of the relations of given arcs, `[W, n_relations]`.
+        """Return scores of the relations of given arcs, `[W, n_relations]`.
 
         Args:
-            heads: int64 `[W]`, 0 for the root, else from 1.
+            heads: position of each word's head, 0 for the root, else from 1, int64 `[W]`.
         """
         return self.label.labels(
             *self._roles(states, lengths, self.label_dependent, self.label_head), heads.to(states.device), lengths
         )
 
     def _roles(self, states: Tensor, lengths: Tensor, dependent: nn.Module, head: nn.Module) -> tuple[Tensor, Tensor]:
-        """Words as dependents, and as heads with the root before them."""
+        """Return representations of words as dependents, and of root and words as heads."""
         alone = torch.tensor([1])
         with_root = torch.cat([self.root[None], states])
         return dependent(states, lengths), head(with_root, torch.cat([alone, lengths]))
 
 
 def _is_punctuation(word: str) -> bool:
-    """Whether a word has nothing but Unicode punctuation, as CoNLL-X's eval.pl asks."""
+    """Return whether a word consists of Unicode punctuation only, as in CoNLL-X's eval.pl."""
     return bool(word) and all(unicodedata.category(letter).startswith("P") for letter in word)

@@ -1,5 +1,5 @@
-"""Label projection, the rival of zero-shot transfer: annotate the translations of text that a source tagger has tagged
-(Yarowsky, Ngai and Wicentowski 2001), and learn the task there."""
+"""Label projection, the baseline of zero-shot transfer: project the tags of a source tagger over parallel text (Yarowsky, Ngai
+and Wicentowski 2001), and train on the result."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from calque.text import ParallelCorpus, Sentences
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
 
-_STRETCH = 2  # how many times as long as a span its projection may be, plus one
+_STRETCH = 2  # maximum ratio of the lengths of a projection and its span, plus one word
 
 
 class Projected(NamedTuple):
-    """What came of a projection.
+    """Result of a projection.
 
     Attributes:
-        text: the target sentences that could be tagged.
-        sentences: numbers of these sentences in the corpus, int64.
-        left_out: how many sentences had something to tag that the links did not reach.
+        text: tagged target sentences.
+        sentences: indices of these sentences in the corpus, int64.
+        left_out: number of sentences with spans or words that could not be projected.
     """
 
     text: TaggedText
@@ -40,16 +40,16 @@ class Projected(NamedTuple):
 
 
 def project_spans(source: TaggedText, pairs: WordPairs, target: Sentences) -> Projected:
-    """Spans through word links.
+    """Project spans over word links.
 
-    A span becomes the words from the first to the last that its words are linked to. A sentence is left out if a span has
-    no link, if its projection is more than twice as long (plus one word), or if two projections overlap: half-tagged
-    sentences would teach that names are none.
+    The projection of a span is the range from the first to the last linked word. A sentence is skipped if a span has no link,
+    if a projection is more than twice as long (plus one word), or if projections overlap, because partly tagged sentences would
+    be wrong examples.
 
     Args:
         source: tagged sentences (BIO).
-        pairs: links between the two sides.
-        target: their translations.
+        pairs: word links.
+        target: translations of the sentences.
     """
     offsets = offsets_of(source.sentences.lengths())
     table = span_table(source.tags.codes, source.tags.names, offsets)
@@ -76,10 +76,10 @@ def project_spans(source: TaggedText, pairs: WordPairs, target: Sentences) -> Pr
 
 
 def project_tags(source: TaggedText, pairs: WordPairs, target: Sentences) -> Projected:
-    """Tags of single words through word links.
+    """Project tags of words over word links.
 
-    A word takes the tag that most of the words linked to it have; one without links the tag that its form has most often
-    elsewhere in the text. A sentence with a word that has neither is left out.
+    A word gets the most frequent tag of its linked words, or without links the most frequent tag of its type in the text.
+    Sentences with a word that has neither are skipped.
     """
     offsets = offsets_of(source.sentences.lengths())
     linked = _links(pairs.swapped())
@@ -113,16 +113,16 @@ def projected(
     seed: int = 0,
     progress: bool = False,
 ) -> Dataset[TaggedText]:
-    """Training text in the target language: learn the task from source text, tag the source side of parallel text, and
-    carry the tags over.
+    """Return training text in the target language: train the tagger on source text, tag the source side of parallel text, and
+    project the tags.
 
     Args:
-        tagger: a `Tagging` task that learns from text in the language of one side of the corpus.
-        encoder: whose frozen vectors the tagger reads.
+        tagger: `Tagging` task with training text in the language of one side of the corpus.
+        encoder: encoder of the frozen vectors.
         corpus, pairs: parallel text and its word links.
 
     Raises:
-        SettingError: the training text is in neither language, or the links reach nothing.
+        SettingError: the training text is in neither language, or nothing can be projected.
     """
     if corpus.side(tagger.train[0].lang) == "target":
         corpus, pairs = corpus.swapped(), pairs.swapped()
@@ -135,12 +135,11 @@ def projected(
 
 
 class LabelProjection(Task):
-    """What the tagger of the source language says of parallel text is carried over word links, and the test sets of each
-    other language are tagged by what is learnt from that.
+    """Task that trains on projected labels, and tests in each target language.
 
     Args:
-        make: makes the tagging task, given training and test texts.
-        corpora: names of parallel texts, the texts, and their links.
+        make: function that builds the tagging task from training and test texts.
+        corpora: name, text and links of each parallel text.
     """
 
     def __init__(
@@ -154,10 +153,10 @@ class LabelProjection(Task):
         self.make, self.train, self.tests, self.corpora, self.say = make, list(train), list(tests), list(corpora), say
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
-        """Scores of the test sets whose language is that of a projection.
+        """Return the scores of the test sets in the target languages.
 
         Raises:
-            SettingError: none is.
+            SettingError: there is no such test set.
         """
         scores: list[Score] = []
         for name, corpus, pairs in self.corpora:
@@ -174,7 +173,7 @@ class LabelProjection(Task):
 
 
 def _links(pairs: WordPairs) -> dict[int, dict[int, list[int]]]:
-    """For each sentence and source word the target words that it is linked to."""
+    """Return the linked target words of each sentence and source word."""
     linked: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for sentence, i, j in zip(pairs.sentence.tolist(), pairs.source.tolist(), pairs.target.tolist(), strict=True):
         linked[sentence][i].append(j)
@@ -182,7 +181,7 @@ def _links(pairs: WordPairs) -> dict[int, dict[int, list[int]]]:
 
 
 def _most(tags: Counter[str]) -> str | None:
-    """The most frequent; of several the first in the alphabet."""
+    """Return the most frequent tag; of several the first in alphabetical order."""
     return min(tags, key=lambda tag: (-tags[tag], tag)) if tags else None
 
 
