@@ -1,4 +1,4 @@
-"""Edge probing (Tenney et al. 2019b): what vectors say of the structure of a sentence."""
+"""Edge probing (Tenney et al. 2019b): how much of a sentence's structure its vectors encode."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 class Asked(NamedTuple):
-    """Targets that can be read off the rows of a batch.
+    """Targets of a batch whose words have vectors.
 
     Attributes:
-        targets: int64 `[T]`, their numbers.
-        owner: int64 `[T]`, the text of the batch that each is of.
-        spans: one or two, the rows of the first and second span of each.
+        targets: indices of the targets, int64 `[T]`.
+        owner: index of the text of each target in the batch, int64 `[T]`.
+        spans: rows of the first span of each target, and of the second if there is one.
     """
 
     targets: np.ndarray
@@ -44,15 +44,15 @@ class Asked(NamedTuple):
 
 
 class ProbeAnswers(Answers):
-    """The targets of some texts with the labels that are known.
+    """Targets of some texts with their known labels.
 
     Args:
-        lengths: int64 `[n_texts]`, words of each.
-        counts: int64 `[n_texts]`, targets of each.
-        spans: int64 `[n_targets, 1 or 2, 2]`, see `ProbeText`.
-        codes: int64 `[n_codes]`, the labels of all targets that the training text has, as numbers.
-        code_counts: int64 `[n_targets]`, how many are of each.
-        true: int64 `[n_texts]`, how many labels are right in each, unknown ones as well.
+        lengths: number of words of each text, int64 `[n_texts]`.
+        counts: number of targets of each text, int64 `[n_texts]`.
+        spans: spans of the targets, int64 `[n_targets, 1 or 2, 2]`, see `ProbeText`.
+        codes: label indices of all targets, only labels of the training text, int64 `[n_codes]`.
+        code_counts: number of such labels of each target, int64 `[n_targets]`.
+        true: number of gold labels of each text, unknown labels included, int64 `[n_texts]`.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ProbeAnswers(Answers):
 
     @classmethod
     def of(cls, data: ProbeText, labels: Sequence[str]) -> ProbeAnswers:
-        """Those of a text, its labels as numbers of `labels`."""
+        """Return the targets of a text, with labels as indices into `labels`."""
         codes = data.labels.among(labels)
         target = np.repeat(np.arange(len(data.spans)), np.diff(data.label_offsets))
         known = np.bincount(target[codes >= 0], minlength=len(data.spans))
@@ -82,8 +82,7 @@ class ProbeAnswers(Answers):
         return cls(both("lengths"), both("counts"), both("spans"), both("codes"), both("code_counts"), true)
 
     def asked(self, given: WordRows) -> Asked:
-        """The targets of some texts that can be asked: those each of whose spans has a row. A span is made of those of its
-        words that have one."""
+        """Return the targets of some texts whose spans all have a vector. A span consists of its words that have a vector."""
         counts = self.counts[given.numbers]
         targets = ranges(self._first[given.numbers], counts)
         owner = np.repeat(np.arange(len(counts)), counts)
@@ -91,7 +90,7 @@ class ProbeAnswers(Answers):
         if given.words is None:
             bounds = offsets_of(lengths)[owner][:, None, None] + spans
         else:
-            # Rows by text and word, whatever their order; a span is a run of them.
+            # Rows sorted by text and word; a span is a contiguous range of them.
             most = int(self.lengths[given.numbers].max(initial=0)) + 1
             keys = np.repeat(np.arange(len(lengths)), lengths) * most + given.words
             order = np.argsort(keys, kind="stable")
@@ -106,7 +105,7 @@ class ProbeAnswers(Answers):
         return Asked(targets[has], owner[has], found)
 
     def gold(self, targets: np.ndarray, n_labels: int) -> Tensor:
-        """Which labels some targets have, bool `[T, n_labels]`."""
+        """Return whether each target has each label, bool `[T, n_labels]`."""
         counts = self.code_counts[targets]
         table = torch.zeros(len(targets), n_labels, dtype=torch.bool)
         rows = torch.from_numpy(np.repeat(np.arange(len(targets)), counts))
@@ -118,8 +117,8 @@ class KeyPointVectors(Embeddings):
     """Vectors of some of the words of each text.
 
     Args:
-        vectors: in any order in each text.
-        words: int64 `[n_rows]`, which word of its text each is of.
+        vectors: vectors, in any order within a text.
+        words: index of the word of each vector in its text, int64 `[n_rows]`.
     """
 
     def __init__(self, vectors: Embeddings, words: np.ndarray):
@@ -128,10 +127,10 @@ class KeyPointVectors(Embeddings):
 
     @classmethod
     def of(cls, encoder: Any, vectors: Embeddings, sentences: Sentences) -> KeyPointVectors:
-        """With the words that an encoder says they are of.
+        """Return vectors with the word indices that the encoder gives.
 
         Raises:
-            SettingError: it does not say it.
+            SettingError: the encoder has no `key_points`.
         """
         if not hasattr(encoder, "key_points"):
             raise SettingError(
@@ -146,23 +145,23 @@ class KeyPointVectors(Embeddings):
 
 
 class Probing(ZeroShot[ProbeText]):
-    """Labels spans, or pairs of spans, from the vectors of their words alone: parts of speech, dependencies, entities,
-    and what else comes as jiant's JSON lines. The spans are given; the probe reads nothing beside them, so what it
-    knows of the context must be in the vectors (Tenney et al. 2019b, "What do you learn from context? Probing for sentence
-    structure in contextualized word representations").
+    """Label spans, or pairs of spans, from the vectors of their words alone: parts of speech, dependencies, entities,
+    and any task in jiant's JSON lines. The spans are given, and the probe reads only the vectors of their words. What
+    it learns about the context must therefore be in the vectors (Tenney et al. 2019b, "What do you learn from context? Probing
+    for sentence structure in contextualized word representations").
 
-    Each label of a target is a decision of its own, said if its probability is above 0.5. The scores are F1, precision and
-    recall over all decisions (micro-averaged); F1 chooses the epoch. A label that the training text does not have is missed
-    wherever it is right.
+    Each label of a target is a binary decision, predicted if its probability is above 0.5. The scores are micro-averaged
+    F1, precision and recall over all decisions. F1 selects the epoch. A gold label that the training text does not have
+    always counts as missed.
 
-    An encoder whose rows are key points is probed as in "CLCR" (Table 6): a span is made of those of its words that are key
-    points. A target with a span without any is left out in training, and missed in tests.
+    An encoder whose rows are key points is probed as in "CLCR" (Table 6): a span consists of its words that are key
+    points. A target that has a span without key points is left out in training and counts as missed in tests.
 
     Args:
-        train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`. All are of one probe.
-        width: of the projected words.
-        hidden: of the perceptron.
-        dropout: in the perceptron.
+        train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`. All texts belong to one probe.
+        width: dimensions of the projected words.
+        hidden: hidden size of the perceptron.
+        dropout: dropout in the perceptron.
     """
 
     name = "probing"
@@ -191,7 +190,7 @@ class Probing(ZeroShot[ProbeText]):
         self.probe = train[0].data.probe if train else ""
         self.spans = train[0].data.spans.shape[1] if train else 1
         self.labels = tuple(sorted({name for each in train for name in each.data.labels.names}))
-        # Two probes of one file are two data sets, to whoever compares scores.
+        # Two probes of one file count as two data sets when scores are compared.
         tests = [replace(each, name=f"{each.name} ({self.probe})") for each in tests]
         super().__init__(train, tests, dev=dev, **protocol)
         if not self.labels:
@@ -206,13 +205,13 @@ class Probing(ZeroShot[ProbeText]):
         path: str, lang: str, *, on_error: Literal["raise", "skip"] = "raise", probe: str | None = None,
         column: str | None = None, subtypes: bool = False,
     ) -> ProbeText:  # fmt: skip
-        """Targets of a file.
+        """Read the targets of a file.
 
         Args:
-            on_error: "raise", or "skip" to leave out what cannot be read.
-            probe: pos, dependencies or entities; None where the file leaves no choice. The name of the labels
-                of JSON lines, where they have one.
-            column: where tags stand: number of the column, upos or xpos, or the name of a data set's column.
+            on_error: "raise", or "skip" to leave out lines that cannot be read.
+            probe: pos, dependencies or entities; None if the file has one probe only. For JSON lines: name of the labels,
+                if they have one.
+            column: column of the tags: a number, upos or xpos, or the name of a data set's column.
             subtypes: keep the subtypes of relations (`nsubj:pass`).
         """
         where = int(column) if column is not None and column.isdecimal() else column
@@ -247,8 +246,8 @@ class Probing(ZeroShot[ProbeText]):
         return Probe(dim, len(self.labels), spans=self.spans, **self.shape)
 
     def losses(self, head: nn.Module, given: WordRows, answers: Answers) -> Tensor:
-        """Those of the targets of each text, divided by how many a text has on average: the mean over texts is one over
-        targets, whatever texts a batch has."""
+        """Return the summed losses of each text, divided by the average number of targets of a text. Their mean over texts
+        is then a mean over targets, independent of the texts in a batch."""
         assert isinstance(head, Probe)
         assert isinstance(answers, ProbeAnswers)
         asked = answers.asked(given)
@@ -274,7 +273,7 @@ class Probing(ZeroShot[ProbeText]):
 def _check(each: Dataset[ProbeText], first: Dataset[ProbeText]) -> None:
     """
     Raises:
-        SettingError: a text has no targets, or other ones than the first training text.
+        SettingError: a text has no targets, or targets of another probe than the first training text.
     """
     if not len(each.data.spans):
         raise SettingError(f"{each.name}: has no targets, expected spans with labels")

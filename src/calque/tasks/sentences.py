@@ -1,4 +1,4 @@
-"""Sentence retrieval: is the nearest of all sentences of the other language a sentence's translation?"""
+"""Sentence retrieval: whether the nearest sentence of the other language is the translation."""
 
 from __future__ import annotations
 
@@ -29,33 +29,33 @@ if TYPE_CHECKING:
 Similarity = Literal["cosine", "csls"]
 
 
-#: a score before it is measured: its metric, `[n, sums]`, the statistic of the sums, the number of questions, and settings
+#: a score before it is computed: metric, sums `[n, k]`, statistic of the sums, number of queries, and settings
 _Figure = tuple[str, np.ndarray, Statistic, int, dict[str, Any]]
 
 
 class SentenceRetrieval(Task):
-    """Finds the translation of each sentence among all sentences of the other language, and mines pairs.
+    """Retrieve the translation of each sentence among all sentences of the other language, and mine pairs.
 
-    In parallel text: `accuracy`, how often the nearest sentence is the translation, the mean of both directions, then each;
-    and `xsim`, the error rate as LASER counts it, by the ratio margin among the k nearest. A sentence that reads like the
-    translation is as good as it.
+    On parallel text: `accuracy`, the share of sentences whose nearest sentence is the translation (mean of both
+    directions, then each direction), and `xsim`, the error rate of LASER under the ratio margin over the k nearest. A
+    sentence with the same text as the translation counts as correct.
 
-    With a development text: F1, precision and recall of mined pairs (Artetxe & Schwenk 2019), with the ratio margin that is
-    best on the development text as threshold.
+    With a development text: F1, precision and recall of mined pairs (Artetxe & Schwenk 2019). The threshold is the ratio
+    margin with the best F1 on the development text.
 
     Args:
-        text: parallel text. Read at spaces alone (`pretokenized=True`), it is the text itself to poolings of subwords.
-        dev: text to choose the threshold of mining on; None for no mining.
-        sentence_pooling: how a sentence's vector is made, see `SentencePooling.of`; None for the encoder's own, or the mean of
+        text: parallel text. Poolings of subwords see the original text if it was split at spaces (`pretokenized=True`).
+        dev: development text that sets the threshold of mining; None: no mining.
+        sentence_pooling: pooling of a sentence vector, see `SentencePooling.of`; None: that of the encoder, or the mean of
             words.
-        similarity: of `accuracy`: "cosine" or "csls".
-        k: size of neighbourhoods; None for 10 in CSLS (Conneau et al. 2018a) and 4 in margins.
-        tokenize: divide the text into words where a pooling is one of words: for text that was read at spaces alone.
-        bootstrap: samples of the interval; sentences are drawn.
-        data: name of the text, for the record.
+        similarity: similarity of `accuracy`: "cosine" or "csls".
+        k: number of nearest neighbours; None: 10 for CSLS (Conneau et al. 2018a), 4 for margins.
+        tokenize: split text into words if the pooling is over words; for text that was split at spaces.
+        bootstrap: number of bootstrap samples of the interval; sentences are resampled.
+        data: name of the text in the record.
 
     Raises:
-        SettingError: arguments that do not fit each other.
+        SettingError: arguments contradict each other.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class SentenceRetrieval(Task):
             check_number("k", k, least=1, whole=True)
         if dev is not None and dev.langs != text.langs:
             raise SettingError(f"the test text is in {text.langs}, the development text in {dev.langs}")
-        # the pairs that have words on both sides
+        # pairs with words on both sides
         self.text = text.take(np.flatnonzero((text.source.lengths() > 0) & (text.target.lengths() > 0)))
         self.dev, self.k, self.margin_k = dev, k, k or 4
         self.sentence_pooling: Pooling | None = sentence_pooling
@@ -96,7 +96,7 @@ class SentenceRetrieval(Task):
         similarity: Similarity = "cosine",
         k: int | None = None,
     ) -> list[Task]:
-        """One for each test text."""
+        """Return one task for each test text."""
         options: Any = {
             "sentence_pooling": sentence_pooling, "similarity": similarity, "k": k,
             "tokenize": not inputs.words.pretokenized,
@@ -111,10 +111,10 @@ class SentenceRetrieval(Task):
         return tasks
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
-        """Encode both sides and measure.
+        """Encode both sides and compute the scores.
 
         Returns:
-            accuracy and xsim, each the mean of both directions, then each direction; then what mining gives.
+            accuracy and xsim, each as the mean of both directions and then per direction; then the scores of mining.
 
         Raises:
             SettingError: the encoder has no such pooling, or no vector for any sentence of a language.
@@ -136,7 +136,7 @@ class SentenceRetrieval(Task):
         return found
 
     def _encoded(self, encoder: Encoder, pooling: SentencePooling, progress: bool, side: Sentences) -> SentenceVectors:
-        """Return the vectors of sentences; what stands between spaces is divided into words where the pooling needs them.
+        """Return the vectors of sentences; text is split into words if the pooling needs words.
 
         Raises:
             SettingError: none of the sentences has a vector.
@@ -153,7 +153,7 @@ class SentenceRetrieval(Task):
         return vectors
 
     def _scores(self, figures: Sequence[_Figure], settings: dict[str, Any]) -> list[Score]:
-        """Measure figures over the same sentences on the same resamples."""
+        """Compute scores over the same sentences on the same bootstrap samples."""
         measured = measure_all([(sums, statistic) for _, sums, statistic, _, _ in figures], samples=self.bootstrap)
         return [
             Score(
@@ -179,7 +179,7 @@ class SentenceRetrieval(Task):
         xsim = [xsim_neighbours(x.data, y.data, k=self.margin_k) for x, y in ((source, target), (target, source))]
         figures: list[_Figure] = []
         for name, found, more in (("accuracy", (near.targets[:, 0], near.sources[:, 0]), about), ("xsim", xsim, {})):
-            # What was found reads like the translation, which stands in the same row.
+            # The retrieved sentence has the same text as the translation, which is in the same row.
             hits = [(at >= 0) & (of[at] == of) & covered for at, of in zip(found, numbers[::-1], strict=True)]
             counted = [each if name == "accuracy" else ~each for each in hits]
             figures += _directions(name, counted, self.text.langs, more)
@@ -192,8 +192,8 @@ class SentenceRetrieval(Task):
         """Return F1, precision and recall of mined pairs over the source sentences.
 
         Args:
-            encode: returns the vectors of sentences.
-            vectors: of the text.
+            encode: function from sentences to vectors.
+            vectors: vectors of the text.
         """
         assert self.dev is not None
         text, dev = minable(self.text), minable(self.dev)
@@ -214,21 +214,21 @@ class SentenceRetrieval(Task):
         return [(name, np.stack(sums, axis=1), statistic, len(text.gold), about) for name, sums, statistic in figures]
 
     def _candidates(self, source: SentenceVectors, target: SentenceVectors) -> Mined:
-        """Candidate pairs of sentences that have a vector."""
+        """Return candidate pairs of sentences that have a vector."""
         rows = [np.flatnonzero(side.covered) for side in (source, target)]
         found = mine(best_by_margin(source.data[rows[0]], target.data[rows[1]], k=self.margin_k))
         return Mined(rows[0][found.source], rows[1][found.target], found.scores)
 
 
 def _read(one: Inputs, path: str, langs: tuple[str, str]) -> ParallelCorpus:
-    """Read a text at spaces alone."""
+    """Read a text and split it at spaces only."""
     return replace(one.words, pretokenized=True).read(path, langs)
 
 
 def _directions(
     name: str, counted: Sequence[np.ndarray], langs: tuple[str, str], about: dict[str, Any]
 ) -> Iterator[_Figure]:
-    """The mean of both directions, then each."""
+    """Return the mean of both directions, then each direction."""
     n = len(counted[0])
     both = np.stack([counted[0].astype(float) + counted[1], np.full(n, 2.0)], axis=1)
     yield name, both, accuracy, n, about
@@ -239,12 +239,12 @@ def _directions(
 # -- mining ------------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Minable:
-    """Two texts as sets of sentences, and the pairs that are to be found.
+    """Two texts as sets of sentences, and the gold pairs.
 
     Attributes:
-        source, target: the sentences, each text once.
-        gold: int64 `[n_pairs, 2]`, sorted, each pair once.
-        rows: int64 `[n]` and `[m]`, where in the texts as they were each sentence stands first.
+        source, target: distinct sentences.
+        gold: distinct gold pairs, sorted, int64 `[n_pairs, 2]`.
+        rows: index of the first occurrence of each sentence in the original text, int64 `[n]` and `[m]`.
     """
 
     source: Sentences
@@ -253,13 +253,13 @@ class Minable:
     rows: tuple[np.ndarray, np.ndarray]
 
     def is_gold(self, found: Mined) -> np.ndarray:
-        """bool `[n_pairs]`: a pair is one of those to be found."""
+        """Return whether each pair is a gold pair, bool `[n_pairs]`."""
         width = len(self.target)
         return np.isin(found.source * width + found.target, self.gold[:, 0] * width + self.gold[:, 1])
 
 
 def minable(text: ParallelCorpus) -> Minable:
-    """A text as it is mined: everything has a translation. Sentences that come twice are one, and empty ones none."""
+    """Return a text for mining, in which every sentence has a translation. Duplicates are merged and empty sentences dropped."""
     rows, sides, columns = [], [], []
     for side in (text.source, text.target):
         numbers = text_numbers(side)
@@ -277,6 +277,6 @@ def minable(text: ParallelCorpus) -> Minable:
 
 
 def text_numbers(sentences: Sentences) -> np.ndarray:
-    """int64 `[n_sentences]`: a number for each text, the same for sentences of the same words; from 0 in order."""
+    """Return a number for each sentence, equal for sentences with equal words, from 0 in order, int64 `[n_sentences]`."""
     known: dict[tuple[str, ...], int] = {}
     return np.array([known.setdefault(sentence.words, len(known)) for sentence in sentences], dtype=np.int64)

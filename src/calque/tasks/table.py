@@ -1,7 +1,7 @@
-"""Every task by name: its class, what it reads, and which options the command line has for it.
+"""Table of all tasks: class, input files, and options on the command line.
 
-To add a task: one file with one class, and one row here. Command line, studies, reports and the documentation read this
-table; nothing of a task is loaded for that.
+To add a task, write one file with one class and add one row here. The command line, studies, reports and the
+documentation read this table without loading any task.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ class TaskRow:
     """One task.
 
     Attributes:
-        target: its class, `package.module:Class`.
-        help: what it measures, in a line.
-        title: its name in reports.
-        files: which files of `Inputs` it reads.
-        options: further names of options: of the class, and of `Words` and `Inputs` (`langs`, `model`, `symmetrize`,
+        target: class as `package.module:Class`.
+        help: one-line description of the task.
+        title: name in reports.
+        files: files of `Inputs` that the task reads.
+        options: names of further options: those of the class, and of `Words` and `Inputs` (`langs`, `model`, `symmetrize`,
             `seed`, `pretokenized`, `test_limit`).
-        languages: whose the files are: "pairs", parallel text or dictionaries with `langs`; "files", each file's own.
-        one: kinds of files of which it takes one.
-        lang: the language of files that do not say theirs.
-        pretokenized: whether words stand between spaces where nobody says: gold links count the words of a text as it is.
+        languages: "pairs" if the files are parallel text or dictionaries with `langs`; "files" if each file has its own
+            language.
+        one: kinds of files of which the task accepts only one.
+        lang: default language of a file.
+        pretokenized: default of `--pretokenized`; true for gold links, which count the words of the text as it is.
     """
 
     target: str
@@ -44,18 +45,18 @@ class TaskRow:
 
     @property
     def takes(self) -> tuple[str, ...]:
-        """Files and options."""
+        """Names of files and options."""
         return self.files + self.options
 
 
 def option_names(kind: type[Task]) -> list[str]:
-    """The options of a task's class."""
+    """Return the options of a task's class."""
     names: list[str] = []
     for function in kind.takes():
         parameters = inspect.signature(function).parameters.values()
         names += [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
         if function == kind.from_files and not any(each.kind is each.VAR_KEYWORD for each in parameters):
-            break  # it hands nothing on to the others
+            break  # the others receive nothing from it
     return [name for name in dict.fromkeys(names) if name not in FIELDS]
 
 
@@ -171,6 +172,6 @@ TASKS: Table[TaskRow] = Table(
 
 
 def users(name: str) -> Sequence[str]:
-    """The tasks that take a file or option; none for what all have, or none has."""
+    """Return the tasks that accept a file or option; empty if all or none do."""
     tasks = [task for task, row in TASKS.items() if name in row.takes]
     return [] if len(tasks) == len(TASKS) else tasks

@@ -1,4 +1,4 @@
-"""Tags of words, zero-shot: named entities, slots with intents, parts of speech."""
+"""Zero-shot tagging of words: named entities, slots with intents, parts of speech."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ HEADS = ("bilstm-crf", "linear", "linear-crf")
 
 
 class Tagging(ZeroShot[TaggedText]):
-    """Tags every word. Entities and slots are judged by the F1 of whole spans as CoNLL counts them, together (`f1`) and of
-    each kind (`f1.PER`), parts of speech by accuracy, the intents of `slots` by accuracy as well.
+    """Tag every word. Entities and slots are scored by the F1 of whole spans as in CoNLL, over all types (`f1`) and for each
+    type (`f1.PER`). Parts of speech and the intents of `slots` are scored by accuracy.
 
     The head "bilstm-crf" is that of Kulshreshtha et al. (2020, §3.3) and of the Multi-sense paper (§4.2): two layers of
     a bidirectional LSTM and a linear-chain conditional random field on frozen features. "linear" and "linear-crf" are
-    for an encoder that is trained along.
+    for fine-tuning the encoder together with the head.
 
     Args:
         kind: "ner", "slots" or "pos".
         train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`.
-        head: one of `HEADS`; None for bilstm-crf on frozen features, linear on an encoder that learns.
-        hidden, layers: of the LSTM, hidden states in each direction.
-        dropout: of what goes into the head and into its last layer.
-        unknown: what is done about a label of a test or development text that no training text has: "raise" an error;
-            "miss", it can never be right and counts as wrong.
+        head: one of `HEADS`; None: bilstm-crf on frozen features, linear with `tune`.
+        hidden, layers: hidden size in each direction and number of layers of the LSTM.
+        dropout: dropout of the input of the head and of its last layer.
+        unknown: treatment of a test or development label that no training text has: "raise" an error; "miss": count it as
+            wrong.
     """
 
     files = (*ZeroShot.files, "project", "links")
@@ -88,7 +88,7 @@ class Tagging(ZeroShot[TaggedText]):
         with_intents = kind == "slots" and all(data.data.intents is not None for data in (*train, *tests))
         self.intents = _names(train, lambda data: data.intents) if with_intents else ()
         self.unknown = unknown
-        # What only test texts have stands behind what a head can say.
+        # Labels of test texts only come after the labels that a head can predict.
         more = (*tests, *dev) if unknown == "miss" else ()
         self.gold_tags = (*self.tags, *sorted({n for e in more for n in e.data.tags.names} - set(self.tags)))
         known = {n for e in more if e.data.intents is not None for n in e.data.intents.names}
@@ -108,13 +108,13 @@ class Tagging(ZeroShot[TaggedText]):
         path: str, lang: str, *, on_error: Literal["raise", "skip"] = "raise", rename: Mapping[str, str] | None = None,
         format: str = "auto", column: str | None = None,
     ) -> TaggedText:  # fmt: skip
-        """A tagged text.
+        """Read a tagged text.
 
         Args:
-            on_error: "raise", or "skip" to leave out what cannot be read.
-            rename: other names for labels that the files do not share; an empty name drops a kind of span or tag.
-            format: where what the file holds does not show it; see `read_tagged`.
-            column: where tags stand: number of the column, upos or xpos, or the name of a data set's column.
+            on_error: "raise", or "skip" to leave out lines that cannot be read.
+            rename: new names for labels that differ between files; an empty name drops a type of span or tag.
+            format: file format if it cannot be detected; see `read_tagged`.
+            column: column of the tags: a number, upos or xpos, or the name of a data set's column.
         """
         how: Any = format
         where = int(column) if column is not None and column.isdecimal() else column
@@ -188,13 +188,13 @@ class Tagging(ZeroShot[TaggedText]):
         return counts_by_metric
 
     def tag(self, encoder: Encoder, sentences: Sentences, *, seed: int = 0, progress: bool = False) -> TaggedText:
-        """Learn the task and tag other text.
+        """Train a head and tag other text.
 
         Args:
-            encoder: whose vectors are read.
-            sentences: what to tag.
-            seed: of the training.
-            progress: show bars on standard error.
+            encoder: encoder of the vectors.
+            sentences: sentences to tag.
+            seed: seed of the training.
+            progress: show progress bars on standard error.
         """
         experiment = Experiment(self, encoder, progress=progress)
         learnt = experiment.learn(seed)
@@ -212,7 +212,7 @@ class Tagging(ZeroShot[TaggedText]):
 def _need_spans(each: Dataset[TaggedText]) -> None:
     """
     Raises:
-        InputError: no tag of the text is one of a span.
+        InputError: no tag of the text belongs to a span.
     """
     names = [name for name in each.data.tags.names if name != "O"]
     if not any(name.startswith("B-") for name in names):
@@ -222,15 +222,14 @@ def _need_spans(each: Dataset[TaggedText]) -> None:
 
 
 def _names(train: Sequence[Dataset[TaggedText]], labels_of: Any) -> tuple[str, ...]:
-    """All names that the training texts use; O, where there is one, first: it is what nothing else is. Where there is a
-    B- of a kind of span there is an I- too."""
+    """Return all labels of the training texts; O, if present, first. A type with a B- label also gets an I- label."""
     names = {name for each in train for name in labels_of(each.data).names}
     names |= {f"I-{name[2:]}" for name in names if name.startswith("B-")}
     return tuple(sorted(names, key=lambda name: (name != "O", name)))
 
 
 def _codes(labels: Labels, names: Sequence[str], each: Dataset[TaggedText], lengths: np.ndarray) -> np.ndarray:
-    """The labels as numbers in `names`."""
+    """Return the labels as indices into `names`."""
     codes = labels.among(names)
     wrong = np.flatnonzero(codes < 0)
     if len(wrong):
@@ -249,10 +248,10 @@ def _codes(labels: Labels, names: Sequence[str], each: Dataset[TaggedText], leng
 
 
 def renamed(text: TaggedText, names: Mapping[str, str]) -> TaggedText:
-    """The same text with other names for some kinds of spans or tags; an empty name means that they are none (O).
+    """Return the text with some types of spans or tags renamed; an empty name turns them into O.
 
     Args:
-        names: from old to new, without the B- and I- of spans.
+        names: mapping from old to new names, without the B- and I- of spans.
     """
 
     def new(name: str) -> str:
