@@ -21,7 +21,7 @@ _WORDS, _STEPS = 5000, 5000  # language probe: forms of each language, and steps
 
 # -- isometry ----------------------------------------------------------------------------------------------------------
 def laplacian_eigenvalues(x: np.ndarray, *, neighbours: int = 10) -> np.ndarray:
-    """Return the spectrum of the graph that joins each vector with its nearest ones by inner product.
+    """Return the Laplacian spectrum of the nearest-neighbour graph by inner product.
 
     L = D − A, where A has an edge between two vectors if either is among the `neighbours` nearest of the other.
 
@@ -47,11 +47,11 @@ def laplacian_eigenvalues(x: np.ndarray, *, neighbours: int = 10) -> np.ndarray:
 def eigenvalue_similarity(first: np.ndarray, second: np.ndarray) -> float:
     """Return Σᵢ (λᵢ − μᵢ)² over the k largest eigenvalues of two Laplacians (Søgaard et al. 2018, §3.1); 0 for equal spectra.
 
-    k is the smaller of the two numbers of largest eigenvalues that make up nine tenths of a spectrum's sum. The sum grows with
-    the number of vectors: compare only what was computed on as many.
+    k is the smaller of the two numbers of largest eigenvalues that make up nine tenths of a spectrum's sum. The value grows
+    with the number of vectors: compare only values of equally many vectors.
 
     Args:
-        first, second: eigenvalues from large to small.
+        first, second: eigenvalues in descending order.
     """
 
     def needed(values: np.ndarray) -> int:
@@ -67,7 +67,7 @@ def relational_similarity(x: np.ndarray, y: np.ndarray) -> float:
     (Vulić et al. 2020, §2); 1 for isometric spaces.
 
     Args:
-        x, y: `[n, dim]` and `[n, dim']`, rows of length 1; row i of one translates row i of the other.
+        x, y: `[n, dim]` and `[n, dim']`, rows of unit norm; row i of `x` translates row i of `y`.
     """
     if len(x) < 3:
         return math.nan
@@ -77,15 +77,15 @@ def relational_similarity(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def isometry(questions: Questions, view: View, *, n: int = _FORMS, neighbours: int = 10) -> list[Finding]:
-    """Return eigenvalue similarity (0: the same shape) and relational similarity (1).
+    """Return eigenvalue similarity (0 for isometric spaces) and relational similarity (1 for isometric spaces).
 
-    A language is the mean vectors of its most frequent forms in the test text, as many in both, made of unit length,
-    centred and of unit length again; relational similarity takes the links' own words, one link for each source form.
-    None of these asks how the spaces lie to each other: a rotation changes nothing, and what they say is how far a rotation
-    could get. No intervals: words drawn twice would be points at distance 0.
+    Eigenvalue similarity uses the mean vectors of the most frequent forms of each language in the test text, equally many
+    in both, L2-normalised, centred and normalised again. Relational similarity uses linked words, one link for each
+    source form. Both are invariant to rotation: they estimate how well a rotation could align the spaces. They have no
+    intervals, because a resampled word would be a second point at distance 0.
 
     Args:
-        n: forms of each language, or pairs of words, at most.
+        n: maximum number of forms of each language, or of word pairs.
         neighbours: see `laplacian_eigenvalues`.
     """
     means = [_form_means(questions, view, side) for side in SIDES]
@@ -109,7 +109,7 @@ def isometry(questions: Questions, view: View, *, n: int = _FORMS, neighbours: i
 
 
 def _form_means(questions: Questions, view: View, side: str) -> np.ndarray:
-    """Mean vector of each form that has one, the most frequent first; of equally frequent ones the first in the text."""
+    """Return the mean vector of each form, most frequent first; ties in the order of the text."""
     numbers, forms = questions.forms[side]
     rows = np.flatnonzero(view.covered(side))
     order = rows[np.argsort(numbers[rows], kind="stable")]
@@ -124,23 +124,23 @@ def _form_means(questions: Questions, view: View, side: str) -> np.ndarray:
 
 # -- hubs --------------------------------------------------------------------------------------------------------------
 def occurrences(lists: np.ndarray, n: int) -> np.ndarray:
-    """Return N_k: in how many lists of nearest neighbours each of `n` vectors is; int64 `[n]`.
+    """Return N_k: the number of nearest-neighbour lists that contain each of `n` vectors, int64 `[n]`.
 
     Args:
-        lists: int `[n_queries, k]`, −1 for no neighbour.
+        lists: nearest neighbours, padded with −1, int `[n_queries, k]`.
     """
     return np.bincount(lists[lists >= 0], minlength=n)
 
 
 def powers(values: np.ndarray) -> np.ndarray:
-    """Return 1, v, v² and v³ of each value: what `skewness` is computed from, once summed; `[n, 4]`."""
+    """Return 1, v, v² and v³ of each value, `[n, 4]`; `skewness` is computed from their sums."""
     return np.stack([np.ones(len(values)), values, values**2.0, values**3.0], axis=1)
 
 
 def skewness(sums: np.ndarray) -> np.ndarray:
     """Return E[(v − μ)³] / σ³ from sums of powers `[…, 4]` (Radovanović et al. 2010, §2.2); NaN where all values are equal.
 
-    0 for a symmetric distribution; the larger, the more do a few vectors stand in everybody's list.
+    0 for a symmetric distribution; large if a few vectors (hubs) are in most lists.
     """
     n, first, second, third = (sums[..., k] for k in range(4))
     mean = ratio(first, n)
@@ -153,9 +153,9 @@ def skewness(sums: np.ndarray) -> np.ndarray:
 def hubness(questions: Questions, view: View) -> list[Finding]:
     """Return the skewness of N_10 in either direction, by CSLS and by cosine.
 
-    N_10 of a word is for how many of the linked words of the other language it is among the 10 nearest; all words of its
-    side count, also those that are in no list. CSLS is made to make hubs rarer, so that by cosine is what the space itself
-    is like. Intervals are over sentences of the words that can be hubs.
+    N_10 of a word is the number of linked words of the other language that have it among their 10 nearest; all words of
+    its side count, also words in no list. CSLS reduces hubs, so the value by cosine describes the space itself. Intervals
+    resample the sentences of the words that can be hubs.
     """
     task = questions.task
     by_similarity = {str(task.similarity): view.answers}
@@ -196,14 +196,14 @@ def mean_cosine(total: np.ndarray, n: np.ndarray) -> np.ndarray:
 
     Args:
         total: `[…, dim]`, sum of the unit vectors.
-        n: `[…]`, how many there are.
+        n: number of vectors, `[…]`.
     """
     return ratio(np.square(total).sum(axis=-1) - n, n * (n - 1))
 
 
 def anisotropy(questions: Questions, view: View) -> list[Finding]:
-    """Return the mean cosine of random words (Ethayarajh 2019, §3.2): of words of either language; of words of both, one of
-    each; and of linked words, which should stand out. All words that have a vector count once each time that they come."""
+    """Return the mean cosine of random words (Ethayarajh 2019, §3.2): within each language, across languages, and of linked
+    words, which should be higher. Every occurrence with a vector counts."""
     units = {side: view.units[side][view.covered(side)].astype(np.float64) for side in SIDES}
     totals, counts = [each.sum(axis=0) for each in units.values()], [len(each) for each in units.values()]
     linked = [view.units[side][questions.rows[side][view.answers.queries]].astype(np.float64) for side in SIDES]
@@ -223,7 +223,7 @@ def anisotropy(questions: Questions, view: View) -> list[Finding]:
 def logistic_regression(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float]:
     """Fit a linear probe: minimise Σ log(1 + exp(−s(xw + b))) + ½‖w‖², where s is 1 for `y` and −1 otherwise.
 
-    The loss is strictly convex in w, so there is one answer.
+    The loss is strictly convex in w, so the minimum is unique.
 
     Args:
         x: `[n, dim]`.
@@ -254,8 +254,8 @@ def language(questions: Questions, view: View, *, words: int = _WORDS, seed: int
     a probe needs one direction in which the languages differ, the nearest neighbour a small distance in all.
 
     Args:
-        words: forms of each language, at most.
-        seed: of the choice and division of the forms.
+        words: maximum number of forms of each language.
+        seed: seed of the selection and split of the forms.
     """
     shared = set(questions.forms["source"][1]) & set(questions.forms["target"][1])
     rng = np.random.default_rng(seed)

@@ -1,7 +1,7 @@
-"""Every analysis by name: its function, and which options of the command line it has.
+"""Table of all analyses: function, and options on the command line.
 
-To add a division of words, a measure of the space or a comparison of encoders: one function, and one row here. Command line,
-runs and reports read this table; nothing is loaded for that.
+To add a division of words, a measure of the space or a comparison of encoders, write one function and add one row here.
+The command line, runs and reports read this table without loading any analysis.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Axis:
-    """How reports show an analysis that has a figure for each place on an axis.
+    """Axis of an analysis that reports show as a plot.
 
     Attributes:
-        title, note: of the plot.
-        across: what the axis counts.
-        log: whether it is logarithmic.
+        title, note: title and note of the plot.
+        across: label of the axis.
+        log: whether the axis is logarithmic.
     """
 
     title: str
@@ -32,17 +32,17 @@ class Analysis:
     """One analysis.
 
     Attributes:
-        target: its function, `package.module:function`.
-        help: what it shows, in a line.
-        kind: what the function takes and gives. "division": the questions → groups of links, of which accuracies are taken.
-            "measure": the questions and an encoder's view → findings. "comparison": the questions and the views of all
-            encoders → findings. "other": its own, see `calque.runs.analyze`.
-        options: names of options of `calque analyze`; a division, measure or comparison gets those that `analyze` has.
-        seeded: whether it takes a seed.
-        lacks: what is said where it gives nothing; `{data}` is the test text, `{encoder}` the encoder.
-        axis: how reports show it; see `axis_of`.
-        made_by: the command that makes it, where that is not `calque analyze`.
-        section: the function of its section in a report, `package.module:function`; "" for one that all share.
+        target: function as `package.module:function`.
+        help: one-line description.
+        kind: signature of the function. "division": questions → groups of links, whose accuracies are computed. "measure":
+            questions and the view of one encoder → findings. "comparison": questions and the views of all encoders →
+            findings. "other": see `calque.runs.analyze`.
+        options: names of options of `calque analyze` that the function receives.
+        seeded: whether the function has a parameter `seed`.
+        lacks: message if there are no findings; `{data}` is the test text, `{encoder}` the encoder.
+        axis: axis in reports; see `axis_of`.
+        made_by: the command that makes the analysis, if not `calque analyze`.
+        section: function of its section in a report, `package.module:function`; "": the shared section.
     """
 
     target: str
@@ -58,7 +58,7 @@ class Analysis:
 
 _TAGS = ("upos",)
 
-#: in the order in which findings are told
+#: in the order of the findings in a report
 ANALYSES = {
     "pos": Analysis(
         "calque.analyses.groups:by_pos", "Accuracy by part of speech.", "division", _TAGS,
@@ -107,11 +107,11 @@ ANALYSES = {
 
 
 def users(option: str) -> Sequence[str]:
-    """The analyses that have an option; none for what all have."""
+    """Return the analyses that have an option; empty if all have it."""
     return [name for name, row in ANALYSES.items() if option in row.options]
 
 
 def axis_of(name: str) -> Axis | None:
-    """How reports show an analysis; a division that does not say has its name on the axis."""
+    """Return the axis of an analysis; the default for a division is its name."""
     row = ANALYSES[name]
     return row.axis or (Axis(row.help.rstrip("."), name, row.help) if row.kind == "division" else None)

@@ -1,4 +1,4 @@
-"""Anchors as files: our own, and those of the published code (Schuster et al. 2019)."""
+"""Files of anchors: calque's format, and that of the published code (Schuster et al. 2019)."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def save_anchors(path: str | PathLike[str], anchors: Mapping[int, Anchors]) -> N
     """Write anchors by layer to a safetensors file: `counts`, and `LAYER.vectors`, `.variances` and `.norms`.
 
     Args:
-        path: the file; of a folder, `anchors.safetensors` in it.
-        anchors: by layer, all of the same words.
+        path: file, or folder of `anchors.safetensors`.
+        anchors: anchors by layer, all with the same words.
 
     Raises:
-        SettingError: layers with different words.
+        SettingError: the words of the layers differ.
     """
     if len({(of_layer.words, of_layer.lang) for of_layer in anchors.values()}) != 1:
         raise SettingError("every layer needs anchors of the same words, in the same language")
@@ -73,12 +73,12 @@ def open_anchors(path: str | PathLike[str]) -> dict[int, Anchors]:
 def write_avg_embeds(folder: str | PathLike[str], anchors: Mapping[int, Anchors]) -> None:
     """Write the files of the published code: `avg_embeds_{layer}.txt` in word2vec text, and `norms.json`.
 
-    `norms.json` has the mean length of all occurrences' vectors as `avg_norm_layer_{layer}`, and besides `occurrences`:
-    how often each word came, in the order of the text files. The published script for BERT wrote those by the numbers
-    of its vocabulary file, which is not at hand here.
+    `norms.json` has the mean norm of all occurrences' vectors as `avg_norm_layer_{layer}`, and `occurrences`: the
+    frequency of each word, in the order of the text files. The published script for BERT used the order of its vocabulary
+    file instead.
 
     Raises:
-        SettingError: a word has a space in it, which the format cannot hold.
+        SettingError: a word contains a space, which the format does not allow.
     """
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
@@ -101,15 +101,15 @@ def read_avg_embeds(folder: str | PathLike[str], *, lang: str = "") -> tuple[dic
     """Read the files of the published code.
 
     Args:
-        folder: with `avg_embeds_{layer}.txt`, and `norms.json` or not.
-        lang: their language, which the files do not say.
+        folder: folder with `avg_embeds_{layer}.txt` and optionally `norms.json`.
+        lang: language code, which the files do not contain.
 
     Returns:
-        anchors by layer; their counts are 0 where `norms.json` has no occurrences in the same order.
-        the mean length of an occurrence's vector by layer, where `norms.json` has it.
+        anchors by layer; their counts are 0 if `norms.json` has no occurrences in the same order.
+        mean norm of the occurrences' vectors by layer, if `norms.json` has it.
 
     Raises:
-        InputError: no such file, or one that is not what it should be.
+        InputError: a file is missing or malformed.
     """
     path = Path(folder)
     names = ((file, _PUBLISHED.fullmatch(file.name)) for file in path.glob("avg_embeds_*.txt"))
@@ -143,7 +143,7 @@ def _read_text(file: Path) -> tuple[tuple[str, ...], np.ndarray]:
             n, dim = map(int, next(lines, "").split())
         except ValueError:
             raise InputError("expected the number of words and of dimensions", path=file, line=1) from None
-        if n < 0 or dim < 1 or 2 * n * dim > file.stat().st_size:  # a digit and a space for each number
+        if n < 0 or dim < 1 or 2 * n * dim > file.stat().st_size:  # each number has at least a digit and a space
             fact = f"{n:,} words of {dim:,} dimensions are promised, more than the file can hold"
             raise InputError(fact, path=file, line=1)
         words: list[str] = []

@@ -1,4 +1,4 @@
-"""Anchors of word types, and the sums that they are made of: one pass over a text, in parts, on any number of processes."""
+"""Anchors of word types and the sums behind them: one pass over a text, in parts, on any number of processes."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from calque.text import Sentences
 from calque.vectors import Embeddings, map_arrays, write_arrays
 
 _NO_LIMIT = np.iinfo(np.int64).max
-_BLOCK = 1024  # vectors that are converted to float64 at a time
+_BLOCK = 1024  # vectors converted to float64 at a time
 
 
 @dataclass(frozen=True)
 class Anchors:
-    """Word types with the means of their vectors, in one layer.
+    """Word types with their mean vectors in one layer.
 
     Attributes:
-        words: `[n_types]`, the most frequent first, as they stand in the text (case is kept).
-        vectors: float32 `[n_types, dim]`, mean vector of the occurrences.
-        counts: int64 `[n_types]`, occurrences that have a vector.
-        lang: the language.
-        variances: float64 `[n_types]`, mean squared distance of the occurrences from their anchor: the sum of the
-            variances of all dimensions, with n in the denominator. None where it is not known (word2vec files).
-        norms: float64 `[n_types]`, mean length of the occurrences' vectors. None where it is not known.
+        words: word types with their case, most frequent first, `[n_types]`.
+        vectors: mean vectors of the occurrences, float32 `[n_types, dim]`.
+        counts: number of occurrences with a vector, int64 `[n_types]`.
+        lang: language code.
+        variances: mean squared distance of the occurrences from their anchor (sum of the variances of all dimensions, with
+            n in the denominator), float64 `[n_types]`. None if unknown (word2vec files).
+        norms: mean norm of the occurrences' vectors, float64 `[n_types]`. None if unknown.
     """
 
     words: tuple[str, ...]
@@ -44,13 +44,13 @@ class Anchors:
 
     @property
     def mean_norm(self) -> float | None:
-        """Mean length of all occurrences' vectors: `avg_norm_layer_{layer}` of the published code."""
+        """Mean norm of all occurrences' vectors: `avg_norm_layer_{layer}` of the published code."""
         if self.norms is None or not self.counts.sum():
             return None
         return float(self.norms @ self.counts / self.counts.sum())
 
     def take(self, rows: np.ndarray) -> Anchors:
-        """Some of the types, by their numbers."""
+        """Return the types with the given indices."""
         rows = np.asarray(rows)
         return Anchors(
             tuple(self.words[k] for k in rows), self.vectors[rows], self.counts[rows], self.lang,
@@ -62,26 +62,26 @@ class Anchors:
 class AnchorSums:
     """Sums over the occurrences of each word type, layer by layer, in float64.
 
-    `add` takes a text a part at a time, with its vectors; `merge` joins what several processes have summed; `save` and
-    `open` carry a pass over from one day to the next; `finish` gives the anchors, the same but for rounding in float64
-    however the text was cut and its parts were joined. Memory is that of one float64 vector for each type and layer (and
-    twice that for a moment when a collected vocabulary outgrows its place), and never grows with the text. The running mean
-    of the published code, (n · mean + x) / (n + 1), is the same but for rounding.
+    `add` adds a part of a text with its vectors, `merge` adds the sums of another process, `save` and `open` suspend and
+    resume a pass, and `finish` returns the anchors. The result does not depend on the division of the text, except for
+    rounding in float64. The memory is one float64 vector for each type and layer, briefly two when the vocabulary grows;
+    it does not depend on the length of the text. The running mean of the published code, (n · mean + x) / (n + 1), agrees
+    up to rounding.
 
     Args:
         dim: dimensions of a vector.
-        layers: the layers that `add` will get.
-        vocabulary: the word types to sum; None: all that come.
-        most_occurrences: count only so many occurrences of a type, the first ones. Parts that are merged each count
-            so many at most.
-        lang: the language.
-        seed: of the drawing; parts that will be merged must have different ones.
+        layers: layers that `add` receives.
+        vocabulary: word types to sum; None: all.
+        most_occurrences: maximum number of occurrences of a type, the first ones. It applies to each merged part
+            separately.
+        lang: language code.
+        seed: random seed; parts that will be merged must have different seeds.
 
     Attributes:
-        words: `[n_types]`, in the order in which they first came, or that of `vocabulary`.
-        counts: int64 `[n_types]`, occurrences summed.
-        n_sentences: sentences seen.
-        uncovered: words of them that had no vector.
+        words: word types in the order of their first occurrence, or in that of `vocabulary`, `[n_types]`.
+        counts: number of occurrences summed, int64 `[n_types]`.
+        n_sentences: number of sentences added.
+        uncovered: number of words without a vector.
     """
 
     def __init__(
@@ -144,14 +144,14 @@ class AnchorSums:
         self.n_sentences += len(sentences)
 
     def _add(self, codes: np.ndarray, data: dict[int, np.ndarray]) -> None:
-        """Add the rows of each type that are wanted; `codes` int64 `[n]` has the type of each row, negative for none."""
+        """Add the rows to the sums of their types; `codes` is the type of each row, negative for none, int64 `[n]`."""
         self._grow(len(self._numbers))
         rows = np.argsort(codes, kind="stable")
         rows = rows[np.searchsorted(codes[rows], 0) :]
         of_rows = codes[rows]
         first = np.flatnonzero(np.diff(of_rows, prepend=-1))
         sizes = np.diff(first, append=len(rows))
-        number = np.arange(len(rows)) - np.repeat(first, sizes)  # of the occurrence in this part
+        number = np.arange(len(rows)) - np.repeat(first, sizes)  # index of the occurrence in this part
         wanted = self._counts[of_rows] + number < (self.most_occurrences or _NO_LIMIT)
         rows, of_rows = rows[wanted], of_rows[wanted]
         self._counts += np.bincount(of_rows, minlength=len(self._counts))
@@ -167,7 +167,7 @@ class AnchorSums:
                     sums[code] += block[a:b].sum(axis=0)
 
     def wanted(self, sentences: Sentences) -> np.ndarray:
-        """Sentences that have a word still to be counted, bool `[n_sentences]`: the others need no vectors."""
+        """Return whether each sentence has a word still to be counted, bool `[n_sentences]`; the others need no vectors."""
         if self.is_open and self.most_occurrences is None:
             return np.ones(len(sentences), dtype=bool)
         codes = self._codes(sentences, grow=False)
@@ -177,20 +177,20 @@ class AnchorSums:
         return wanted
 
     def _codes(self, sentences: Sentences, *, grow: bool) -> np.ndarray:
-        """Number of each word's type, −1 where it has none; int64 `[n_words]`."""
+        """Return the index of each word's type, −1 if it has none, int64 `[n_words]`."""
         column, _ = sentences.flat()
         encoded = column.combine_chunks().dictionary_encode()
         return self._numbered(encoded.dictionary.to_pylist(), grow=grow)[np.array(encoded.indices)]
 
     def _numbered(self, words: Iterable[str], *, grow: bool) -> np.ndarray:
-        """Number of each word's type; −1 for one that is unknown, or the next number if they may `grow`."""
+        """Return the index of each word's type; an unknown type gets −1, or with `grow` the next index."""
         numbers = self._numbers
         if grow:
             return np.array([numbers.setdefault(word, len(numbers)) for word in words], dtype=np.int64)
         return np.fromiter(map(numbers.get, words, repeat(-1)), dtype=np.int64)
 
     def _grow(self, n: int) -> None:
-        """Room for `n` types: half as much again as there was, so that copying costs little in the long run."""
+        """Allocate room for `n` types, at least 1.5 times the previous room, so that copying stays cheap."""
         if n <= len(self._counts):
             return
         room = max(n, len(self._counts) * 3 // 2) if self.is_open else n
@@ -201,10 +201,10 @@ class AnchorSums:
 
     # -- joining ---------------------------------------------------------------------------------------------------
     def merge(self, other: AnchorSums) -> AnchorSums:
-        """Add what another has summed over another part of the text; the result is self.
+        """Add the sums over another part of the text; return self.
 
         Raises:
-            SettingError: sums over other layers, dimensions or languages.
+            SettingError: the layers, dimensions or languages differ.
         """
         mine, theirs = ((sums.dim, sums.layers, sums.lang) for sums in (self, other))
         if mine != theirs:
@@ -223,11 +223,11 @@ class AnchorSums:
 
     # -- the result ------------------------------------------------------------------------------------------------
     def finish(self, *, at_least: int = 1, most: int | None = None) -> dict[int, Anchors]:
-        """The anchors by layer, the most frequent words first, equally frequent ones in the order of `words`.
+        """Return the anchors by layer, most frequent words first; ties in the order of `words`.
 
         Args:
-            at_least: occurrences below which a word is left out.
-            most: keep only so many of the most frequent words.
+            at_least: minimum number of occurrences of a word.
+            most: maximum number of words, the most frequent ones.
         """
         order = self.order(at_least=at_least, most=most)
         names, counts = self.words, self.counts[order].copy()
@@ -244,7 +244,7 @@ class AnchorSums:
         return anchors
 
     def order(self, *, at_least: int = 1, most: int | None = None) -> np.ndarray:
-        """Numbers of the types that `finish` gives, in its order; int64."""
+        """Return the indices of the types that `finish` returns, in its order, int64."""
         counts = self.counts
         order = np.lexsort((np.arange(len(counts)), -counts))[:most]
         return order[counts[order] >= max(1, at_least)]
@@ -255,7 +255,7 @@ class AnchorSums:
 
         Args:
             path: the file.
-            note: kept with it, and given back by `note_of`.
+            note: text saved in the file; `note_of` returns it.
         """
         tensors = {"counts": self.counts, **self._arrays()}
         about = {
@@ -266,7 +266,7 @@ class AnchorSums:
         write_arrays(path, tensors, {"calque": "anchor sums", "note": note, "about": json.dumps(about)})
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """What is summed of the types, by the name that it has in a file; changing it changes the sums."""
+        """Return the arrays of sums by their name in the file; they are not copies."""
         n, arrays = len(self._numbers), {}
         for layer in self.layers:
             arrays[f"{layer}.sums"] = self._sums[layer][:n]
@@ -276,12 +276,12 @@ class AnchorSums:
 
     @staticmethod
     def note_of(path: str | PathLike[str]) -> str:
-        """The note that `save` was given."""
+        """Return the note given to `save`."""
         return map_arrays(path)[1].get("note", "")
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> AnchorSums:
-        """Read what `save` wrote.
+        """Read a file that `save` wrote.
 
         Raises:
             InputError: another or a damaged file.
@@ -312,13 +312,13 @@ class AnchorSums:
 
 
 def anchors_of(sentences: Sentences, embeddings: Embeddings, *, at_least: int = 1, most: int | None = None) -> Anchors:
-    """Average the occurrences of each word of a text whose vectors are at hand; see `AnchorSums` for more.
+    """Average the vectors of the occurrences of each word; see `AnchorSums` for long texts.
 
     Args:
         sentences: text.
-        embeddings: its vectors.
-        at_least: occurrences below which a word is left out.
-        most: keep only so many of the most frequent words.
+        embeddings: vectors of the text.
+        at_least: minimum number of occurrences of a word.
+        most: maximum number of words, the most frequent ones.
     """
     sums = AnchorSums(embeddings.dim, lang=sentences.lang)
     sums.add(sentences, embeddings)

@@ -33,24 +33,24 @@ def score_links(
 ) -> list[Score]:
     """Alignment error rate, precision, recall and F1 (Och and Ney 2003, §5.1).
 
-    With links A, sure gold links S and gold links P ⊇ S that are at least possible, each counted over all
-    sentences: precision = |A∩P| / |A|, recall = |A∩S| / |S|, F1 their harmonic mean, and
-    AER = 1 − (|A∩S| + |A∩P|) / (|A| + |S|). A lower AER is better, the other three are better higher.
-    A link named twice counts once, and is sure if either says so.
+    Let A be the links, S the sure gold links and P ⊇ S the sure and possible gold links, counted over all sentences.
+    Then precision = |A∩P| / |A|, recall = |A∩S| / |S|, F1 their harmonic mean, and
+    AER = 1 − (|A∩S| + |A∩P|) / (|A| + |S|). A lower AER is better; for the other three, higher is better.
+    A duplicate link counts once, and is sure if one of the two is sure.
 
     Args:
-        links: what is judged; sure and possible are not told apart in it.
-        gold: what annotators say.
-        data, languages, settings: for the record.
-        bootstrap: samples of the interval; sentences are drawn.
-        seed: for the record.
+        links: predicted links; all are treated alike, sure or possible.
+        gold: gold links.
+        data, languages, settings: fields of the record.
+        bootstrap: number of bootstrap samples of the interval; sentences are resampled.
+        seed: seed in the record.
 
     Returns:
-        AER, precision, recall, F1. `n` is the number of gold links for recall, of judged ones for precision,
-        else both.
+        AER, precision, recall, F1. `n` is the number of gold links for recall, of predicted links for precision, and the
+        sum of both for the others.
 
     Raises:
-        SettingError: not the same number of sentences, or no sure gold link.
+        SettingError: the numbers of sentences differ, or there is no sure gold link.
     """
     if links.n_sentences != gold.n_sentences:
         raise SettingError(f"links of {links.n_sentences} sentence pairs, but gold links of {gold.n_sentences}")
@@ -80,7 +80,7 @@ def score_links(
     ]  # fmt: skip
 
 
-# Columns of the counts: judged, sure, judged and sure, judged and at least possible.
+# Columns of the counts: |A|, |S|, |A∩S|, |A∩P|.
 def _aer(counts: np.ndarray) -> np.ndarray:
     return 1 - ratio(counts[..., 2] + counts[..., 3], counts[..., 0] + counts[..., 1])
 
@@ -103,16 +103,15 @@ _FORMULAS = {"aer": _aer, "precision": _precision, "recall": _recall, "f1": _f1}
 
 
 class WordAlignment(Task):
-    """Links between the words of parallel sentences, made from any encoder's vectors, against gold links.
+    """Compare word links made from the vectors of an encoder with gold links.
 
     Args:
         corpus: parallel sentences.
-        gold: their links.
-        method: how links are made from vectors: "mutual" or "softmax" (see
-            `calque.wordalign.similarity`).
-        bootstrap: samples of the interval.
-        seed: for the record.
-        data: name of the text, for the record.
+        gold: gold links.
+        method: method that makes links from vectors: "mutual" or "softmax" (see `calque.wordalign.similarity`).
+        bootstrap: number of bootstrap samples of the interval.
+        seed: seed in the record.
+        data: name of the text in the record.
     """
 
     def __init__(
@@ -132,7 +131,7 @@ class WordAlignment(Task):
     def from_files(  # type: ignore[override]
         cls, inputs: Inputs, *, method: Method = "mutual"
     ) -> list[Task]:
-        """One for each test text; the gold links stand in the text's third column where there is no file of them."""
+        """Return one task for each test text; without a file of gold links they are the third column of the text."""
         tasks: list[Task] = []
         for one, (test, corpus) in zip(inputs.each(), inputs.corpora(), strict=True):
             gold = WordPairs.open(one.links[0]) if one.links else gold_links(corpus, check=False)
@@ -141,7 +140,7 @@ class WordAlignment(Task):
         return tasks
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
-        """Error rate first, then precision, recall and F1 of the links made from the encoder's vectors."""
+        """Return error rate, precision, recall and F1 of the links made from the encoder's vectors."""
         require(encoder, "measured", self.rows)
         source, target = (encoder.encode(side, progress=progress) for side in (self.corpus.source, self.corpus.target))
         method: Any = self.method
@@ -157,7 +156,7 @@ class WordAlignment(Task):
         return self.score(pairs, about=about)
 
     def score(self, links: WordPairs, *, about: dict[str, Any] | None = None) -> list[Score]:
-        """The same figures for links that exist already, such as those of a statistical aligner."""
+        """Return the same scores for given links, such as those of a statistical aligner."""
         return score_links(
             links.check(self.corpus), self.gold,
             data=self.data, languages=self.corpus.langs, bootstrap=self.bootstrap, seed=self.seed,
@@ -166,8 +165,8 @@ class WordAlignment(Task):
 
 
 def _fitting(corpus: ParallelCorpus, gold: WordPairs, *, path: str) -> tuple[ParallelCorpus, WordPairs]:
-    """The sentence pairs whose gold links fit their words. A few that do not are an annotator's slip: they are left out
-    and a warning counts them. Many are text cut in another way: an error."""
+    """Return the sentence pairs whose gold links refer to existing words. A few that do not are annotation errors: they are
+    left out and a warning counts them. Many indicate another tokenization: an error."""
     if gold.n_sentences != len(corpus):
         gold.check(corpus, path=path)
     fits = np.ones(len(corpus), dtype=bool)

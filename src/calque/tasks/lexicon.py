@@ -1,4 +1,4 @@
-"""Bilingual lexicon induction: which word of another language translates this one, by vectors of word types."""
+"""Bilingual lexicon induction: translation of words by nearest neighbours among vectors of word types."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
     from calque.encoders.base import Encoder
     from calque.tasks.inputs import Inputs
 
-_CELLS = 40_000_000  # similarities held at once
-_TYPES = 200_000  # word types of a language that are candidates, the most frequent ones
+_CELLS = 40_000_000  # similarities in memory at once
+_TYPES = 200_000  # the most frequent word types of a language are the candidates
 
 
 class Lexicon(Task):
-    """Translates the source words of a dictionary by the nearest word type of the target language.
+    """Translate the source words of a dictionary by the nearest word type of the target language.
 
-    Precision at k is the share of source words with a right translation among the k nearest (Conneau et al. 2018a);
-    the mean reciprocal rank is that of the best right translation (Glavaš et al. 2019). A word with several entries is
-    right with any of them. Words that have no vector are left out and counted, in `settings`.
+    Precision at k is the share of source words with a gold translation among the k nearest (Conneau et al. 2018a).
+    The mean reciprocal rank uses the rank of the best gold translation (Glavaš et al. 2019). For a word with several
+    entries any of them is correct. Words without a vector are left out and counted in `settings`.
 
     Args:
         dictionary: pairs of words.
         texts: text in both languages by language code; a word's vector is the mean over its occurrences there. Without
-            it every word is encoded alone, as a sentence of one word: for static vectors, which do not know context.
+            texts every word is encoded alone, as a sentence of one word; suitable for static vectors.
         similarity: "csls" or "cosine".
-        lower: words that differ in case only are one, in the texts and in the dictionary; each occurrence is encoded as it
-            stands. For dictionaries in small letters, as most are.
-        k: neighbours in CSLS.
-        bootstrap: samples of the interval.
-        seed: for the record.
-        data: name of the dictionary, for the record.
+        lower: merge words that differ in case only, in the texts and in the dictionary; occurrences are still encoded with
+            their case. For lower-cased dictionaries.
+        k: number of nearest neighbours in CSLS.
+        bootstrap: number of bootstrap samples of the interval.
+        seed: seed in the record.
+        data: name of the dictionary in the record.
     """
 
     def __init__(
@@ -88,12 +88,12 @@ class Lexicon(Task):
         """One task.
 
         Args:
-            inputs: a dictionary, its languages, and plain text in both (`de=de.txt` where the name does not say) if there
-                is any; a word's vector is the mean over its occurrences. Without text each word is encoded alone.
+            inputs: a dictionary, its languages, and optionally plain text in both (`de=de.txt` if the name has no language). A
+                word's vector is the mean over its occurrences. Without text each word is encoded alone.
             similarity: csls or cosine.
-            entries: only the source words from this number, to that if there is a second, in the dictionary's order.
-            lower: capital letters are small ones.
-            on_error: "raise", or "skip" to leave out lines of the dictionary that are no pair.
+            entries: range of source words, start and optionally stop, in the order of the dictionary.
+            lower: ignore case.
+            on_error: "raise", or "skip" to leave out lines of the dictionary that are not a pair.
         """
         if not inputs.langs:
             raise SettingError(f"{inputs.task} needs --langs, e.g. --langs en de")
@@ -119,7 +119,7 @@ class Lexicon(Task):
             skipped(f"{path}: {left_out:,} of {len(self.dictionary):,} entries skipped because a word has no vector")
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
-        """Precision at 1, 5 and 10, and mean reciprocal rank.
+        """Return precision at 1, 5 and 10, and mean reciprocal rank.
 
         Raises:
             SettingError: no entry has a vector for both of its words.
@@ -149,7 +149,7 @@ class Lexicon(Task):
         ]
 
     def anchors(self, encoder: Encoder, *, progress: bool = False) -> tuple[Anchors, Anchors]:
-        """Word types of both languages with their vectors."""
+        """Return the word types of both languages with their vectors."""
         anchors = []
         for lang, words in zip(self.dictionary.langs, (self.dictionary.source, self.dictionary.target), strict=True):
             if self.texts is None:
@@ -163,7 +163,7 @@ class Lexicon(Task):
         return anchors[0], anchors[1]
 
     def _ranks(self, source: Anchors, target: Anchors) -> tuple[np.ndarray, int]:
-        """Rank of the best right translation of each source word, from 1, and how many pairs have no vector."""
+        """Return the rank of the best gold translation of each source word, from 1, and the number of pairs without a vector."""
         left, right = ({word: k for k, word in enumerate(side.words)} for side in (source, target))
         gold: dict[int, list[int]] = {}
         left_out = 0
@@ -189,7 +189,7 @@ class Lexicon(Task):
             part = queries[start : start + step]
             scores = (2 * x[part] @ y.T).sub_(hubness)
             best = torch.stack([scores[row, gold[query]].max() for row, query in enumerate(part)])
-            # Words as good as the right one come before it: a tie is no success.
+            # Words with the same similarity as the gold word rank before it: a tie is no success.
             worse = (scores >= best[:, None]).sum(1)
             same = torch.tensor([int((scores[row, gold[q]] >= best[row]).sum()) for row, q in enumerate(part)])
             ranks[start : start + len(part)] = (worse - same + 1).numpy()
@@ -197,8 +197,7 @@ class Lexicon(Task):
 
 
 def by_frequency(dictionary: Dictionary, start: int, stop: int | None) -> Dictionary:
-    """Entries whose source words are number `start` to `stop` in the dictionary's own order, by which dictionaries are
-    cut into training and test parts.
+    """Return entries whose source words are `start` to `stop` in the order of the dictionary, for training and test parts.
 
     Raises:
         SettingError: the dictionary has no such words.

@@ -1,4 +1,4 @@
-"""Contextual word retrieval: is the nearest of all words of the other language a word's translation?"""
+"""Contextual word retrieval: whether the nearest word of the other language is the translation in context."""
 
 from __future__ import annotations
 
@@ -53,24 +53,24 @@ class WordRetrieval(Task):
 
     Args:
         corpus: parallel test text.
-        pairs: its word links; made by the statistical aligner from the test text alone if None, so that they are the same
-            whatever an encoder was aligned on. Links that share a word with another one are dropped either way.
-        train: what the encoder was aligned on.
-        train_pairs: its word links; made by the aligner, from test and training text together, if None. Links that
-            were found in the training text alone miss some that the joint text shows, so fewer pairs count as seen.
+        pairs: word links of the test text; None: made by the statistical aligner from the test text only, so that they do not
+            depend on the training text of the encoder. Links that share a word with another link are always dropped.
+        train: training text of the alignment.
+        train_pairs: word links of the training text; None: made by the aligner from test and training text together. An
+            aligner that sees the training text only finds fewer links, so fewer pairs count as seen.
         contextual: False keeps only the first occurrence of each word form on either side, candidates and
             queries.
         candidates, similarity, k: see `retrieve`.
-        special: count the special tokens at both ends of a sentence ([CLS], [SEP]) as linked words, as the code of Cao et al.
-            does, which raises the accuracy. They are never part of the unseen pairs.
-        model, symmetrize: of the statistical aligner.
-        bootstrap: samples of the interval; sentences are drawn, not words.
-        seed: of the aligner.
-        data: name of the test text, for the record.
+        special: count the special tokens at both ends of a sentence ([CLS], [SEP]) as linked words, as in the code of Cao et
+            al. This raises the accuracy. Special tokens never count as unseen pairs.
+        model, symmetrize: model and symmetrization of the statistical aligner.
+        bootstrap: number of bootstrap samples of the interval; sentences are resampled, not words.
+        seed: seed of the aligner.
+        data: name of the test text in the record.
 
     Raises:
-        SettingError: arguments that do not fit each other.
-        InputError: links that do not fit the text.
+        SettingError: arguments contradict each other.
+        InputError: links refer to words that the text does not have.
     """
 
     def __init__(
@@ -114,19 +114,19 @@ class WordRetrieval(Task):
         similarity: Similarity = "csls",
         contextual: bool = True,
     ) -> list[Task]:
-        """One for each test text."""
+        """Return one task for each test text."""
         tasks: list[Task] = []
         for one in inputs.each():
             task = cls.read(one, candidates=candidates, similarity=similarity, contextual=contextual)
             if task.train is not None:
                 warn_of_overlap(task.data, shared_sentences(task.corpus, task.train), one.train[0])
-                task.notes = {"train": [Path(one.train[0]).name]}  # it decides which pairs count as unseen
+                task.notes = {"train": [Path(one.train[0]).name]}  # the training text decides which pairs are unseen
             tasks.append(task)
         return tasks
 
     @classmethod
     def read(cls, one: Inputs, **options: Any) -> WordRetrieval:
-        """On one test text: one of `Inputs.each`. A limit cuts it alone: what has been seen in training stays seen."""
+        """Return the task on one test text of `Inputs.each`. A limit applies to the test text only, not to the training text."""
         (test,), (langs,), words, train, train_pairs = one.test, one.langs, one.words, None, None
         corpus = words.read(test, langs)
         pairs = words.open_pairs(one.links[0], corpus) if one.links else None
@@ -141,7 +141,7 @@ class WordRetrieval(Task):
     # -- what is asked ---------------------------------------------------------------------------------------
     @cached_property
     def links(self) -> tuple[WordPairs, WordPairs | None]:
-        """Links of the test text, one-to-one, and of the training text; aligned now if not given."""
+        """Return the one-to-one links of the test text and the links of the training text; align the texts if not given."""
         from calque.wordalign import align_words
 
         pairs, train_pairs = self._given
@@ -149,13 +149,15 @@ class WordRetrieval(Task):
         if pairs is None:
             pairs = align_words(self.corpus, **options)
         if self.train is not None and train_pairs is None:
-            both = align_words(self.corpus + self.train, **options)  # the test shows links of the training text, too
+            both = align_words(
+                self.corpus + self.train, **options
+            )  # the test text also helps to link the training text
             train_pairs = both.slice(len(self.corpus), len(self.corpus) + len(self.train))
         return pairs.one_to_one(), train_pairs
 
     @cached_property
     def unseen(self) -> np.ndarray | None:
-        """bool `[n_pairs]`: links of two different forms that the training text does not link."""
+        """Return whether each link joins two different forms that the training text never links, bool `[n_pairs]`."""
         pairs, train_pairs = self.links
         if self.train is None or train_pairs is None:
             return None
@@ -163,7 +165,7 @@ class WordRetrieval(Task):
 
     @cached_property
     def _counts(self) -> dict[str, Any]:
-        """What qualifies the figures, and does not depend on the encoder."""
+        """Return counts for the record that do not depend on the encoder."""
         pairs, train_pairs = self.links
         given = self._given[0]
         symmetrize = self.symmetrize if self.symmetrize == "one-to-one" else f"{self.symmetrize}, one-to-one"
@@ -181,7 +183,7 @@ class WordRetrieval(Task):
 
     @cached_property
     def _sides(self) -> list[Sentences]:
-        """Both sides of the test text; with `special` each sentence has two words more."""
+        """Return both sides of the test text; with `special` each sentence has two more words."""
         sides = [self.corpus.source, self.corpus.target]
         if not self.special:
             return sides
@@ -192,7 +194,7 @@ class WordRetrieval(Task):
         return [forms_of(side)[0] for side in self._sides]
 
     def news(self, scores: Sequence[Score]) -> Iterable[str]:
-        """Say where the links of the test text are from."""
+        """Return a message about the origin of the test links."""
         links = scores[0].settings["links"]
         yield f"{self.data}: word links {'as given' if links == 'given' else f'by the statistical aligner ({links})'}"
 
@@ -202,14 +204,14 @@ class WordRetrieval(Task):
 
     # -- asking ----------------------------------------------------------------------------------------------
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
-        """Encode both sides and measure.
+        """Encode both sides and compute the scores.
 
         Returns:
-            the mean of both directions, then each direction; over unseen pairs first, if there is a training
-            text, then over all; of the very word first, then by form.
+            the mean of both directions, then each direction; unseen pairs first, if there is a training text, then all
+            pairs; accuracy of the occurrence first, then of the form.
 
         Raises:
-            SettingError: the test text has no links to ask for, or none whose words have vectors.
+            SettingError: the test text has no links, or no link whose words have vectors.
         """
         require(encoder, "measured", self.rows)
         if not len(self.links[0]) and not self.special:
@@ -225,7 +227,7 @@ class WordRetrieval(Task):
     def ask(
         self, source: Embeddings, target: Embeddings, *, depth: int = 1
     ) -> tuple[WordPairs, np.ndarray | None, Retrieved]:
-        """The answers themselves.
+        """Retrieve the nearest words of all linked words.
 
         Args:
             source, target: vectors of every word of both sides of the test text; with `special`, see `with_special_tokens`.
@@ -261,7 +263,7 @@ class WordRetrieval(Task):
         about: dict[str, Any] | None = None,
         asked: tuple[WordPairs, np.ndarray | None, Retrieved] | None = None,
     ) -> list[Score]:
-        """Measure word vectors that exist already, such as several layers of one pass.
+        """Compute the scores of given word vectors, such as several layers of one pass.
 
         Args:
             source, target: see `ask`.
@@ -313,15 +315,15 @@ class WordRetrieval(Task):
     def _sums(
         self, pairs: WordPairs, unseen: np.ndarray | None, answers: Retrieved, source: Embeddings, target: Embeddings
     ) -> Iterator[tuple[str, tuple[np.ndarray, int]]]:
-        """For each kind of hit and each selection of links the mean of both directions, then each direction: the metric; right
-        answers and questions of each sentence, whole numbers `[n_sentences, 2]`; and the number of links."""
+        """Yield metric, sums and number of links for each kind of hit and each selection of links, first for the mean of both
+        directions, then for each. The sums are correct answers and queries per sentence, int `[n_sentences, 2]`."""
         sentence = pairs.sentence[answers.queries]
         hits = {"accuracy": (answers.source_hits, answers.target_hits)}
         hits["form"] = self._hits_by_form(pairs, answers, source, target)
         selections = {} if unseen is None else {"unseen": unseen[answers.queries]}
         selections["all"] = np.ones(len(answers.queries), dtype=bool)
-        most = int(np.bincount(sentence, minlength=1).max())  # questions of a sentence
-        small = np.min_scalar_type(2 * most)  # a byte, as a rule
+        most = int(np.bincount(sentence, minlength=1).max())  # largest number of queries of a sentence
+        small = np.min_scalar_type(2 * most)  # usually one byte
         for kind, both_hits in hits.items():
             for name, chosen in selections.items():
                 *found, questions = (
@@ -336,8 +338,8 @@ class WordRetrieval(Task):
     def _hits_by_form(
         self, pairs: WordPairs, answers: Retrieved, source: Embeddings, target: Embeddings
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Whether the nearest word has the form, in lower case, of the word that is asked for: that occurrence or another
-        one. bool `[n]` of source words and of target words."""
+        """Return whether the nearest word has the lower-cased form of the linked word, bool `[n]` for source words and for
+        target words."""
         sentence, queries = pairs.sentence[answers.queries], answers.queries
         wanted = source.rows(sentence, pairs.source[queries]), target.rows(sentence, pairs.target[queries])
         forward, backward = (
@@ -370,8 +372,8 @@ def with_special_tokens(encoder: Encoder, sentences: Sentences) -> Embeddings:
 def _with_special_links(
     pairs: WordPairs, unseen: np.ndarray | None, *lengths: np.ndarray
 ) -> tuple[WordPairs, np.ndarray | None]:
-    """Return the links, moved past the first special token, with links between the first and between the last tokens of a
-    sentence pair, which are never unseen; `lengths` are those of both sides with special tokens, `[n_sentences]`."""
+    """Return the links shifted by the first special token, and links between the first and the last tokens of each sentence
+    pair, which never count as unseen. `lengths` include the special tokens, `[n_sentences]`."""
     n = pairs.n_sentences
     sentence = np.concatenate([pairs.sentence, np.arange(n), np.arange(n)])
     order = np.argsort(sentence, kind="stable")
@@ -390,13 +392,11 @@ class Retrieved:
     """Answers to the queries of both directions.
 
     Attributes:
-        queries: positions, in the links that were given, of those that were asked; int64 `[n]`.
-        source_hits, target_hits: bool `[n]`: the source word found its target word; the target word its
-            source word.
-        source_candidates, target_candidates: how many words there were to choose from.
-        dropped: links that could not be asked because a word has no vector.
-        target_lists, source_lists: int64 `[n, depth]`, rows of the nearest words, the nearest first; −1 where there
-            are no more.
+        queries: indices of the queried links in the given links, int64 `[n]`.
+        source_hits, target_hits: whether the source word retrieved its target word, and the reverse, bool `[n]`.
+        source_candidates, target_candidates: number of candidate words.
+        dropped: number of links that have a word without a vector.
+        target_lists, source_lists: rows of the nearest words, nearest first, padded with −1, int64 `[n, depth]`.
     """
 
     queries: np.ndarray
@@ -410,12 +410,12 @@ class Retrieved:
 
     @property
     def nearest_targets(self) -> np.ndarray:
-        """int64 `[n]`, row of the target word that was found."""
+        """Row of the retrieved target word of each query, int64 `[n]`."""
         return self.target_lists[:, 0]
 
     @property
     def nearest_sources(self) -> np.ndarray:
-        """The same of the source words."""
+        """Row of the retrieved source word of each query, int64 `[n]`."""
         return self.source_lists[:, 0]
 
 
@@ -431,16 +431,15 @@ def retrieve(
     target_words: np.ndarray | None = None,
     depth: int = 1,
 ) -> Retrieved:
-    """Ask for the nearest neighbour of every linked word (Cao et al. 2020, §3.2).
+    """Retrieve the nearest neighbour of every linked word (Cao et al. 2020, §3.2).
 
     Args:
-        pairs: one-to-one links between their words.
-        candidates: "all" words of the other side (the paper), or only those with a link (its code).
-        similarity: CSLS with neighbourhood `k`, whose hubness terms are taken over the same candidates; or
-            cosine. Equal similarities go to the word that comes first.
-        source_words, target_words: bool `[n_words]`, words that exist for this question (candidates and
-            queries).
-        depth: how many of the nearest words to list for each query.
+        pairs: one-to-one word links.
+        candidates: "all" words of the other side (the paper), or only words with a link (its code).
+        similarity: cosine, or CSLS with `k` neighbours, whose hubness terms use the same candidates. Ties go to the word
+            that comes first.
+        source_words, target_words: mask of words that may be candidates and queries, bool `[n_words]`.
+        depth: number of nearest words to list for each query.
 
     Raises:
         SettingError: a value that is not one of these, links that are not one-to-one, or that point outside.

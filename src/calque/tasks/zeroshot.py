@@ -1,4 +1,4 @@
-"""Zero-shot transfer: learn a task from text in some languages, be tested in others. The protocol of all tasks."""
+"""Zero-shot transfer: train on text in some languages, test on others. All tasks share this protocol."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ if TYPE_CHECKING:
 
 D = TypeVar("D")
 Select = Literal["source", "target", "last"]
-_AT_ONCE = 128  # texts in a batch where nothing is learnt
+_AT_ONCE = 128  # texts per batch without training
 
 
 @dataclass
 class Learnt:
-    """A head after training, and the encoder that goes with it.
+    """A trained head and its encoder.
 
     Attributes:
-        epoch, score: what was chosen, and how well it did on development text.
+        epoch, score: selected epoch and its score on development text.
     """
 
     head: nn.Module
@@ -63,39 +63,39 @@ class Learnt:
 
 
 class ZeroShot(Task, Generic[D]):
-    """Trains a head with several seeds on text in the source languages and tests it on each test set.
+    """Train a head with several seeds on text in the source languages and test it on each test set.
 
-    With frozen features the words are encoded once and every seed learns from the same vectors. With `tune` the encoder
-    learns too, a fresh copy for each seed. Which side an alignment moves is the encoder's matter: one that is mapped
-    towards the target's language moves the text that is learnt from (Kulshreshtha et al. 2020), one that is mapped towards
-    the source's language moves what is tested. The state that is tested is the one after the epoch with the best score on
-    development text (`select`):
+    With frozen features the words are encoded once, and every seed is trained on the same vectors. With `tune` a fresh
+    copy of the encoder is trained for each seed. The encoder decides which side an alignment maps: an encoder mapped
+    towards the target language maps the training text (Kulshreshtha et al. 2020), an encoder mapped towards the source
+    language maps the test text. The tested state is that of the epoch with the best score on development text
+    (`select`):
 
-    - "source": the mean over the development texts in the source languages, or over one in ten texts of each training
-      text where there is none. Nothing of the target languages is seen.
-    - "target": the mean over all development texts, those in the source languages and those in the others, as Cao et
-      al. (2020, §3.5) choose; with text in the other languages alone it is the choice of Kulshreshtha et al. (2020,
-      §4.2). A leak, so every score says it.
-    - "last": no choice.
+    - "source": the mean over the development texts in the source languages, or over one tenth of each training text
+      if there are none. No text in the target languages is used.
+    - "target": the mean over all development texts in source and target languages (Cao et al. 2020, §3.5), or over
+      text in the target languages only (Kulshreshtha et al. 2020, §4.2). This uses target data, so every score records
+      it.
+    - "last": the last epoch.
 
     Args:
-        train: text to learn from; several for several source languages at once.
-        tests: what to test on.
-        dev: text to select on.
-        seeds: one training run for each; default: 0 to 4, and 0 to 2 with `tune`.
+        train: training texts; several for several source languages.
+        tests: test sets.
+        dev: development texts that select the epoch.
+        seeds: seeds of the training runs; default: 0 to 4, or 0 to 2 with `tune`.
         tune: train the encoder as well.
         select: see above.
-        options: settings of `Supervised` (epochs, batch, learning_rate, patience, …) instead of the task's own. Without a
-            learning rate a head with its encoder learns at one that follows from the encoder's width, `tuned_rate`.
-        bootstrap: samples of the intervals.
-        seed: for the record.
+        options: settings of `Supervised` (epochs, batch, learning_rate, patience, …) that replace those of the task. With
+            `tune` the default learning rate depends on the width of the encoder, see `tuned_rate`.
+        bootstrap: number of bootstrap samples of the intervals.
+        seed: seed in the record.
 
     Attributes:
-        name: of the task.
-        statistics: its figures, the main one first: sums over texts `[…, k]` → `[…]`.
-        sources: the languages that are learnt from.
-        checkpoints: a folder for the checkpoints of the trainings; None for none.
-        protocol: zero-shot, or "ceiling" where the training text is in the language of the tests; for the record.
+        name: name of the task.
+        statistics: scores of the task, the main score first: functions of sums over texts, `[…, k]` → `[…]`.
+        sources: languages of the training texts.
+        checkpoints: folder for training checkpoints; None: no checkpoints.
+        protocol: zero-shot, or "ceiling" if the training text is in the language of the tests.
     """
 
     name: str
@@ -106,7 +106,7 @@ class ZeroShot(Task, Generic[D]):
     languages: ClassVar[Languages] = "files"
     #: default number of epochs of a head on frozen vectors, and of a head with its encoder
     epochs: ClassVar[tuple[int, int]] = (15, 3)
-    #: tasks that the class serves, if there are several: its first argument then
+    #: names of the tasks if the class implements several; the first argument of the class is then one of them
     names: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
@@ -148,7 +148,7 @@ class ZeroShot(Task, Generic[D]):
     @staticmethod
     @abstractmethod
     def read(path: str, lang: str, *, on_error: Literal["raise", "skip"] = "raise") -> Any:
-        """A data set from a file; further keyword-only parameters are options of the task."""
+        """Read a data set from a file; further keyword-only parameters are options of the task."""
 
     @classmethod
     def takes(cls) -> list[Callable[..., Any]]:
@@ -165,15 +165,15 @@ class ZeroShot(Task, Generic[D]):
         on_error: Literal["raise", "skip"] = "raise",
         **own: Any,
     ) -> list[Task]:
-        """The task, and for each language of `--ceiling` the same task learnt from that text (translate-train); or the task
-        learnt from labels that are projected over parallel text (`--project`).
+        """Return the task, and for each language of `--ceiling` the same task trained on that text (translate-train). With
+        `--project` return the task trained on labels projected over parallel text.
 
         Args:
-            inputs: files; the language of each is in its name or stands before it.
-            seeds: training runs, with the seeds 0, 1, …; default: see the class.
+            inputs: files; the language of each is in its name or before it.
+            seeds: number of training runs, with the seeds 0, 1, …; default: see the class.
             tune, select: see the class.
-            on_error: "raise", or "skip" to leave out what cannot be read.
-            own: of `read`, of `Supervised`, and of the task itself.
+            on_error: "raise", or "skip" to leave out lines that cannot be read.
+            own: options of `read`, of `Supervised`, and of the task itself.
         """
         if not inputs.train:
             raise SettingError(f"{inputs.task} needs training text: --train FILE")
@@ -204,21 +204,21 @@ class ZeroShot(Task, Generic[D]):
             if not tested:
                 langs = ", ".join(dict.fromkeys(each.lang for each in tests))
                 raise SettingError(f"--ceiling has text in {lang}, but the tests are in {langs}")
-            # Development text of a target language is in the ceiling's own language.
+            # Development text of a target language is in the language of its ceiling.
             tasks.append(make(learnt, tested, dev=watched, select="source" if select == "target" else select))
             tasks[-1].protocol = "ceiling"  # type: ignore[attr-defined]
         return tasks
 
     @classmethod
     def projected(cls, inputs: Inputs, make: Callable[..., Any], train: Sequence[Dataset[D]], tests: Any) -> Task:
-        """The task learnt from projected labels.
+        """Return the task trained on projected labels.
 
         Raises:
-            SettingError: the labels of this task are not those of words.
+            SettingError: the labels of this task are not labels of words.
         """
         raise SettingError(f"labels can only be projected for tags of words, not for {inputs.task}")
 
-    # -- what a task says of itself: its head, its losses and its figures ----------------------------------------------
+    # -- what each task defines: head, losses and scores -----------------------------------------------------------
     def defaults(self) -> dict[str, Any]:
         """Return settings of `Supervised` that suit the task."""
         if self.tune:
@@ -227,67 +227,67 @@ class ZeroShot(Task, Generic[D]):
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """What else decides the scores, for the record."""
+        """Return further settings that determine the scores, for the record."""
 
     def settings_of(self, test: Dataset[D]) -> dict[str, Any]:
-        """The same of one test set."""
+        """Return further settings of one test set."""
         return {}
 
     def groups(self, data: D) -> Sequence[Hashable]:
-        """Return what the texts have in common, `[S]`: texts of one group, such as questions on one passage, are resampled
-        together. Empty where each text is on its own."""
+        """Return the group of each text, `[S]`. Texts of one group, such as questions on one passage, are resampled
+        together. Empty if each text is a group."""
         return ()
 
     @abstractmethod
     def sentences(self, data: D) -> Sentences:
-        """Everything that is to be encoded."""
+        """Return all sentences to encode."""
 
     @abstractmethod
     def answers(self, each: Dataset[D]) -> Answers:
-        """The right answers, as numbers that mean the same in every data set."""
+        """Return the gold answers as numbers with the same meaning in every data set."""
 
     @abstractmethod
     def head(self, dim: int) -> nn.Module:
-        """A new head on vectors of `dim` dimensions."""
+        """Return a new head for vectors of `dim` dimensions."""
 
     @abstractmethod
     def losses(self, head: nn.Module, given: WordRows, answers: Answers) -> Tensor:
-        """`[S]`, for the texts that are given."""
+        """Return the loss of each given text, `[S]`."""
 
     @abstractmethod
     def judge(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
-        """Sums of which the statistics are made, float `[S, k]` by figure, for the texts that are given."""
+        """Return the sums behind each score for the given texts, float `[S, k]` by score."""
 
     def training(self, encoder: Encoder) -> dict[str, Any]:
-        """Settings of `Supervised` for this encoder."""
+        """Return settings of `Supervised` for this encoder."""
         known = self.options.get("learning_rate") is not None or not self.tune
         return self.options if known else {**self.options, "learning_rate": tuned_rate(encoder.dim)}
 
     def split(self, encoder: Any, data: D) -> Any:
-        """The texts as subwords where the encoder learns too."""
+        """Return the texts as subwords, for training the encoder."""
         return encoder.split(self.sentences(data))
 
     def encoded(self, encoder: Encoder, data: D, *, progress: bool = False) -> Any:
-        """What an encoder makes of the texts, where it does not learn: `Embeddings`, or what `frozen` reads."""
+        """Return the encoded texts of a frozen encoder: `Embeddings`, or the input of `frozen`."""
         return encoder.encode(self.sentences(data), progress=progress)
 
     def frozen(self, embeddings: Any, device: torch.device) -> VectorSource:
-        """The source over what `encoded` gave."""
+        """Return a source of batches over the result of `encoded`."""
         return FrozenSource(embeddings, device)
 
     def chosen_on(self) -> list[str] | str:
-        """By which texts the epoch is chosen."""
+        """Describe the texts that select the epoch."""
         if self.dev:
             return [each.name for each in self.dev]
         return "one in ten training texts" if self.select == "source" else "the last one"
 
     # -- the protocol ----------------------------------------------------------------------------------------------
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
-        """Scores of every test set, the main figure first: mean over the seeds, with an interval that holds other seeds and
-        other texts (`Measured.over_runs`); with one seed it can hold texts only.
+        """Return the scores of every test set, the main score first: mean over the seeds, with an interval over seeds and
+        texts (`Measured.over_runs`). With one seed the interval covers texts only.
 
-        `settings` has the value of every seed, their standard deviation and the epochs chosen; `gap` is by how much the
-        first test set in a source language is better, where there is one.
+        `settings` has the value of every seed, their standard deviation and the selected epochs. `gap` is the difference
+        to the first test set in a source language, if there is one.
         """
         experiment = Experiment(self, encoder, progress=progress)
         runs = [experiment.learn(seed) for seed in self.seeds]
@@ -321,12 +321,12 @@ class ZeroShot(Task, Generic[D]):
 
 
 def _mean_of(statistic: Statistic, shape: tuple[int, ...]) -> Statistic:
-    """The mean over seeds of a figure whose sums, `[seeds, k]`, stand in one row."""
+    """Return the mean over seeds of a score whose sums, `[seeds, k]`, are in one row."""
     return lambda flat: statistic(flat.reshape(*flat.shape[:-1], *shape)).mean(-1)
 
 
 def _with_gaps(scores: list[Score], sources: Sequence[str]) -> list[Score]:
-    """The same, with `gap` in the settings of those in other languages."""
+    """Return the scores, with `gap` in the settings of scores in other languages."""
     with_gaps = []
     for score in scores:
         at_home = [s.value for s in scores if s.metric == score.metric and s.languages[-1] in sources]
@@ -337,19 +337,19 @@ def _with_gaps(scores: list[Score], sources: Sequence[str]) -> list[Score]:
 
 
 class Experiment(Generic[D]):
-    """One encoder's data for a task, ready for every seed.
+    """The data of a task for one encoder, shared by all seeds.
 
     Args:
-        encoder: whose vectors are read; not changed.
+        encoder: encoder of the vectors; not changed.
     """
 
     def __init__(self, task: ZeroShot[D], encoder: Encoder, *, progress: bool = False):
         require(encoder, "measured", task.rows)
         self.task, self.encoder, self.processes, self.progress = task, encoder, Processes(), progress
-        self._known: dict[int, Any] = {}  # vectors or subwords, by the identity of the data that they are of
+        self._known: dict[int, Any] = {}  # vectors or subwords by `id` of their data set
         answers_by_text = [task.answers(each) for each in task.train]
         self.answers = type(answers_by_text[0]).joined(answers_by_text)
-        # Before anything is computed: a label that nobody has learnt should be told now, not after the training.
+        # Checked before anything is computed: an unknown label must be reported now, not after the training.
         self._gold = [task.answers(each) for each in task.tests]
         sizes = [len(answers.lengths) for answers in answers_by_text]
         self.dev = [(self._data(each), task.answers(each)) for each in task.dev]
@@ -364,13 +364,13 @@ class Experiment(Generic[D]):
         self.groups = np.repeat(langs, sizes)[trained]
         texts = [self._data(each) for each in task.train]
         self.text: Any = type(texts[0]).joined(texts)
-        if not task.tune:  # the same tensors for every seed
+        if not task.tune:  # every seed uses the same tensors
             self.text = task.frozen(self.text, self.processes.device)
             self.dev = [(task.frozen(data, self.processes.device), answers) for data, answers in self.dev]
         self._tests: list[Any] | None = None
 
     def _data(self, each: Dataset[D]) -> Any:
-        """Vectors, or subwords where they are to be computed anew."""
+        """Return vectors, or subwords if the vectors must be computed again."""
         if id(each.data) not in self._known:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
@@ -393,7 +393,7 @@ class Experiment(Generic[D]):
         return split
 
     def _key(self, seed: int) -> str:
-        """Return a hash over all that a training depends on: settings, encoder, texts and their gold answers."""
+        """Return a hash over everything that affects the training: settings, encoder, texts and gold answers."""
         task, digest = self.task, hashlib.blake2b(digest_size=16)
         for each in (*task.train, *task.dev):
             digest.update(repr([sentence.words for sentence in task.sentences(each.data)]).encode("utf-8", "replace"))
@@ -405,7 +405,7 @@ class Experiment(Generic[D]):
         return digest.hexdigest()
 
     def learn(self, seed: int) -> Learnt:
-        """Train a new head, and a copy of the encoder if it learns too."""
+        """Train a new head, and with `tune` a copy of the encoder."""
         task, device = self.task, self.processes.device
         torch.manual_seed(seed)
         head = task.head(self.encoder.dim).to(device)
@@ -430,18 +430,18 @@ class Experiment(Generic[D]):
         return Learnt(head, encoder, supervised.best_epoch, supervised.best)
 
     def test(self, learnt: Learnt) -> list[dict[str, np.ndarray]]:
-        """Sums of every test set, by figure."""
+        """Return the sums of every test set by score."""
         if self._tests is None:
             self._tests = [self._data(each) for each in self.task.tests]
         tests = zip(self._tests, self._gold, strict=True)
         return [self._judged(learnt.head, self._source(data, learnt.encoder), answers) for data, answers in tests]
 
     def batches(self, learnt: Learnt, each: Dataset[D]) -> Iterator[WordRows]:
-        """The texts of a data set in batches, to be read by what was learnt."""
+        """Return the batches of a data set for a trained head."""
         yield from _batches(self._source(self._data(each), learnt.encoder))
 
     def _source(self, data: Any, encoder: Any) -> VectorSource:
-        """Vectors of some texts, as the encoder sees them now."""
+        """Return the vectors of some texts from the current encoder."""
         if isinstance(data, VectorSource):
             return data
         if not self.task.tune:
@@ -449,14 +449,14 @@ class Experiment(Generic[D]):
         return FrozenSource(vectors_of(encoder, data), self.processes.device)
 
     def source_of(self, numbers: np.ndarray, encoder: Any) -> VectorSource:
-        """Vectors of some of the training texts."""
+        """Return the vectors of some training texts."""
         if not self.task.tune:
             return SubsetSource(self.text, numbers)
         return FrozenSource(vectors_of(encoder, self.text.take(numbers)), self.processes.device, numbers)
 
     @torch.no_grad()
     def _judged(self, head: nn.Module, source: VectorSource, answers: Answers) -> dict[str, np.ndarray]:
-        """Sums of all texts, in their order, `[S, k]`."""
+        """Return the sums of all texts in their order, `[S, k]`."""
         numbers: list[np.ndarray] = []
         parts: dict[str, list[np.ndarray]] = {}
         for given in _batches(source):
@@ -468,12 +468,12 @@ class Experiment(Generic[D]):
 
 
 def _held_out(numbers: np.ndarray) -> np.ndarray:
-    """One in ten texts of a training text, by which the epoch is chosen; none of a single one."""
+    """Return one tenth of the texts to select the epoch; none if there is one text only."""
     return numbers[9::10] if len(numbers) >= 10 else numbers[-1:] if len(numbers) > 1 else numbers[:0]
 
 
 def _batches(source: VectorSource) -> Iterator[WordRows]:
-    """Texts of about the same length together."""
+    """Yield batches of texts of similar length."""
     order = np.argsort(-source.lengths, kind="stable")
     for start in range(0, len(order), _AT_ONCE):
         yield source.take(order[start : start + _AT_ONCE])
