@@ -194,7 +194,7 @@ def test_what_cannot_be_fitted_says_so():
     nothing = Dictionary(("no",), ("such",), ("xx", "en"))
     with pytest.raises(SettingError, match="none of .* has vectors for both words"):
         fit_dictionary(source, target, nothing)
-    with pytest.raises(SettingError, match="only the linear method"):
+    with pytest.raises(SettingError, match="equal dimensions, got 16 and 5"):
         fit_dictionary(source, WordList(target.words, target.vectors[:, :5]), gold)
     narrow = WordList(target.words, target.vectors[:, :5])
     assert fit_dictionary(source, narrow, gold, method="linear", refinement=NO_ROUNDS).source.matrix.shape == (16, 5)

@@ -144,7 +144,7 @@ def test_anything_else_is_an_error_with_the_path(tmp_path, content):
 
 def test_tensors_and_missing_files(tmp_path):
     torch.save(torch.eye(3), tmp_path / "t.pth")
-    with pytest.raises(InputError, match="PyTorch tensor|names torch"):
+    with pytest.raises(InputError, match="PyTorch tensor|refers to torch"):
         read_released(tmp_path / "t.pth")
     with pytest.raises(InputError, match="cannot be read"):
         read_released(tmp_path / "none")

@@ -77,7 +77,7 @@ def test_what_cannot_be_fitted_says_so(planted):
         Rotation().fit(x[:0], x[:0])
     with pytest.raises(SettingError, match="not been fitted"):
         Rotation().transform(x)
-    with pytest.raises(SettingError, match="3 dimensions for a map of 12"):
+    with pytest.raises(SettingError, match="must have 12 dimensions, got 3"):
         Rotation().fit(x, x).transform(x[:, :3])
 
 

@@ -15,7 +15,7 @@ from calque.errors import SettingError
 from calque.tasks.bootstrap import intervals, ratio
 from calque.tasks.retrieval import WordRetrieval
 
-#: classes of Cao et al. (2020, Table 4); PART, SYM, INTJ and X are in none, as there
+#: classes of Cao et al. (2020, Table 4); as in the paper, PART, SYM, INTJ and X belong to no class
 CLASSES = {
     "lexical overlap": ("NUM", "PUNCT", "PROPN"),
     "closed-class": ("DET", "ADP", "CONJ", "PRON", "AUX"),
@@ -29,15 +29,15 @@ LENGTHS = (1, 2, 4, 6, 8, 10, 13)
 
 @dataclass(frozen=True)
 class Groups:
-    """Which group each question belongs to. Every link asks two: its source word for the target word, and back.
+    """Group of each retrieval query. Every link gives two queries: one from its source word and one from its target word.
 
     Attributes:
-        names: of the groups.
-        source, target: int `[n_pairs]`, group of the question that the source (target) word asks; −1 for none.
-        x: where each group stands on an axis.
-        of_links: whether both questions of a link are always in the same group; then links are counted, else questions.
-        classes: groups whose accuracies are averaged besides, by name.
-        settings: what to record of them.
+        names: names of the groups.
+        source, target: int `[n_pairs]`, group of the query from the source (target) word; −1 for no group.
+        x: position of each group on the plot's axis.
+        of_links: whether both queries of a link are always in the same group; links are then counted instead of queries.
+        classes: names of classes of groups; the mean accuracy of each class is reported too.
+        settings: entries recorded with the results.
     """
 
     names: Sequence[str]
@@ -50,9 +50,9 @@ class Groups:
 
 
 def accuracies(analysis: str, questions: Questions, view: View, groups: Groups) -> list[Finding]:
-    """Accuracy in each group, of both directions together, and the mean over the groups of each class.
+    """Compute the accuracy of each group over both directions, and the mean over the groups of each class.
 
-    Groups that nothing is asked in are left out. Intervals are bootstrapped over sentences, as those of retrieval are.
+    Groups without queries are left out. Intervals are bootstrapped over sentences, as in word retrieval.
     """
     findings = []
     for name, chosen in questions.selections.items():
@@ -93,7 +93,7 @@ def accuracies(analysis: str, questions: Questions, view: View, groups: Groups) 
 
 
 def _sums(questions: Questions, view: View, groups: Groups, chosen: np.ndarray) -> np.ndarray:
-    """Right answers and questions of both directions in each sentence and group, `[n_sentences, n_groups, 4]`."""
+    """Count correct answers and queries of both directions in each sentence and group, `[n_sentences, n_groups, 4]`."""
     answers, size = view.answers, len(groups.names)
     asked = chosen[answers.queries]
     queries = answers.queries[asked]
@@ -110,27 +110,27 @@ def _sums(questions: Questions, view: View, groups: Groups, chosen: np.ndarray) 
 
 
 def _mean(values: np.ndarray) -> np.ndarray:
-    """Mean over the last axis of those that are defined."""
+    """Return the mean over the last axis, ignoring NaN."""
     known = np.isfinite(values)
     return ratio(np.where(known, values, 0).sum(axis=-1), known.sum(axis=-1))
 
 
-# -- which groups there are --------------------------------------------------------------------------------------------
+# -- groups ------------------------------------------------------------------------------------------------------------
 def binned(
     source: np.ndarray, target: np.ndarray, starts: Sequence[float], *, whole: bool = True, **settings: Any
 ) -> Groups:
-    """Numbers of both sides in bins.
+    """Put values of both sides into bins.
 
     Args:
-        source, target: `[n_pairs]`; NaN or below the first bin: in none.
-        starts: where each bin begins; the last has no end.
-        whole: the numbers are whole: "2–3" is 2 and 3. Otherwise "10–30" is from 10 to below 30, and both numbers of a link
-            are the same.
-        settings: what to record of the groups.
+        source, target: `[n_pairs]`; NaN and values below the first bin belong to no bin.
+        starts: lower end of each bin; the last bin has no upper end.
+        whole: whether the values are integers: "2–3" then means 2 and 3. Otherwise "10–30" means from 10 to below 30, and
+            both values of a link are equal.
+        settings: entries recorded with the groups.
 
     Returns:
-        the bins. `x` is the middle, on a logarithmic axis where numbers are not whole; of the last bin the mean of what is
-        in it.
+        the bins. `x` is the middle of a bin (the geometric middle unless `whole`), and for the last bin the mean of its
+        values.
     """
     sides = [np.asarray(side, dtype=np.float64) for side in (source, target)]
     codes = [np.where(side >= starts[0], np.searchsorted(starts, side, side="right") - 1, -1) for side in sides]
@@ -151,9 +151,10 @@ def binned(
 
 
 def by_pos(questions: Questions) -> Groups | None:
-    """By universal part of speech (Cao et al. 2020, Table 4), with the means of its three classes; None without tags.
+    """Group by universal part of speech (Cao et al. 2020, Table 4), with three classes; return None without tags.
 
-    With tags of one side, both questions of a link go by that word's tag; with both, each by that of the word that asks.
+    If one side has tags, both queries of a link take the tag of that side's word; otherwise each query takes the tag of its
+    own word.
     """
     tags = questions.tags
     if not tags:
@@ -176,13 +177,13 @@ def _number(tag: str, names: Sequence[str]) -> int:
 
 
 def by_rank(questions: Questions) -> Groups:
-    """By |frequency rank of the source word − that of the target word| (Cao et al. 2020, §5.3 and Fig. 3).
+    """Group links by |frequency rank of the source word − rank of the target word| (Cao et al. 2020, §5.3 and Fig. 3).
 
-    Ranks are those of lower-cased forms within their language, see `frequency_ranks`, counted in the test text and the
-    training text [choice: the paper does not say]. The bins grow by factors of about three.
+    Ranks are computed for lower-cased word types within each language over test and training text (`frequency_ranks`)
+    [choice: the paper leaves this open]. Each bin is about three times as wide as the one before.
 
-    Give a training text. In a test text alone most forms come once and share one rank, which is lower in the language that
-    has more forms: the pairs of such words all have the same difference, and one bin in the middle is full of them.
+    A training text is recommended: in a test text alone, most word types occur once and share one rank, so that the
+    differences of most pairs fall into one bin.
     """
     ranks = []
     for side in SIDES:
@@ -194,13 +195,13 @@ def by_rank(questions: Questions) -> Groups:
 
 
 def by_length(questions: Questions) -> Groups:
-    """By the number of characters of the word that asks."""
+    """Group by the number of characters of the query word."""
     source, target = (_of_links(questions, side, [len(form) for form in questions.forms[side][1]]) for side in SIDES)
     return binned(source, target, LENGTHS, unit="characters")
 
 
 def _of_links(questions: Questions, side: str, values: Sequence[float]) -> np.ndarray:
-    """Values of the forms of a side by link, `[n_pairs]`."""
+    """Return, for each link, the value of its word type on one side, `[n_pairs]`."""
     numbers = questions.forms[side][0][questions.rows[side]]
     return np.array(values)[numbers] if len(values) else np.zeros(0)
 
@@ -210,7 +211,7 @@ def headline(
     analysis: str, questions: Questions, view: View, *, group: str | None = None, x: float | None = None,
     about: Mapping[str, Any] | None = None,
 ) -> list[Finding]:  # fmt: skip
-    """Return accuracy over unseen links, if any are known, and over all links, then both by form: one point of a curve each."""
+    """Return token-level accuracy over unseen links (with a training text) and over all links, then type-level accuracy."""
     asked = (questions.pairs, questions.unseen, view.answers)
     scores = questions.task.evaluate_embeddings(
         view.source, view.target, about={**view.about, **dict(about or {})}, asked=asked
@@ -220,7 +221,7 @@ def headline(
 
 
 def layer_curve(questions: Questions, views: Mapping[int, View]) -> list[Finding]:
-    """Return the accuracy of every layer; x is the layer, 0 the embeddings."""
+    """Return the accuracy of every layer; `x` is the index of the layer, 0 the embeddings."""
     findings = []
     for layer, view in views.items():
         findings += headline("layers", questions, view, x=float(layer), about={"layer": layer})
@@ -231,23 +232,24 @@ def compare_layers(
     tasks: Sequence[WordRetrieval], encoder: Encoder, layers: Sequence[int] | Literal["all"], about: Mapping[str, Any],
     *, progress: bool = False,
 ) -> list[Finding]:  # fmt: skip
-    """Measure layers of an encoder, and choose the best on the first, third, fifth, … sentence pair of each test text.
+    """Score each layer of an encoder, and choose the best on every other sentence pair (1st, 3rd, …) of each test text.
 
-    The chosen layer has the highest accuracy there, over unseen links if there is a training text; of several texts, the
-    highest mean. The candidates are always the words of all sentences.
+    The chosen layer has the highest mean accuracy on these pairs, over unseen links if there is a training text. The
+    candidates are always the words of all sentences.
 
     Args:
-        layers, about: their numbers, negative ones counted from the last, and what to record.
+        layers: indices of the layers; negative indices count from the last.
+        about: settings recorded with the scores.
 
     Returns:
-        the curve of each text, the scores that chose the layer (`.dev-half`), and its scores on the other pairs (`.test-half`).
+        the curve of each text, the scores that chose the layer (`.dev-half`), and scores on the other pairs (`.test-half`).
 
     Raises:
-        SettingError: the encoder has one layer only, or half of a text has no links to choose by.
+        SettingError: the encoder has only one layer, or half of a text contains no links.
     """
     require(encoder, "measured")
     if len(has := getattr(encoder, "layers", ())) < 2:
-        raise SettingError(f"--layers: {encoder.name} has one layer only, so there are none to compare")
+        raise SettingError(f"--layers needs an encoder with several layers, got {encoder.name} with one")
     numbers = sorted(set(encoder.layer_numbers(has if layers == "all" else layers)))
     about = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint, **about}
     parts: dict[str, list[Finding]] = {"": [], ".dev-half": [], ".test-half": []}
@@ -255,7 +257,7 @@ def compare_layers(
         questions = Questions(task)
         odd, every = questions.pairs.sentence % 2 == 1, np.ones(len(questions.pairs), dtype=bool)
         if len(np.unique(odd if task.unseen is None else odd[task.unseen])) < 2:
-            raise SettingError(f"{task.data}: half of it has no (unseen) word links to choose a layer by")
+            raise SettingError(f"{task.data}: half of the text contains no (unseen) word links; use a longer test text")
         texts = task.corpus.source, task.corpus.target
         source, target = (encoder.encode_layers(text, numbers, progress=progress) for text in texts)
         noted = {**about, **task.notes}
@@ -263,7 +265,7 @@ def compare_layers(
         for part, asked in zip(parts, (every, ~odd, odd), strict=True):
             curve = layer_curve(questions, {n: view.only(asked) for n, view in views.items()})
             parts[part] += [replace(f, score=replace(f.score, metric=f.score.metric + part)) for f in curve]
-        del source, target, views  # before those of the next text are computed
+        del source, target, views  # release memory before the vectors of the next text are computed
     whole, dev, test = parts.values()
     dev = [finding for finding in dev if finding.score.metric == dev[0].score.metric]
     chosen = max(numbers, key=lambda n: sum(finding.score.value for finding in dev if finding.x == n))

@@ -1,4 +1,4 @@
-"""The test text of the analyses: its links and what is known of its words, the answers that encoders give, and findings."""
+"""Test items of the analyses: links and word properties, retrieval results of each encoder, and findings."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from calque.text import Sentences
 from calque.vectors import Embeddings
 
 SIDES = ("source", "target")
-DEPTH = 10  # nearest words that are listed for each question: the k of the k-occurrence
+DEPTH = 10  # number of nearest words listed for each query: the k of the k-occurrence
 NOTHING = (math.nan, math.nan, math.nan)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One figure of an analysis, or what it found word by word.
+    """One score of an analysis, or its results word by word.
 
     Attributes:
-        analysis: one of `calque.analyses.table.ANALYSES`.
-        encoder: what the encoder is called; None where several are compared.
-        score: the figure; NaN, with `items`, where there is none.
-        group: what the figure is over, such as "NOUN" or "2–3"; None for everything.
-        x: where it stands on an axis: middle of a bin, layer, number of sentence pairs.
-        items: of `examples` and `points`: one object each.
+        analysis: a key of `calque.analyses.table.ANALYSES`.
+        encoder: name of the encoder; None if several are compared.
+        score: the score; NaN for a finding that consists of `items`.
+        group: group of test items, such as "NOUN" or "2–3"; None for all.
+        x: position on the axis: middle of a bin, index of a layer, or number of sentence pairs.
+        items: the entries of `examples` and `points`, one object each.
     """
 
     analysis: str
@@ -47,25 +47,25 @@ class Finding:
     items: Sequence[dict[str, Any]] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values for JSON: what `Score.to_dict` gives, and the rest beside it."""
+        """Return plain values for JSON: those of `Score.to_dict` and the other attributes."""
         about = {"analysis": self.analysis, "encoder": self.encoder, "group": self.group, "x": self.x}
         return {**self.score.to_dict(), **about, **({} if self.items is None else {"items": list(self.items)})}
 
     def to_json(self) -> str:
-        """As one line of JSON."""
+        """Return one line of JSON."""
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
 
 class Questions:
-    """What all encoders are asked, once for all of them.
+    """Test items that all encoders share.
 
     Args:
-        task: retrieval on the test text, with the training text if there is one.
-        tags: parts of speech of one side or both: the number of each word's tag (−1: not known), and the tags.
+        task: word retrieval on the test text, with an optional training text.
+        tags: parts of speech of one or both sides: the index of each word's tag (−1: unknown), and the tag names.
 
     Attributes:
         pairs: the links, one-to-one.
-        unseen: bool `[n_pairs]`, links that the training text does not have; None without one.
+        unseen: bool `[n_pairs]`, mask of links absent from the training text; None without a training text.
     """
 
     def __init__(self, task: WordRetrieval, tags: Mapping[str, tuple[np.ndarray, Sequence[str]]] | None = None):
@@ -79,23 +79,23 @@ class Questions:
 
     @cached_property
     def offsets(self) -> Mapping[str, np.ndarray]:
-        """int64 `[n_sentences + 1]` of each side: the row of each sentence's first word."""
+        """Row of each sentence's first word, int64 `[n_sentences + 1]` for each side."""
         return {side: offsets_of(self.sentences(side).lengths()) for side in SIDES}
 
     @cached_property
     def rows(self) -> Mapping[str, np.ndarray]:
-        """int64 `[n_pairs]` of each side: the row of each link's word."""
+        """Row of each link's word, int64 `[n_pairs]` for each side."""
         words = {"source": self.pairs.source, "target": self.pairs.target}
         return {side: self.offsets[side][self.pairs.sentence] + words[side] for side in SIDES}
 
     @cached_property
     def forms(self) -> Mapping[str, tuple[np.ndarray, list[str]]]:
-        """Lower-cased form of every word: its number, int64 `[n_words]`, and the forms."""
+        """Index of every word's lower-cased word type, int64 `[n_words]`, and the word types."""
         return {side: forms_of(self.sentences(side)) for side in SIDES}
 
     @cached_property
     def counts(self) -> Mapping[str, dict[str, int]]:
-        """How often each lower-cased form comes, in the test text and the training text together."""
+        """Frequency of each lower-cased word type in test and training text together."""
         counts = {}
         for side in SIDES:
             counts[side] = count_forms(self.sentences(side))
@@ -107,14 +107,14 @@ class Questions:
 
     @cached_property
     def first(self) -> Mapping[str, np.ndarray]:
-        """bool `[n_words]` of each side: words that can be found. All, or the first of each form (not contextual)."""
+        """Mask of candidate words, bool `[n_words]` for each side: all words, or the first token of each word type."""
         if self.task.contextual:
             return {side: np.ones(self.offsets[side][-1], dtype=bool) for side in SIDES}
         return {side: first_occurrences(self.sentences(side)) for side in SIDES}
 
     @property
     def selections(self) -> dict[str, np.ndarray]:
-        """Which links a figure is over: bool `[n_pairs]` by the name that `WordRetrieval` gives it."""
+        """Mask of the links behind each score, bool `[n_pairs]`, by the name of the score in `WordRetrieval`."""
         selections = {"all": np.ones(len(self.pairs), dtype=bool)}
         return selections if self.unseen is None else {**selections, "unseen": self.unseen}
 
@@ -122,24 +122,24 @@ class Questions:
         self, name: str, source: Embeddings, target: Embeddings, about: Mapping[str, Any] | None = None,
         *, depth: int = DEPTH,
     ) -> View:  # fmt: skip
-        """One encoder's answers: one sweep over the similarities.
+        """Return one encoder's retrieval results, computed in one pass over the similarities.
 
         Args:
-            depth: how many of the nearest words are listed; `hubness` needs the default, accuracy 1.
+            depth: number of nearest words listed; `hubness` needs the default, accuracy needs 1.
         """
         _, _, answers = self.task.ask(source, target, depth=depth)
         return View(name, source, target, answers, dict(about or {}))
 
     @cached_property
     def sentence_of(self) -> Mapping[str, np.ndarray]:
-        """int64 `[n_words]` of each side: the sentence that each word is in."""
+        """Index of each word's sentence, int64 `[n_words]` for each side."""
         return {side: np.repeat(np.arange(len(self.corpus)), np.diff(self.offsets[side])) for side in SIDES}
 
     def summed(self, sentence: np.ndarray, *columns: np.ndarray) -> np.ndarray:
-        """Return columns `[n]` summed over those of each sentence, float64 `[n_sentences, n_columns]`.
+        """Sum columns `[n]` within each sentence; return float64 `[n_sentences, n_columns]`.
 
         Args:
-            sentence: int64 `[n]`.
+            sentence: index of each row's sentence, int64 `[n]`.
         """
         n = len(self.corpus)
         return np.stack([np.bincount(sentence, weights=weights, minlength=n) for weights in columns], axis=1)
@@ -149,12 +149,12 @@ class Questions:
         about: Mapping[str, Any] | None = None, *, group: str | None = None, x: float | None = None,
         items: Sequence[dict[str, Any]] | None = None, task: str = "retrieval", percent: bool = True,
     ) -> Finding:  # fmt: skip
-        """Return a finding of this text.
+        """Build a finding about this test text.
 
         Args:
-            view: the encoder that it is of; None for several.
-            figures: value and ends of its interval, or the value of a figure without one.
-            about: settings beside those of the view.
+            view: the encoder's view; None for several encoders.
+            figures: value and ends of the interval, or a single value.
+            about: settings recorded in addition to those of the view.
         """
         value, low, high = figures if isinstance(figures, tuple) else (figures, math.nan, math.nan)
         name, settings = (None, {}) if view is None else (view.name, view.about)
@@ -167,13 +167,13 @@ class Questions:
 
 @dataclass(frozen=True)
 class View:
-    """One encoder before the questions.
+    """One encoder's vectors and retrieval results on the test items.
 
     Attributes:
-        name: what it is called.
-        source, target: its vectors of the test text.
-        answers: what it found for each link.
-        about: what to record of it.
+        name: name of the encoder.
+        source, target: word vectors of the test text.
+        answers: retrieval results of each link.
+        about: settings recorded with the scores.
     """
 
     name: str
@@ -183,7 +183,7 @@ class View:
     about: dict[str, Any] = field(default_factory=dict)
 
     def only(self, asked: np.ndarray) -> View:
-        """Return the answers to some links alone, where `asked`, bool `[n_pairs]`, is true."""
+        """Return the results of a subset of links, selected by the mask `asked`, bool `[n_pairs]`."""
         answers, some = self.answers, asked[self.answers.queries]
         arrays = {name: value[some] for name, value in vars(answers).items() if isinstance(value, np.ndarray)}
         return replace(self, answers=replace(answers, **arrays))
@@ -193,39 +193,38 @@ class View:
 
     @cached_property
     def units(self) -> Mapping[str, np.ndarray]:
-        """float32 `[n_words, dim]` of each side, rows of length 1."""
+        """L2-normalised word vectors, float32 `[n_words, dim]` for each side."""
         return {side: unit_rows(self.side(side).data) for side in SIDES}
 
     def covered(self, side: str) -> np.ndarray:
-        """bool `[n_words]`: whether the word has a vector."""
+        """Mask of words that have a vector, bool `[n_words]`."""
         vectors = self.side(side)
         return np.ones(vectors.n_words, dtype=bool) if vectors.covered is None else vectors.covered
 
 
 def count_forms(sentences: Sentences) -> dict[str, int]:
-    """How often each lower-cased form comes in a text."""
+    """Count each lower-cased word type in a text."""
     numbers, forms = forms_of(sentences)
     return dict(zip(forms, np.bincount(numbers, minlength=len(forms)).tolist(), strict=True))
 
 
 def frequency_ranks(counts: Mapping[str, int]) -> dict[str, float]:
-    """Rank of each form by its frequency: 1 for the most frequent. Forms that are equally frequent share the mean of
-    their ranks, without which the order of the many words that come once would be an accident."""
+    """Return the frequency rank of each word type, 1 for the most frequent. Ties share their mean rank, because the many
+    word types that occur once have no natural order."""
     return dict(zip(counts, rankdata([-count for count in counts.values()]).tolist(), strict=True))
 
 
 def tags_for(sentences: Sentences, tagged: TaggedText) -> np.ndarray:
-    """Tags of a tagged text for the same sentences in another place.
+    """Copy the tags of a tagged text to the same sentences of another text.
 
-    A sentence is found by its characters, white space aside. Where it is divided into other words there, a word has the
-    tag of the word in which it begins.
+    Sentences are matched by their characters without white space. If the two texts are tokenised differently, a word takes
+    the tag of the tagged word that contains its first character.
 
     Args:
-        tagged: a text that has them among its own.
+        tagged: tagged text that contains the sentences.
 
     Returns:
-        for every word of `sentences` the number of its tag in `tagged.tags.names`, −1 where the sentence is not there;
-        int32 `[n_words]`.
+        index in `tagged.tags.names` for every word of `sentences`, −1 if the sentence is missing; int32 `[n_words]`.
     """
     starts = offsets_of(tagged.sentences.lengths())
     places: dict[str, tuple[tuple[str, ...], int]] = {}

@@ -1,4 +1,4 @@
-"""Measures of a vector space, whatever map lies between its languages: isometry, hubs, anisotropy, language."""
+"""Measures of a vector space that need no map: isometry, hubness, anisotropy, language probe."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from calque.offsets import offsets_of
 from calque.tasks.bootstrap import accuracy, measure, ratio
 from calque.tasks.retrieval import retrieve
 
-_FORMS = 1000  # isometry: the most frequent forms, whose mean vectors stand for a language
-_WORDS, _STEPS = 5000, 5000  # language probe: forms of each language, and steps of the optimiser at most
+_FORMS = 1000  # isometry: number of most frequent word types of a language
+_WORDS, _STEPS = 5000, 5000  # language probe: maximum number of word types of each language and of optimiser steps
 
 
 # -- isometry ----------------------------------------------------------------------------------------------------------
@@ -26,15 +26,15 @@ def laplacian_eigenvalues(x: np.ndarray, *, neighbours: int = 10) -> np.ndarray:
     L = D − A, where A has an edge between two vectors if either is among the `neighbours` nearest of the other.
 
     Args:
-        x: `[n, dim]`, rows of length 1.
-        neighbours: edges that each vector asks for; all others, if there are fewer.
+        x: L2-normalised vectors `[n, dim]`.
+        neighbours: number of nearest neighbours of each vector, at most n − 1.
 
     Returns:
-        float64 `[n]`, from large to small.
+        eigenvalues in descending order, float64 `[n]`.
     """
     n = len(x)
     if neighbours < 1:
-        raise SettingError(f"a graph of nearest neighbours needs at least 1, got {neighbours}")
+        raise SettingError(f"neighbours must be at least 1, got {neighbours}")
     similar = x.astype(np.float64) @ x.astype(np.float64).T
     np.fill_diagonal(similar, -np.inf)
     nearest = np.argsort(-similar, axis=1, kind="stable")[:, : min(neighbours, n - 1)]
@@ -79,20 +79,20 @@ def relational_similarity(x: np.ndarray, y: np.ndarray) -> float:
 def isometry(questions: Questions, view: View, *, n: int = _FORMS, neighbours: int = 10) -> list[Finding]:
     """Return eigenvalue similarity (0 for isometric spaces) and relational similarity (1 for isometric spaces).
 
-    Eigenvalue similarity uses the mean vectors of the most frequent forms of each language in the test text, equally many
-    in both, L2-normalised, centred and normalised again. Relational similarity uses linked words, one link for each
-    source form. Both are invariant to rotation: they estimate how well a rotation could align the spaces. They have no
-    intervals, because a resampled word would be a second point at distance 0.
+    Eigenvalue similarity uses the mean vectors of the most frequent word types in the test text, an equal number for each
+    language, L2-normalised, centred and normalised again. Relational similarity uses linked words, one link for each
+    source word type. Both are invariant to rotation, so they estimate how well a rotation could align the spaces. They
+    have no intervals, because a resampled word would be a second point at distance 0.
 
     Args:
-        n: maximum number of forms of each language, or of word pairs.
+        n: maximum number of word types of each language, or of word pairs.
         neighbours: see `laplacian_eigenvalues`.
     """
     means = [_form_means(questions, view, side) for side in SIDES]
     used = min(n, *(len(side) for side in means))
     asked = view.answers.queries
     forms = questions.forms["source"][0][questions.rows["source"][asked]]
-    linked = asked[np.sort(np.unique(forms, return_index=True)[1])][:n]  # one link for each source form
+    linked = asked[np.sort(np.unique(forms, return_index=True)[1])][:n]  # one link for each source word type
     if used < 3 or len(linked) < 3:
         return []
     x, y = (unit_centre_unit(side[:used])[0] for side in means)
@@ -153,9 +153,9 @@ def skewness(sums: np.ndarray) -> np.ndarray:
 def hubness(questions: Questions, view: View) -> list[Finding]:
     """Return the skewness of N_10 in either direction, by CSLS and by cosine.
 
-    N_10 of a word is the number of linked words of the other language that have it among their 10 nearest; all words of
-    its side count, also words in no list. CSLS reduces hubs, so the value by cosine describes the space itself. Intervals
-    resample the sentences of the words that can be hubs.
+    N_10 of a candidate word is the number of queries in the other language that have it among their 10 nearest neighbours,
+    and may be 0. CSLS reduces hubs, so the value for cosine describes the space itself. Intervals are bootstrapped over the
+    sentences of the candidates.
     """
     task = questions.task
     by_similarity = {str(task.similarity): view.answers}
@@ -202,8 +202,8 @@ def mean_cosine(total: np.ndarray, n: np.ndarray) -> np.ndarray:
 
 
 def anisotropy(questions: Questions, view: View) -> list[Finding]:
-    """Return the mean cosine of random words (Ethayarajh 2019, §3.2): within each language, across languages, and of linked
-    words, which should be higher. Every occurrence with a vector counts."""
+    """Return the mean cosine of random words (Ethayarajh 2019, §3.2) within each language and across languages, and of linked
+    words, which should be higher. All tokens with a vector are used."""
     units = {side: view.units[side][view.covered(side)].astype(np.float64) for side in SIDES}
     totals, counts = [each.sum(axis=0) for each in units.values()], [len(each) for each in units.values()]
     linked = [view.units[side][questions.rows[side][view.answers.queries]].astype(np.float64) for side in SIDES]
@@ -248,14 +248,14 @@ def logistic_regression(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float
 def language(questions: Questions, view: View, *, words: int = _WORDS, seed: int = 0) -> list[Finding]:
     """Return the accuracy of a linear probe that predicts the language of words it was not trained on; chance is one half.
 
-    Each form comes once, where it first stands in the test text, and forms that both languages have are left out: nothing
-    could be told of them. Two thirds of the forms, as many of each language, train the probe (unit vectors, each dimension
-    standardised); the others are asked. Alignment should make it fall. It need not reach chance for retrieval to be good:
-    a probe needs one direction in which the languages differ, the nearest neighbour a small distance in all.
+    The data are the first token of each word type, without word types that occur in both languages. Two thirds of the word
+    types, balanced between the languages, train the probe on L2-normalised vectors with standardised dimensions; the rest
+    is the test set. Alignment should lower the accuracy. Good retrieval does not require chance accuracy, because one
+    direction that separates the languages suffices for the probe.
 
     Args:
-        words: maximum number of forms of each language.
-        seed: seed of the selection and split of the forms.
+        words: maximum number of word types of each language.
+        seed: seed for selecting and splitting the word types.
     """
     shared = set(questions.forms["source"][1]) & set(questions.forms["target"][1])
     rng = np.random.default_rng(seed)

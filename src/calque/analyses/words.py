@@ -1,4 +1,4 @@
-"""Words under several encoders: forms in several senses, and word pairs as points of a plot."""
+"""Words under several encoders: ambiguous words, and word pairs as points of a plot."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from calque.offsets import offsets_of
 from calque.tasks.overlap import forms_of
 
 _OPEN = ("NOUN", "PROPN", "ADV", "ADJ", "VERB")
-_PIECE = 5  # letters that words must share where they do not begin alike
-_FREQUENT = 100  # without tags: so many of the most frequent forms are taken for function words
-_SENSES = 3  # of a form that are shown
+_PIECE = 5  # minimum length of the common substring if the common prefix is too short
+_FREQUENT = 100  # without tags: number of most frequent word types treated as function words
+_SENSES = 3  # maximum number of senses shown for a word type
 PROJECTIONS = ("auto", "pca", "tsne")
 
 
-# -- one form in several senses: where encoders differ in finding the translation (Cao et al. 2020, A.3) ------------------
+# -- ambiguous words whose translation only some encoders find (Cao et al. 2020, A.3) ---------------------------------------
 def senses(translations: Sequence[str]) -> list[list[str]]:
-    """Translations in groups that look like forms of one word: they begin alike for six tenths of the longer one, or
-    share so long a piece elsewhere that has five letters or more.
+    """Group translations that look like inflected forms of one word.
 
-    A guess: it takes `gehen` and `geht` together, and `machte` and `gemacht`, not `gehen` and `ging`.
+    Two translations match if their common prefix covers 60% of the longer one, or a common substring of at least five
+    letters does. This heuristic groups `gehen` with `geht` and `machte` with `gemacht`, but not `gehen` with `ging`.
 
     Args:
-        translations: in the order of preference; each joins the first group whose first member it is like.
+        translations: words in order of preference; each word joins the first group whose first member matches.
     """
     groups: list[list[str]] = []
     for word in translations:
@@ -47,33 +47,32 @@ def senses(translations: Sequence[str]) -> list[list[str]]:
 
 
 def examples(questions: Questions, views: Sequence[View], *, forms: int = 8, at_least: int = 3) -> list[Finding]:
-    """Return forms of the first language that are linked to different words, found right by some encoders only.
+    """Return ambiguous source words whose translations only some encoders retrieve correctly.
 
-    A sense is a group of translations that look like one word (see `senses`) and are linked to the form at least
-    `at_least` times, in test and training text together. Forms come in the order of the entropy of their senses there: those
-    that are translated now this way, now that, and not those with one translation and a stray link. A form is shown if
-    at least two of its senses are found by some encoder, and the encoders differ in one of them. Of each sense the
-    occurrence in which they differ most is shown, the later encoders being right where possible. Function words would
-    fill the list: with tags only open-class words are taken, without them no form among the 100 most frequent, and none
-    without a letter. Where there is a training text, a translation counts only if the same forms are linked there: the
-    links of the test text have errors, too.
+    A sense is a group of similar translations (see `senses`) with at least `at_least` links to the word type, counted in
+    test and training text. Word types are sorted by the entropy of their senses. A word type is shown if at least two of
+    its senses are found by some encoder and the encoders differ in one of them. Each sense is represented by the token on
+    which the encoders differ most, preferably one that the later encoders get right. Function words are excluded: with
+    tags, only open-class words are used; without tags, the 100 most frequent word types and those without letters are
+    left out. With a training text, a translation counts only if the training text links the two word types, because the
+    links of the test text contain errors.
 
     Args:
-        views: the encoders' answers, the one before alignment first.
-        forms: how many forms at most.
-        at_least: links that a sense needs.
+        views: results of the encoders, the unaligned encoder first.
+        forms: maximum number of word types.
+        at_least: minimum number of links of a sense.
 
     Raises:
-        SettingError: there is only one encoder, so that nothing can differ.
+        SettingError: `views` contains only one encoder.
     """
     if len(views) < 2:
-        raise SettingError("examples compare encoders: give the one before alignment and those after it")
-    right = np.full((len(views), len(questions.pairs)), -1, dtype=np.int64)  # 1 right, 0 wrong, −1 not asked
+        raise SettingError("examples must compare at least two encoders, got one; add the encoder before alignment")
+    right = np.full((len(views), len(questions.pairs)), -1, dtype=np.int64)  # 1 correct, 0 wrong, −1 not a query
     for hits, view in zip(right, views, strict=True):
         hits[view.answers.queries] = view.answers.source_hits
     usable = (right >= 0).all(axis=0) & _meant(questions)
     if questions.unseen is not None:
-        usable &= ~questions.unseen  # seen in training, or equal forms
+        usable &= ~questions.unseen  # seen in training, or identical words
     by_form: dict[str, dict[str, list[int]]] = {}
     own, theirs = (_forms_of_links(questions, side) for side in SIDES)
     for link in np.flatnonzero(usable).tolist():
@@ -101,13 +100,13 @@ def examples(questions: Questions, views: Sequence[View], *, forms: int = 8, at_
 
 
 def _forms_of_links(questions: Questions, side: str) -> list[str]:
-    """The lower-cased form of each link's word."""
+    """Return the lower-cased word type of each link's word."""
     numbers, names = questions.forms[side]
     return [names[number] for number in numbers[questions.rows[side]].tolist()]
 
 
 def _meant(questions: Questions) -> np.ndarray:
-    """Links whose source word means something by itself, bool `[n_pairs]`."""
+    """Return the mask of links whose source word is a content word, bool `[n_pairs]`."""
     rows = questions.rows["source"]
     if "source" in questions.tags:
         tags, names = questions.tags["source"]
@@ -119,7 +118,7 @@ def _meant(questions: Questions) -> np.ndarray:
 
 
 def translations_of(questions: Questions, wanted: set[str]) -> dict[str, dict[str, int]]:
-    """Count how often each of some source forms is linked to each target form, in test and training text together."""
+    """Count the links between given source word types and each target word type in test and training text."""
     counted: dict[str, dict[str, int]] = {form: {} for form in wanted}
     for text, pairs in ((questions.corpus, questions.pairs), (questions.task.train, questions.task.links[1])):
         if text is None or pairs is None:
@@ -138,13 +137,17 @@ def translations_of(questions: Questions, wanted: set[str]) -> dict[str, dict[st
 
 
 def _chosen(links: Sequence[Sequence[int]], right: np.ndarray) -> tuple[tuple[int, int], list[int]] | None:
-    """One occurrence of each sense, the most telling first, and a rank (small is good); None if they tell nothing.
+    """Choose one token of each sense, the most informative first, and a rank (lower is better); None if encoders agree.
 
     Args:
-        right: `[n_encoders, n_links]`, 1 where an encoder is right.
+        right: `[n_encoders, n_links]`, 1 if the encoder's result is correct.
     """
 
-    def telling(k: int) -> tuple[bool, int, int, int]:  # differing, then right after and wrong before, then by how many
+    def telling(
+        k: int,
+    ) -> tuple[
+        bool, int, int, int
+    ]:  # encoders differ; then wrong before and correct after alignment; then number of correct encoders
         return bool(right[:, k].all()), int(right[0, k]), -int(right[:, k].sum()), k
 
     answered = [[link for link in several if right[:, link].any()] for several in links]
@@ -155,7 +158,7 @@ def _chosen(links: Sequence[Sequence[int]], right: np.ndarray) -> tuple[tuple[in
 
 
 def _item(questions: Questions, views: Sequence[View], right: np.ndarray, link: int, form: str) -> dict[str, Any]:
-    """An occurrence of a form, its translation, and the word that each encoder found."""
+    """Describe one token, its translation, and the word that each encoder retrieved."""
     number, pairs, offsets = int(questions.pairs.sentence[link]), questions.pairs, questions.offsets["target"]
     translation = questions.corpus.target[number].words
     answers = {}
@@ -178,9 +181,9 @@ def _item(questions: Questions, views: Sequence[View], right: np.ndarray, link: 
 
 # -- points (Cao et al. 2020, Fig. 1) ----------------------------------------------------------------------------------
 def principal_axes(x: np.ndarray, n: int = 2) -> np.ndarray:
-    """Coordinates of vectors on their first `n` principal components, `[len(x), n]` float64.
+    """Return coordinates of vectors on their first `n` principal components, `[len(x), n]` float64.
 
-    An axis points to where its largest coordinate is: the sign of a component is otherwise an accident.
+    The largest coordinate of each axis is made positive, because the sign of a principal component is arbitrary.
     """
     centred = np.asarray(x, dtype=np.float64) - np.mean(x, axis=0, dtype=np.float64)
     u, s, _ = np.linalg.svd(centred, full_matrices=False)
@@ -191,21 +194,21 @@ def principal_axes(x: np.ndarray, n: int = 2) -> np.ndarray:
 
 
 def project(x: np.ndarray, how: str = "auto", *, seed: int = 0) -> tuple[np.ndarray, str]:
-    """Vectors in two dimensions.
+    """Project vectors to two dimensions.
 
     Args:
         x: `[n, dim]`.
-        how: "pca"; "tsne" (van der Maaten and Hinton 2008), which needs scikit-learn; "auto": t-SNE if that is there.
-        seed: of t-SNE, which begins with the principal components.
+        how: "pca"; "tsne" (van der Maaten and Hinton 2008), which needs scikit-learn; "auto": t-SNE if it is installed.
+        seed: seed of t-SNE, which is initialised with the principal components.
 
     Returns:
-        float64 `[n, 2]`, and which of the two it is.
+        float64 `[n, 2]`, and the method used.
 
     Raises:
-        MissingExtraError: t-SNE was asked for by name and scikit-learn is not installed.
+        MissingExtraError: `how` is "tsne" and scikit-learn is not installed.
     """
     if how not in PROJECTIONS:
-        raise SettingError(f"projection {how!r} is not known, expected one of {', '.join(PROJECTIONS)}")
+        raise SettingError(f"projection must be one of {', '.join(PROJECTIONS)}, got {how!r}")
     available = importlib.util.find_spec("sklearn") is not None
     if how == "tsne" and not available:
         raise MissingExtraError("scikit-learn", "plots", "t-SNE")
@@ -219,8 +222,10 @@ def project(x: np.ndarray, how: str = "auto", *, seed: int = 0) -> tuple[np.ndar
 
 
 def chosen_pairs(questions: Questions, views: Sequence[View], n: int, *, seed: int = 0) -> np.ndarray:
-    """Return links for the plot: words of letters, written differently in the two languages, each source form once, drawn at
-    random among those that all encoders were asked; in the order of the text."""
+    """Draw random links for the plot among the queries that all encoders share, in text order.
+
+    Both words contain only letters and are spelt differently; each source word type is drawn at most once.
+    """
     usable = np.ones(len(questions.pairs), dtype=bool)
     for view in views:
         usable &= np.isin(np.arange(len(usable)), view.answers.queries)
@@ -240,18 +245,18 @@ def chosen_pairs(questions: Questions, views: Sequence[View], n: int, *, seed: i
 def points(
     questions: Questions, views: Sequence[View], *, pairs: int = 100, projection: str = "auto", seed: int = 0
 ) -> list[Finding]:
-    """Return the same pairs of words under every encoder, both languages of an encoder projected together from unit vectors.
+    """Project the same word pairs under every encoder; both languages are projected together after L2-normalisation.
 
     Args:
-        pairs: at most so many.
+        pairs: maximum number of pairs.
         projection: see `project`.
-        seed: of the choice and the projection.
+        seed: seed for drawing the pairs and for the projection.
     """
     links = chosen_pairs(questions, views, pairs, seed=seed) if views else np.zeros(0, dtype=np.int64)
     if len(links) < 2:
         return []
     positions = {"source": questions.pairs.source, "target": questions.pairs.target}
-    words = []  # what all encoders have in common, both languages one after the other
+    words = []  # values shared by all encoders, source words before target words
     for lang, side in zip(questions.langs, SIDES, strict=True):
         codes, names = questions.tags.get(side, (None, ()))
         for pair, link in enumerate(links.tolist()):

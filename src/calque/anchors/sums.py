@@ -122,10 +122,10 @@ class AnchorSums:
 
         Args:
             sentences: the text.
-            embeddings: its vectors, by layer; of a single layer also without its number.
+            embeddings: vectors of the text by layer; for a single layer, the vectors alone.
 
         Raises:
-            SettingError: vectors that do not fit the text, the layers or the dimensions.
+            SettingError: the vectors do not match the text, the layers or the dimensions.
         """
         by_layer = embeddings if isinstance(embeddings, Mapping) else {self.layers[0]: embeddings}
         if set(by_layer) != set(self.layers):

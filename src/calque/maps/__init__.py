@@ -1,4 +1,4 @@
-"""Maps: vectors into vectors."""
+"""Maps between vector spaces."""
 
 from calque.maps.linear import KINDS, LinearMap, NormalizedRotation, Rotation, VectorMap, about_map, open_map
 

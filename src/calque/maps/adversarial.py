@@ -1,4 +1,4 @@
-"""A map that makes one language's vectors look like the other's to a judge that learns to tell them (Conneau et al. 2018a)."""
+"""Adversarial initialisation of a map: a discriminator learns to distinguish the languages (Conneau et al. 2018a)."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ def adversarial_start(
     device: str = "cpu",
     seed: int = 0,
 ) -> np.ndarray:
-    """The map of the best epoch of adversarial training (Conneau et al. 2018a, §2.1, §3).
+    """Train a map adversarially and return the map of the best epoch (Conneau et al. 2018a, §2.1, §3).
 
-    A judge of two hidden layers learns to tell mapped source vectors from target vectors; the map learns to mislead it
-    (`judge_updates` of the judge's to one of the map's), and is kept near orthogonal by W ← (1 + β)W − βWWᵀW after each
-    update (Eq. 7). The best epoch is the one with the largest mean CSLS of mutual neighbours; when that fell for the
-    second time, the rate is halved. The published program takes the mean cosine of every frequent word with its nearest
-    by CSLS instead.
-
-    The start is the identity for seed 0, as published, and a random rotation for others: restarts begin elsewhere.
+    A discriminator with two hidden layers learns to distinguish mapped source vectors from target vectors, and the map
+    learns to fool it. The discriminator makes `judge_updates` updates for each update of the map. The map is kept near
+    orthogonal by W ← (1 + β)W − βWWᵀW after each update (Eq. 7). The best epoch has the largest mean CSLS of mutual
+    neighbours; the learning rate is halved when this mean drops for the second time. The published program uses the mean
+    cosine between each frequent word and its CSLS neighbour instead. The map is initialised with the identity for seed 0,
+    as published, and with a random rotation for other seeds.
 
     Args:
-        x, z: `[n, dim]` and `[m, dim]`, rows of length 1, the most frequent words first.
-        epochs, updates: passes, and updates of the map in each; the published million of words by batches of 32.
-        batch: words of each side in an update.
-        frequent: words of each side that are drawn, from the first.
-        hidden, dropout, smoothing: the judge's hidden size, dropout of its input, and what is taken from the certainty
-            of its targets.
-        judge_updates: of the judge, to one of the map.
-        rate, decay: learning rate of both, and what it is multiplied with after each epoch.
-        beta: of the step towards orthogonality.
-        selected_on: frequent words that the selection looks at.
-        k: neighbourhood of CSLS.
-        device: where to train.
+        x, z: L2-normalised vectors `[n, dim]` and `[m, dim]`, the most frequent words first.
+        epochs: number of epochs.
+        updates: number of updates of the map in an epoch; the default is the published million words in batches of 32.
+        batch: number of words of each side in an update.
+        frequent: number of words of each side, the most frequent first, from which batches are drawn.
+        hidden, dropout, smoothing: hidden size, input dropout and label smoothing of the discriminator.
+        judge_updates: number of discriminator updates for each update of the map.
+        rate: learning rate of the map and the discriminator.
+        decay: factor applied to the learning rate after each epoch.
+        beta: β of the step towards orthogonality.
+        selected_on: number of frequent words used to select the epoch.
+        k: neighbourhood size of CSLS.
+        device: device used for training.
 
     Returns:
         float64 `[dim, dim]`.
     """
     if x.shape[1] != z.shape[1]:
-        raise SettingError(f"source vectors of {x.shape[1]} dimensions, target vectors of {z.shape[1]}")
+        raise SettingError(f"source and target vectors must have equal dimensions, got {x.shape[1]} and {z.shape[1]}")
     dim = x.shape[1]
     random = torch.Generator(device=device).manual_seed(seed)
     left, right = (torch.from_numpy(np.ascontiguousarray(side[:frequent])).to(device) for side in (x, z))
@@ -107,7 +107,7 @@ def adversarial_start(
 
 
 class _Judge(nn.Module):
-    """The probability, as a logit, that a vector is a mapped source vector. Its randomness is the generator's own."""
+    """Discriminator: logit of the probability that a vector is a mapped source vector."""
 
     def __init__(self, dim: int, hidden: int, dropout: float, random: torch.Generator):
         super().__init__()
@@ -116,7 +116,7 @@ class _Judge(nn.Module):
         self.layers = nn.ModuleList(nn.Linear(*size, device=random.device) for size in sizes)
         with torch.no_grad():
             for (inputs, _), layer in zip(sizes, self.layers, strict=True):
-                for parameter in layer.parameters():  # what `nn.Linear` does, from our generator
+                for parameter in layer.parameters():  # the initialisation of `nn.Linear`, with an explicit generator
                     parameter.uniform_(-(inputs**-0.5), inputs**-0.5, generator=random)
 
     def forward(self, x: torch.Tensor, *, dropped: bool) -> torch.Tensor:

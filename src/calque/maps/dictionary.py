@@ -1,4 +1,4 @@
-"""Maps from a dictionary: vectors of words in two languages, and which of them translate each other."""
+"""Maps fitted on a dictionary: word vectors of two languages, and pairs of translations."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ METHODS: tuple[Method, ...] = get_args(Method)
 NORMALISATIONS: tuple[Normalisation, ...] = get_args(Normalisation)
 
 
-# -- words and pairs of them -------------------------------------------------------------------------------------------
+# -- words and word pairs -----------------------------------------------------------------------------------------------
 class WordVectors(Protocol):
-    """Words with a vector each, the most frequent first: `calque.anchors.Anchors` is such a thing."""
+    """Protocol for words with one vector each, the most frequent first; `calque.anchors.Anchors` implements it."""
 
     @property
     def words(self) -> Sequence[str]:
-        """`[n]`."""
+        """Words, `[n]`."""
         ...
 
     @property
     def vectors(self) -> np.ndarray:
-        """`[n, dim]`."""
+        """Vectors, `[n, dim]`."""
         ...
 
 
 @dataclass(frozen=True)
 class WordList:
-    """The plainest `WordVectors`."""
+    """Minimal implementation of `WordVectors`."""
 
     words: Sequence[str]
     vectors: np.ndarray
@@ -47,27 +47,27 @@ class WordList:
 def seed_pairs(
     dictionary: Dictionary | np.ndarray, source: Sequence[str], target: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """The rows of a dictionary's words.
+    """Look up the rows of a dictionary's words.
 
     Args:
-        dictionary: entries, of which one that comes twice counts twice; or pairs of rows already, int64 `[n_pairs, 2]`.
-        source, target: the words whose rows they are, the most frequent first. A word that is not among them as it
-            stands is looked up without regard to case, and its most frequent form counts: dictionaries are usually in
-            lower case. The published code takes words as they stand only.
+        dictionary: entries (repeated entries count repeatedly), or pairs of rows, int64 `[n_pairs, 2]`.
+        source, target: words of both sides, the most frequent first. A word without an exact match is looked up without
+            regard to case and the most frequent match is used, because dictionaries are usually in lower case. The
+            published code uses exact matches only.
 
     Returns:
-        pairs: int64 `[n_pairs, 2]`; all combinations where a word stands in several rows.
-        entries: int64 `[n_pairs]`, number of the entry of each.
-        left_out: entries of which a word is missing.
+        pairs: int64 `[n_pairs, 2]`; all combinations if a word has several rows.
+        entries: int64 `[n_pairs]`, index of each pair's entry.
+        left_out: number of entries with a missing word.
 
     Raises:
-        SettingError: pairs of rows that are not there.
+        SettingError: a row index is out of range.
     """
     if isinstance(dictionary, np.ndarray):
         rows = np.asarray(dictionary, dtype=np.int64).reshape(-1, 2)
         for side, words in zip(rows.T, (source, target), strict=True):
             if len(side) and not 0 <= side.min() <= side.max() < len(words):
-                raise SettingError(f"pairs name rows {side.min()} to {side.max()} of {len(words)}")
+                raise SettingError(f"row indices must be in 0…{len(words) - 1}, got {side.min()} to {side.max()}")
         return rows, np.arange(len(rows)), 0
     left, right = _Rows(source), _Rows(target)
     pairs, entries, left_out = [], [], 0
@@ -80,11 +80,11 @@ def seed_pairs(
 
 
 class _Rows:
-    """Where words stand in a list."""
+    """Index from words to their rows."""
 
     def __init__(self, words: Sequence[str]):
         self._rows: dict[str, list[int]] = {}
-        self._forms: dict[str, str] = {}  # the first form of a word in lower case
+        self._forms: dict[str, str] = {}  # first word with each lower-cased spelling
         for row, word in enumerate(words):
             self._rows.setdefault(word, []).append(row)
             self._forms.setdefault(word.lower(), word)
@@ -94,11 +94,11 @@ class _Rows:
 
 
 def identical_words(source: Sequence[str], target: Sequence[str]) -> np.ndarray:
-    """Words that are spelt alike in both languages, as a dictionary: names, numbers, loans (Artetxe et al. 2017;
+    """Return identically spelt words of both languages (names, numbers, loans) as a dictionary (Artetxe et al. 2017;
     Søgaard et al. 2018).
 
     Returns:
-        int64 `[n_pairs, 2]`, rows of both sides, in the order of `source`.
+        rows of both sides, int64 `[n_pairs, 2]`, in the order of `source`.
     """
     place = {word: row for row, word in reversed(list(enumerate(target)))}
     pairs = [(row, place[word]) for row, word in enumerate(source) if word in place]
@@ -106,10 +106,10 @@ def identical_words(source: Sequence[str], target: Sequence[str]) -> np.ndarray:
 
 
 def with_identical_words(dictionary: Dictionary, source: Sequence[str], target: Sequence[str]) -> Dictionary:
-    """A dictionary and beside it every word that both languages have, as its own translation (Multi-sense, footnote 6).
+    """Add every word that both languages share to a dictionary, as its own translation (Multi-sense, footnote 6).
 
     Args:
-        dictionary: whose entries stay the first.
+        dictionary: entries that come first in the result.
     """
     known = set(zip(dictionary.source, dictionary.target, strict=True))
     both = dict.fromkeys(source[row] for row, _ in identical_words(source, target))
@@ -120,12 +120,12 @@ def with_identical_words(dictionary: Dictionary, source: Sequence[str], target: 
 # -- fitting -----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a map that was found without a dictionary is to be trusted.
+    """Check of a map that was fitted without a dictionary.
 
     Attributes:
-        failed: it is not.
-        gain: how many times as good it is as maps refined from random pairs (`unsupervised.judge`).
-        why: in words.
+        failed: whether the map is unreliable.
+        gain: ratio between the map's criterion and that of maps refined from random pairs (`unsupervised.judge`).
+        why: explanation in words.
     """
 
     failed: bool
@@ -135,16 +135,17 @@ class Verdict:
 
 @dataclass(frozen=True)
 class DictionaryFit:
-    """A map, and how it came about.
+    """A fitted map with the details of its fitting.
 
     Attributes:
-        source: carries source vectors into the space of the target.
-        pairs: int64 `[n_pairs, 2]`, rows that the best map was fitted on.
-        rounds, best: the map from the first pairs and those of all rounds of refinement, and which was taken.
-        seeds: pairs to begin with, those held out not among them.
-        left_out: entries of the dictionary of which a word has no vector.
-        verdict: for a map found without a dictionary.
-        settings: what it was fitted with, for the record.
+        source: map from source vectors into the target space.
+        pairs: rows that the best map was fitted on, int64 `[n_pairs, 2]`.
+        rounds: the initial map and the map of each refinement round.
+        best: index of the chosen round.
+        seeds: number of initial pairs without the held-out pairs.
+        left_out: number of dictionary entries with a word that has no vector.
+        verdict: check of a map fitted without a dictionary.
+        settings: settings of the fit, for the record.
     """
 
     source: VectorMap
@@ -166,24 +167,23 @@ def fit_dictionary(
     normalise: Normalisation = "unit",
     refinement: Refinement | None = None,
 ) -> DictionaryFit:
-    """Fit a map on the pairs of a dictionary, and refine it.
+    """Fit a map on the pairs of a dictionary and refine it.
 
-    A part of the dictionary is held out; the round whose map translates most of it is taken, which may be the first:
-    on a large clean dictionary refinement need not help.
+    A part of the dictionary is held out, and the round whose map translates most held-out entries is chosen. This may be
+    round 0, because refinement need not improve on a large clean dictionary.
 
     Args:
-        source, target: words and their vectors, the most frequent first. Of a word that stands there several times
-            (sense anchors), all places are paired; once there is a map, only the closest of an entry's pairs.
-        dictionary: pairs of words, or of rows, int64 `[n_pairs, 2]`.
+        source, target: words and their vectors, the most frequent first. If a word has several rows (sense anchors), the
+            first map is fitted on all combinations, later maps only on the closest pair of each entry.
+        dictionary: pairs of words, or pairs of rows, int64 `[n_pairs, 2]`.
         method: rotation (orthogonal Procrustes) or linear (least squares).
-        normalise: what the vectors are fitted as: as they are; at unit length; minus their mean and then at unit
-            length; or unit length, minus mean, unit length (Artetxe et al. 2018). The map works on vectors of any
-            length. It contains the means; as a map has one mean for all vectors, the last kind's is that of the
-            vectors at unit length, times their mean length.
-        refinement: rounds and what is held out; None for five rounds and a tenth.
+        normalise: preprocessing of the vectors: none; L2-normalised; centred, then L2-normalised; or L2-normalised,
+            centred, L2-normalised again (Artetxe et al. 2018). The map accepts vectors of any length and contains the
+            means; for the last kind, the mean of the normalised vectors is multiplied by the mean length.
+        refinement: rounds and held-out fraction; None for five rounds and a tenth.
 
     Raises:
-        SettingError: no pair has vectors on both sides, dimensions that differ, an argument that has no such value.
+        SettingError: no pair has vectors on both sides, the dimensions differ, or an argument has an unknown value.
     """
     pairs, entries, left_out = seed_pairs(dictionary, source.words, target.words)
     refinement = refinement or Refinement()
@@ -199,7 +199,7 @@ def fit_dictionary(
     if refinement.rounds and refinement.held_out and len(np.unique(pairs[:, 0])) > 1:
         seeds, aside = hold_out(pairs, refinement.held_out, refinement.seed)
     refined = refine(problem.x, problem.z, seeds, problem.solve, refinement, aside)
-    if refined.best == 0 and aside is not None:  # no round is better than the dictionary: then all of it counts
+    if refined.best == 0 and aside is not None:  # no round beats the initial map: fit on the whole dictionary
         refined = replace(refined, matrix=problem.solve(pairs), pairs=pairs)
     settings = {"held_out": 0 if aside is None else len(aside)}
     settings |= {name: getattr(refinement, name) for name in ("rounds", "frequent", "k")}
@@ -208,11 +208,11 @@ def fit_dictionary(
 
 @dataclass(frozen=True)
 class Problem:
-    """Vectors as they are fitted, and how.
+    """Normalised vectors and the settings of the fit.
 
     Attributes:
-        x, z: float32 `[n, dim]` and `[m, dim]`, normalised.
-        means: what each side's map subtracts, float64 `[dim]`; None for nothing.
+        x, z: normalised vectors, float32 `[n, dim]` and `[m, dim]`.
+        means: vector subtracted from each side, float64 `[dim]`; None if nothing is subtracted.
         method, normalise: see `fit_dictionary`.
     """
 
@@ -224,27 +224,27 @@ class Problem:
 
     @classmethod
     def of(cls, source: np.ndarray, target: np.ndarray, method: Method, normalise: Normalisation) -> Problem:
-        """From vectors as they are."""
+        """Build a problem from unnormalised vectors."""
         if method not in METHODS:
-            raise SettingError(f"method={method!r}, expected one of {', '.join(METHODS)}")
+            raise SettingError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
         if normalise not in NORMALISATIONS:
-            raise SettingError(f"normalise={normalise!r}, expected one of {', '.join(NORMALISATIONS)}")
+            raise SettingError(f"normalise must be one of {', '.join(NORMALISATIONS)}, got {normalise!r}")
         if source.shape[1] != target.shape[1] and method != "linear":
             raise SettingError(
-                f"source vectors of {source.shape[1]} dimensions and target vectors of {target.shape[1]}: "
-                "only the linear method takes different ones"
+                f"source and target vectors must have equal dimensions, got {source.shape[1]} and {target.shape[1]}; "
+                "try method='linear'"
             )
         (x, x_mean), (z, z_mean) = (_normalised(side, normalise) for side in (source, target))
         means = None if x_mean is None or z_mean is None else (x_mean, z_mean)
         return cls(x, z, means, method, normalise)
 
     def solve(self, pairs: np.ndarray) -> np.ndarray:
-        """The map of some pairs, by the method."""
+        """Fit the map on the given pairs."""
         x, z = self.x[pairs[:, 0]].astype(np.float64), self.z[pairs[:, 1]].astype(np.float64)
         return least_squares(x.T @ x, x.T @ z) if self.method == "linear" else procrustes(x.T @ z)
 
     def result(self, refined: Refined, *, settings: Mapping[str, Any], **about: Any) -> DictionaryFit:
-        """The map with its means."""
+        """Return the map with its means."""
         x_mean, z_mean = self.means or map(np.zeros, refined.matrix.shape)
         kind = LinearMap if self.method != "rotation" else Rotation if self.means is None else NormalizedRotation
         arrays = {"matrix": refined.matrix, "source_mean": x_mean, "target_mean": z_mean}
@@ -254,7 +254,7 @@ class Problem:
 
 
 def _normalised(vectors: np.ndarray, how: Normalisation) -> tuple[np.ndarray, np.ndarray | None]:
-    """Vectors as they are fitted, float32, and the mean of vectors as they are that a map has to take off."""
+    """Normalise vectors to float32; also return the mean that the map must subtract from unnormalised vectors."""
     if how == "none":
         return np.ascontiguousarray(vectors, dtype=np.float32), None
     if how == "unit":
@@ -267,7 +267,7 @@ def _normalised(vectors: np.ndarray, how: Normalisation) -> tuple[np.ndarray, np
 
 
 def _closest(problem: Problem, pairs: np.ndarray, entries: np.ndarray) -> np.ndarray:
-    """Of each entry's pairs the one that is closest under the map of all of them."""
+    """Return the closest pair of each entry under the map fitted on all pairs."""
     x, z = mapped(problem.x, problem.solve(pairs)), unit_rows(problem.z)
     cosines = np.einsum("ij,ij->i", x[pairs[:, 0]], z[pairs[:, 1]])
     order = np.lexsort((-cosines, entries))

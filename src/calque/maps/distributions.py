@@ -1,4 +1,4 @@
-"""A start from how similarities are distributed, and self-learning from there (Artetxe, Labaka & Agirre 2018b, ACL)."""
+"""Initialisation from similarity distributions, and self-learning (Artetxe, Labaka & Agirre 2018b, ACL)."""
 
 from __future__ import annotations
 
@@ -13,28 +13,27 @@ from calque.algebra.procrustes import procrustes
 from calque.algebra.similarity import full_precision
 from calque.errors import SettingError
 
-_STRIPE = 2_000_000  # similarities looked at together
+_STRIPE = 2_000_000  # number of similarities computed at a time
 
 
 def distribution_start(x: np.ndarray, z: np.ndarray, *, words: int = 4000, k: int = 10, **options: Any) -> np.ndarray:
-    """Pairs by `similarity_seeds`, from which `self_learning` goes on; `options` are the latter's."""
+    """Run `self_learning` on the pairs of `similarity_seeds`; `options` are passed to `self_learning`."""
     return self_learning(x, z, similarity_seeds(x, z, words=words, k=k), k=k, **options)
 
 
 def similarity_seeds(x: np.ndarray, z: np.ndarray, *, words: int = 4000, k: int = 10) -> np.ndarray:
-    """Pairs of words whose similarities to the other words of their language are distributed alike (Artetxe, Labaka &
-    Agirre 2018b, ACL, §3.2).
+    """Pair words whose similarity distributions within their own language match (Artetxe, Labaka & Agirre 2018b, ACL, §3.2).
 
-    The rows of √(XXᵀ), sorted, hardly depend on the language: they are compared, at unit length, centred and at unit
-    length again, by CSLS.
+    The sorted rows of √(XXᵀ) hardly depend on the language. They are L2-normalised, centred, L2-normalised again, and
+    compared by CSLS.
 
     Args:
-        x, z: `[n, dim]` and `[m, dim]`, rows of length 1 (normalised as they shall be), the most frequent first.
-        words: of each side, the first so many.
-        k: neighbourhood of CSLS.
+        x, z: L2-normalised vectors `[n, dim]` and `[m, dim]`, the most frequent words first.
+        words: number of words of each side, the most frequent first.
+        k: neighbourhood size of CSLS.
 
     Returns:
-        int64 `[2 · words, 2]`: the best target word of each source word, and the other way round.
+        int64 `[2 · words, 2]`: the best target word of each source word, and the best source word of each target word.
     """
     n = min(words, len(x), len(z))
     rows = []
@@ -62,26 +61,26 @@ def self_learning(
     device: str = "cpu",
     seed: int = 0,
 ) -> np.ndarray:
-    """Rounds of map and dictionary that first look at a random part of the similarities only (Artetxe et al. 2018b, §3.3).
+    """Alternate between map and dictionary with stochastic dictionary induction (Artetxe et al. 2018b, §3.3).
 
-    In each round every word takes its nearest of the other side by CSLS, where each similarity counts only with
-    probability `keep`: so the search gets out of local optima. When the mean of the largest similarities has not grown
-    for `patience` rounds, `keep` grows, up to 1; when it has not grown then, the search ends.
+    In each round, every word is paired with its nearest neighbour by CSLS, where each similarity is kept only with
+    probability `keep`; this helps the search to leave local optima. If the mean of the largest similarities has not
+    increased for `patience` rounds, `keep` is multiplied by `growth`. The search ends when this happens at `keep` = 1.
 
     Args:
-        x, z: rows of length 1, the most frequent words first.
-        pairs: int64 `[n_pairs, 2]`, to begin with.
-        frequent: number of words of each side, the first ones; a round holds `frequent²` similarities in float32.
-        k: neighbourhood of CSLS.
+        x, z: L2-normalised vectors, the most frequent words first.
+        pairs: initial pairs, int64 `[n_pairs, 2]`.
+        frequent: number of words of each side, the most frequent first; a round computes `frequent²` float32 similarities.
+        k: neighbourhood size of CSLS.
         keep, growth, patience, threshold: see above; the defaults are the paper's.
-        most_rounds: at most.
-        device: where the similarities are computed.
+        most_rounds: maximum number of rounds.
+        device: device used for the similarities.
 
     Returns:
-        int64 `[n_pairs, 2]`, pairs of the last round.
+        pairs of the last round, int64 `[n_pairs, 2]`.
     """
     if not 0 < keep <= 1 or growth <= 1:
-        raise SettingError(f"keep={keep}, growth={growth}: expected a probability above 0, and more than 1")
+        raise SettingError(f"keep must be in (0, 1] and growth above 1, got {keep} and {growth}")
     every = [torch.from_numpy(np.ascontiguousarray(side)).to(device) for side in (x, z)]
     left, right = (side[:frequent] for side in every)
     random = np.random.default_rng(seed)
@@ -106,7 +105,7 @@ def self_learning(
 
 
 def _both_ways(forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
-    """Pairs of each word with its nearest, of both sides."""
+    """Return the pairs of each word and its nearest neighbour, for both sides."""
     sources = np.concatenate([np.arange(len(forward)), backward])
     return np.stack([sources, np.concatenate([forward, np.arange(len(backward))])], axis=1)
 
@@ -114,10 +113,10 @@ def _both_ways(forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
 def _best(
     x: torch.Tensor, z: torch.Tensor, k: int, *, keep: float = 1.0, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return the nearest word of each word by CSLS, both ways, and the mean of the largest similarities of both sides.
+    """Return the nearest word of each word by CSLS in both directions, and the mean of the largest similarities.
 
-    Each similarity less hubness counts with probability `keep`, to a 256th, and is 0 otherwise, as published; each direction
-    draws for itself. Of equal similarities the first is taken.
+    Each similarity minus hubness is kept with probability `keep` (in steps of 1/256) and is 0 otherwise, as published.
+    Each direction is sampled separately. Ties are broken by the lower index.
     """
     random = torch.Generator(device=x.device).manual_seed(seed)
     limit = max(1, round(256 * keep))
@@ -142,13 +141,13 @@ def _best(
 
 
 def _stripes(matrix: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Yield rows of a matrix, a few million entries at a time."""
+    """Yield blocks of a matrix's rows with a few million entries each."""
     height = max(1, _STRIPE // matrix.shape[1])
     for start in range(0, len(matrix), height):
         yield matrix[start : start + height].contiguous()
 
 
 def _random_bytes(n: int, random: torch.Generator) -> torch.Tensor:
-    """Return `n` random uint8, drawn eight at a time."""
+    """Return `n` random uint8 values; eight are taken from each 64-bit draw."""
     words = torch.empty(-(-n // 8), dtype=torch.int64, device=random.device)
     return words.random_(-(2**63), None, generator=random).view(torch.uint8)[:n]

@@ -1,4 +1,4 @@
-"""Maps of one language's vectors into another's space: rotations and linear maps."""
+"""Rotations and linear maps from one language's vector space into another's."""
 
 from __future__ import annotations
 
@@ -16,17 +16,15 @@ from calque.storage import room
 
 
 class VectorMap(ABC):
-    """A map of source vectors into the target's space: `y ≈ (x − source_mean) @ matrix + target_mean`.
-
-    Vectors are rows. The means are part of the map: without them it is another function.
+    """Map from source vectors into the target space: `y ≈ (x − source_mean) @ matrix + target_mean`. Vectors are rows.
 
     Attributes:
         matrix: `[source_dim, target_dim]` float64; None before `fit`.
-        source_mean, target_mean: `[dim]` float64, zero for maps that do not centre.
-        n_pairs: vectors it was fitted on.
+        source_mean, target_mean: `[dim]` float64, zero for maps without centring.
+        n_pairs: number of vector pairs used for fitting.
     """
 
-    #: what it is called in files and on the command line
+    #: name of the map in files and on the command line
     kind: ClassVar[str]
 
     def __init__(self):
@@ -36,24 +34,24 @@ class VectorMap(ABC):
         self.n_pairs = 0
 
     def fit(self, source: np.ndarray, target: np.ndarray) -> Self:
-        """Fit on paired vectors `[n, dim]`; the result is self."""
+        """Fit the map on paired vectors `[n, dim]` and return self."""
         return self.fit_moments(Moments.of(source, target))
 
     @abstractmethod
     def fit_moments(self, moments: Moments) -> Self:
-        """Fit on what `Moments` kept of any number of pairs."""
+        """Fit the map on the moments of any number of pairs."""
 
     def transform(self, vectors: np.ndarray, side: Literal["source", "target"] = "source") -> np.ndarray:
-        """Map vectors `[n, dim]` of one side into the common space, which is the target's: target vectors stay.
+        """Map vectors `[n, dim]` of one side into the target space; target vectors are returned unchanged.
 
-        The result has the type of the input; the product is computed in float32, or in float64 for float64 input.
+        The result has the dtype of the input. The product is computed in float64 for float64 input, else in float32.
         """
         if side == "target":
             return vectors
         if self.matrix is None or self.source_mean is None or self.target_mean is None:
             raise SettingError("this map has not been fitted yet: call fit first")
         if vectors.shape[1] != len(self.matrix):
-            raise SettingError(f"vectors of {vectors.shape[1]} dimensions for a map of {len(self.matrix)}")
+            raise SettingError(f"vectors must have {len(self.matrix)} dimensions, got {vectors.shape[1]}")
         dtype = np.float64 if vectors.dtype == np.float64 else np.float32
         offset = (self.target_mean - self.source_mean @ self.matrix).astype(dtype)
         mapped = room((len(vectors), self.matrix.shape[1]), dtype)
@@ -62,14 +60,14 @@ class VectorMap(ABC):
         return mapped.astype(vectors.dtype, copy=False)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What a file has to keep."""
+        """Return the arrays to save."""
         if self.matrix is None or self.source_mean is None or self.target_mean is None:
             raise SettingError("this map has not been fitted yet: there is nothing to save")
         return {"matrix": self.matrix, "source_mean": self.source_mean, "target_mean": self.target_mean}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray], n_pairs: int = 0) -> Self:
-        """Return the map that `arrays` described; means that are missing are 0."""
+        """Rebuild a map from saved arrays; missing means are 0."""
         fitted = cls()
         fitted.matrix, fitted.n_pairs = np.array(arrays["matrix"]), n_pairs
         source, target = map(np.zeros, fitted.matrix.shape)
@@ -87,9 +85,9 @@ class VectorMap(ABC):
 
 
 class Rotation(VectorMap):
-    """min Σ ‖xW − y‖² with WᵀW = I (Cao 2020, Eq. 1; Kulshreshtha 2020, Eqs. 1–3).
+    """Orthogonal map: min Σ ‖xW − y‖² with WᵀW = I (Cao 2020, Eq. 1; Kulshreshtha 2020, Eqs. 1–3).
 
-    W may also reflect, as in all published versions.
+    W may contain a reflection, as in all published versions.
 
     Example:
         >>> import numpy as np
@@ -106,9 +104,9 @@ class Rotation(VectorMap):
 
 
 class NormalizedRotation(VectorMap):
-    """Rotation between centred languages: x → (x − x̄)W + ȳ (Kulshreshtha 2020, §2.1, Eqs. 4–5).
+    """Rotation between mean-centred languages: x → (x − x̄)W + ȳ (Kulshreshtha 2020, §2.1, Eqs. 4–5).
 
-    The means are those of the vectors it is fitted on.
+    The means are computed over the vectors used for fitting.
     """
 
     kind = "normalized-rotation"
@@ -124,10 +122,10 @@ def _rotation(cross: np.ndarray) -> np.ndarray:
 
 
 class LinearMap(VectorMap):
-    """min Σ ‖xW − y‖² over all W (Mikolov et al. 2013; Multi-sense, Eq. 8).
+    """Least-squares map: min Σ ‖xW − y‖² over all W (Mikolov et al. 2013; Multi-sense, Eq. 8).
 
     Args:
-        centred: also fit a translation, x → (x − x̄)W + ȳ; the papers' form has none.
+        centred: whether to fit a translation too, x → (x − x̄)W + ȳ; the papers do not.
     """
 
     kind = "linear"
@@ -146,7 +144,7 @@ KINDS: dict[str, type[VectorMap]] = {kind.kind: kind for kind in (Rotation, Norm
 
 
 def about_map(fitted: VectorMap) -> dict[str, Any]:
-    """What a file says of a map beside its arrays: its kind, or where its class can be imported from."""
+    """Return the record of a map that is saved with its arrays: its kind, or the import path of its class."""
     target = f"{type(fitted).__module__}:{type(fitted).__qualname__}"
     custom = KINDS.get(fitted.kind) is not type(fitted) and is_path(target) and not target.startswith("__main__:")
     return {"kind": target if custom else fitted.kind, "pairs": fitted.n_pairs}
@@ -155,21 +153,21 @@ def about_map(fitted: VectorMap) -> dict[str, Any]:
 def open_map(
     about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], prefix: str, path: str | PathLike[str]
 ) -> VectorMap:
-    """Return the map that a folder's record `about` and its arrays describe.
+    """Open the map described by a folder's record `about` and its arrays.
 
     Args:
         about: see `about_map`.
-        arrays: of all maps of the folder.
-        prefix: with which the names of this map's arrays begin.
-        path: the folder, for messages.
+        arrays: arrays of all maps in the folder.
+        prefix: prefix of the names of this map's arrays.
+        path: folder named in error messages.
 
     Raises:
-        InputError: arrays that are not finite or do not fit each other, or a class that is not trusted (`class_in_file`).
-        SettingError: there is no such kind of map.
+        InputError: the arrays are not finite or their shapes do not match, or the class is not trusted (`class_in_file`).
+        SettingError: the kind of map is unknown.
     """
     kind = about["kind"]
     if kind not in KINDS and not is_path(kind):
-        raise SettingError(f"unknown map {kind!r}, expected one of {', '.join(KINDS)}, or package.module:Class")
+        raise SettingError(f"kind of map must be one of {', '.join(KINDS)}, or package.module:Class, got {kind!r}")
     cls = KINDS.get(kind) or class_in_file(kind, VectorMap, path)
     parts = {name: arrays[f"{prefix}.{name}"] for name in ("matrix", "source_mean", "target_mean")}
     shapes = [parts[name].shape for name in parts]

@@ -1,4 +1,4 @@
-"""Translations from vectors, vectors from translations: the rounds that refine a map."""
+"""Iterative refinement of a map: induce a dictionary with the map, then fit the map on the dictionary."""
 
 from __future__ import annotations
 
@@ -11,23 +11,22 @@ from calque.algebra.normalize import unit_rows
 from calque.algebra.similarity import csls_neighbours
 from calque.errors import SettingError
 
-#: what a round solves: from pairs int64 `[n_pairs, 2]` to the matrix of the source side, float64
+#: solver of a round: pairs int64 `[n_pairs, 2]` → matrix of the source side, float64
 Solve = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Refinement:
-    """How a map is refined, and how the best round is told.
+    """Settings of refinement and of the choice of the best round.
 
     Args:
-        rounds: how many; 0 for none.
-        frequent: words of each side, from the first, that are paired with each other. The first words must be the
-            frequent ones. The published code takes the neighbours among all words and drops pairs with a rarer one;
-            here rarer words are not looked at, which costs a small part of the time.
+        rounds: number of rounds; 0 for no refinement.
+        frequent: number of words of each side that can be paired, the most frequent first. The published code searches all
+            words and then drops pairs with a rarer word; ignoring rarer words from the beginning is much faster.
         k: neighbourhood size of CSLS.
-        held_out: fraction of the dictionary's source words put aside to choose the round by, or 0 to choose by
-            the mean CSLS of mutual neighbours, which needs no dictionary.
-        seed: of the choice of those words.
+        held_out: fraction of the dictionary's source words that is held out to choose the round; 0 chooses by the mean CSLS
+            of mutual neighbours, which needs no dictionary.
+        seed: seed for drawing the held-out words.
     """
 
     rounds: int = 5
@@ -41,20 +40,19 @@ class Refinement:
             numbers = f"rounds={self.rounds}, frequent={self.frequent}, k={self.k}"
             raise SettingError(f"{numbers}: expected 0, 1 and 1 or more")
         if not 0 <= self.held_out < 1:
-            raise SettingError(f"held_out={self.held_out}, expected a share from 0 to below 1")
+            raise SettingError(f"held_out must be at least 0 and below 1, got {self.held_out}")
 
 
 @dataclass(frozen=True)
 class Round:
-    """One map on the way.
+    """Map and scores of one round.
 
     Attributes:
-        pairs: it was fitted on.
-        held_out: fraction of the held-out source words whose nearest neighbour by CSLS translates them; NaN if none
-            were held out.
-        mutual: mean CSLS of the words that are each other's nearest, among the frequent ones; NaN where it was not
-            needed, in the last round.
-        mutual_pairs: how many there are.
+        pairs: number of pairs used for fitting.
+        held_out: fraction of held-out source words whose nearest neighbour by CSLS is a translation; NaN without held-out
+            words.
+        mutual: mean CSLS of mutual nearest neighbours among the frequent words; NaN in the last round if not needed.
+        mutual_pairs: number of mutual nearest neighbours.
     """
 
     pairs: int
@@ -65,13 +63,13 @@ class Round:
 
 @dataclass(frozen=True)
 class Refined:
-    """The best of all rounds.
+    """Result of refinement.
 
     Attributes:
-        matrix: of the source side, float64.
-        pairs: int64 `[n_pairs, 2]`, rows of both sides that the best map was fitted on.
-        rounds: the map from the first pairs, then every round.
-        best: which of them.
+        matrix: matrix of the source side in the best round, float64.
+        pairs: rows of both sides that the best map was fitted on, int64 `[n_pairs, 2]`.
+        rounds: scores of the initial map, then of every round.
+        best: index of the best round.
     """
 
     matrix: np.ndarray
@@ -83,17 +81,17 @@ class Refined:
 def refine(
     x: np.ndarray, z: np.ndarray, pairs: np.ndarray, solve: Solve, how: Refinement, held_out: np.ndarray | None = None
 ) -> Refined:
-    """Solve for a map, pair the words that are mutual neighbours under it, solve for the map of those pairs, and again
-    (Conneau et al. 2018a, §2.2; five rounds in Schuster et al. 2019, §4).
+    """Alternate between fitting a map and pairing mutual neighbours under it (Conneau et al. 2018a, §2.2; five rounds in
+    Schuster et al. 2019, §4).
 
     Args:
-        x, z: `[n, dim]` and `[m, dim]`, vectors of both sides, the most frequent words first.
-        pairs: int64 `[n_pairs, 2]`, rows that translate each other, to begin with.
-        how: rounds and neighbourhoods.
-        held_out: int64 `[n_held_out, 2]`, pairs that choose the round; None: the mean CSLS of mutual neighbours does.
+        x, z: vectors of both sides, `[n, dim]` and `[m, dim]`, the most frequent words first.
+        pairs: rows of initial translations, int64 `[n_pairs, 2]`.
+        how: settings of refinement.
+        held_out: pairs used to choose the round, int64 `[n_held_out, 2]`; None uses the mean CSLS of mutual neighbours.
 
     Raises:
-        SettingError: no pairs to begin with.
+        SettingError: `pairs` is empty.
     """
     if not len(pairs):
         raise SettingError("no pair of the dictionary has vectors for both words")
@@ -109,7 +107,7 @@ def refine(
             break
         new, scores = mutual_neighbours(left[: how.frequent], right[: how.frequent], k=how.k)
         rounds.append(Round(len(pairs), precision, float(scores.mean()) if len(scores) else -np.inf, len(new)))
-        if not len(new):  # there is nothing to go on with
+        if not len(new):  # no mutual neighbours: stop
             break
         pairs = new
     best = int(np.argmax([round.mutual if held_out is None else round.held_out for round in rounds]))
@@ -117,19 +115,19 @@ def refine(
 
 
 def mapped(vectors: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """Vectors after a map, at unit length, float32."""
+    """Map vectors and L2-normalise the result, float32."""
     return unit_rows(vectors.astype(np.float32, copy=False) @ matrix.astype(np.float32))
 
 
 def mutual_neighbours(x: np.ndarray, z: np.ndarray, *, k: int = 10) -> tuple[np.ndarray, np.ndarray]:
-    """Words that are each other's nearest by CSLS.
+    """Return the words that are mutual nearest neighbours by CSLS.
 
     Args:
-        x, z: `[n, dim]` and `[m, dim]` in one space, rows of length 1.
+        x, z: L2-normalised vectors of one space, `[n, dim]` and `[m, dim]`.
 
     Returns:
         pairs: int64 `[n_pairs, 2]`.
-        scores: float64 `[n_pairs]`, their CSLS.
+        scores: CSLS of the pairs, float64 `[n_pairs]`.
     """
     neighbours = csls_neighbours(x, z, k=k)
     if not len(x) or not len(z):
@@ -140,13 +138,13 @@ def mutual_neighbours(x: np.ndarray, z: np.ndarray, *, k: int = 10) -> tuple[np.
 
 
 def precision_at_1(x: np.ndarray, z: np.ndarray, pairs: np.ndarray, *, k: int = 10, among: int | None = None) -> float:
-    """Share of the source words in `pairs` whose nearest target word by CSLS translates them; any translation is right.
+    """Return the fraction of source words in `pairs` whose nearest target word by CSLS is one of their translations.
 
     Args:
-        x, z: in one space, rows of length 1.
+        x, z: L2-normalised vectors of one space.
         pairs: int64 `[n_pairs, 2]`.
-        among: candidates, and words that CSLS is relative to: the first so many of each side and those in `pairs`;
-            None for all.
+        among: number of words of each side, the most frequent first, that serve as candidates and neighbourhoods together
+            with the words in `pairs`; None for all.
     """
     if not len(pairs):
         return np.nan
@@ -162,15 +160,15 @@ def precision_at_1(x: np.ndarray, z: np.ndarray, pairs: np.ndarray, *, k: int = 
 
 
 def hold_out(pairs: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Put the pairs of some source words aside.
+    """Hold out the pairs of some source words.
 
     Args:
         pairs: int64 `[n_pairs, 2]`.
-        fraction: of the distinct source words; at least one stays on each side.
-        seed: which.
+        fraction: fraction of the distinct source words; at least one word remains in each part.
+        seed: seed for drawing the words.
 
     Returns:
-        the pairs that are left, and those put aside.
+        the remaining pairs and the held-out pairs.
     """
     words = np.unique(pairs[:, 0])
     aside = min(max(1, round(fraction * len(words))), len(words) - 1)

@@ -1,4 +1,4 @@
-"""Maps that others released: `XX_best_mapping.pth`, read without running what may be in it."""
+"""Released maps (`XX_best_mapping.pth`), read without executing code from the file."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ import numpy as np
 from calque.errors import InputError
 from calque.maps.linear import LinearMap
 
-_MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # how torch.save began a file before it wrote zip archives
-# All that a pickled array names, by the places where NumPy has had it.
+_MAGIC, _PROTOCOL = (
+    0x1950A86A20F9469CFC6C,
+    1001,
+)  # first bytes of files that torch.save wrote before it used zip archives
+# Every name that a pickled array may refer to, in all modules where NumPy has kept it.
 _KNOWN: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): np.ndarray, ("numpy", "dtype"): np.dtype,
     **{(f"numpy.{core}.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0] for core in ("core", "_core")},
@@ -28,19 +31,18 @@ _KNOWN: dict[tuple[str, str], Any] = {
 
 
 def read_released(path: str | PathLike[str]) -> LinearMap:
-    """Read a map as MUSE and Schuster et al. (2019) released them: a pickled NumPy array W, applied as X @ W.T.
+    """Read a map released by MUSE or Schuster et al. (2019): a pickled NumPy array W, applied as X @ W.T.
 
-    It comes back as the map x → x @ W.T of ours. English is the identity divided by the mean length of its vectors, so
-    a released map need not be orthogonal.
+    A released map need not be orthogonal: English is the identity divided by the mean length of its vectors.
 
-    A pickle is a program. Here it can name nothing but what makes up arrays and bytes; anything else is refused before it
-    is called. A plain pickle (written with any version of NumPy), and both containers of `torch.save` are read.
+    Unpickling can execute code. This reader allows only the classes that arrays and bytes consist of, and refuses any
+    other name before calling it. Plain pickles (of any NumPy version) and both containers of `torch.save` are supported.
 
     Args:
-        path: the file.
+        path: path of the file.
 
     Raises:
-        InputError: anything but one matrix of finite numbers.
+        InputError: the file does not contain exactly one matrix of finite numbers.
     """
     try:
         content = Path(path).read_bytes()
@@ -48,27 +50,27 @@ def read_released(path: str | PathLike[str]) -> LinearMap:
         raise InputError(f"cannot be read ({error.strerror})", path=path) from error
     try:
         found = _payload(content)
-    except Exception as error:  # a damaged pickle can fail in any way, and all of them mean the same
+    except Exception as error:  # a corrupt pickle can raise any exception
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
         raise InputError(
             f"not a pickled NumPy matrix ({reason}); expected one, as XX_best_mapping.pth", path=path
         ) from error
     if not isinstance(found, np.ndarray) or found.dtype.kind not in "biuf":
-        raise InputError(f"holds a {type(found).__name__}, expected a NumPy matrix of numbers", path=path)
+        raise InputError(f"must contain a NumPy matrix of numbers, got {type(found).__name__}", path=path)
     if found.ndim != 2 or not found.size:
-        raise InputError(f"an array of shape {found.shape}, expected a matrix [dim, dim]", path=path)
+        raise InputError(f"must contain a matrix [dim, dim], got shape {found.shape}", path=path)
     if not np.isfinite(found).all():
-        raise InputError("a matrix with entries that are not finite", path=path)
+        raise InputError("the matrix contains NaN or infinity", path=path)
     return LinearMap.from_arrays({"matrix": np.ascontiguousarray(found.T, dtype=np.float64)})
 
 
 def _payload(content: bytes) -> Any:
-    """Return what the file's pickle describes."""
+    """Return the object in the file's pickle."""
     if content.startswith(b"PK\x03\x04"):
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             (member,) = (info for info in archive.infolist() if info.filename.split("/")[-1] == "data.pkl")
             if member.file_size > len(content):  # torch.save does not compress
-                raise pickle.UnpicklingError("an archive that unpacks to more than itself")
+                raise pickle.UnpicklingError("the archive is compressed, which torch.save never does")
             return _Reader(io.BytesIO(archive.read(member))).load()
     file = io.BytesIO(content)
     first = _Reader(file).load()
@@ -76,22 +78,22 @@ def _payload(content: bytes) -> Any:
         return first
     if _Reader(file).load() != _PROTOCOL:
         raise pickle.UnpicklingError("an unknown version of torch.save")
-    _Reader(file).load()  # of the machine that wrote it
+    _Reader(file).load()  # byte order and sizes of the machine that wrote the file
     return _Reader(file).load()
 
 
 class _Reader(pickle.Unpickler):
-    """An unpickler that knows arrays only."""
+    """Unpickler restricted to arrays."""
 
     def __init__(self, file: io.BytesIO):
-        super().__init__(file, encoding="latin1")  # in which Python 2 has bytes
+        super().__init__(file, encoding="latin1")  # encoding of bytes pickled by Python 2
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _KNOWN:
             raise pickle.UnpicklingError(
-                f"it names {f'{module}.{name}'[:80]}, which no array needs and which was not called"
+                f"it refers to {f'{module}.{name}'[:80]}, which is not part of an array and was not called"
             )
         return _KNOWN[module, name]
 
     def persistent_load(self, pid: Any) -> Any:
-        raise pickle.UnpicklingError("it holds a PyTorch tensor")
+        raise pickle.UnpicklingError("it contains a PyTorch tensor")

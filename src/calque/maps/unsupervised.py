@@ -1,4 +1,4 @@
-"""Maps without a dictionary: an unsupervised start, rounds of self-learning, and a verdict on the result."""
+"""Maps without a dictionary: unsupervised initialisation, self-learning, and a check of the result."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from calque.maps.refine import Refined, Refinement, mapped, mutual_neighbours, r
 
 Start = Literal["identical", "distributions", "adversarial"]
 STARTS = ("identical", "distributions", "adversarial")
-GAIN = 1.25  # a map found without a dictionary must be this many times as good as one refined from random pairs; see `judge`
-_JUDGED_ON, _CHANCES = 4000, 3  # frequent words on which a map is judged, and how many random maps
+GAIN = 1.25  # minimum ratio between a map's criterion and that of maps refined from random pairs; see `judge`
+_JUDGED_ON, _CHANCES = 4000, 3  # number of frequent words used to check a map, and number of random maps
 
 
 def fit_unsupervised(
@@ -43,26 +43,26 @@ def fit_unsupervised(
     options: Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> DictionaryFit:
-    """Fit a map on nothing but the two sets of vectors. `DictionaryFit.verdict` says whether it is to be trusted.
+    """Fit a map without a dictionary; `DictionaryFit.verdict` reports whether the map is reliable.
 
-    Starts that draw at random are tried again until one succeeds by the `judge`, and of failures the one with the
-    largest mean CSLS of mutual neighbours is given back.
+    Random initialisations are repeated until one passes `judge`. If none does, the map with the largest mean CSLS of
+    mutual neighbours is returned.
 
     Args:
         source, target: words and their vectors, the most frequent first.
-        start: identical (words spelt alike), distributions (words whose similarities to all others are distributed
-            alike, then self-learning; Artetxe et al. 2018b), or adversarial (Conneau et al. 2018a).
+        start: initialisation: identical (identically spelt words), distributions (words with similar similarity
+            distributions, then self-learning; Artetxe et al. 2018b), or adversarial (Conneau et al. 2018a).
         method, normalise: see `fit_dictionary`.
-        refinement: rounds after the start; nothing is held out.
-        restarts: tries, of starts that draw at random.
-        options: of the start, see `start_options`.
+        refinement: settings of refinement after the initialisation; nothing is held out.
+        restarts: maximum number of random initialisations.
+        options: options of the initialisation, see `start_options`.
 
     Raises:
-        SettingError: an argument that has no such value; no words that are spelt alike.
+        SettingError: an argument has an unknown value, or no word is spelt identically in both languages.
     """
     check_start(start, options)
     if restarts < 1:
-        raise SettingError(f"restarts={restarts}, expected 1 or more")
+        raise SettingError(f"restarts must be at least 1, got {restarts}")
     refinement = replace(refinement or Refinement(), held_out=0.0)
     problem = Problem.of(source.vectors, target.vectors, method, normalise)
     x, z = unit_rows(problem.x), unit_rows(problem.z)
@@ -71,7 +71,7 @@ def fit_unsupervised(
         if start == "identical":
             pairs = identical_words(source.words, target.words)
             if not len(pairs):
-                raise SettingError("no word is spelt alike in both languages: start from something else")
+                raise SettingError("no word is spelt identically in both languages; try start='distributions'")
         elif start == "distributions":
             pairs = distribution_start(x, z, seed=seed + number, **dict(options or {}))
         else:
@@ -89,8 +89,8 @@ def fit_unsupervised(
 
 
 def start_options(start: str) -> dict[str, Any]:
-    """Options of a start and their defaults, which are the published ones: of `similarity_seeds` and `self_learning`, or of
-    `adversarial_start`."""
+    """Return the options of an initialisation with their (published) defaults: the arguments of `similarity_seeds` and
+    `self_learning`, or of `adversarial_start`."""
     functions = {"distributions": (similarity_seeds, self_learning), "adversarial": (adversarial_start,)}.get(start, ())
     return {
         name: parameter.default
@@ -101,13 +101,13 @@ def start_options(start: str) -> dict[str, Any]:
 
 
 def check_start(start: str, options: Mapping[str, Any] | None = None) -> None:
-    """Whether there are such a start and such options of it.
+    """Check the name and the options of an initialisation.
 
     Raises:
-        SettingError: there are not.
+        SettingError: the name or an option is unknown.
     """
     if start not in STARTS:
-        raise SettingError(f"unknown start {start!r}, expected one of {', '.join(STARTS)}")
+        raise SettingError(f"start must be one of {', '.join(STARTS)}, got {start!r}")
     known = start_options(start)
     for name in options or {}:
         if name not in known:
@@ -116,20 +116,18 @@ def check_start(start: str, options: Mapping[str, Any] | None = None) -> None:
 
 
 def judge(x: np.ndarray, z: np.ndarray, matrix: np.ndarray, *, k: int = 10, seed: int = 0) -> Verdict:
-    """Whether a map is to be trusted, from the vectors alone.
+    """Check from the vectors alone whether a map is reliable.
 
-    Refinement makes mutual neighbours out of anything: started from random pairs it ends in a map under which many
-    words have a neighbour. A map that was found must be better than that. Both, the map and three random
-    dictionaries, are refined by the same rounds on the same frequent words; what counts is the sum of the CSLS of all
-    mutual neighbours, divided by the number of words. Searches in spaces that have nothing to do with each other
-    reached 0.9 to 1.25 times what the random ones reached; right maps of planted and real vectors 1.26 to 9 times. A
-    map that passes is not proved right; where even the right map would not pass, because the vectors are too poor,
-    none is to be trusted.
+    Refinement produces mutual neighbours even from random pairs, so a reliable map must do better. The map and three
+    random dictionaries are refined by equal rounds on the same frequent words. The criterion is the sum of the CSLS of all
+    mutual neighbours divided by the number of words. Relative to the random dictionaries, searches in unrelated spaces
+    reached 0.9 to 1.25, and correct maps of synthetic and real vectors 1.26 to 9. Passing the check does not prove that
+    a map is correct. A correct map fails the check if the vectors are too poor.
 
     Args:
-        x, z: `[n, dim]` and `[m, dim]`, rows of length 1, the most frequent words first.
-        matrix: of the map, `[dim, dim]`.
-        k: neighbourhood of CSLS.
+        x, z: L2-normalised vectors `[n, dim]` and `[m, dim]`, the most frequent words first.
+        matrix: matrix of the map, `[dim, dim]`.
+        k: neighbourhood size of CSLS.
     """
     n = min(_JUDGED_ON, len(x), len(z))
     x, z = x[:n], z[:n]
@@ -148,7 +146,7 @@ def judge(x: np.ndarray, z: np.ndarray, matrix: np.ndarray, *, k: int = 10, seed
 
 
 def _reached(x: np.ndarray, z: np.ndarray, pairs: np.ndarray, k: int) -> float:
-    """Sum of the CSLS of mutual neighbours after rounds of rotation that begin from some pairs, for each word."""
+    """Refine a rotation from initial pairs; return the sum of the CSLS of mutual neighbours per word."""
     if not len(pairs):
         return 0.0
 

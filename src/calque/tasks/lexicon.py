@@ -85,13 +85,13 @@ class Lexicon(Task):
         lower: bool = False,
         on_error: Literal["raise", "skip"] = "raise",
     ) -> list[Task]:
-        """One task.
+        """Build the task from files.
 
         Args:
             inputs: a dictionary, its languages, and optionally plain text in both (`de=de.txt` if the name has no language). A
-                word's vector is the mean over its occurrences. Without text each word is encoded alone.
+                word's vector is the mean over its tokens in the text. Without text each word is encoded in isolation.
             similarity: csls or cosine.
-            entries: range of source words, start and optionally stop, in the order of the dictionary.
+            entries: start and optional stop of the range of source words, in dictionary order.
             lower: ignore case.
             on_error: "raise", or "skip" to leave out lines of the dictionary that are not a pair.
         """

@@ -41,23 +41,22 @@ Similarity = Literal["csls", "cosine"]
 class WordRetrieval(Task):
     """Accuracy of contextual word retrieval (Cao et al. 2020, §3.2 and §5.1).
 
-    Each linked word of a test text asks for its nearest neighbour among the words of all sentences on the
-    other side; the figure is how often that is the very word it is linked to, the mean of both directions
-    (`accuracy`). It is given over all links, and, with a training text, over links whose two forms
-    (lower-cased) are nowhere linked there and differ from each other. The second is the headline where it
-    exists: it is not raised by memory or a shared vocabulary.
+    The query is each linked word of a test text, and the candidates are the words of all sentences on the other side.
+    Token-level accuracy (`accuracy`) is the fraction of queries whose nearest neighbour is the linked token, averaged over
+    both directions. It is computed over all links and, with a training text, over unseen links: the two lower-cased word
+    types differ and are never linked in the training text. Accuracy over unseen links is the main score if it exists,
+    because neither memorised pairs nor a shared vocabulary raise it.
 
-    Beside it stands how often the nearest word has the right form, in lower case, whichever occurrence it is (`form`): the
-    same neighbours, counted once more. A method whose loss pushes occurrences of one word apart gains by the first and not
-    by the second.
+    Type-level accuracy (`form`) counts a query as correct if the lower-cased word type of the nearest neighbour is correct.
+    A loss that separates tokens of one word type raises token-level accuracy only.
 
     Args:
         corpus: parallel test text.
-        pairs: word links of the test text; None: made by the statistical aligner from the test text only, so that they do not
+        pairs: word links of the test text; None runs the statistical aligner on the test text only, so that the links do not
             depend on the training text of the encoder. Links that share a word with another link are always dropped.
         train: training text of the alignment.
-        train_pairs: word links of the training text; None: made by the aligner from test and training text together. An
-            aligner that sees the training text only finds fewer links, so fewer pairs count as seen.
+        train_pairs: word links of the training text; None runs the aligner on test and training text together, which finds
+            more links than the training text alone, so that more pairs count as seen.
         contextual: False keeps only the first occurrence of each word form on either side, candidates and
             queries.
         candidates, similarity, k: see `retrieve`.
@@ -231,13 +230,13 @@ class WordRetrieval(Task):
 
         Args:
             source, target: vectors of every word of both sides of the test text; with `special`, see `with_special_tokens`.
-            depth: how many of the nearest words to list for each query.
+            depth: number of nearest words listed for each query.
 
         Returns:
-            the links that were asked for, which of them are unseen (None without a training text), and the answers.
+            the links used as queries, the mask of unseen links (None without a training text), and the results.
 
         Raises:
-            SettingError: they are not vectors of this text.
+            SettingError: the vectors do not belong to this text.
         """
         for name, vectors, side in zip(("source", "target"), (source, target), self._sides, strict=True):
             if not np.array_equal(np.diff(vectors.offsets), side.lengths()):
@@ -267,11 +266,11 @@ class WordRetrieval(Task):
 
         Args:
             source, target: see `ask`.
-            about: what to record of the encoder.
-            asked: what `ask` gave for these vectors, if that is known.
+            about: settings of the encoder, for the record.
+            asked: result of `ask` for these vectors; None computes it.
 
         Raises:
-            SettingError: they are not vectors of this text, or no link has a vector on both sides.
+            SettingError: the vectors do not belong to this text, or no link has vectors on both sides.
         """
         pairs, unseen, answers = self.ask(source, target) if asked is None else asked
         if not len(answers.queries):
