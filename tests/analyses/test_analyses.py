@@ -361,7 +361,7 @@ def test_a_layer_is_chosen_on_every_other_pair_and_scored_on_the_others():
     with pytest.raises(SettingError, match="toy: half of the text contains no .*word links"):
         compare_layers([toy(8, n_sentences=1)[0].task], Layered(), [0, 1], {})
     Layered.n_layers = 0
-    with pytest.raises(SettingError, match="--layers: layered has one layer only"):
+    with pytest.raises(SettingError, match="--layers needs an encoder with several layers"):
         compare_layers([task], Layered(), "all", {})
 
 
