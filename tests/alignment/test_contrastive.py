@@ -1,7 +1,5 @@
 """Contrastive alignment against slow literal transcriptions of its formulas."""
 
-from __future__ import annotations
-
 import copy
 import math
 
@@ -19,7 +17,7 @@ from calque.text import ParallelCorpus
 from linked_text import make_text
 from tuner_cases import Linked
 
-N = 40  # sentences
+N = 40  # number of sentences
 CHOSEN = [np.array([3, 0, 7, 8])]
 
 
@@ -28,9 +26,8 @@ def text():
     return make_text("xx", 12, 0)
 
 
-# -- the formulas -----------------------------------------------------------------------------------------------------
 def literal(x, y, kinds, tau, share) -> torch.Tensor:
-    """The loss, one row after the other, in float64."""
+    """Compute the loss row by row in float64."""
     n, total = len(x), torch.zeros((), dtype=torch.float64)
     for a, b in ((x, y), (y, x)):
         for k in range(n):
@@ -43,8 +40,8 @@ def literal(x, y, kinds, tau, share) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("tau", [0.2, 0.02])
-def test_the_loss_is_the_formula_with_its_gradient(tau):
-    """With equal pairs as negatives, as positives (Khosla et al. 2020, Eq. 2), and a mixture."""
+def test_the_loss_and_its_gradient_equal_the_formula(tau):
+    """Check equal pairs as negatives, as positives (Khosla et al. 2020, Eq. 2), and a mixture."""
     rng = torch.Generator().manual_seed(0)
     exact = [functional.normalize(torch.randn(7, 5, generator=rng).double(), dim=1).requires_grad_() for _ in range(2)]
     x, y = (rows.detach().float().requires_grad_() for rows in exact)
@@ -61,8 +58,8 @@ def test_the_loss_is_the_formula_with_its_gradient(tau):
             torch.testing.assert_close(gradient.double(), slope, rtol=1e-4, atol=2e-6 / tau)
 
 
-def test_neighbours_lost_is_the_formula():
-    """Of each word the divergence of its neighbours before from those now; 0 for what was only turned and stretched."""
+def test_neighbours_lost_equals_the_formula():
+    """Check the divergence between each word's neighbours before and now; rotation and scaling give 0."""
     rng = torch.Generator().manual_seed(0)
     now, before = (torch.randn(6, 4, generator=rng) for _ in range(2))
     tau, total = 0.3, 0.0
@@ -80,10 +77,9 @@ def test_neighbours_lost_is_the_formula():
     assert float(neighbours_lost(now[:2], before[:2], temperature=tau)) == 0
 
 
-# -- equal pairs ------------------------------------------------------------------------------------------------------
 @pytest.fixture
 def corpus():
-    """A word with one translation, and one, written in two ways, with two."""
+    """Return text with one word of one translation, and one word in two spellings with two translations."""
     source = [["bank", "The" if k % 3 else "the"] for k in range(N)]
     target = [["Ufer", "das" if k % 10 else "der"] for k in range(N)]
     return ParallelCorpus.of(source, target, ("en", "de"))
@@ -95,17 +91,17 @@ def pairs():
     return WordPairs(sentence, np.tile([0, 1], N), np.tile([0, 1], N), n_sentences=N)
 
 
-def test_pairs_are_equal_by_both_words_in_lower_case(corpus, pairs):
+def test_pairs_of_the_same_lower_cased_words_are_equal(corpus, pairs):
     kinds = equal_pairs(corpus, pairs).reshape(N, 2)
     tenth = np.arange(N) % 10 == 0
-    groups = [set(kinds[:, 0]), set(kinds[~tenth, 1]), set(kinds[tenth, 1])]  # The and the are one word
+    groups = [set(kinds[:, 0]), set(kinds[~tenth, 1]), set(kinds[tenth, 1])]  # `The` and `the` are one word type
     assert [len(group) for group in groups] == [1, 1, 1]
     assert len(set.union(*groups)) == 3
 
 
 @pytest.mark.parametrize("special", [False, True])
 def test_kinds_reach_the_loss_in_the_order_of_the_pairs(tiny_encoder, corpus, pairs, special):
-    """A loss that counts: of the pairs of an update, in two parts, those that are equal to another."""
+    """Record the kinds that the loss receives in an update of two parts."""
     kinds = equal_pairs(corpus, pairs)
     text = AlignedText([corpus], [pairs], tiny_encoder, towards="de", special=special, kinds=equal_pairs)
     chosen, seen = np.array([5, 20, 11, 30]), []
@@ -125,9 +121,8 @@ def test_kinds_reach_the_loss_in_the_order_of_the_pairs(tiny_encoder, corpus, pa
     assert len(found) == number
 
 
-# -- the other terms --------------------------------------------------------------------------------------------------
 def moved(encoder):
-    """A copy whose weights are not those of the frozen encoder any more."""
+    """Return a copy whose weights differ from those of the frozen encoder."""
     tuned = copy.copy(encoder)
     tuned.model = copy.deepcopy(encoder.model)
     with torch.no_grad():
@@ -137,7 +132,7 @@ def moved(encoder):
 
 
 def update(tuner, encoder, text, tuned=None):
-    """The terms of one update, and the gradients in the model's weights."""
+    """Compute the terms and gradients of one update."""
     tuned = tuned or moved(encoder)
     laid = tuner.text(encoder, [text[0]], [text[1]])
     terms = tuner.objective(tuned, encoder, laid, Processes()).backward(CHOSEN)
@@ -145,14 +140,14 @@ def update(tuner, encoder, text, tuned=None):
 
 
 def last_subwords(encoder, words):
-    """The vectors of some words, straight from transformers."""
+    """Return the vectors of words by transformers alone."""
     encoded = encoder.tokenizer(list(words), is_split_into_words=True, return_tensors="pt")
     rows, owner = encoder.model(**encoded, output_hidden_states=True).hidden_states[3][0], encoded.word_ids()
     return [rows[max(k for k, word in enumerate(owner) if word == i)] for i in range(len(words))]
 
 
 @pytest.mark.parametrize("special", [False, True])
-def test_sentences_rank_their_translations(tiny_encoder, text, special):
+def test_the_sentence_loss_equals_the_formula(tiny_encoder, text, special):
     make = Linked if special else Contrastive
     tuner = make(towards="en", keep=0, sentences=0.4, temperature=0.3)
     terms, found = update(tuner, tiny_encoder, text)

@@ -1,4 +1,4 @@
-"""A student learns a teacher's sentence vectors: the loss against a literal transcription, what is kept, and what is said."""
+"""Distillation of sentence vectors: the loss against a literal transcription, caching, resuming and saving."""
 
 import copy
 from typing import Any
@@ -13,7 +13,7 @@ from calque.distributed import Processes
 from calque.encoders import load_encoder
 from calque.encoders.sentence_store import TeacherVectors
 from calque.encoders.sentence_vectors import SentencePooling, UnitLength, sentence_vectors
-from calque.errors import InputError, SettingError
+from calque.errors import InputError
 from calque.text import ParallelCorpus, Sentences
 
 PAIRS = [
@@ -34,7 +34,7 @@ def student(tiny_folder):
 
 @pytest.fixture(scope="module")
 def teacher(tiny_folder):
-    """An encoder and a pooling of 24 dimensions and length 1."""
+    """Return an encoder and its pooling, with vectors of 24 dimensions and length 1."""
     torch.manual_seed(3)
     after = [nn.Linear(32, 24), nn.Tanh(), UnitLength()]
     return load_encoder(tiny_folder), SentencePooling("own", "subwords", ("cls",), after=after)
@@ -54,8 +54,10 @@ def subwords():
 
 
 def literal(method, model, ending, student, teacher, pairs, lines, drawn=()) -> torch.Tensor:
-    """The loss of one update, text by text, with what tokenizer and model give for each; the teacher's vectors of `drawn` are
-    further candidates."""
+    """Compute the loss of one update text by text.
+
+    The teacher's vectors of `drawn` are additional candidates.
+    """
 
     def vector(text):
         tokens = student.tokenizer(text, return_tensors="pt")
@@ -77,23 +79,8 @@ def literal(method, model, ending, student, teacher, pairs, lines, drawn=()) -> 
     return total
 
 
-def check_gradients(objective, before, expected):
-    """The gradients of an objective's parts are those of a literal loss in the same weights."""
-    expected.backward()
-    for fast, weight in zip(before, objective.module.parameters(), strict=True):
-        slow = torch.zeros_like(weight) if weight.grad is None else weight.grad
-        assert torch.allclose(torch.zeros_like(slow) if fast is None else fast, slow, atol=1e-5)
-
-
-def taken_gradients(objective):
-    """The gradients that are there, which are removed."""
-    found = [None if weight.grad is None else weight.grad.clone() for weight in objective.module.parameters()]
-    objective.module.zero_grad(set_to_none=True)
-    return found
-
-
 @pytest.mark.parametrize(("accumulate", "negatives"), [(1, 0), (3, 0), (2, 3)])
-def test_the_loss_and_its_gradients_are_the_formula(student, teacher, tmp_path, accumulate, negatives):
+def test_the_loss_and_its_gradients_equal_the_formula(student, teacher, tmp_path, accumulate, negatives):
     method = Distillation(towards="en", ranking=0.3, temperature=0.2, accumulate=accumulate, negatives=negatives)
     store, text, lines = TeacherVectors(tmp_path, *teacher), corpus(), mono()
     objective = method.objective(student, subwords(), store, [text], [lines], processes=Processes.alone())
@@ -101,14 +88,18 @@ def test_the_loss_and_its_gradients_are_the_formula(student, teacher, tmp_path, 
     drawn = {([en for en, _ in PAIRS] + MONO)[list(where).index(place)] for place in objective.drawn()}
     assert bool(drawn - {"the cat sees a house", "water", "the wind blows"}) == bool(negatives)
     found = objective.backward([np.array([3, 0, 1]), np.array([0, 1])])
-    gradients = taken_gradients(objective)
+    gradients = [None if weight.grad is None else weight.grad.clone() for weight in objective.module.parameters()]
+    objective.module.zero_grad(set_to_none=True)
     ending, model = objective.pooling, objective.student.model
     expected = literal(method, model, ending, student, teacher, [PAIRS[3], PAIRS[0], PAIRS[1]], MONO, drawn)
     assert found["loss"] == pytest.approx(float(expected.detach()), rel=1e-5)
-    check_gradients(objective, gradients, expected)
+    expected.backward()
+    for fast, weight in zip(gradients, objective.module.parameters(), strict=True):
+        slow = torch.zeros_like(weight) if weight.grad is None else weight.grad
+        assert torch.allclose(torch.zeros_like(slow) if fast is None else fast, slow, atol=1e-5)
 
 
-def test_a_share_of_the_sources_is_read(student, teacher, tmp_path):
+def test_a_fraction_of_the_source_texts_is_sampled(student, teacher, tmp_path):
     method, store = Distillation(towards="en", source_share=0.25), TeacherVectors(tmp_path, *teacher)
     objective = method.objective(student, subwords(), store, [corpus(PAIRS * 20)], processes=Processes.alone())
     targets = set(objective.lesson.parts[0][:, 1])
@@ -117,14 +108,14 @@ def test_a_share_of_the_sources_is_read(student, teacher, tmp_path):
     other = objective.texts([np.arange(120)])
     assert targets <= set(first)
     assert 15 < len(first) - 120 < 45
-    assert list(first) == list(again) != list(other), "it is the update's number that counts"
+    assert list(first) == list(again) != list(other), "the sample depends on the number of the update"
 
 
-def test_the_teacher_reads_each_text_once(teacher, tmp_path, monkeypatch):
-    """In shares of two processes."""
+def test_the_teacher_encodes_each_text_once(teacher, tmp_path, monkeypatch):
+    """Fill the store as two processes do, each with its shard."""
     monkeypatch.setattr("calque.encoders.sentence_store._BLOCK", 2)
     encoder, pooling = copy.copy(teacher[0]), teacher[1]
-    encoder.model = copy.deepcopy(encoder.model).double()  # batches differ in shape, and float32 sums with them
+    encoder.model = copy.deepcopy(encoder.model).double()  # float32 sums depend on the shape of a batch
     lines = Sentences.joined([corpus().source, Sentences.of([["the", "cat"], ["the cat"]], "en")])
     shares = [TeacherVectors(tmp_path, encoder, pooling) for _ in range(2)]
     for rank, share in enumerate(shares):
@@ -132,7 +123,7 @@ def test_the_teacher_reads_each_text_once(teacher, tmp_path, monkeypatch):
     store = TeacherVectors(tmp_path, encoder, pooling)
     assert len(store) == 6, "water is there twice"
     assert store.fill(lines) == 0
-    assert store.fill(Sentences.joined([mono(), lines])) == 1, "another run has new text alone to read"
+    assert store.fill(Sentences.joined([mono(), lines])) == 1, "another run encodes new text only"
     plain = sentence_vectors(encoder, lines, pooling).data
     np.testing.assert_allclose(store.take(store.places(lines)), plain, atol=1e-6)
     assert len(TeacherVectors(tmp_path, encoder, pooling)) == 7
@@ -141,7 +132,7 @@ def test_the_teacher_reads_each_text_once(teacher, tmp_path, monkeypatch):
         TeacherVectors(tmp_path, encoder, pooling)
 
 
-def test_a_teacher_of_words_reads_words(tiny_folder, tmp_path):
+def test_a_teacher_with_word_pooling_encodes_words(tiny_folder, tmp_path):
     encoder = load_encoder(tiny_folder)
     store = TeacherVectors(tmp_path, encoder, SentencePooling.of(encoder, "words"))
     store.fill(Sentences.of([["the", "cat,", "water!"]], "en"))
@@ -158,35 +149,29 @@ def distil(student, teacher, place, folder, **options):
     return method, found
 
 
-def stopped_at_the_sixth(monkeypatch, kind, name):
-    """Have the sixth call of a method stop the run; the list grows by one with each call."""
-    usual, calls = getattr(kind, name), []
+def test_a_resumed_training_equals_an_uninterrupted_one(student, teacher, tmp_path, monkeypatch):
+    whole, one = distil(student, teacher, tmp_path / "store", tmp_path / "whole", epochs=4)
+    assert whole.history[-1]["loss"] < whole.history[0]["loss"]
+    usual, calls = Distillation.terms, []
 
-    def stops(self, *given):
+    def terms(self, *given):
         calls.append(1)
         if len(calls) == 6:
             raise KeyboardInterrupt
         return usual(self, *given)
 
-    monkeypatch.setattr(kind, name, stops)
-    return calls
-
-
-def test_stopped_and_resumed_is_the_same_bit_by_bit(student, teacher, tmp_path, monkeypatch):
-    whole, one = distil(student, teacher, tmp_path / "store", tmp_path / "whole", epochs=4)
-    assert whole.history[-1]["loss"] < whole.history[0]["loss"]
-    calls = stopped_at_the_sixth(monkeypatch, Distillation, "terms")
+    monkeypatch.setattr(Distillation, "terms", terms)
     with pytest.raises(KeyboardInterrupt):
         distil(student, teacher, tmp_path / "store", tmp_path / "again", epochs=4)
     again, other = distil(student, teacher, tmp_path / "store", tmp_path / "again", epochs=4)
-    assert len(calls) < 6 + len(whole.history), "it went on from a checkpoint"
+    assert len(calls) < 6 + len(whole.history), "training resumed from a checkpoint"
     assert again.history == whole.history
-    for name, weight in {**one.encoder.model.state_dict(), **one.pooling.state_dict()}.items():
-        found = {**other.encoder.model.state_dict(), **other.pooling.state_dict()}[name]
-        assert torch.equal(weight, found), name
+    expected, found = ({**each.encoder.model.state_dict(), **each.pooling.state_dict()} for each in (one, other))
+    for name, weight in expected.items():
+        assert torch.equal(weight, found[name]), name
 
 
-def test_the_folder_holds_the_pooling(student, teacher, tmp_path):
+def test_the_pooling_is_saved_with_the_student(student, teacher, tmp_path):
     _, found = distil(student, teacher, tmp_path / "store", None, epochs=1)
     (tmp_path / "modules").mkdir()
     found.write_modules(tmp_path / "modules")
@@ -202,7 +187,7 @@ def test_the_folder_holds_the_pooling(student, teacher, tmp_path):
 
 
 @pytest.mark.parametrize(("width", "layers"), [(32, 0), (64, 1)])
-def test_a_linear_layer_stands_where_the_teacher_has_other_dimensions(student, tmp_path, width, layers):
+def test_a_linear_layer_maps_to_the_dimensions_of_the_teacher(student, tmp_path, width, layers):
     after = [nn.Linear(32, width)] if width != 32 else []
     store = TeacherVectors(tmp_path, student, SentencePooling("own", "subwords", ("mean",), after=after))
     pooling = subwords()
@@ -212,19 +197,10 @@ def test_a_linear_layer_stands_where_the_teacher_has_other_dimensions(student, t
         )
         pooling = objective.pooling
         found = sum(isinstance(part, nn.Linear) for part in pooling.after)
-        assert found == layers, "and a student taught before gets no other"
+        assert found == layers, "a student that has a linear layer gets no second one"
 
 
-def test_what_cannot_be_is_said():
-    cases: Any = ({"ranking": -1}, {"temperature": 0}, {"batch": 0}, {"freeze": -1})
-    for wrong in cases:
-        with pytest.raises(SettingError):
-            Distillation(towards="en", **wrong)
-    with pytest.raises(SettingError, match="for ranking"):
-        Distillation(towards="en", negatives=8)
-
-
-def test_a_static_student_is_its_recipe_and_learns(tiny_folder, teacher, tmp_path):
+def test_a_static_student_starts_from_teacher_vectors_and_learns(tiny_folder, teacher, tmp_path):
     tokenizer: Any = load_encoder(tiny_folder).tokenizer  # type: ignore[attr-defined]
     store = TeacherVectors(tmp_path / "store", *teacher)
     text = corpus()

@@ -1,6 +1,4 @@
-"""`calque.align` is what a method does when it is made by hand."""
-
-from __future__ import annotations
+"""`calque.align` equals the method called by hand."""
 
 import numpy as np
 import pytest
@@ -14,7 +12,7 @@ from calque.errors import SettingError
 from linked_text import make_text
 
 
-def test_each_kind_of_data_goes_to_the_method_that_learns_from_it(tiny_encoder):
+def test_each_kind_of_data_is_passed_to_the_method(tiny_encoder):
     corpus, pairs = make_text("xx", 12, 0)
     sides = {"en": corpus.source, "xx": corpus.target}
     trained = calque.align(tiny_encoder, corpus, pairs=pairs, epochs=0.5, batch=4)

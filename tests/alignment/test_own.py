@@ -1,6 +1,4 @@
-"""A method that somebody else has written, in a file outside the package: by its name wherever a method is named."""
-
-from __future__ import annotations
+"""A custom method in a file outside the package, used by its name on the command line and in a study."""
 
 import importlib.util
 import json
@@ -36,7 +34,7 @@ class Broken:
 def own(tmp_path, monkeypatch):
     (tmp_path / "shifting.py").write_text(MODULE, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "shifting", raising=False)  # of another test
+    monkeypatch.delitem(sys.modules, "shifting", raising=False)  # imported by another test
     lines = [f"the cat sees a house {k % 7}\tdie Katze sieht ein Haus {k % 7}\n" for k in range(40)]
     (tmp_path / "train.tsv").write_text("".join(lines), encoding="utf-8")
     (tmp_path / "test.tsv").write_text("".join(lines[:9]), encoding="utf-8")
@@ -55,7 +53,7 @@ def align(own, tiny_folder, *more):
             "--out", own / "out", "-q", *more]  # fmt: skip
 
 
-def test_on_the_command_line(capsys, own, tiny_folder):
+def test_a_custom_method_aligns_on_the_command_line(capsys, own, tiny_folder):
     works(capsys, *align(own, tiny_folder, "--method", "shifting:Shift"))
     encoder, base = load_encoder(own / "out"), load_encoder(tiny_folder)
     assert list(encoder.maps) == ["de"]
@@ -67,16 +65,12 @@ def test_on_the_command_line(capsys, own, tiny_folder):
     record = json.loads((own / "out" / "calque-run.json").read_text())
     assert record["method"] == "shifting:Shift"
     assert record["settings"] == {"towards": "en", "strength": 1.0}
-    asked = ("retrieval", "--test", own / "test.tsv", "--langs", "en", "de", "--json", "-q")
-    aligned = json.loads(works(capsys, "evaluate", own / "out", *asked)[0])["settings"]["aligned"]
-    assert (aligned["method"], aligned["seed"], aligned["base_fingerprint"]) == (
-        "shifting:Shift",
-        None,
-        base.fingerprint,
-    )
+    test = ("retrieval", "--test", own / "test.tsv", "--langs", "en", "de", "--json", "-q")
+    aligned = json.loads(works(capsys, "evaluate", own / "out", *test)[0])["settings"]["aligned"]
+    assert (aligned["method"], aligned["base_fingerprint"]) == ("shifting:Shift", base.fingerprint)
 
 
-def test_a_study_warns_of_a_method_that_changes_nothing(capsys, own, tiny_folder):
+def test_studies_warn_of_methods_that_change_nothing(capsys, own, tiny_folder):
     methods = "".join(
         f'[methods.{name}]\nmethod = "shifting:Shift"\nstrength = {s}\n' for name, s in (("still", 0.0), ("moved", 1.0))
     )
@@ -87,11 +81,11 @@ def test_a_study_warns_of_a_method_that_changes_nothing(capsys, own, tiny_folder
     assert "moved" not in err
 
 
-def test_its_own_options(capsys, own, tiny_folder):
+def test_options_of_a_method_are_set_by_name(capsys, own, tiny_folder):
     works(capsys, *align(own, tiny_folder, "--method", "shifting:Seeded", "--option", "strength=0.5", "--seed", 3))
     record = json.loads((own / "out" / "calque-run.json").read_text())
     assert record["settings"] == {"towards": "en", "seed": 3, "strength": 0.5}
-    # and those of calque's own methods that have no name on the command line
+    # --option also sets arguments of built-in methods.
     works(capsys, *align(own, tiny_folder, "--method", "finetune", "--option", "weight=0.5", "--overwrite"))
     assert json.loads((own / "out" / "calque-run.json").read_text())["settings"]["weight"] == 0.5
 
@@ -101,17 +95,15 @@ def test_its_own_options(capsys, own, tiny_folder):
     [
         (["--method", "shifting:Broken"], "shifting:Broken is no method: expected a subclass of calque.alignment.base:Meth"),
         (["--method", "shifting:Shift", "--epochs", "2"], "--epochs is not an option of --method shifting:Shift"),
-        (["--method", "shifting:Shift", "--option", "speed=1"], "--option speed=1: expected NAME=VALUE, with one of .*streng"),
-        (["--method", "shifting:Shift", "--option", "strength=x"], "--option strength = 'x', expected a number"),
-        (["--method", "shift"], "unknown --method shift, expected one of rotation, .*, or package.module:Class"),
-    ],
+        (["--method", "shifting:Shift", "--option", "speed=1"], "--option speed=1: expected NAME=VALUE, with one of .*streng")
+    ]
 )  # fmt: skip
-def test_what_is_wrong_with_it(capsys, own, tiny_folder, more, message):
+def test_invalid_methods_and_options_are_refused(capsys, own, tiny_folder, more, message):
     assert re.search(message, fails(capsys, *align(own, tiny_folder, *more)))
 
 
-def test_a_row_is_found_in_help_study_report_and_documentation(capsys, own, tiny_folder, monkeypatch):
-    """By its row alone: the help is read in a process of its own, since it is made when the command line is loaded."""
+def test_a_registered_method_is_listed_and_usable_everywhere(capsys, own, tiny_folder, monkeypatch):
+    """Register the method in the table; the help is printed by another process, for it is built at import."""
     row = MethodRow("shifting:Shift", "moves each language by a mean difference")
     monkeypatch.setitem(METHODS.rows, "shift", row)
     works(capsys, *align(own, tiny_folder, "--method", "shift"))

@@ -1,14 +1,12 @@
-"""Maps from plain text, with encoders."""
+"""Maps fitted on plain text."""
 
 import numpy as np
 import pytest
 
 from calque.alignment.text_maps import LanguageMeans, moments_of
 from calque.encoders import load_encoder
-from calque.encoders.mapped import MappedEncoder
-from calque.encoders.static import SentencePart, StaticEncoder, WordTable
 from calque.errors import SettingError
-from calque.text import ParallelCorpus, Sentence, Sentences
+from calque.text import Sentence, Sentences
 from linked_text import make_text
 
 
@@ -18,7 +16,7 @@ def corpora():
 
 
 def literal(encoder, corpora, layer):
-    """Vectors of all words of each language, float64."""
+    """Return the vectors of all words of each language in float64."""
     rows = {}
     for corpus in corpora:
         for lang, side in zip(corpus.langs, (corpus.source, corpus.target), strict=True):
@@ -26,7 +24,7 @@ def literal(encoder, corpora, layer):
     return {lang: np.concatenate(parts) for lang, parts in rows.items()}
 
 
-def test_moments_in_blocks_are_those_of_all_words_that_have_a_vector(tiny_encoder, corpora):
+def test_moments_equal_those_of_all_words_with_a_vector(tiny_encoder, corpora):
     texts = {"en": [corpora[0].source, corpora[1].source], "xx": [corpora[0].target]}
     found = moments_of(tiny_encoder, texts, [1, -1], block=4)
     assert found["en"].keys() == {1, 3}
@@ -42,9 +40,8 @@ def test_moments_in_blocks_are_those_of_all_words_that_have_a_vector(tiny_encode
 
 
 @pytest.mark.parametrize("offset", [True, False])
-def test_means_are_moved_or_only_removed_at_every_layer(tiny_encoder, corpora, offset):
+def test_means_are_moved_or_removed_at_every_layer(tiny_encoder, corpora, offset):
     made = LanguageMeans(towards="en", layers=(1, 2), combine="concat", offset=offset).align(tiny_encoder, corpora)
-    assert isinstance(made, MappedEncoder)
     assert (made.layers, made.dim) == ((1, 2), 2 * tiny_encoder.dim)
     expected = {"en": [], "xx": [], "yy": []}
     for layer in (1, 2):
@@ -57,24 +54,14 @@ def test_means_are_moved_or_only_removed_at_every_layer(tiny_encoder, corpora, o
         np.testing.assert_allclose(found, np.hstack(expected[lang]), atol=1e-3)
 
 
-def test_text_and_the_sides_of_parallel_text_teach_the_same(tiny_encoder, corpora):
-    corpus = corpora[0]
-    pairs, plain = LanguageMeans(towards="en"), LanguageMeans(towards="en")
-    one = pairs.align(tiny_encoder, corpus)
-    other = plain.align(tiny_encoder, {"en": corpus.source, "xx": corpus.target})
-    assert one.fingerprint == other.fingerprint
-    assert pairs.record() == plain.record()
-    assert plain.record()["settings"]["sentences"] == {"en": 30, "xx": 30}
-
-
-def test_who_moves_and_that_the_folder_brings_it_back(tiny_encoder, corpora, tmp_path):
+def test_only_other_languages_move_and_maps_are_saved(tiny_encoder, corpora, tmp_path):
     corpus = corpora[0]
     made = LanguageMeans(towards="en").align(tiny_encoder, corpus)
     assert made.languages == ("en", "xx")
     for side in (corpus.source, corpus.target):
         moved = np.abs(made.encode(side).data - tiny_encoder.encode(side).data).max() > 1e-3
         assert moved == (side.lang == "xx")
-    words = Sentence(corpus.source[0].words, "zz")  # a language without text stays as it is
+    words = Sentence(corpus.source[0].words, "zz")  # languages without text are not moved
     np.testing.assert_array_equal(made.encode([words]).data, tiny_encoder.encode([words]).data)
     made.save(tmp_path / "out")
     again = load_encoder(tmp_path / "out")
@@ -83,25 +70,7 @@ def test_who_moves_and_that_the_folder_brings_it_back(tiny_encoder, corpora, tmp
     assert again.settings["method"] == "means"
 
 
-def test_static_vectors_take_the_maps_in(tmp_path):
-    rng = np.random.default_rng(0)
-    words = [f"w{k}" for k in range(30)]
-    vectors = {lang: rng.normal(size=(30, 6)).astype(np.float32) + shift for lang, shift in (("en", 0), ("xx", 3))}
-    tables = {lang: WordTable(words, x) for lang, x in vectors.items()}
-    base = StaticEncoder(tables, normalise=False, sentence=SentencePart())
-    corpus = ParallelCorpus.of([words], [words], ("en", "xx"))
-    made = LanguageMeans(towards="en").align(base, corpus)
-    assert isinstance(made, StaticEncoder)
-    assert set(made.maps) == {"xx"}
-    made.save(tmp_path / "out")
-    again = load_encoder(tmp_path / "out").replace(sentence=None)
-    expected = vectors["xx"] - vectors["xx"].mean(0) + vectors["en"].mean(0)
-    np.testing.assert_allclose(again.encode(corpus.target).data, expected, atol=1e-5)
-
-
-def test_what_cannot_be_is_said(tiny_encoder, corpora):
-    with pytest.raises(SettingError, match="means needs text in de and in another language, got en, xx"):
-        LanguageMeans(towards="de").align(tiny_encoder, corpora[0])
+def test_too_few_languages_and_mapped_encoders_are_refused(tiny_encoder, corpora):
     with pytest.raises(SettingError, match="means needs text in en and in another language, got en"):
         LanguageMeans(towards="en").align(tiny_encoder, {"en": corpora[0].source})
     mapped = LanguageMeans(towards="en").align(tiny_encoder, corpora[0])

@@ -1,6 +1,4 @@
-"""Groups of options: a dataclass on the command's side, options of their own on the user's."""
-
-from __future__ import annotations
+"""Groups of options: a dataclass in the code, single options on the command line."""
 
 from collections.abc import Sequence
 from contextlib import contextmanager
@@ -17,7 +15,7 @@ from calque.errors import SettingError
 
 @dataclass(frozen=True)
 class Sampling:
-    """How much is drawn."""
+    """Settings of the sampling."""
 
     size: Annotated[int, typer.Option(min=1, help="How many.")] = 3
     again: Annotated[bool, typer.Option("--again", help="With replacement.")] = False
@@ -35,7 +33,7 @@ def said():
     return lambda *words: CliRunner().invoke(app, list(words)).output
 
 
-def test_a_command_gets_the_dataclass(said):
+def test_a_command_receives_the_dataclass(said):
     assert said("t") == "t Sampling(size=3, again=False) x\n"
     assert said("t", "--size", "5", "--again", "--other", "y") == "t Sampling(size=5, again=True) y\n"
 
@@ -46,12 +44,12 @@ def test_each_field_is_an_option_with_its_range_and_help(said):
     assert draw.groups == {"sampling": Sampling}
 
 
-def test_what_a_group_has_around_is_entered_around_the_command():
+def test_the_context_manager_of_a_group_surrounds_the_command():
     seen = []
 
     @dataclass(frozen=True)
     class Watched:
-        """Watched."""
+        """Group with a context manager."""
 
         loud: bool = False
 
@@ -69,13 +67,10 @@ def test_what_a_group_has_around_is_entered_around_the_command():
     assert seen == [(True, "t", Sampling), "t", "over"]
 
 
-@pytest.mark.parametrize("text", ["[query,value]", "query, value", '["query", "value"]', "['query','value']"])
-def test_a_list_of_names_needs_no_quotes(text):
-    assert by_name([f"targets={text}"], {"targets": Sequence[str] | None}) == {"targets": ["query", "value"]}
+def test_a_list_of_names_needs_no_quotes():
+    for text in ("[query,value]", "query, value", '["query", "value"]', "['query','value']"):
+        assert by_name([f"targets={text}"], {"targets": Sequence[str] | None}) == {"targets": ["query", "value"]}
     assert by_name(["targets=query"], {"targets": Sequence[str]}) == {"targets": ["query"]}
-
-
-@pytest.mark.parametrize("text", ["[]", "[a,,b]", '[a, "b]', "[[a]]", ""])
-def test_what_is_no_list_of_names_is_told(text):
-    with pytest.raises(SettingError, match="--option targets = .*expected a list of text"):
-        by_name([f"targets={text}"], {"targets": Sequence[str]})
+    for text in ("[]", "[a,,b]", '[a, "b]', "[[a]]", ""):
+        with pytest.raises(SettingError, match="--option targets = .*expected a list of text"):
+            by_name([f"targets={text}"], {"targets": Sequence[str]})

@@ -1,6 +1,4 @@
-"""Lists of words with their translations."""
-
-from __future__ import annotations
+"""Bilingual dictionaries."""
 
 import gzip
 import re
@@ -8,7 +6,7 @@ import re
 import pytest
 
 from calque.corpora import SkippedWarning, read_dictionary
-from calque.errors import InputError, SettingError
+from calque.errors import InputError
 
 LANGS = ("en", "de")
 
@@ -19,7 +17,7 @@ def write(folder, content, name="f.txt"):
     return path
 
 
-def test_a_tab_or_else_the_first_space_divides(tmp_path):
+def test_a_tab_or_the_first_space_separates_word_and_translation(tmp_path):
     content = "\ufeffthe die\nthe  der\n\nnew york\tNew York\r\n of von Haus aus \nl'eau\tWasser"
     for path in (write(tmp_path, content), write(tmp_path, gzip.compress(content.encode()), "f.gz")):
         pairs = read_dictionary(path, langs=LANGS)
@@ -38,7 +36,7 @@ def test_a_tab_or_else_the_first_space_divides(tmp_path):
         (b"a b\0", "NUL character", "holds a NUL character"),
     ],
 )
-def test_every_flaw_is_placed_and_counted(tmp_path, bad, reason, fact):
+def test_unusable_entries_are_refused_or_counted_with_their_line(tmp_path, bad, reason, fact):
     path = write(tmp_path, b"a b\n\n" + bad + b"\nc d\n")
     with pytest.raises(InputError, match=re.escape(fact)) as caught:
         read_dictionary(path, langs=LANGS)
@@ -46,13 +44,3 @@ def test_every_flaw_is_placed_and_counted(tmp_path, bad, reason, fact):
     message = rf"f\.txt: skipped 1 of 3 entries: 1 × {reason} \(first: .* line 3\)"
     with pytest.warns(SkippedWarning, match=message):
         assert read_dictionary(path, langs=LANGS, on_error="skip").target == ("b", "d")
-
-
-def test_arguments_and_empty_files(tmp_path):
-    for content in ("", "\n \n"):
-        with pytest.raises(InputError, match=r"f\.txt: no entries could be read: the file is empty"):
-            read_dictionary(write(tmp_path, content), langs=LANGS)
-    with pytest.raises(SettingError, match="langs is 'en', expected two languages"):
-        read_dictionary(write(tmp_path, "a b"), langs="en")  # type: ignore[arg-type]
-    with pytest.raises(SettingError, match="on_error is 'blank', expected 'raise' or 'skip'"):
-        read_dictionary(write(tmp_path, "a b"), langs=LANGS, on_error="blank")  # type: ignore[arg-type]

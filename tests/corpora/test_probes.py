@@ -1,4 +1,4 @@
-"""Spans to probe: as JSON lines, and made of treebanks, trees and tags."""
+"""Spans to probe, from JSON lines, treebanks and tagged text."""
 
 import json
 from itertools import pairwise
@@ -24,22 +24,19 @@ def write(folder, name, text):
 
 
 def shown(text):
-    """For each sentence its words, and of each target the words of its spans and its labels."""
+    """Return each sentence with its targets: the words of the spans and the labels."""
     found = []
     labels = text.labels.to_list()
     for sentence, (a, b) in zip(text.sentences, pairwise(text.offsets), strict=True):
-        targets = [
-            (
-                *(" ".join(sentence.words[i:j]) for i, j in text.spans[k]),
-                *labels[text.label_offsets[k] : text.label_offsets[k + 1]],
-            )
-            for k in range(a, b)
-        ]
+        targets = []
+        for k in range(a, b):
+            words = [" ".join(sentence.words[i:j]) for i, j in text.spans[k]]
+            targets.append((*words, *labels[text.label_offsets[k] : text.label_offsets[k + 1]]))
         found.append((" ".join(sentence.words), targets))
     return found
 
 
-def test_parts_of_speech_and_dependencies_of_a_treebank(tmp_path):
+def test_treebanks_give_parts_of_speech_and_dependencies(tmp_path):
     path = write(tmp_path, "a.conllu", CONLLU)
     pos = read_probe(path, lang="en", probe="pos")
     assert shown(pos) == [
@@ -60,12 +57,12 @@ def test_parts_of_speech_and_dependencies_of_a_treebank(tmp_path):
         read_probe(path, lang="en")
 
 
-def test_entities_are_spans_of_whatever_scheme(tmp_path):
+def test_entities_are_read_from_any_tagging_scheme(tmp_path):
     path = write(tmp_path, "a.tsv", "Ann\tS-PER\nin\tO\nOld\tB-LOC\nYork\tE-LOC\n\nso\tO\n")
     text = read_probe(path, lang="en")
     assert text.probe == "entities"
     assert shown(text) == [("Ann in Old York", [("Ann", "PER"), ("Old York", "LOC")]), ("so", [])]
-    plain = write(tmp_path, "b.tsv", "(\tPUNCT\nAnn\tPROPN\n\nso\tADV\n")  # a bracket alone makes no tree
+    plain = write(tmp_path, "b.tsv", "(\tPUNCT\nAnn\tPROPN\n\nso\tADV\n")  # one bracket is not a tree
     assert shown(read_probe(plain, lang="en"))[0] == ("( Ann", [("(", "PUNCT"), ("Ann", "PROPN")])
     with pytest.raises(InputError, match="a.tsv: has the tags B-LOC, B-PER, I-LOC; expected tags of words"):
         read_probe(path, lang="en", probe="pos")
@@ -84,7 +81,7 @@ SRL = {"text": "Ian ate strawberry ice cream", "info": {"source": "x"}, "targets
 ]}  # fmt: skip
 
 
-def test_json_lines_of_jiant(tmp_path):
+def test_json_lines_in_jiant_format_are_read(tmp_path):
     path = write(tmp_path, "srl.json", lines(SRL, {"text": "He slept", "targets": []}))
     text = read_probe(path, lang="en")
     assert (text.probe, text.spans.shape) == ("pairs of spans", (3, 2, 2))
@@ -108,10 +105,10 @@ GOOD = {"text": "a b c", "targets": [{"span1": [0, 1], "label": "X"}]}
         (json.dumps({"text": " ", "targets": []}), "the text has no words"),
         (json.dumps({"text": "a b", "targets": [7]}), "target 1 of 1 is 7, expected label, span1"),
         (json.dumps({"text": "a b", "targets": [{"span1": [1, 3], "label": "X"}]}), r"0 <= start < end <= 2"),
-        (json.dumps({"text": "a b", "targets": [{"span1": [0, 1], "span2": [0, 1], "label": "X"}]}), "has two spans, unlike"),
-    ],
+        (json.dumps({"text": "a b", "targets": [{"span1": [0, 1], "span2": [0, 1], "label": "X"}]}), "has two spans, unlike")
+    ]
 )  # fmt: skip
-def test_a_line_that_cannot_be_used_is_named_or_counted(tmp_path, bad, fact):
+def test_unusable_lines_are_refused_or_counted(tmp_path, bad, fact):
     path = write(tmp_path, "a.jsonl", lines(GOOD) + bad + "\n" + lines(GOOD))
     with pytest.raises(InputError, match=fact) as caught:
         read_probe(path, lang="en")

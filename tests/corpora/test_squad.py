@@ -1,6 +1,4 @@
-"""Questions with answers: what is read of SQuAD's JSON, every kind of damage with its place, and where the words stand."""
-
-from __future__ import annotations
+"""Questions with answers in SQuAD's format: what is read, and every kind of damage with its place."""
 
 import gzip
 import json
@@ -34,13 +32,13 @@ def write(folder, whole, name="squad.en.json"):
 GOOD = qa("Where is it?", ("Rome", 34), ("in Rome", 31))
 
 
-def test_what_is_read(tmp_path):
+def test_questions_answers_and_passages_are_read(tmp_path):
     whole = squad(
         (PASSAGE, [GOOD, qa("When?", ("960", 20))]), ("甲在北京。", [qa("哪", ("北京", 2))]), (PASSAGE, [GOOD])
     )
     for path in (write(tmp_path, whole), write(tmp_path, gzip.compress(json.dumps(whole).encode()), "x.gz")):
         text = read_questions(path, lang="en")
-        assert (len(text), len(text.passages)) == (4, 2)  # a passage that comes again is the same
+        assert (len(text), len(text.passages)) == (4, 2)  # a repeated passage is stored once
         assert text.owner.tolist() == [0, 0, 1, 0]
         assert text.written == (PASSAGE, "甲在北京。")
         assert text.right(0) == ("Rome", "in Rome")
@@ -48,12 +46,12 @@ def test_what_is_read(tmp_path):
         words = text.passages[0].words
         assert [PASSAGE[a:b] for a, b in text.places[: len(words)]] == list(words)
         found = [words[a:b] for a, b in text.spans[:3]]
-        assert found == [("Rome",), ("in", "Rome"), ("1960",)]  # a word in part is the whole word
+        assert found == [("Rome",), ("in", "Rome"), ("1960",)]  # spans are widened to whole words
         assert text.path == str(path)
 
 
-def test_some_of_the_questions(tmp_path):
-    """Their passages go with them, and everything still points at the same words."""
+def test_questions_can_be_selected(tmp_path):
+    """Check that selected questions keep their passages and spans."""
     whole = squad((PASSAGE, [GOOD]), ("One two.", [qa("1?", ("One", 0), ("two", 4)), qa("2?", ("two", 4))]))
     text = read_questions(write(tmp_path, whole), lang="en")
     part = text.take(np.array([2, 1]))
@@ -68,7 +66,7 @@ def test_some_of_the_questions(tmp_path):
     assert [list(column[0].words) for column in both.texts] == [["2", "?"], ["One", "two", "."]]
 
 
-def test_questions_without_an_answer_are_counted_and_never_an_error(tmp_path):
+def test_questions_without_an_answer_are_skipped(tmp_path):
     impossible = {**qa("Why?"), "is_impossible": True, "plausible_answers": []}
     path = write(tmp_path, squad((PASSAGE, [GOOD, impossible])))
     found = r"skipped 1 of 2 questions: 1 × no answer in the passage \(SQuAD 2\.0\) \(first: .*\.qas\[1\]\)"
@@ -84,10 +82,10 @@ def test_questions_without_an_answer_are_counted_and_never_an_error(tmp_path):
         (qa("?", (" ", 5)), None, "the answer ' ' at 5 has no words"),
         (qa(" ", ("Rome", 34)), "question without words", "the question has no words"),
         (qa("?"), "no question or answers", "'answers': []}, expected a question, and answers with text and answer_start"),
-        (qa("?", ("Rome", -1)), "no question or answers", "and answers with text and answer_start, a number from 0"),
-    ],
+        (qa("?", ("Rome", -1)), "no question or answers", "and answers with text and answer_start, a number from 0")
+    ]
 )  # fmt: skip
-def test_every_flaw_is_placed_and_counted(tmp_path, bad, reason, fact):
+def test_unusable_questions_are_refused_or_counted_with_their_place(tmp_path, bad, reason, fact):
     path = write(tmp_path, json.dumps(squad((PASSAGE, [GOOD, bad]))).encode())
     with pytest.raises(InputError, match=re.escape(fact)) as caught:
         read_questions(path, lang="en")
@@ -95,7 +93,7 @@ def test_every_flaw_is_placed_and_counted(tmp_path, bad, reason, fact):
     assert str(caught.value).endswith('; or skip it (on_error="skip", --on-error skip)')
     with pytest.warns(SkippedWarning, match="first: .*qas\\[1\\]") as warned:
         text = read_questions(path, lang="en", on_error="skip")
-    if reason is None:  # asked in tests, for its text alone counts there
+    if reason is None:  # kept without a span, for test sets only need the text
         assert len(text) == 2
         assert text.spans[-1].tolist() == [-1, -1]
         assert "1 × answer not at answer_start" in str(warned[0].message)
@@ -110,9 +108,9 @@ def test_every_flaw_is_placed_and_counted(tmp_path, bad, reason, fact):
         (b"\xff{}", ".json: byte 0 is not UTF-8"),
         (b"[]", ".json: not the JSON of SQuAD (TypeError"),
         ({"data": [{"paragraphs": [{"qas": [1]}]}]}, "data[0].paragraphs[0]: not the JSON of SQuAD (KeyError('context'))"),
-        (squad((" ", [GOOD])), "data[0].paragraphs[0].qas[0]: the passage has no words"),
-    ],
+        (squad((" ", [GOOD])), "data[0].paragraphs[0].qas[0]: the passage has no words")
+    ]
 )  # fmt: skip
-def test_files_that_are_something_else(tmp_path, whole, said):
+def test_files_in_another_format_are_refused(tmp_path, whole, said):
     with pytest.raises(InputError, match=re.escape(said)):
         read_questions(write(tmp_path, whole), lang="en")

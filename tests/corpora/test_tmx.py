@@ -1,6 +1,4 @@
-"""Translation memories."""
-
-from __future__ import annotations
+"""Translation memories in TMX."""
 
 import gzip
 from xml.sax.saxutils import escape
@@ -42,14 +40,14 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Cn"
 
 @given(st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=6), st.sampled_from(["f.tmx", "f.tmx.gz"]))
 @settings(max_examples=60, deadline=None)
-def test_there_and_back(tmp_path_factory, pairs, name):
+def test_segments_are_read_unchanged(tmp_path_factory, pairs, name):
     path = tmp_path_factory.mktemp("tmx") / name
     text = HEAD + "".join(unit(en=escape(s), de=escape(t)) for s, t in pairs) + TAIL
     path.write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
     assert [(item.source, item.target) for item in read_tmx(path, ("en", "de"))] == pairs
 
 
-def test_languages_and_what_lacks_one(tmp_path):
+def test_units_without_both_languages_are_skipped(tmp_path):
     body = (
         '<tu><tuv xml:lang="DE-at"><seg>x</seg></tuv><tuv xml:lang="en_US"><seg>a</seg></tuv></tu>\n'
         + unit(en="b", fr="y")
@@ -68,26 +66,20 @@ def test_languages_and_what_lacks_one(tmp_path):
     assert words(read(path, langs=("de", "en")))[0] == ("x", "a")
     with pytest.raises(InputError, match=r"no sentence pair could be read: 5 × language missing \(first: .* line 4\)"):
         read(path, langs=("en", "bg"))
+    write(path, unit(en="a", de="x") + unit(en=" ", de="y"))
+    with pytest.raises(InputError, match="line 5: the source side has no words"):
+        read(path)
+    assert read(path, on_error="skip").skipped == {"empty source": 1}
 
 
-def test_inline_tags(tmp_path):
+def test_inline_tags_are_removed(tmp_path):
     segment = 'Press <bpt i="1">&lt;b&gt;</bpt>the <hi>red</hi>'
     segment += '<ept i="1"><sub>x</sub>&lt;/b&gt;</ept> key<ph x="1"/> now'
     path = write(tmp_path / "f.tmx", unit(en=segment, de="<![CDATA[a < b]]>&amp;&#228;"))
     assert words(read(path)) == [("Press the red key now", "a < b & ä")]
 
 
-def test_flaws_of_units(tmp_path):
-    path = write(tmp_path / "f.tmx", unit(en="a", de="x") + unit(en=" ", de="y"))
-    with pytest.raises(InputError, match="line 5: the source side has no words"):
-        read(path)
-    corpus = read(path, on_error="skip")
-    assert words(corpus) == [("a", "x")]
-    assert corpus.skipped == {"empty source": 1}
-    assert len(read(path, on_error="blank")) == 2
-
-
-def test_billion_laughs(tmp_path):
+def test_entity_expansion_and_external_entities_are_refused(tmp_path):
     entities = "".join(f'<!ENTITY a{k} "{f"&a{k - 1};" * 10}">' for k in range(1, 10))
     head = f'<?xml version="1.0"?><!DOCTYPE tmx [<!ENTITY a0 "ha">{entities}]><tmx><body>'
     path = write(tmp_path / "f.tmx", unit(en="&a9;", de="x"), head=head)
@@ -108,7 +100,7 @@ def test_billion_laughs(tmp_path):
     ],
 )
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
-def test_broken_xml(tmp_path, text, line, fact, on_error):
+def test_broken_xml_is_refused_with_its_line(tmp_path, text, line, fact, on_error):
     path = tmp_path / "f.tmx"
     path.write_text(text)
     with pytest.raises(InputError, match=fact) as caught:
@@ -116,8 +108,8 @@ def test_broken_xml(tmp_path, text, line, fact, on_error):
     assert caught.value.line == line
 
 
-def test_it_streams(tmp_path):
-    """The first pairs come out before the rest of the file has been looked at."""
+def test_files_are_read_as_a_stream(tmp_path):
+    """Check that the first pairs are returned before the rest of the file is read."""
     path = write(tmp_path / "f.tmx", unit(en="a", de="x") * 30_000, tail="<broken")
     assert len(read(path, limit=100)) == 100
     with pytest.raises(InputError):

@@ -1,6 +1,4 @@
-"""Encoders with adapters of low rank, against PEFT itself and against the formula."""
-
-from __future__ import annotations
+"""Encoders with low-rank adapters, against PEFT and against the formula."""
 
 import copy
 import json
@@ -14,9 +12,10 @@ from calque.alignment.contrastive import Contrastive
 from calque.alignment.finetune import FineTune
 from calque.encoders import load_encoder
 from calque.encoders.adapted import AdaptedEncoder, with_adapters
+from calque.encoders.batches import collate
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.encoders.mapped import MappedEncoder
-from calque.errors import InputError, MissingExtraError, SettingError
+from calque.errors import InputError, SettingError
 from calque.text import Sentence
 from linked_text import make_text
 
@@ -25,7 +24,7 @@ WORDS = [["the", "a", "in"], ["a", "the"]]
 
 
 def adapted(encoder, rank=2, layers=range(9), seed=0) -> AdaptedEncoder:
-    """With adapters that change something."""
+    """Return the encoder with adapters whose weights are not zero."""
     made = with_adapters(encoder, rank, layers=layers, device=torch.device("cpu"), seed=seed)
     generator = torch.Generator().manual_seed(seed)
     for name, p in made.model.named_parameters():
@@ -39,7 +38,7 @@ def largest_difference(a, b) -> float:
 
 
 @pytest.mark.parametrize("family", ["bert", "distilbert", "deberta-v2", "modernbert", "gpt2", "t5"])
-def test_merged_weights_give_what_adapters_give(family_folders, family):
+def test_merged_weights_give_the_vectors_of_the_adapters(family_folders, family):
     encoder = load_encoder(family_folders(family), layer=-1)
     made = adapted(encoder)
     assert largest_difference(made, encoder) > 1e-2
@@ -47,7 +46,7 @@ def test_merged_weights_give_what_adapters_give(family_folders, family):
     assert type(made.merged()) is HuggingFaceEncoder
 
 
-def test_the_matrix_is_that_of_the_paper(tiny_encoder):
+def test_merged_matrices_equal_the_formula_of_the_paper(tiny_encoder):
     made = adapted(tiny_encoder)
     name = "encoder.layer.1.attention.self.query"
     before, module = tiny_encoder.model.get_submodule(name), made.model.get_submodule(name)
@@ -56,16 +55,14 @@ def test_the_matrix_is_that_of_the_paper(tiny_encoder):
     torch.testing.assert_close(made.merged().model.get_submodule(name).weight, expected)
 
 
-def test_gradients_of_the_pass_without_padding_are_pefts(tiny_encoder):
+def test_gradients_of_the_pass_without_padding_equal_those_of_peft(tiny_encoder):
     made = adapted(tiny_encoder)
     assert made.is_flat()
-    slow = copy.deepcopy(made.model)  # the modules of PEFT and transformers
+    slow = copy.deepcopy(made.model)  # forward passes of PEFT and transformers
     batch = tiny_encoder.tokenizer(WORDS, is_split_into_words=True, return_tensors="pt", padding=True)
     states = slow(**batch, output_hidden_states=True).hidden_states[made.layer]
     last = [{w: k for k, w in enumerate(batch.word_ids(i)) if w is not None} for i in range(len(WORDS))]
     expected = torch.stack([states[i, row[w]] for i, row in enumerate(last) for w in range(len(WORDS[i]))])
-    from calque.encoders.batches import collate
-
     found = made.forward(collate(made.split(WORDS), np.arange(2)), [made.layer])[made.layer]
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
     weights = torch.linspace(-1, 1, found.numel()).view_as(found)
@@ -80,31 +77,32 @@ def test_gradients_of_the_pass_without_padding_are_pefts(tiny_encoder):
         torch.testing.assert_close(gradients[name], gradient, atol=1e-5 * scale, rtol=1e-5, msg=name)
 
 
-def test_a_folder_has_the_adapters_alone_and_is_pefts(tiny_folder, tiny_encoder, tmp_path):
+def test_a_folder_contains_the_adapters_alone_in_the_format_of_peft(tiny_folder, tiny_encoder, tmp_path):
     made = adapted(tiny_encoder)
     made.save(tmp_path / "a")
-    assert {file.name for file in (tmp_path / "a").iterdir()} == {
-        "adapter_config.json", "adapter_model.safetensors", "calque.json"
-    }  # fmt: skip
+    names = {file.name for file in (tmp_path / "a").iterdir()}
+    assert names == {"adapter_config.json", "adapter_model.safetensors", "calque.json"}
     opened = load_encoder(tmp_path / "a")
-    assert opened.name == "a"
-    assert opened.fingerprint == made.fingerprint
-    assert (opened.layer, opened.pooling) == (made.layer, made.pooling)
+    assert (opened.name, opened.fingerprint, opened.layer) == ("a", made.fingerprint, made.layer)
     np.testing.assert_array_equal(opened.encode(WORDS).data, made.encode(WORDS).data)
     assert load_encoder(tmp_path / "a", layer=1).layer == 1
-    # PEFT reads it on the same base
+    # PEFT loads the folder on the same base.
     theirs = peft.PeftModel.from_pretrained(load_encoder(tiny_folder).model, tmp_path / "a").eval()
     batch = tiny_encoder.tokenizer([WORDS[0]], is_split_into_words=True, return_tensors="pt")
     with torch.no_grad():
         states = theirs(**batch, output_hidden_states=True).hidden_states[made.layer][0]
     last = {word: k for k, word in enumerate(batch.word_ids()) if word is not None}
     np.testing.assert_allclose(states[list(last.values())], made.encode([WORDS[0]]).data, atol=1e-5)
-    # and what PEFT alone wrote is opened
+    # A folder that PEFT wrote without calque is opened too.
     (tmp_path / "a" / "calque.json").unlink()
     np.testing.assert_allclose(load_encoder(tmp_path / "a").encode(WORDS).data, made.encode(WORDS).data, atol=1e-6)
+    made = adapted(load_encoder("mini"))  # the layer is that of the base, not the last
+    made.save(tmp_path / "b")
+    (tmp_path / "b" / "calque.json").unlink()
+    assert load_encoder(tmp_path / "b").layer == made.layer < made.n_layers
 
 
-def test_base_and_adapters_may_move_together_and_the_base_is_checked(tiny_folder, tmp_path):
+def test_base_and_adapters_may_be_moved_together_and_the_base_is_checked(tiny_folder, tmp_path):
     (tmp_path / "old").mkdir()
     shutil.copytree(tiny_folder, tmp_path / "old" / "base")
     made = adapted(load_encoder(tmp_path / "old" / "base"))
@@ -123,7 +121,7 @@ def test_base_and_adapters_may_move_together_and_the_base_is_checked(tiny_folder
         load_encoder(place)
 
 
-def test_the_base_is_compared_with_the_files_of_its_folder(tiny_folder):
+def test_a_base_that_differs_from_its_folder_is_refused(tiny_folder):
     changed, swapped, cut = (load_encoder(tiny_folder) for _ in range(3))
     with torch.no_grad():
         changed.model.embeddings.LayerNorm.weight[0] += 1
@@ -135,39 +133,23 @@ def test_the_base_is_compared_with_the_files_of_its_folder(tiny_folder):
             adapted(encoder)
 
 
-def test_what_peft_alone_wrote_has_the_layer_of_its_base(tmp_path):
-    made = adapted(load_encoder("mini"))
-    made.save(tmp_path / "a")
-    (tmp_path / "a" / "calque.json").unlink()
-    assert load_encoder(tmp_path / "a").layer == made.layer < made.n_layers
-
-
-def test_damaged_files_are_told(tiny_encoder, tmp_path):
+def test_damaged_adapters_are_refused(tiny_encoder, tmp_path):
     adapted(tiny_encoder).save(tmp_path / "a")
-    config = tmp_path / "a" / "adapter_config.json"
+    config, weights = tmp_path / "a" / "adapter_config.json", tmp_path / "a" / "adapter_model.safetensors"
     text = config.read_text()
-    config.write_text(text.replace('"r": 2', '"r": 3'))
-    with pytest.raises(InputError, match="of another shape"):
-        load_encoder(tmp_path / "a")
-    config.write_text("{")
-    with pytest.raises(InputError, match="not what PEFT writes"):
-        load_encoder(tmp_path / "a")
-    config.write_text(text)
-    (tmp_path / "a" / "adapter_model.safetensors").write_bytes(b"no")
-    with pytest.raises(InputError, match="do not fit"):
-        load_encoder(tmp_path / "a")
+    for path, content, message in (
+        (config, text.replace('"r": 2', '"r": 3'), "of another shape"),
+        (config, "{", "not what PEFT writes"),
+        (weights, "no", "do not fit"),
+    ):
+        config.write_text(text)
+        path.write_text(content)
+        with pytest.raises(InputError, match=message):
+            load_encoder(tmp_path / "a")
 
 
-def test_without_peft_one_line_says_what_to_install(tiny_encoder, tmp_path, monkeypatch):
-    adapted(tiny_encoder).save(tmp_path / "a")
-    monkeypatch.setitem(__import__("sys").modules, "peft", None)
-    with pytest.raises(MissingExtraError, match=r"needs the package peft: pip install 'calque-align\[peft\]'"):
-        load_encoder(tmp_path / "a")
-
-
-# -- training ----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("make", [FineTune, Contrastive])
-def test_adapters_alone_are_trained(tiny_encoder, make):
+def test_only_adapters_are_trained(tiny_encoder, make):
     before = {name: p.clone() for name, p in tiny_encoder.model.named_parameters()}
     text = make_text("xx", 8, 0)
     tuned = make(towards="en", lora=2, batch=4, epochs=2, learning_rate=1e-2, freeze=1, layers=[2]).tune(
@@ -177,64 +159,33 @@ def test_adapters_alone_are_trained(tiny_encoder, make):
     trained = [name for name, p in tuned.model.named_parameters() if p.requires_grad]
     parts = [f"attention.self.{part}" for part in ("query", "key", "value")]
     parts += ["attention.output.dense", "intermediate.dense", "output.dense"]
-    assert {name.partition(".lora")[0] for name in trained} == {
-        f"encoder.layer.1.{part}" for part in parts
-    }  # all matrices, neither of the frozen layer nor of the one above what the loss reads
+    # All matrices of the second layer: the first is frozen, the third above the layer in the loss.
+    assert {name.partition(".lora")[0] for name in trained} == {f"encoder.layer.1.{part}" for part in parts}
     assert largest_difference(tuned, tiny_encoder) > 1e-4
     for name, p in tiny_encoder.model.named_parameters():
         torch.testing.assert_close(p, before[name], atol=0, rtol=0)
         assert p.requires_grad
-    # the same numbers are not in memory twice
+    # Frozen weights are shared, not copied.
     weights = {p.data_ptr() for p in tiny_encoder.model.parameters()}
     assert {p.data_ptr() for p in tuned.model.parameters() if not p.requires_grad} <= weights
 
 
-def test_a_run_that_was_stopped_is_continued_bit_by_bit(tiny_encoder, tmp_path):
-    text = make_text("xx", 12, 0)
-
-    def tuner():
-        return Contrastive(towards="en", lora=2, batch=4, epochs=2, learning_rate=1e-2)
-
-    whole = tuner().tune(tiny_encoder, *text)
-    stopped, calls = tuner(), []
-    usual = stopped.loss
-
-    def loss(*args, **options):
-        calls.append(1)
-        if len(calls) == 4:
-            raise RuntimeError("the power is gone")
-        return usual(*args, **options)
-
-    stopped.loss = loss
-    with pytest.raises(RuntimeError, match="power"):
-        stopped.tune(tiny_encoder, *text, folder=tmp_path, checkpoint_every=2)
-    state = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
-    assert all("lora_" in name or "ids" in name for name in state["module"])
-    resumed = tuner().tune(tiny_encoder, *text, folder=tmp_path)
-    assert resumed.fingerprint == whole.fingerprint
-    with pytest.raises(SettingError, match="lora: 2 → 3"):
-        Contrastive(towards="en", lora=3, batch=4, epochs=2, learning_rate=1e-2).tune(
-            tiny_encoder, *text, folder=tmp_path
-        )
-
-
-def test_adapters_are_trained_further_and_trained_away(tiny_encoder):
+def test_adapters_are_trained_further_or_merged_before_training(tiny_encoder):
     text = make_text("xx", 8, 0)
     made = adapted(tiny_encoder)
     vectors = made.encode(WORDS).data
     further = Contrastive(towards="en", lora=2, batch=4, learning_rate=1e-2).tune(made, *text)
-    assert isinstance(further, AdaptedEncoder)
     assert further.origin == made.origin
     assert largest_difference(further, made) > 1e-4
     np.testing.assert_array_equal(made.encode(WORDS).data, vectors)
     with pytest.raises(SettingError, match="has adapters of rank 2, which are trained further"):
         Contrastive(towards="en", lora=4).tune(made, *text)
-    plain = Contrastive(towards="en", batch=4, learning_rate=1e-4).tune(made, *text)  # without lora
+    plain = Contrastive(towards="en", batch=4, learning_rate=1e-4).tune(made, *text)  # without lora: merged
     assert type(plain) is HuggingFaceEncoder
     assert all(p.requires_grad for p in plain.model.parameters())
 
 
-def test_centred_adapters_are_saved_under_maps(tiny_encoder, tmp_path):
+def test_centred_adapters_are_saved_as_the_base_of_maps(tiny_encoder, tmp_path):
     text = make_text("xx", 8, 0)
     aligned = Contrastive(towards="en", lora=2, batch=4, centre=True, learning_rate=1e-2).align(tiny_encoder, *text)
     aligned.save(tmp_path / "a")
@@ -243,14 +194,3 @@ def test_centred_adapters_are_saved_under_maps(tiny_encoder, tmp_path):
     sentences = [Sentence(("a", "the"), "xx")]
     np.testing.assert_allclose(opened.encode(sentences).data, aligned.encode(sentences).data, atol=1e-6)
     assert json.loads((tmp_path / "a" / "calque.json").read_text())["base"] == "adapters"
-
-
-def test_a_file_has_no_adapters_to_merge(tmp_path):
-    from calque.runs.align import merge
-
-    (tmp_path / "file").write_bytes(b"x")
-    with pytest.raises(
-        InputError, match="file: is a file, expected a folder of adapters, as calque align --lora saves"
-    ):
-        merge(str(tmp_path / "file"), out=tmp_path / "out")
-    assert not (tmp_path / "out").exists()

@@ -1,19 +1,17 @@
-"""Encoders that somebody else has written: what they lack is named, and what they have suffices."""
+"""Custom encoders: a missing member is named in the error, and an encoder with the required members can be trained."""
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from calque import Contrastive, FineTune, MappedEncoder, Rotation, WordAlignment, WordRetrieval
+from calque import Contrastive, FineTune, MappedEncoder, Rotation, WordRetrieval
 from calque.algebra.normalize import unit_rows
-from calque.encoders.base import Encoder
 from calque.encoders.batches import WordBatch
 from calque.encoders.split import SplitSentences
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError
 from calque.pairs import WordPairs
-from calque.tasks.lexicon import Lexicon
 from calque.text import ParallelCorpus
 from planted import Planted
 
@@ -27,7 +25,7 @@ def text():
 
 
 class Letters(TrainableEncoder):
-    """A letter is a unit, and a word the mean of its letters; nothing but what training asks for."""
+    """Custom encoder with the members that training needs: a subword is a letter, a word the mean of its letters."""
 
     def __init__(self):
         self.name, self.dim = "letters", 16
@@ -70,7 +68,7 @@ def distance(x, y):
 
 
 def contrast(x, y):
-    """Mean cosine with the next pair's word, less that with the word's own partner."""
+    """Return the mean cosine with the next pair's word minus that with the word's own translation."""
     x, y = unit_rows(x), unit_rows(y)
     return (x * np.roll(y, 1, axis=0)).sum(1).mean() - (x * y).sum(1).mean()
 
@@ -80,7 +78,7 @@ def contrast(x, y):
     (lambda: Contrastive(towards="en", epochs=8, learning_rate=3e-2, accumulate=2), contrast),
     (lambda: type("FineTune", (FineTune,), {"special": False})(towards="en", epochs=8, learning_rate=3e-2), distance),
 ])  # fmt: skip
-def test_an_encoder_with_what_training_asks_for_can_be_trained(make, measure, text):
+def test_a_custom_encoder_with_the_required_members_can_be_trained(make, measure, text):
     torch.manual_seed(0)
     encoder = Letters()
     before = encoder.model.weight.clone()
@@ -90,7 +88,7 @@ def test_an_encoder_with_what_training_asks_for_can_be_trained(make, measure, te
     assert measure(*linked(tuned, *text)) < measure(*linked(encoder, *text)) - 0.01
 
 
-def test_a_trainable_encoder_of_ones_own_encodes_by_its_forward_pass(text, tmp_path):
+def test_a_custom_trainable_encoder_encodes_by_its_forward_pass(text, tmp_path):
     encoder, sentences = Letters(), list(text[0].source)
     encoder.budget = 40
     encoder.model.train()
@@ -111,23 +109,21 @@ def test_a_trainable_encoder_of_ones_own_encodes_by_its_forward_pass(text, tmp_p
      r"planted cannot be trained: Planted has no model \(the torch\.nn\.Module.*\), split \(.*\), forward \(.*\); see"),
     (lambda *text: WordRetrieval(*text).evaluate(object()),
      r"object cannot be measured: object has no name \(.*\), dim \(.*\), fingerprint \(.*\), encode \(a vector for every word\)"),
-    (lambda *text: WordAlignment(*text).evaluate(object()), "object cannot be measured"),
-    (lambda *text: Lexicon(None).evaluate(object()), "object cannot be measured"),
 ])  # fmt: skip
-def test_what_an_encoder_lacks_is_named(use, missing, text):
+def test_missing_members_of_an_encoder_are_named(use, missing, text):
     with pytest.raises(SettingError, match=missing):
         use(*text)
 
 
-def test_encoders_without_weights_to_train_say_so(text, tiny_encoder):
+def test_mapped_encoders_are_neither_trained_nor_mapped_again(text, tiny_encoder):
     mapped = MappedEncoder.fit(tiny_encoder, *text, make=Rotation, towards="en")
-    with pytest.raises(SettingError, match=r"cannot be trained: MappedEncoder has no model .*split.*forward"):
+    with pytest.raises(SettingError, match=r"cannot be trained: MappedEncoder has no model"):
         Contrastive(towards="en").tune(mapped, *text)
     with pytest.raises(SettingError, match="has maps already: map .*, which they are for"):
         MappedEncoder.fit(mapped, *text, make=Rotation, towards="en")
 
 
-def test_an_encoder_with_one_layer_need_not_say_so(text):
+def test_encoders_have_one_layer_unless_they_define_several(text):
     planted, corpus = Planted(), text[0]
     assert (planted.layer, list(planted.layers), planted.languages, planted.rows) == (0, [0], (), "words")
     assert planted.layer_numbers(None) == planted.layer_numbers([-1]) == (0,)
@@ -137,22 +133,7 @@ def test_an_encoder_with_one_layer_need_not_say_so(text):
     for layers, why in (([1], "layer 1: planted has one layer, 0"), ([], "layers is empty")):
         with pytest.raises(SettingError, match=why):
             planted.layer_numbers(layers)
-
-
-def test_an_encoder_of_a_script_cannot_be_saved_by_its_name(tmp_path):
-    class Local(Planted):
-        save = Encoder.save
-
-    with pytest.raises(SettingError, match="planted cannot be saved: Local has no save, and stands in no module"):
-        Local().save(tmp_path / "out")
-
-
-def test_several_layers_are_counted_and_must_be_given(text):
-    class Deep(Planted):
-        n_layers, layer = 3, 3
-
-    assert Deep().layer_numbers([0, -1, -2]) == (0, 3, 2)
-    with pytest.raises(SettingError, match="layer 4: planted has layers 0 to 3, -1 is the last"):
-        Deep().layer_number(4)
-    with pytest.raises(SettingError, match="planted has several layers, but Deep has no encode_layers"):
-        Deep().encode_layers(text[0].source, [1, 2])
+    planted.n_layers = planted.layer = 3
+    assert planted.layer_numbers([0, -1, -2]) == (0, 3, 2)
+    with pytest.raises(SettingError, match="planted has several layers, but Planted has no encode_layers"):
+        planted.encode_layers(corpus.source, [1, 2])

@@ -1,7 +1,5 @@
 """Batches against a slow transcription."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -20,7 +18,7 @@ def split(tiny_folder, multilingual_words):
 
 
 def slow(split, numbers):
-    """The same batch, sentence by sentence."""
+    """Build the same batch sentence by sentence."""
     rows = [split.ids[split.offsets[i] : split.offsets[i + 1]].tolist() for i in numbers]
     width = max((len(row) for row in rows), default=0)
     ids = [row + [split.pad_id] * (width - len(row)) for row in rows]
@@ -38,7 +36,7 @@ def slow(split, numbers):
 @pytest.mark.parametrize(
     "numbers", [[0], [3, 1, 2], [5, 5], [16, 17, 18], list(range(21)), [19, 20], [17], [20, 17, 0]]
 )
-def test_collate(split, numbers):
+def test_collate_equals_a_slow_transcription(split, numbers):
     batch = collate(split, np.array(numbers))
     ids, mask, starts, lengths, counts = slow(split, numbers)
     assert batch.input_ids.tolist() == ids
@@ -46,7 +44,7 @@ def test_collate(split, numbers):
     assert (batch.attention_mask is not None) == padded
     if padded:
         assert batch.attention_mask.tolist() == mask
-        # The way into the batch and out of it: what is inside stands where `spread` takes it from.
+        # `inside` and `spread` are inverse to each other.
         assert batch.spread[batch.inside].tolist() == list(range(batch.n_subwords))
         assert batch.input_ids.flatten()[batch.inside].tolist() == [
             i for r, m in zip(ids, mask, strict=True) for i, k in zip(r, m, strict=True) if k
@@ -63,7 +61,7 @@ def test_collate(split, numbers):
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(1, 70), max_size=300), st.integers(1, 300))
-def test_every_sentence_once_within_the_budget(lengths, budget):
+def test_batches_cover_every_sentence_once_within_the_budget(lengths, budget):
     lengths = np.array(lengths, dtype=np.int64)
     batches = token_batches(lengths, budget)
     numbers = np.concatenate(batches) if batches else np.zeros(0, dtype=np.int64)

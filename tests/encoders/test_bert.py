@@ -1,6 +1,4 @@
-"""Parts of the pass without padding against slow transcriptions in float64."""
-
-from __future__ import annotations
+"""Attention of the pass without padding against a slow transcription in float64."""
 
 import numpy as np
 import pytest
@@ -13,7 +11,7 @@ HEADS, DIM = 3, 24
 
 
 @pytest.mark.parametrize("way", ["products", "PyTorch"])
-def test_every_way_to_attend_gives_the_same(way, monkeypatch):
+def test_both_implementations_of_attention_equal_the_formula(way, monkeypatch):
     generator = torch.Generator().manual_seed(0)
     qkv, given = (torch.randn(int(LENGTHS.sum()), n, generator=generator) for n in (3 * DIM, DIM))
     x, expected, start = qkv.double().requires_grad_(), [], 0

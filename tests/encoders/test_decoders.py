@@ -1,6 +1,4 @@
-"""Decoders as encoders of words: causal and bidirectional, whole and cut, trained and saved."""
-
-from __future__ import annotations
+"""Decoders as encoders of words: causal and bidirectional attention, cut, trained and saved."""
 
 import json
 
@@ -13,8 +11,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from calque.alignment.contrastive import Contrastive
 from calque.encoders import huggingface, load_encoder
 from calque.encoders.batches import collate
-from calque.encoders.layers import DefaultLayerWarning
-from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
 from command import works
@@ -31,7 +27,7 @@ def folders(tmp_path_factory):
 
 
 def literal_states(folder, ids, bidirectional):
-    """Hidden states by `transformers` with the mask written out: a triangle, or all ones, and Gemma's window of 8."""
+    """Compute hidden states with `transformers` and an explicit mask: causal or full, and Gemma's window of 8."""
     model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval().model
     n = len(ids)
     distance = torch.arange(n)[:, None] - torch.arange(n)
@@ -50,7 +46,7 @@ def literal_states(folder, ids, bidirectional):
 
 @pytest.mark.parametrize("bidirectional", BOTH)
 @pytest.mark.parametrize("layout", DECODERS)
-def test_states_equal_those_of_transformers(folders, layout, bidirectional):
+def test_hidden_states_equal_those_of_transformers(folders, layout, bidirectional):
     folder = folders[layout]
     encoder = load_encoder(folder, bidirectional=bidirectional)
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -69,7 +65,7 @@ def test_states_equal_those_of_transformers(folders, layout, bidirectional):
 
 
 @pytest.mark.parametrize("layout", DECODERS)
-def test_layers_above_the_one_that_is_read_are_not_computed(folders, layout):
+def test_layers_above_the_chosen_one_are_not_computed(folders, layout):
     encoder = load_encoder(folders[layout], layer=2)
     before = encoder.encode(SENTENCES).data
     with torch.no_grad():
@@ -106,36 +102,19 @@ def test_decoders_are_trained_saved_and_opened(folders, tmp_path, layout, bidire
     assert json.loads((whole / "config.json").read_text()).get("is_causal", True) != bidirectional
 
 
-@pytest.mark.parametrize("bidirectional", BOTH)
-@pytest.mark.parametrize("layout", DECODERS)
-def test_the_default_layer_is_two_thirds_of_the_depth(folders, layout, bidirectional):
-    with pytest.warns(DefaultLayerWarning, match="layer 3 of 4"):
-        assert load_encoder(folders[layout], bidirectional=bidirectional).layer == 3
-
-
-def test_both_directions_of_attention_have_fingerprints_of_their_own(folders):
+def test_bidirectional_attention_changes_the_fingerprint_of_decoders_only(folders, tiny_folder):
     causal, both = (load_encoder(folders["llama"], bidirectional=value) for value in BOTH)
     assert causal.fingerprint == load_encoder(folders["llama"]).fingerprint != both.fingerprint
+    assert load_encoder(tiny_folder, bidirectional=True).fingerprint == load_encoder(tiny_folder).fingerprint
 
 
-def test_the_command_line_switches_the_attention(folders, tmp_path, capsys):
+def test_the_command_line_has_bidirectional_attention(folders, tmp_path, capsys):
     (tmp_path / "text").write_text(TEXT[0] + "\n", encoding="utf-8")
     for name, options in (("causal", []), ("both", ["--bidirectional"])):
         works(capsys, "encode", folders["llama"], tmp_path / "text", "--lang", "en", "--layer", 3, *options, "--out",
               tmp_path / name, "--quiet")  # fmt: skip
     one, other = (load_file(tmp_path / name)["data"] for name in ("causal", "both"))
     assert (one[0] - other[0]).abs().max() > 1e-2
-
-
-def test_an_encoder_attends_in_both_directions_already(tiny_folder):
-    encoder = load_encoder(tiny_folder, bidirectional=True)
-    assert encoder.fingerprint == load_encoder(tiny_folder).fingerprint
-
-
-def test_attention_that_cannot_be_switched_is_refused(folders, monkeypatch):
-    monkeypatch.setattr("calque.encoders.layers.reads_left_to_right", lambda model, batch: True)
-    with pytest.raises(SettingError, match="LlamaModel cannot be made bidirectional"):
-        load_encoder(folders["llama"], bidirectional=True)
 
 
 def test_recomputed_activations_change_no_gradient(folders, monkeypatch):

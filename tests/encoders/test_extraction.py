@@ -1,9 +1,5 @@
-"""Long extractions: into files, in windows; and texts longer than an encoder reads at once."""
+"""Long extractions, into files and in windows; texts longer than the encoder's limit."""
 
-from __future__ import annotations
-
-import errno
-import os
 import warnings
 
 import numpy as np
@@ -38,7 +34,7 @@ uncovered = pytest.mark.filterwarnings("ignore::calque.encoders.extraction.Uncov
 
 
 @uncovered
-def test_a_file_holds_what_memory_would(encoder, tmp_path):
+def test_encode_to_writes_the_vectors_that_encode_returns(encoder, tmp_path):
     sentences = make_sentences()
     expected = encoder.encode(sentences)
     found = encoder.encode_to(tmp_path / "new" / "vectors.safetensors", sentences)
@@ -51,7 +47,7 @@ def test_a_file_holds_what_memory_would(encoder, tmp_path):
 
 
 @uncovered
-def test_several_layers_from_one_pass(encoder, monkeypatch):
+def test_several_layers_take_one_pass(encoder, monkeypatch):
     sentences = make_sentences(n=40)
     alone = {layer: encoder.encode_layers(sentences, [layer])[layer] for layer in (0, 2, 3)}
     calls = []
@@ -67,7 +63,7 @@ def test_several_layers_from_one_pass(encoder, monkeypatch):
 
 
 @uncovered
-def test_an_older_file_stays_until_the_new_one_is_whole(encoder, tmp_path, monkeypatch):
+def test_an_older_file_is_kept_until_the_new_one_is_complete(encoder, tmp_path, monkeypatch):
     path = tmp_path / "vectors"
     first = np.array(encoder.encode_to(path, make_sentences(1)).data)
     real, calls = encoder.model.embeddings.forward, []
@@ -87,30 +83,17 @@ def test_an_older_file_stays_until_the_new_one_is_whole(encoder, tmp_path, monke
 
 @uncovered
 @pytest.mark.parametrize("nothing", [[], [[], []], [["\u200b"]]])
-def test_no_words_at_all(encoder, tmp_path, nothing):
+def test_texts_without_words_give_no_vectors(encoder, tmp_path, nothing):
     for found in (encoder.encode(nothing), encoder.encode_to(tmp_path / "vectors", nothing)):
         assert (len(found), found.n_words) == (len(nothing), sum(map(len, nothing)))
 
 
-def test_a_file_that_cannot_be_written(encoder, tmp_path):
+def test_unwritable_files_are_refused(encoder, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="cannot be written"):
         encoder.encode_to(tmp_path / "file" / "vectors", [["a"]])
     with pytest.raises(OutputError, match="is a folder"):
         encoder.encode_to(tmp_path, [["a"]])
-    with pytest.warns(UncoveredWordsWarning, match="1 of 2 words have no vector"):
-        encoder.encode_to(tmp_path / "vectors", [["a", "\u200b"]])
-
-
-@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="the system cannot reserve room")
-def test_a_full_disk_is_met_before_the_work(encoder, tmp_path, monkeypatch):
-    def full(*args):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(OutputError, match="vectors: no space left on the disk"):
-        encoder.encode_to(tmp_path / "vectors", [["a"]])
-    assert not list(tmp_path.iterdir())
 
 
 @uncovered
@@ -126,14 +109,11 @@ def test_windows_give_the_same_vectors(encoder):
         assert np.array_equal(found.covered, expected.covered)
 
 
-# -- long texts --------------------------------------------------------------------------------------------------------
 class Short(Planted):
-    """A word `w3` takes three of ten places; what it has of its sentence on either side is its vector. No vector: `w0`, and
-    whatever does not fit."""
+    """Encoder with room for ten subwords: the word `w3` has three, `w0` has none and no vector.
 
-    def __init__(self):
-        super().__init__(dim=3)
-        self.read = []
+    The vector of a word is its size and the number of words of the window on either side.
+    """
 
     def encode(self, sentences, *, progress=False):
         data, covered = [], []
@@ -141,7 +121,6 @@ class Short(Planted):
             sizes = [int(word[1:]) for word in sentence.words]
             fits = np.cumsum(sizes) <= ROOM
             n = int(fits.sum())
-            self.read.append(sentence.words[:n])
             data += [[size, k, n - 1 - k] if k < n and size else [0, 0, 0] for k, size in enumerate(sizes)]
             covered += [bool(fit and size) for fit, size in zip(fits, sizes, strict=True)]
         if not all(covered):
@@ -153,7 +132,7 @@ class Short(Planted):
 def test_every_word_has_the_vector_of_the_window_with_most_context():
     rng = np.random.default_rng(0)
     texts = [[f"w{size}" for size in rng.integers(1, 5, size=n)] for n in (0, 3, 9, 17, 30)]
-    found = encode_long(Short(), Sentences.of(texts, "en"))
+    found = encode_long(Short(dim=3), Sentences.of(texts, "en"))
     assert found.covered is None
     for number, text in enumerate(texts):
         sizes = [int(word[1:]) for word in text]
@@ -168,28 +147,20 @@ def test_every_word_has_the_vector_of_the_window_with_most_context():
             assert (size, min(left, right)) == (sizes[k], best)
 
 
-@pytest.mark.filterwarnings("error")
-def test_short_texts_are_read_once():
-    encoder = Short()
-    encode_long(encoder, Sentences.of([["w3", "w7"], ["w1"]], "en"))
-    assert encoder.read == [("w3", "w7"), ("w1",)]
-
-
-def test_words_that_cannot_be_read_do_not_stop_the_others():
+def test_words_without_vectors_do_not_affect_other_words():
     texts = [["w0", "w4", "w0"], ["w4", "w11", "w4", "w0", "w9", "w9", "w3"], ["w11"]]
     with pytest.warns(UncoveredWordsWarning, match="5 of 11 words have no vector, not even alone"):
-        found = encode_long(Short(), Sentences.of(texts, "en"))
-    assert found.covered is not None
+        found = encode_long(Short(dim=3), Sentences.of(texts, "en"))
     assert found.covered.tolist() == [0, 1, 0, 1, 0, 1, 0, 1, 1, 1, 0]
     assert found.data[:, 0].tolist() == [0, 4, 0, 4, 0, 4, 0, 9, 9, 3, 0]
 
 
-def test_a_model_reads_what_is_beyond_its_limit(tiny_folder):
+def test_texts_beyond_the_limit_of_a_model_are_encoded(tiny_folder):
     text = ["the", "cat", "sees", "a", "house", "in", "the", "harbour"] * 5
     short, whole = (load_encoder(tiny_folder, max_length=length) for length in (20, None))
     found, once = (encode_long(each, Sentences.of([text, text[:2]], "en")) for each in (short, whole))
     assert found.covered is None
     np.testing.assert_allclose(found[1], once[1], atol=1e-5)
-    assert np.abs(found[0] - once[0]).max() > 1e-3  # words see what is in their window, not the whole text
+    assert np.abs(found[0] - once[0]).max() > 1e-3  # the context of a word is its window, not the whole text
     with pytest.warns(UncoveredWordsWarning):
         assert short.encode(Sentences.of([text], "en")).covered is not None

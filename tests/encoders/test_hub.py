@@ -1,6 +1,4 @@
-"""What goes to the hub, by a stand-in for its client; and the card."""
-
-from __future__ import annotations
+"""Uploads to the hub through a stub client, and the model card."""
 
 import json
 from pathlib import Path
@@ -16,7 +14,7 @@ from calque.errors import InputError, OutputError, SettingError
 
 @pytest.fixture
 def hub(monkeypatch):
-    """A stand-in for the library's client: what was asked is in `asked`, the last commit's files are in `files`."""
+    """Replace the hub's client: `asked` lists the calls, `files` holds the last commit."""
     import huggingface_hub
 
     class Api:
@@ -47,9 +45,6 @@ def hub(monkeypatch):
     return Api
 
 
-RECORD = {
-    "langs": ["en", "de"],
-}
 FRONT = """---
 library_name: transformers
 language: [en, de]
@@ -66,7 +61,7 @@ def folder(tiny_folder, tmp_path):
     folder = tmp_path / "aligned"
     load_encoder(tiny_folder, layer=1).save(folder)
     (folder / "README.md").write_text(FRONT)
-    (folder / "calque-run.json").write_text(json.dumps(RECORD))
+    (folder / "calque-run.json").write_text(json.dumps({"langs": ["en", "de"]}))
     (folder / "training" / "checkpoint").mkdir(parents=True)
     (folder / "training" / "checkpoint" / "state.pt").write_bytes(b"state")
     (folder / ".aligned.lock").write_bytes(b"")
@@ -79,7 +74,7 @@ def front(text: str):
     return ModelCard(text).data
 
 
-def test_an_encoder_s_folder_is_one_commit_without_what_is_no_part_of_it(folder, hub):
+def test_an_upload_is_one_commit_without_hidden_and_training_files(folder, hub):
     before = (folder / "README.md").read_text()
     url = push(folder, "me/aligned", private=True, message="First", revision="next", license="mit")
     assert url.endswith("/me/x/commit/0")
@@ -99,35 +94,20 @@ def test_an_encoder_s_folder_is_one_commit_without_what_is_no_part_of_it(folder,
     assert data.tags == ["calque", "sentence-transformers"]
 
 
-def test_data_of_the_hub_is_named_by_its_repository(folder):
-    """Training text and test sets; files are named as they are called, and a folder here is no repository."""
+def test_datasets_of_the_hub_are_listed_in_the_card(folder):
+    """Check training text and test sets; local files and folders are not listed."""
     (folder / "here" / "data").mkdir(parents=True)
-    record = {
-        "texts": [{"path": name, "langs": ["en", "de"]} for name in (
-            "hub:tatoeba", "hub:Helsinki-NLP/opus-100:de-en:train", "train.tsv", f"hub:{folder / 'here' / 'data'}:x:y",
-            "hub:flores", "hub:bucc:validation",
-        )],
-    }  # fmt: skip
-    (folder / "calque-run.json").write_text(json.dumps(record))
+    names = ("hub:tatoeba", "hub:Helsinki-NLP/opus-100:de-en:train", "train.tsv", f"hub:{folder / 'here' / 'data'}:x:y",
+             "hub:flores", "hub:bucc:validation")  # fmt: skip
+    texts = [{"path": name, "langs": ["en", "de"]} for name in names]
+    (folder / "calque-run.json").write_text(json.dumps({"texts": texts}))
     data = front(card(folder, "me/x"))
     assert data.datasets == ["google/xtreme", "Helsinki-NLP/opus-100", "openlanguagedata/flores_plus"]
     (folder / "calque-run.json").write_text(json.dumps({"texts": [{"path": "train.tsv", "langs": ["en", "de"]}]}))
     assert "datasets" not in front(card(folder, "me/x")).to_dict()
 
 
-def test_what_is_no_folder_is_told_as_what_it_is(tmp_path, hub):
-    (tmp_path / "file").write_bytes(b"x")
-    for name, said in (
-        (tmp_path / "none", r"none: no such folder; is the path right\?"),
-        (tmp_path / "file", "file: is a file, expected the folder of an encoder"),
-        ("mini", "mini: the encoder of this name comes with calque and is no folder"),
-    ):
-        with pytest.raises(InputError, match=said):
-            push(name, "me/x")
-    assert not hub.asked
-
-
-def test_a_folder_without_a_card_says_what_is_known_and_no_more(tiny_encoder, hub, tmp_path):
+def test_a_folder_without_a_card_gets_a_minimal_one(tiny_encoder, hub, tmp_path):
     tiny_encoder.save(tmp_path / "tiny")
     push(tmp_path / "tiny", "me/tiny")
     data = front(hub.files["README.md"].decode()).to_dict()
@@ -139,7 +119,7 @@ def test_a_folder_without_a_card_says_what_is_known_and_no_more(tiny_encoder, hu
     (401, "does not accept the token"), (403, "may not write there"), (409, "the name is taken"), (500, "the hub refused"),
     (None, r"me/aligned: the hub cannot be reached .*: check the connection"),
 ])  # fmt: skip
-def test_refusals_are_one_line(status, said, folder, hub):
+def test_refusals_of_the_hub_are_one_line(status, said, folder, hub):
     hub.refusal = OSError("no\nway")
     hub.refusal.response = SimpleNamespace(status_code=status)
     with pytest.raises(OutputError, match=said) as error:
@@ -147,13 +127,20 @@ def test_refusals_are_one_line(status, said, folder, hub):
     assert "\n" not in str(error.value)
 
 
-def test_no_token_no_encoder_no_name(folder, tmp_path, hub, monkeypatch):
+def test_missing_tokens_encoders_and_invalid_names_are_refused(folder, tmp_path, hub, monkeypatch):
     import huggingface_hub
 
+    for name, message in (
+        (tmp_path / "none", r"none: no such folder; is the path right\?"),
+        (folder / "README.md", "is a file, expected the folder of an encoder"),
+        ("mini", "mini: the encoder of this name comes with calque and is no folder"),
+        (tmp_path, "no encoder in this folder"),
+    ):
+        with pytest.raises(InputError, match=message):
+            push(name, "me/x")
     monkeypatch.setattr(huggingface_hub, "get_token", lambda: None)
     with pytest.raises(OutputError, match="no token of the Hugging Face hub: run hf auth login"):
         push(folder, "me/aligned")
-    with pytest.raises(InputError, match="no encoder in this folder"):
-        push(tmp_path, "me/aligned")
     with pytest.raises(SettingError, match="is not a valid name on the hub, expected USER/NAME"):
         check_repo("a/b/c")
+    assert not hub.asked

@@ -1,4 +1,4 @@
-"""Sentences as subwords: taken, joined, and with the special subwords around them."""
+"""Sentences split into subwords: selected, joined, and with special tokens."""
 
 import copy
 
@@ -12,7 +12,6 @@ from calque.encoders.batches import collate
 from calque.encoders.layers import all_states
 from calque.encoders.split import SplitSentences
 from calque.encoders.subwords import Subwords
-from calque.errors import SettingError
 from calque.tasks.classification import has_segments
 from calque.text import Sentences
 from calque.training.sources import vectors_of
@@ -25,9 +24,8 @@ def columns(pairs=PAIRS):
 
 
 @pytest.mark.parametrize("family", ["bert", "electra", "distilbert", "roberta", "xlm-roberta", "deberta-v2"])
-def test_a_pair_is_seen_as_transformers_shows_it(family, family_folders):
-    """Special subwords around and between, and segments where the model has them: the vector at the first subword is that
-    of the model's own forward pass over what the tokenizer makes of the pair."""
+def test_pairs_are_encoded_as_by_transformers(family, family_folders):
+    """Check special tokens and segments of a pair: vectors at the first subword equal those of the model itself."""
     encoder = load_encoder(family_folders(family), precision="highest")
     split = encoder.subwords.with_first(columns(), segments=has_segments(encoder.model))
     assert has_segments(encoder.model) == (family in ("bert", "electra"))
@@ -41,22 +39,25 @@ def test_a_pair_is_seen_as_transformers_shows_it(family, family_folders):
         np.testing.assert_allclose(found[k], expected.numpy(), atol=1e-5)
 
 
-def test_segments_matter_and_stay_with_their_texts(tiny_encoder):
+def test_segments_follow_their_texts_and_long_pairs_are_cut(tiny_encoder):
     split = tiny_encoder.subwords.with_first(columns(), segments=True)
     plain = tiny_encoder.subwords.with_first(columns())
     assert plain.segments is None
+    short = copy.copy(tiny_encoder.subwords)
+    short.max_length = 6
+    assert np.diff(short.with_first(columns()).offsets).max() <= 6 < split.lengths.max()
     assert not np.allclose(vectors_of(tiny_encoder, split).data, vectors_of(tiny_encoder, plain).data, atol=1e-3)
     both = SplitSentences.joined([split.take(np.array([1])), split.take(np.array([2, 0])), plain])
     whole, again = vectors_of(tiny_encoder, both).data, vectors_of(tiny_encoder, split).data
     np.testing.assert_allclose(whole[:3], again[[1, 2, 0]], atol=1e-6)
     np.testing.assert_allclose(whole[3:], vectors_of(tiny_encoder, plain).data, atol=1e-6)
-    # The quick way through a BERT and the one that any model goes.
+    # The pass without padding and the general one agree.
     batch = collate(split, np.array([1, 0]))
     states = all_states(tiny_encoder.model, batch)[-1]
     np.testing.assert_allclose(tiny_encoder.pool(states, batch).detach(), again[[1, 0]], atol=1e-5)
 
 
-def test_a_tokenizer_that_knows_single_texts_only(family_folders):
+def test_pairs_are_joined_for_tokenizers_without_pairs(family_folders):
     subwords = load_encoder(family_folders("modernbert")).subwords
     split, single = subwords.with_first(columns()), [subwords.split(column) for column in columns()]
     assert split.segments is None
@@ -65,23 +66,8 @@ def test_a_tokenizer_that_knows_single_texts_only(family_folders):
         assert split.ids[split.offsets[k] : split.offsets[k + 1]].tolist() == first + second[len(subwords.prefix) :]
 
 
-def test_an_encoder_without_a_subword_for_the_whole(family_folders):
-    encoder = load_encoder(family_folders("gpt2"), layer=-1)
-    with pytest.raises(SettingError, match="puts none there: take head mean or bilstm"):
-        encoder.subwords.with_first(columns())
-
-
-def test_the_longer_text_of_a_pair_is_cut(tiny_encoder):
-    split = tiny_encoder.subwords.with_first(columns())
-    assert split.word_starts.tolist() == [0, 0, 0]
-    assert split.word_lengths.tolist() == [1, 1, 1]
-    short = copy.copy(tiny_encoder.subwords)
-    short.max_length = 6
-    assert np.diff(short.with_first(columns()).offsets).max() <= 6 < split.lengths.max()
-
-
-def test_what_was_lost_stays_known(tiny_folder):
-    """Sentences of several texts in one: every array, every count and the segments, as if they had been split at once."""
+def test_joined_and_selected_sentences_keep_all_arrays_and_counts(tiny_folder):
+    """Check every array and count of joined texts against one split of all sentences."""
     subwords = Subwords(AutoTokenizer.from_pretrained(tiny_folder), max_length=6)
     first, second = [["the", "in", "e", "1", "a", "de"], ["\u200b"]], [[], ["a"], ["in", "the"] * 3]
     parts, whole = [subwords.split(part) for part in (first, second)], subwords.split(first + second)
@@ -92,7 +78,7 @@ def test_what_was_lost_stays_known(tiny_folder):
             assert getattr(getattr(found, name), "dtype", None) == getattr(expected, "dtype", None)
 
 
-def test_the_ends_as_words_of_their_own(tiny_encoder):
+def test_special_tokens_can_be_words_of_their_own(tiny_encoder):
     split = tiny_encoder.subwords.split([["the", "in"], [], ["a"]])
     with_ends = split.with_special()
     assert np.diff(with_ends.word_offsets).tolist() == [4, 2, 3]

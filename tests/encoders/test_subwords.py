@@ -1,16 +1,12 @@
-"""Words to subwords: the tables against the tokenizers themselves, for every family."""
-
-from __future__ import annotations
+"""Words to subwords: the subword tables against the tokenizers, for every family."""
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import pytest
-from transformers import AutoTokenizer, BertTokenizerFast, PreTrainedTokenizer
+from transformers import AutoTokenizer, BertTokenizerFast
 
 from calque.encoders.subwords import Subwords
-from calque.errors import SettingError
 
 BYTE_LEVEL = ("roberta", "modernbert", "gpt2")
 
@@ -20,7 +16,7 @@ def load(folder, **options):
 
 
 def as_lists(split):
-    """Ids of each sentence, and for each id the number of its word or None, as `word_ids()` gives them."""
+    """Return the ids of each sentence and the word index of each id, or None, as `word_ids()` does."""
     found = []
     for i in range(len(split)):
         ids = split.ids[split.offsets[i] : split.offsets[i + 1]].tolist()
@@ -35,13 +31,12 @@ def as_lists(split):
 
 
 def is_spelt(word: str) -> bool:
-    """The word spells a special subword of one of the families."""
+    """Return True if the word contains a special token of one of the families."""
     return any(special in word for special in ("[SEP]", "[CLS]", "[MASK]", "<s>", "</s>", "<mask>", "<pad>"))
 
 
 def reference(folder, family):
-    """The tokenizer set up for words after spaces: as its documentation says, or, where it has no such option, with a
-    normalizer that writes the space."""
+    """Return the tokenizer configured for words after spaces; ModernBERT has no such option and needs a pre-tokenizer."""
     if family != "modernbert":
         return load(folder, **({"add_prefix_space": True} if family in BYTE_LEVEL else {}))
     from tokenizers.pre_tokenizers import ByteLevel
@@ -51,7 +46,7 @@ def reference(folder, family):
     return tokenizer
 
 
-def test_equal_to_the_tokenizer(any_family_folder, request, multilingual_words):
+def test_subwords_equal_those_of_the_tokenizer(any_family_folder, request, multilingual_words):
     family = request.node.callspec.params["any_family_folder"]
     tokenizer = reference(any_family_folder, family)
     subwords = Subwords(load(any_family_folder), max_length=500)
@@ -63,28 +58,7 @@ def test_equal_to_the_tokenizer(any_family_folder, request, multilingual_words):
         assert owner == theirs.word_ids()
 
 
-@pytest.mark.parametrize("family", BYTE_LEVEL)
-def test_a_word_is_split_as_after_a_space(family, family_folders, multilingual_words):
-    tokenizer = load(family_folders(family))
-    subwords = Subwords(tokenizer, max_length=500)
-    assert subwords.needs_space
-    for words in multilingual_words[:6]:
-        (ids, _), *_ = as_lists(subwords.split([words]))
-        text = tokenizer(" " + " ".join(words), add_special_tokens=False).input_ids
-        assert ids[len(subwords.prefix) : len(ids) - len(subwords.suffix)] == text
-
-
-def test_special_subwords_at_the_ends(any_family_folder):
-    tokenizer = load(any_family_folder)
-    subwords = Subwords(tokenizer)
-    assert [*subwords.prefix, *subwords.suffix] == tokenizer("").input_ids
-    assert len(subwords.prefix) + len(subwords.suffix) == tokenizer.num_special_tokens_to_add()
-    mask = tokenizer("a b", return_special_tokens_mask=True).special_tokens_mask
-    assert sum(mask[: len(subwords.prefix)]) == len(subwords.prefix)
-    assert sum(mask[len(mask) - len(subwords.suffix) :]) == len(subwords.suffix)
-
-
-def test_special_subwords_in_the_text_are_ordinary_words(any_family_folder):
+def test_special_tokens_in_the_text_are_ordinary_words(any_family_folder):
     tokenizer = load(any_family_folder)
     subwords = Subwords(tokenizer)
     specials = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
@@ -92,13 +66,13 @@ def test_special_subwords_in_the_text_are_ordinary_words(any_family_folder):
     split = subwords.split([words])
     inside = split.ids[len(subwords.prefix) : len(split.ids) - len(subwords.suffix)]
     assert not specials & set(inside.tolist())
-    assert (split.word_lengths > 0).sum() >= len(words) - 1  # GPT-2 has no unknown subword to write instead
+    assert (split.word_lengths > 0).sum() >= len(words) - 1  # GPT-2 has no unknown token
     assert split.word_lengths.sum() == len(inside)
-    # and the tokenizer itself is as it was
+    # The tokenizer itself is unchanged.
     assert tokenizer("[SEP] </s> a").input_ids == load(any_family_folder)("[SEP] </s> a").input_ids
 
 
-def test_words_that_are_nothing(any_family_folder):
+def test_words_without_subwords_are_skipped(any_family_folder):
     subwords = Subwords(load(any_family_folder))
     nothing = ["", "\u200b", "\u0000", "\u200d", "\ufeff", "\x07"]
     plain = as_lists(subwords.split([["the", "old", "ferry"]]))[0]
@@ -112,12 +86,8 @@ def test_words_that_are_nothing(any_family_folder):
     last = split.ids[split.word_starts[-1] : split.word_starts[-1] + split.word_lengths[-1]]
     assert last.tolist() == ids[len(subwords.prefix) : len(ids) - len(subwords.suffix)].tolist()
     assert (split.word_starts[split.word_lengths == 0] == 0).all()
-
-
-def test_lone_surrogates(any_family_folder):
-    subwords = Subwords(load(any_family_folder))
-    split = subwords.split([["ok", "bad\ud800", "ok"]])
-    assert split.ids[split.word_starts[0]] == split.ids[split.word_starts[2]]
+    broken = subwords.split([["ok", "bad\ud800", "ok"]])  # a lone surrogate
+    assert broken.ids[broken.word_starts[0]] == broken.ids[broken.word_starts[2]]
 
 
 def test_truncation_drops_whole_words_and_counts_them(any_family_folder, multilingual_words):
@@ -132,7 +102,7 @@ def test_truncation_drops_whole_words_and_counts_them(any_family_folder, multili
         for i, words in enumerate(sentences):
             a, b = long.word_offsets[i], long.word_offsets[i + 1]
             room, keep = limit - len(whole.prefix) - len(whole.suffix), 0
-            for number in range(len(words)):  # literally: word by word while the next one fits wholly
+            for number in range(len(words)):  # keep words while the next one fits completely
                 if long.word_lengths[a : a + number + 1].sum() > room:
                     break
                 keep = number + 1
@@ -148,7 +118,7 @@ def test_truncation_drops_whole_words_and_counts_them(any_family_folder, multili
         assert cut.covered.sum() + cut.truncated_words + cut.empty_words == cut.n_words
 
 
-def test_threads_share_a_tokenizer(tiny_folder, multilingual_words):
+def test_threads_can_share_a_tokenizer(tiny_folder, multilingual_words):
     tokenizer = load(tiny_folder)
     shared, alone = Subwords(tokenizer), Subwords(load(tiny_folder))
     texts = [" ".join(words) for words in multilingual_words]
@@ -168,7 +138,7 @@ def test_threads_share_a_tokenizer(tiny_folder, multilingual_words):
         sys.setswitchinterval(before)
 
 
-def test_the_tokenizers_own_truncation_and_padding_do_not_matter(tiny_folder, multilingual_words):
+def test_truncation_and_padding_settings_of_the_tokenizer_are_ignored(tiny_folder, multilingual_words):
     tokenizer = load(tiny_folder)
     expected = Subwords(tokenizer).split(multilingual_words).ids
     tokenizer.backend_tokenizer.enable_truncation(4)
@@ -178,21 +148,7 @@ def test_the_tokenizers_own_truncation_and_padding_do_not_matter(tiny_folder, mu
     assert tokenizer.backend_tokenizer.padding["length"] == 50
 
 
-def test_a_slow_tokenizer_is_refused():
-    class Slow(PreTrainedTokenizer):
-        vocab_size = 1
-
-        def get_vocab(self):
-            return {"a": 0}
-
-        def _tokenize(self, text):
-            return list(text)
-
-    with pytest.raises(SettingError, match="slow tokenizer.*tokenizer.json"):
-        Subwords(Slow())
-
-
-def test_lower_casing_tokenizers(tmp_path):
+def test_lower_casing_tokenizers_are_supported(tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cafe", "##s", "a"]))
     tokenizer = BertTokenizerFast.from_pretrained(tmp_path, do_lower_case=True)
     words = ["Cafés", "CAFE", "A", "\u0301"]

@@ -1,6 +1,4 @@
-"""What may be said of two figures: intervals over runs and texts, paired tests, and how often they are wrong."""
-
-from __future__ import annotations
+"""Comparisons of scores: intervals over runs and texts, paired tests, and their error rates."""
 
 import functools
 import json
@@ -23,14 +21,14 @@ def accuracy(sums):
 
 
 def of_answers(right: np.ndarray, *, samples: int = KEPT) -> tuple[Measured, list[float]]:
-    """What a task measures: right answers `[texts, runs]`, a question a text."""
+    """Measure correct answers `[texts, runs]`, one question for each text."""
     runs = [float(own.mean()) for own in right.T]
     sums = np.stack([right.mean(axis=1), np.ones(len(right))], axis=1)
     return measure(sums, accuracy, samples=samples), runs
 
 
 def record(right: np.ndarray, *, metric: str = "accuracy", lang: str = "de") -> dict:
-    """The same as a line of a result file."""
+    """Return the score of these answers as a line of a result file."""
     measured, runs = of_answers(right)
     several = tuple(runs) if len(runs) > 1 else ()
     score = Score("nli", "test", ("en", lang), metric, *measured.over_runs(several), measured.texts, 0, {}, runs=several,
@@ -38,8 +36,7 @@ def record(right: np.ndarray, *, metric: str = "accuracy", lang: str = "de") -> 
     return json.loads(score.to_json())
 
 
-# -- Student's t -----------------------------------------------------------------------------------------------------------
-def test_degrees_of_freedom_of_a_sum():
+def test_variances_and_degrees_of_freedom_are_summed():
     assert student.total([(2.0, 4), (2.0, 4)]) == pytest.approx((4.0, 8.0))
     assert student.total([(2.0, 4), (0.0, 1)]) == pytest.approx((2.0, 4.0))
     assert student.total([]) == (0, math.inf)
@@ -49,23 +46,19 @@ def test_degrees_of_freedom_of_a_sum():
     assert student.half_width((1.0, 2), (3.0, 399)) == pytest.approx(expected)
 
 
-# -- what a record holds ----------------------------------------------------------------------------------------------------
-def test_resample_b_of_two_methods_has_the_same_texts():
+def test_resamples_of_two_methods_draw_the_same_texts():
     rng = np.random.default_rng(0)
     right = (rng.random((80, 1)) < 0.5).astype(float)
-    one, other = (
-        measure(np.hstack([right, np.ones((80, 1))]), accuracy),
-        measure(np.hstack([1 - right, np.ones((80, 1))]), accuracy),
-    )
+    one, other = (measure(np.hstack([each, np.ones((80, 1))]), accuracy) for each in (right, 1 - right))
     assert np.array(one.resamples) + np.array(other.resamples) == pytest.approx(1.0, abs=2e-5)
     assert (len(one.resamples), one.texts) == (KEPT, 80)
     drawn = np.random.default_rng(5)
     unrelated = [measure(np.stack([drawn.random(80), np.ones(80)], axis=1), accuracy).resamples for _ in range(60)]
     common = [np.corrcoef(a, b)[0, 1] for a, b in zip(unrelated[::2], unrelated[1::2], strict=True)]
-    assert abs(np.mean(common)) < 0.06  # texts that have nothing in common: no harm on average
+    assert abs(np.mean(common)) < 0.06  # unrelated texts: uncorrelated on average
 
 
-def test_the_resamples_are_those_of_a_loop_over_texts():
+def test_resamples_equal_a_loop_over_texts():
     rng = np.random.default_rng(1)
     right, questions = rng.integers(0, 3, 60), rng.integers(3, 6, 60)
     measured = measure(np.stack([right, questions], axis=1), accuracy, samples=2000)
@@ -78,7 +71,7 @@ def test_the_resamples_are_those_of_a_loop_over_texts():
     assert measured.ends[1:] == pytest.approx(np.quantile(loop, [0.025, 0.975]), abs=0.006)
 
 
-def test_a_record_keeps_its_runs_and_resamples_and_an_old_one_is_read():
+def test_records_keep_runs_and_resamples_and_old_records_are_read():
     rng = np.random.default_rng(2)
     line = record((rng.random((300, 3)) < 0.5).astype(float))
     assert len(line["runs"]) == 3
@@ -96,17 +89,16 @@ def test_a_record_keeps_its_runs_and_resamples_and_an_old_one_is_read():
     assert compare.estimate({**old, "low": -1e300, "high": 1e300}) is None
 
 
-# -- how often it is wrong ----------------------------------------------------------------------------------------------------
 N = 500  # texts of a test set
 
 
 def trained(rng, chance: np.ndarray, sd: float, *, up: float = 0.0) -> np.ndarray:
-    """Right answers `[texts, 3]` of three trainings, whose accuracy is off by `sd` each."""
+    """Draw correct answers `[texts, 3]` of three trainings, whose accuracy varies with standard deviation `sd`."""
     return (rng.random((len(chance), 3)) < np.clip(chance + up + rng.normal(0, sd, 3), 0, 1)).astype(float)
 
 
 def estimated(right: np.ndarray) -> compare.Estimate:
-    """What `estimate` makes of `record(right)`, without the way through a record."""
+    """Return the estimate of `record(right)` without building the record."""
     counts = _drawing(len(right))
     runs, drawn = tuple(map(float, right.mean(axis=0))), counts @ right.mean(axis=1)
     of_texts = student.over_resamples(drawn, len(right))
@@ -115,7 +107,7 @@ def estimated(right: np.ndarray) -> compare.Estimate:
 
 @functools.cache
 def _drawing(n: int) -> np.ndarray:
-    """How often each text comes in each resample, over n: the common drawing, read off a statistic that keeps the counts."""
+    """Return counts of each text in each resample, divided by n, read off a statistic that keeps its input."""
     seen: list[np.ndarray] = []
 
     def keep(sums: np.ndarray) -> np.ndarray:
@@ -127,11 +119,11 @@ def _drawing(n: int) -> np.ndarray:
 
 
 def texts(rng) -> np.ndarray:
-    """Chances of a right answer, `[texts, 1]`: some texts are easy."""
+    """Draw the probability of a correct answer for each text, `[texts, 1]`; some texts are easy."""
     return 0.5 + rng.normal(0, 0.3, (N, 1))
 
 
-def test_the_short_way_gives_what_a_record_gives():
+def test_the_shortcut_of_these_tests_equals_the_estimate_of_a_record():
     right = trained(np.random.default_rng(0), texts(np.random.default_rng(1)), 0.02)
     one, other = estimated(right), compare.estimate(record(right))
     assert (one.value, *one.runs, *one.of_runs) == pytest.approx((other.value, *other.runs, *other.of_runs))
@@ -140,8 +132,10 @@ def test_the_short_way_gives_what_a_record_gives():
 
 
 def said_of(rng, chance: np.ndarray, runs: tuple[int, int], up: float = 0.0) -> set[str]:
-    """What a page says of two methods, of which the second is better by `up`: each has alignments that differ by three points,
-    and three heads on each alignment that differ by one."""
+    """Return the verdicts on two methods, the second of which is better by `up`.
+
+    Alignments of a method differ by three points, and the three heads of an alignment by one.
+    """
     lines = []
     for name, number in zip(("one", "two"), runs, strict=True):
         for seed in range(number):
@@ -154,22 +148,24 @@ def said_of(rng, chance: np.ndarray, runs: tuple[int, int], up: float = 0.0) -> 
 
 
 @pytest.mark.parametrize(("runs", "pairs", "most"), [((1, 1), 20, 0), ((1, 3), 20, 0), ((3, 3), 150, 13)])
-def test_heads_on_one_alignment_do_not_make_equal_methods_different(runs, pairs, most):
-    """At most 5 in 100 pairs, and two standard errors. Heads that count as runs call 20 in 100 single ones different."""
+def test_heads_on_one_alignment_are_not_counted_as_runs(runs, pairs, most):
+    """Allow 5 of 100 pairs plus two standard errors; with heads counted as runs, 20 of 100 would differ."""
     rng = np.random.default_rng(9)
     assert sum(said_of(rng, texts(rng), runs) != {"unclear"} for _ in range(pairs)) <= most
 
 
-def test_a_large_effect_is_found_over_alignments():
+def test_a_large_effect_is_detected():
     rng = np.random.default_rng(10)
     assert sum(said_of(rng, texts(rng), (5, 5), up=0.2) == {"better"} for _ in range(20)) >= 18
 
 
 @pytest.mark.parametrize("sd", [0.0, 0.03])
 @pytest.mark.parametrize("translated", [False, True])
-def test_a_page_of_comparisons_is_rarely_wrong_anywhere(sd, translated):
-    """Pages of four identical methods in seven languages with their means. Trainings are the same in all languages, and
-    where test sets are translations of one another, easy texts are easy in all of them."""
+def test_pages_of_equal_methods_rarely_claim_a_difference(sd, translated):
+    """Compare four identical methods in seven languages and on average.
+
+    Trainings are shared by all languages; in translated test sets, easy texts are easy in all languages.
+    """
     rng, wrong, means, pages = np.random.default_rng(2), 0, 0, 100
     for _ in range(pages):
         same = texts(rng)
@@ -178,47 +174,40 @@ def test_a_page_of_comparisons_is_rarely_wrong_anywhere(sd, translated):
         for _ in range(4):
             shift = rng.normal(0, sd, 3)
             found.append([estimated(trained(rng, chance + 0.7 * shift, 0.7 * sd)) for chance in chances])
-        p = {
-            (method, lang): compare.p_value(found[method][lang], found[0][lang])
-            for method in (1, 2, 3)
-            for lang in range(7)
-        }
-        average = [compare.over_tests(own) for own in found]
-        p |= {(method, "mean"): compare.p_value(average[method], average[0]) for method in (1, 2, 3)}
-        means += sum(p[method, "mean"] < compare.LEVEL for method in (1, 2, 3))
+        found = [[*own, compare.over_tests(own)] for own in found]  # the last is the mean over languages
+        p = {(k, lang): compare.p_value(found[k][lang], found[0][lang]) for k in (1, 2, 3) for lang in range(8)}
+        means += sum(p[k, 7] < compare.LEVEL for k in (1, 2, 3))
         wrong += min(compare.holm(p).values()) < compare.LEVEL
     assert wrong <= 0.05 * pages
     assert means <= 0.05 * 3 * pages
 
 
 @pytest.mark.parametrize("sd", [0.0, 0.03])
-def test_an_interval_over_runs_and_texts_holds_the_truth(sd):
-    """Of 400 experiments, about 95 in 100 have the true figure in their interval."""
+def test_intervals_over_runs_and_texts_cover_the_true_score(sd):
+    """Check that about 95% of 400 experiments have the true score in their interval."""
     rng, held = np.random.default_rng(int(1000 * sd)), 0
     for _ in range(400):
-        right = trained(rng, texts(rng), sd)
-        one = estimated(right)
-        low, high = one.interval
+        low, high = estimated(trained(rng, texts(rng), sd)).interval
         held += low <= 0.5 <= high
     assert held >= 0.93 * 400
 
 
-def test_the_mean_over_translations_knows_that_they_are_one_text():
-    """Easy texts are easy in all seven languages: the error of the mean is hardly smaller than that of one language."""
+def test_the_error_of_a_mean_over_translations_includes_shared_texts():
+    """Check that the standard error of the mean is hardly below that of one language when easy texts are shared."""
     rng = np.random.default_rng(3)
     chance = np.clip(0.5 + rng.normal(0, 0.6, (N, 1)), 0, 1)
     right = [(rng.random((N, 1)) < chance).astype(float) for _ in range(7)]
     whole = [estimated(own) for own in right]
     mean = compare.over_tests(whole)
-    drawn = [np.mean([own[rng.integers(0, N, N)] for own in [np.hstack(right).mean(axis=1)]]) for _ in range(2000)]
+    mean_of_texts = np.hstack(right).mean(axis=1)
+    drawn = [mean_of_texts[rng.integers(0, N, N)].mean() for _ in range(2000)]
     assert math.sqrt(mean.of_texts[0]) == pytest.approx(np.std(drawn), rel=0.1)
-    apart = math.sqrt(sum(each.of_texts[0] for each in whole)) / 7  # as if they had nothing in common
+    apart = math.sqrt(sum(each.of_texts[0] for each in whole)) / 7  # as if the texts were unrelated
     assert math.sqrt(mean.of_texts[0]) > 1.5 * apart
 
 
-# -- the rules, by hand --------------------------------------------------------------------------------------------------------
-def test_a_test_by_hand():
-    """Two figures with three runs each: Welch's variance, and that of paired differences of resamples."""
+def test_the_p_value_equals_a_calculation_by_hand():
+    """Compute Welch's variance of runs and the variance of paired differences of resamples by hand."""
     rng = np.random.default_rng(5)
     chance = texts(rng)
     one, other = record(trained(rng, chance, 0.02, up=0.12)), record(trained(rng, chance, 0.02))
@@ -228,14 +217,13 @@ def test_a_test_by_hand():
     of_runs, of_texts = parts[0][0] + parts[1][0], parts[2][0]
     df = of_runs**2 / sum(part**2 / own for part, own in parts[:2])
     p = compare.p_value(compare.estimate(one), compare.estimate(other))
-    threshold = (of_runs * student.quantile(1 - p, df) + of_texts * student.quantile(1 - p, KEPT - 1)) / (
-        of_runs + of_texts
-    )
+    threshold = of_runs * student.quantile(1 - p, df) + of_texts * student.quantile(1 - p, KEPT - 1)
+    threshold /= of_runs + of_texts
     assert 1e-4 < p < 0.05
     assert threshold == pytest.approx(abs(gap) / math.sqrt(of_runs + of_texts), rel=1e-4)
 
 
-def test_three_texts_are_no_certainty():
+def test_three_texts_are_not_significant():
     few, many = (estimated(np.ones((n, 1))) for n in (3, 60))
     none_of_few, none_of_many = (estimated(np.zeros((n, 1))) for n in (3, 60))
     assert compare.p_value(few, none_of_few) > 0.05
@@ -243,7 +231,7 @@ def test_three_texts_are_no_certainty():
     assert compare.p_value(few, few) == 1
 
 
-def test_holm_by_hand():
+def test_holm_correction_equals_a_calculation_by_hand():
     assert compare.holm({"a": 0.01, "b": 0.04, "c": 0.03}) == pytest.approx({"a": 0.03, "c": 0.06, "b": 0.06})
     weighted = compare.holm({"a": 0.02, "b": 0.012, "c": 0.6}, {"a": 0.5, "b": 0.25, "c": 0.25})
     # First a (0.02 / 0.5 < 0.012 / 0.25): 0.02 · 1 / 0.5; then b: 0.012 · 0.5 / 0.25; then c alone.
@@ -251,7 +239,7 @@ def test_holm_by_hand():
     assert compare.holm({}) == {}
 
 
-def test_every_figure_that_fell_is_listed():
+def test_every_lower_score_is_listed():
     rng = np.random.default_rng(8)
     chance = texts(rng)
     base, less, much_less = (trained(rng, chance, 0.001, up=up) for up in (0.0, -0.005, -0.2))

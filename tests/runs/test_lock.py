@@ -1,4 +1,4 @@
-"""Two processes do not write one output."""
+"""Two processes cannot write the same output."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ with locked(sys.argv[1]):
     time.sleep(600)
 """
 
-# Takes the lock as often as it can; inside, a file that may exist only once.
+# Takes the lock repeatedly and creates a file that must not exist yet.
 RIVAL = """
 import os, sys
 from calque.errors import SettingError
@@ -46,7 +46,6 @@ def python(program, *arguments):
 @pytest.fixture
 def holder(tmp_path):
     process = python(HOLDER, tmp_path / "runs" / "ft")
-    assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
     yield process
     process.kill()
@@ -54,24 +53,19 @@ def holder(tmp_path):
     process.stdout.close()
 
 
-def test_an_output_that_another_process_writes_is_refused_in_one_line(tmp_path, holder):
+def test_an_output_of_another_process_is_refused_in_one_line(tmp_path, holder):
     out = tmp_path / "runs" / "ft"
     with pytest.raises(SettingError, match=rf"^another process is writing {out}: wait until it has finished"):
         locked(out).__enter__()
     elsewhere = tmp_path / "link"
     elsewhere.symlink_to(tmp_path / "runs")
-    with pytest.raises(SettingError, match="is writing"):  # the same folder by another name
+    with pytest.raises(SettingError, match="is writing"):  # the same folder by a symbolic link
         locked(elsewhere / "ft").__enter__()
-    with locked(tmp_path / "runs" / "other"):
+    with locked(tmp_path / "runs" / "other"), locked(out, when=False):  # processes that do not write need no lock
         pass
 
 
-def test_processes_that_leave_the_writing_to_another_take_no_lock(tmp_path, holder):
-    with locked(tmp_path / "runs" / "ft", when=False):
-        pass
-
-
-def test_a_killed_process_locks_nothing(tmp_path, holder):
+def test_a_killed_process_releases_its_lock(tmp_path, holder):
     out = tmp_path / "runs" / "ft"
     holder.send_signal(signal.SIGKILL)
     holder.wait()
@@ -81,7 +75,7 @@ def test_a_killed_process_locks_nothing(tmp_path, holder):
     assert [p.name for p in out.parent.iterdir()] == ["ft"]
 
 
-def test_nothing_is_left_where_nothing_was_written(tmp_path):
+def test_unused_folders_and_lock_files_are_removed(tmp_path):
     with pytest.raises(ZeroDivisionError), locked(tmp_path / "a" / "b" / "out"):
         raise ZeroDivisionError
     assert not list(tmp_path.iterdir())
@@ -90,28 +84,27 @@ def test_nothing_is_left_where_nothing_was_written(tmp_path):
     assert [p.name for p in (tmp_path / "a").iterdir()] == ["kept"]
 
 
-def test_many_processes_in_turn_are_never_two_at_once(tmp_path):
-    """The file is removed by whoever held it: another that opened it before must see that, and a folder may go as well."""
+def test_competing_processes_never_hold_the_lock_together(tmp_path):
+    """Check the removal of the lock file by its holder while other processes have opened it."""
     rivals = [python(RIVAL, tmp_path / "made" / "out") for _ in range(4)]
     said = Counter(process.communicate(timeout=120)[0].strip() for process in rivals)
     assert said == {"200": 4}
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_a_folder_that_may_not_be_written_and_a_device_are_not_locked(tmp_path, monkeypatch):
+def test_devices_and_unwritable_folders_are_not_locked(tmp_path, monkeypatch):
     def refuse(*arguments):
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", refuse)
-        with locked(tmp_path / "out"):  # what writes there says so
+        with locked(tmp_path / "out"):  # writing itself reports the error
             pass
     before = sorted(os.listdir("/dev"))
     with locked(os.devnull):
         assert sorted(os.listdir("/dev")) == before
 
 
-# -- verbs -----------------------------------------------------------------------------------------------------------
 @pytest.fixture
 def inputs(tmp_path):
     (tmp_path / "text.tsv").write_text("a b\tc d\n" * 4)
@@ -128,7 +121,7 @@ def inputs(tmp_path):
         ("anchors text --lang en --encoder words.vec --out out", "out/sums.safetensors"),
     ],
 )
-def test_a_verb_does_not_write_what_another_process_writes(capsys, inputs, monkeypatch, command, output):
+def test_commands_refuse_outputs_of_another_process(capsys, inputs, monkeypatch, command, output):
     monkeypatch.chdir(inputs)
     works(capsys, "anchors", "text", "--lang", "en", "--encoder", "words.vec", "--out", "done")
     before = sorted(inputs.rglob("*"))
@@ -141,7 +134,7 @@ def test_a_verb_does_not_write_what_another_process_writes(capsys, inputs, monke
     assert not [path for path in inputs.rglob("*") if path.name.endswith(".lock")]
 
 
-def test_what_takes_a_moment_waits(tmp_path):
+def test_short_writes_wait_for_the_lock(tmp_path):
     done = []
 
     def later():

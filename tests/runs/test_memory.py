@@ -1,6 +1,4 @@
-"""Long text: little of it is ever held in memory, and every figure is the same."""
-
-from __future__ import annotations
+"""Long text: memory is bounded, and results do not depend on memory limits."""
 
 import tempfile
 import tracemalloc
@@ -25,7 +23,7 @@ WORDS = [a + b for a in "bdfgklmnpr" for b in "aeiou"]
 
 @pytest.fixture
 def long_text(tmp_path):
-    """`long_text(n)` writes `n` sentence pairs and their links."""
+    """Return a function that writes `n` sentence pairs and their links."""
 
     def write(n: int):
         rng = np.random.default_rng(n)
@@ -40,7 +38,7 @@ def long_text(tmp_path):
 
 @pytest.fixture
 def small(monkeypatch, tmp_path):
-    """Hardly anything counts as small enough for memory."""
+    """Lower all memory limits, so that nearly everything goes through files."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -82,7 +80,7 @@ def encoded(table, files):
 
 
 def peak(work, *arguments) -> int:
-    """Bytes that Python, NumPy and Arrow hold at most, beyond those before."""
+    """Return the peak number of bytes held by Python, NumPy and Arrow, beyond those before."""
     arrow = pa.default_memory_pool()
     before = arrow.bytes_allocated()
     tracemalloc.start()
@@ -94,15 +92,15 @@ def peak(work, *arguments) -> int:
         del kept
 
 
-def test_memory_grows_with_the_index_of_a_text_and_not_with_its_vectors(small, long_text, table):
+def test_memory_grows_with_the_index_of_a_text_not_with_its_vectors(small, long_text, table):
     few, many = long_text(100), long_text(500)
-    encoded(table, few)  # what is loaded and compiled once
+    encoded(table, few)  # load and compile
     growth = (peak(encoded, table, many) - peak(encoded, table, few)) / 400
     assert growth < 350, f"{growth:.0f} bytes a sentence, whose vectors have 512"
     assert list(small.iterdir()) == []
 
 
-def test_figures_do_not_depend_on_what_fits_into_memory(long_text, table, tiny_encoder, tmp_path, request):
+def test_scores_do_not_depend_on_memory_limits(long_text, table, tiny_encoder, tmp_path, request):
     files = long_text(200)
     expected = retrieved(table, files, 20), laid_out(tiny_encoder, files), encoded(table, files)
     request.getfixturevalue("small")

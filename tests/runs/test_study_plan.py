@@ -1,6 +1,4 @@
-"""What a study's file may say: whatever stands there, the answer is a layout or one line that says what is wrong."""
-
-from __future__ import annotations
+"""Study files: any content is either accepted or refused with one line."""
 
 import copy
 import datetime
@@ -20,7 +18,7 @@ from calque.runs.study.grid import Grid
 from calque.runs.study.work import WORK
 from toml_text import toml_file
 
-#: everything that a study can have, as short as it can be
+#: a study with every setting, as short as possible
 PLAN = """
 source = "en"
 towards = "en"
@@ -120,13 +118,13 @@ WRONG = [
     "a", "", "a\0b", "x" * 5000, 3, -1, 10**30, 0.5, math.nan, True, [], ["a", "a"], [{"a": 1}], {}, {"": {}},
     datetime.date(2024, 2, 3),
 ]  # fmt: skip
-#: number of the steps of `PLAN`, and a hash of their names
+#: number of steps of `PLAN`, and a hash of their keys
 KEYS = (241, "56e2ca8cc2e81ff0")
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
 
 
 def places(value, here=()):
-    """Where something stands: every table, list and value, and every element of a list."""
+    """Yield the path of every table, list and value, and of every element of a list."""
     if here:
         yield here
     for key, each in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
@@ -134,7 +132,7 @@ def places(value, here=()):
 
 
 def changed(plan, place, value):
-    """A plan with another value at a place; what does not hold the place is shared."""
+    """Return a plan with another value at a path; unchanged parts are shared."""
     first, *rest = place
     plan = copy.copy(plan)
     plan[first] = changed(plan[first], rest, value) if rest else value
@@ -142,7 +140,7 @@ def changed(plan, place, value):
 
 
 def laid_out(plan, path):
-    """The keys of all steps; nothing is run."""
+    """Return the keys of all steps without running them."""
     path.write_text(toml_file(plan), encoding="utf-8")
     grid = Grid(read_study(path), Steps(path.parent / "steps", WORK))
     every = [*grid.pretraining, *grid.joining, *grid.preparing, *grid.aligning, *(step for _, step in grid.scores)]
@@ -150,7 +148,7 @@ def laid_out(plan, path):
 
 
 def what_is_said(plan, path):
-    """The error of a plan that cannot be; every other exception is let through."""
+    """Return the error of an invalid plan; exceptions of other types are not caught."""
     try:
         laid_out(plan, path)
     except CalqueError as error:
@@ -160,13 +158,13 @@ def what_is_said(plan, path):
 
 @pytest.fixture
 def unread(monkeypatch):
-    """Files are there, whatever they are called."""
+    """Replace the digest of files, so that any path is accepted."""
     monkeypatch.setattr(steps, "digest", lambda path: "0")
 
 
 @pytest.fixture
 def once(monkeypatch):
-    """The pretraining of an encoder, whose settings are tried on a network without numbers, is checked once for each table."""
+    """Cache the check of a pretraining by its settings."""
     check, said = recipe.check_pretraining, {}
 
     def remembered(*given):
@@ -181,7 +179,7 @@ def once(monkeypatch):
     monkeypatch.setattr(recipe, "check_pretraining", remembered)
 
 
-def test_whatever_stands_in_a_plan_is_laid_out_or_refused_in_one_line(tmp_path, unread, once):
+def test_any_value_in_a_study_is_accepted_or_refused_in_one_line(tmp_path, unread, once):
     plan, path = tomllib.loads(PLAN), tmp_path / "study.toml"
     assert laid_out(plan, path)
     refused = tried = 0
@@ -196,12 +194,12 @@ def test_whatever_stands_in_a_plan_is_laid_out_or_refused_in_one_line(tmp_path, 
 
 
 @pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
-def test_every_recipe_is_laid_out(file, tmp_path, unread):
+def test_every_recipe_is_a_valid_study(file, tmp_path, unread):
     assert laid_out(tomllib.loads(file.read_text(encoding="utf-8")), tmp_path / "study.toml")
 
 
-def test_folders_of_earlier_commits_are_continued(tmp_path, unread, monkeypatch):
-    """The names of all steps are what they were when studies were read without dataclasses."""
+def test_folders_of_earlier_versions_are_reused(tmp_path, unread, monkeypatch):
+    """Check that the keys of all steps are those of earlier versions."""
     monkeypatch.setattr("calque.__version__", "0.1.0")
     keys = sorted(set(laid_out(tomllib.loads(PLAN), tmp_path / "study.toml")))
     assert (len(keys), hashlib.sha256("".join(keys).encode()).hexdigest()[:16]) == KEYS
@@ -222,38 +220,33 @@ def test_folders_of_earlier_commits_are_continued(tmp_path, unread, monkeypatch)
     (("tasks", "retrieval", "train"), {"fr": "x"}, "tasks.retrieval.train names fr, in which there is no test"),
     (("tasks", "senses", "train"), ["a.xml", "b.xml"], "tasks.senses.train = .*, expected text .* or a list of 1"),
 ])  # fmt: skip
-def test_what_is_wrong_is_said_with_file_key_expected_and_got(place, value, fact, tmp_path, unread):
+def test_errors_name_the_file_the_key_and_the_expected_value(place, value, fact, tmp_path, unread):
     path = tmp_path / "study.toml"
     with pytest.raises(InputError, match=f"^{re.escape(str(path))}: .*{fact}"):
         laid_out(changed(tomllib.loads(PLAN), place, value), path)
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "seeds = " + "9" * 5000, "seeds = \xff", "seeds = 1\nseeds = 2"])
-def test_what_is_no_toml_is_refused_in_one_line(text, tmp_path):
+def test_invalid_toml_is_refused_in_one_line(text, tmp_path):
     (tmp_path / "study.toml").write_bytes(text.encode("latin-1"))
     with pytest.raises(InputError, match=r"study\.toml: not a study that can be read"):
         read_study(tmp_path / "study.toml")
 
 
-def test_a_file_that_is_not_there_is_named_before_anything_is_done(tmp_path):
+def test_missing_files_are_named_before_anything_runs(tmp_path):
     with pytest.raises(InputError, match=r"a\.tsv: no such file or folder"):
         laid_out(tomllib.loads(PLAN), tmp_path / "study.toml")
 
 
-def test_a_method_can_be_trained_fewer_times_than_the_others(tmp_path, unread):
+def test_a_method_can_have_its_own_number_of_runs(tmp_path, unread):
     plan = {
-        "runs": 3,
-        "encoders": {"plain": "some/encoder"},
+        "runs": 3, "encoders": {"plain": "some/encoder"}, "supervision": {"parallel": {"de": "a.tsv"}},
         "methods": {"contrastive": {}, "once": {"method": "contrastive", "seed": 4, "runs": 1}},
-        "supervision": {"parallel": {"de": "a.tsv"}},
         "tasks": {"consistency": {"test": ["a.en.txt"]}},
-    }
+    }  # fmt: skip
     path = tmp_path / "study.toml"
     path.write_text(toml_file(plan), encoding="utf-8")
     study = read_study(path)
-    assert {name: how.seeds(study.runs) for name, how in study.methods.items()} == {
-        "contrastive": [0, 1, 2],
-        "once": [4],
-    }
-    grid = Grid(study, Steps(tmp_path / "steps", WORK))
-    assert len(grid.aligning) == 4
+    seeds = {name: method.seeds(study.runs) for name, method in study.methods.items()}
+    assert seeds == {"contrastive": [0, 1, 2], "once": [4]}
+    assert len(Grid(study, Steps(tmp_path / "steps", WORK)).aligning) == 4

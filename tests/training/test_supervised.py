@@ -1,4 +1,4 @@
-"""Heads on word vectors: which epoch is kept, batches of one language, and a process that has no texts."""
+"""Heads on word vectors: early stopping, batches of one language, and a process without texts."""
 
 import copy
 
@@ -12,7 +12,7 @@ from calque.training.supervised import Supervised
 from calque.vectors import Embeddings
 
 
-def test_training_goes_back_to_its_best_epoch_and_stops_when_nothing_gets_better():
+def test_training_stops_early_and_keeps_the_best_epoch():
     scores = iter([0.1, 0.5, 0.4, 0.3, 0.9])
     head = torch.nn.Linear(2, 1)
     states = []
@@ -32,7 +32,7 @@ def test_training_goes_back_to_its_best_epoch_and_stops_when_nothing_gets_better
 
 
 def test_a_process_without_texts_sums_on_its_own_device(monkeypatch):
-    """Zeros on a processor cannot be summed over graphics cards."""
+    """Check the device, for zeros on the CPU cannot be summed over GPUs."""
 
     summed = []
     processes = Processes()
@@ -45,7 +45,7 @@ def test_a_process_without_texts_sums_on_its_own_device(monkeypatch):
     assert [value.device.type for value in summed] == ["meta", "meta"]
 
 
-def test_batches_of_one_language_each():
+def test_each_batch_has_one_language():
     groups = np.array([0] * 50 + [1] * 5)
     plan = LanguagePlan(groups, batch=4, per_epoch=400, seed=0)
     epoch = plan.epoch(0)
@@ -53,8 +53,8 @@ def test_batches_of_one_language_each():
     langs = [set(groups[batch].tolist()) for (batch,) in epoch]
     assert all(len(lang) == 1 for lang in langs)
     assert all(len(batch) == 4 for (batch,) in epoch)
-    assert 30 < sum(lang == {1} for lang in langs) < 70  # as often as the language with ten times the text
+    assert 30 < sum(lang == {1} for lang in langs) < 70  # as frequent as the language with ten times the text
     small = np.concatenate([batch for (batch,) in epoch if groups[batch[0]] == 1])
-    assert sorted(small[:5].tolist()) == [50, 51, 52, 53, 54]  # all of it before any comes again
+    assert sorted(small[:5].tolist()) == [50, 51, 52, 53, 54]  # all texts are used before one is repeated
     assert [b.tolist() for (b,) in plan.epoch(3)] == [b.tolist() for (b,) in plan.epoch(3)]
     assert [b.tolist() for (b,) in plan.epoch(3)] != [b.tolist() for (b,) in plan.epoch(4)]

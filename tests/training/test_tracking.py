@@ -1,4 +1,4 @@
-"""Trackers: one that remembers, and TensorBoard itself."""
+"""Experiment trackers: one that records its calls, and TensorBoard."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Remembered(GeneralTracker):
 
 
 class Distance(Objective[list[np.ndarray]]):
-    """From a weight to 0, and after each epoch the weight as a score."""
+    """Objective: the square of a weight, and the weight as the score of each epoch."""
 
     def __init__(self):
         self.module = nn.Linear(1, 1, bias=False)
@@ -58,13 +58,11 @@ class Distance(Objective[list[np.ndarray]]):
         return {"dev": float(self.module.weight)}
 
 
-def train(epochs=2, folder=None, first=True, title="align"):
+def train(epochs=2, first=True, title="align"):
     processes = Processes()
     processes.is_first = first
-    loop = Loop(
-        Distance(), schedule=Schedule(epochs, 0.1, warmup=0.5), processes=processes, identity={"method": "distance"},
-        folder=folder, title=title,
-    )  # fmt: skip
+    schedule, identity = Schedule(epochs, 0.1, warmup=0.5), {"method": "distance"}
+    loop = Loop(Distance(), schedule=schedule, processes=processes, identity=identity, title=title)
     return loop.run(BatchPlan([6], batch=2, seed=0))
 
 
@@ -76,14 +74,13 @@ def runs(monkeypatch):
     return found
 
 
-def test_every_update_and_the_score_of_every_epoch_are_logged_by_the_first_process(runs):
+def test_the_first_process_logs_every_update_and_every_score(runs):
     with tracked(["remembering:Remembered"], run="mine"):
         history = train()
         train(first=False)
     (run,) = runs
     assert (run.run, run.ended) == ("mine", True)
-    assert run.settings["method"] == "distance"
-    assert run.settings["learning_rate"] == 0.1
+    assert (run.settings["method"], run.settings["learning_rate"]) == ("distance", 0.1)
     losses = {step: values for step, values in run.lines if "align/loss" in values}
     assert list(losses) == [1, 2, 3, 4, 5, 6]
     for line in history:
@@ -92,19 +89,18 @@ def test_every_update_and_the_score_of_every_epoch_are_logged_by_the_first_proce
     assert [step for step, values in run.lines if "align/dev" in values] == [3, 6]
 
 
-def test_trainings_of_one_run_are_counted_on(runs):
+def test_trainings_of_one_run_are_numbered_consecutively(runs):
     with tracked(["remembering:Remembered"], run="mine"):
         train(1)
         train(1)
         train(1, title="head")
     (run,) = runs
     assert [step for step, values in run.lines if any(name.endswith("/loss") for name in values)] == list(range(1, 10))
-    assert {name for _, values in run.lines for name in values if name.endswith("loss")} == {
-        "align/loss", "align 2/loss", "head/loss"
-    }  # fmt: skip
+    names = {name for _, values in run.lines for name in values if name.endswith("loss")}
+    assert names == {"align/loss", "align 2/loss", "head/loss"}
 
 
-def test_a_tracker_that_cannot_be_is_one_line(monkeypatch):
+def test_unknown_and_missing_trackers_are_refused(monkeypatch):
     unknown = pytest.raises(SettingError, match=r"unknown tracker 'tensorbord', expected one of .*tensorboard, wandb")
     with unknown, tracked(["tensorbord"], run="mine"):
         pass
@@ -117,7 +113,7 @@ def test_a_tracker_that_cannot_be_is_one_line(monkeypatch):
             pass
 
 
-def test_tensorboard_shows_a_run_that_was_stopped_once(tmp_path):
+def test_tensorboard_shows_a_resumed_run(tmp_path):
     pytest.importorskip("tensorboard", reason="TensorBoard is not installed: pip install 'calque-align[tensorboard]'")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -127,10 +123,8 @@ def test_tensorboard_shows_a_run_that_was_stopped_once(tmp_path):
                 raise RuntimeError("the power is gone")
 
     def run(objective):
-        loop = Loop(
-            objective, schedule=Schedule(2, 0.1), processes=Processes(), identity={}, folder=tmp_path / "run",
-            checkpoint_every=3,
-        )  # fmt: skip
+        given = {"processes": Processes(), "identity": {}, "folder": tmp_path / "run", "checkpoint_every": 3}
+        loop = Loop(objective, schedule=Schedule(2, 0.1), **given)
         with tracked(["tensorboard"], run="mine", folder=tmp_path / "tracked"):
             return loop.run(BatchPlan([6], batch=2, seed=0))
 
