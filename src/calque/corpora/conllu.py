@@ -13,21 +13,21 @@ from calque.annotated import Labels, Treebank
 from calque.corpora.lines import Flaw, Losses, OnError, read_lines
 from calque.text import Sentences
 
-# A comment where words may begin with # (`#⇥O`, `# NN I-NP O`): it names something. MultiCoNER has `# id …⇥domain=en`.
+# Comments contain `name =` or `# id`, because words may begin with # (`#⇥O`, `# NN I-NP O`; MultiCoNER: `# id …⇥domain=en`).
 _NAMING = re.compile(r"# +(?:[\w.-]+ ?[=:](?: |$)|(?:id|sent_id|newdoc|newpar)\b)")
 _PART = re.compile(r"[0-9]+[-.][0-9]+")
-_DOCUMENT = "-DOCSTART-"  # a line that is no word but the beginning of a document (CoNLL-2002 and 2003)
+_DOCUMENT = "-DOCSTART-"  # document separator (CoNLL-2002 and 2003)
 WIDTH = 10  # columns
 COLUMNS = {"upos": 3, "xpos": 4}
 _FORM, _UPOS, _HEAD, _RELATION = 1, 3, 6, 7
 
 
 class _Sentence(NamedTuple):
-    """The words of a sentence, each with its ten columns.
+    """Words of a sentence with their ten columns.
 
     Attributes:
-        line: of the first row.
-        rows, lines: of each word.
+        line: line number of the first row.
+        rows, lines: row and line number of each word.
     """
 
     line: int
@@ -40,21 +40,20 @@ def read_treebank(
 ) -> Treebank:
     """Read dependency trees.
 
-    Words are the syntactic words: of a range (`1-2 del`) its parts are read, empty nodes (`1.1`) are left out; both as
-    the numbers of words, and so the heads, have it.
+    Words are syntactic words, to which word numbers and heads refer: a multiword token (`1-2 del`) is replaced by its
+    parts, and empty nodes (`1.1`) are skipped.
 
     Args:
-        path: CoNLL-U, packed (gzip, zstd, xz, bzip2) or not.
-        lang: its language.
-        on_error: what becomes of a sentence that is no tree: an error (`raise`), or it is left out, and a
-            `SkippedWarning` counts it (`skip`).
-        subtypes: keep what stands after the colon (`nsubj:pass`); otherwise relations are the universal ones.
+        path: CoNLL-U file, plain or compressed (gzip, zstd, xz, bzip2).
+        lang: language of the text.
+        on_error: handling of sentences without a valid tree: `raise` an error, or `skip` them and count them in a
+            `SkippedWarning`.
+        subtypes: whether to keep subtypes of relations (`nsubj:pass`) instead of universal relations.
 
     Raises:
-        InputError: the file cannot be read or has no sentence; or (`raise`), with its line, a row has not ten columns,
-            words are not counted 1, 2, 3 …, a head is no word of the sentence, not exactly one word is the root,
-            or heads go round in a circle.
-        SettingError: `on_error` has no such value.
+        InputError: the file cannot be read or contains no sentence; or (`raise`) a row does not have ten columns, words are
+            not numbered 1, 2, 3 …, a head is not a word of the sentence, the number of roots is not 1, or heads form a cycle.
+        SettingError: `on_error` has an unknown value.
     """
     losses = Losses(path, on_error, "sentences")
     words, upos, relations, heads, lines = [], [], [], [], []
@@ -73,7 +72,7 @@ def read_treebank(
 
 
 def tagged_words(path: str | PathLike[str], column: int) -> Iterator[TaggedSentence | Flaw]:
-    """The words with the tags of one column, whatever the other columns hold."""
+    """Return the words with the tags of one column; other columns are not checked."""
     for item in _read_words(path):
         if isinstance(item, Flaw):
             yield item
@@ -99,7 +98,7 @@ def _read_words(path: str | PathLike[str]) -> Iterator[_Sentence | Flaw]:
 
 
 def _heads(sentence: _Sentence, path: str | PathLike[str]) -> list[int] | Flaw:
-    """Which word is the head of each, if that makes a tree."""
+    """Return the head of each word if the heads form a tree, else a flaw."""
     rows, lines = sentence.rows, sentence.lines
     words = [row[_FORM] for row in rows]
     for column, name in ((_RELATION, "relation"), (_UPOS, "part of speech")):
@@ -124,22 +123,24 @@ def _heads(sentence: _Sentence, path: str | PathLike[str]) -> list[int] | Flaw:
 
 
 def _in_circle(heads: list[int]) -> int | None:
-    """Return a word (from 1) from which no way leads to the root, if there is one."""
+    """Return a word (from 1) on a path that does not reach the root, or None."""
     above = np.array([0, *heads])
-    for _ in range(len(heads).bit_length()):  # twice as many steps upwards each time
+    for _ in range(
+        len(heads).bit_length()
+    ):  # pointer doubling: each round doubles the number of steps towards the root
         above = above[above]
     lost = np.flatnonzero(above)
     return int(lost[0]) if len(lost) else None
 
 
-# -- sentences as blocks of lines, one word a line: what all CoNLL formats share ------------------------------------------
+# -- sentences as blocks of lines with one word per line, as in all CoNLL formats -----------------------------------------
 class Stanza(NamedTuple):
-    """The lines of one sentence.
+    """Lines of one sentence.
 
     Attributes:
-        line: that of the first row.
-        rows: a line for each word.
-        comments: the lines before them that begin with #.
+        line: line number of the first row.
+        rows: one line for each word.
+        comments: preceding lines that begin with #.
     """
 
     line: int
@@ -148,13 +149,13 @@ class Stanza(NamedTuple):
 
 
 class TaggedSentence(NamedTuple):
-    """A sentence as readers of tagged text give it.
+    """Sentence returned by readers of tagged text.
 
     Attributes:
-        line: where it begins.
-        words, tags: as many of the one as of the other.
-        intent: its label, where the format has one.
-        repaired: how many spans had to be moved to where words begin and end.
+        line: number of its first line.
+        words, tags: words and their tags, of equal length.
+        intent: label of the sentence, if the format has one.
+        repaired: number of spans moved to word boundaries.
     """
 
     line: int
@@ -165,12 +166,12 @@ class TaggedSentence(NamedTuple):
 
 
 def is_comment(line: str, *, numbered: bool) -> bool:
-    """Is a line, that begins a stanza, a comment? Where all rows begin with a number, # is enough to tell."""
+    """Return whether a line at the beginning of a stanza is a comment. If all rows begin with a number, # suffices."""
     return line.startswith("#") and (numbered or _NAMING.match(line) is not None)
 
 
 def read_stanzas(path: str | PathLike[str], *, numbered: bool) -> Iterator[Stanza | Flaw]:
-    """The sentences of a file; one of which a line cannot be read is a flaw.
+    """Yield the sentences of a file; a sentence with an unreadable line is yielded as a flaw.
 
     Raises:
         InputError: see `lines.whole_lines`.
@@ -199,20 +200,19 @@ def read_stanzas(path: str | PathLike[str], *, numbered: bool) -> Iterator[Stanz
         yield Stanza(first, rows, comments)
 
 
-# The first column of nearly all sentences.
+# First column of nearly all sentences.
 _COUNT = [str(k) for k in range(1, 1000)]
 
 
 def counted_rows(
     rows: list[list[str]], line: int, path: str | PathLike[str]
 ) -> tuple[list[list[str]], Sequence[int]] | Flaw:
-    """The rows that are words, by their first column: those counted 1, 2, 3 …
+    """Return the rows of words, numbered 1, 2, 3 … in the first column.
 
-    Left out, as by CoNLL-U, are the ranges of words that are written as one (`1-2`) and the words that are not written
-    (`1.1`).
+    Multiword tokens (`1-2`) and empty nodes (`1.1`) of CoNLL-U are skipped.
 
     Returns:
-        Those rows and their lines; a flaw where a number is missing or is none.
+        the rows and their line numbers, or a flaw if a number is missing or invalid.
     """
     if [row[0] for row in rows] == _COUNT[: len(rows)]:
         return rows, range(line, line + len(rows))
@@ -233,7 +233,7 @@ def counted_rows(
 def missing_value(
     words: Sequence[str], values: Sequence[str], lines: Sequence[int], path: str | PathLike[str], what: str = "tag"
 ) -> Flaw | None:
-    """The first word that is empty or has no tag."""
+    """Return the first word that is empty or has no tag."""
     if "" not in values and all(map(str.strip, words)):
         return None
     for word, value, line in zip(words, values, lines, strict=True):

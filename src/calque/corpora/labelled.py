@@ -1,4 +1,4 @@
-"""Texts, and pairs of texts, with a label each (inference, sentiment, topics), as `LabelledText`."""
+"""Readers of labelled texts and text pairs (inference, sentiment, topics); the result is `LabelledText`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from calque.text import Sentences
 
 Format = Literal["auto", "header", "pairs", "label-text", "text-label", "jsonl", "hub"]
 
-# Names that published data sets use, in small letters; the first that is there is taken.
+# Lower-cased column names of published data sets, in order of preference.
 _PAIRS = (
     ("premise", "hypothesis"), ("premise", "hypo"), ("sentence1", "sentence2"), ("sentence_1", "sentence_2"),
     ("sentence_a", "sentence_b"), ("text1", "text2"),
 )  # fmt: skip
-_ENGLISH = ("sentence_a_original", "sentence_b_original")  # of SICK-NL, whose sentence_A and _B are Dutch
+_ENGLISH = ("sentence_a_original", "sentence_b_original")  # SICK-NL, whose columns sentence_A and _B are Dutch
 _TEXTS = ("text", "sentence", "content", "review", "tweet", "utt")
 _LABELS = (
     "gold_label", "entailment_label", "entailment_judgment", "label", "labels", "sentiment", "category", "intent",
@@ -37,9 +37,9 @@ _HEADERS = {
     "label-text": ("label", "text"),
     "text-label": ("text", "label"),
 }
-_MOST_LABELS = 50  # different values that a column may have to be taken for one of labels
+_MOST_LABELS = 50  # maximum number of distinct values in a column of labels
 _SPELLINGS = {"contradictory": "contradiction"}  # XNLI's translated training data
-_NONE = "-"  # the annotators of SNLI, MultiNLI and XNLI did not agree
+_NONE = "-"  # pairs of SNLI, MultiNLI and XNLI without agreement of the annotators
 
 AnyPath = str | PathLike[str]
 
@@ -52,7 +52,7 @@ class _Example(NamedTuple):
 
 
 class _Names(NamedTuple):
-    """Which columns are what."""
+    """Roles of the columns."""
 
     texts: tuple[str, ...]
     label: str
@@ -65,42 +65,41 @@ _Items = Iterable[_Example | Flaw | Omission]
 def read_labelled(
     path: AnyPath, *, lang: str, format: Format = "auto", pretokenized: bool = False, on_error: OnError = "raise"
 ) -> LabelledText:
-    """Read texts with labels, divided into words. Labels become small letters.
+    """Read labelled texts and segment them into words. Labels are lower-cased.
 
-    Text files may be packed (gzip, zstd, xz, bzip2); columns are separated by tabs, and quotes have no meaning.
+    Text files may be compressed (gzip, zstd, xz, bzip2). Columns are separated by tabs; quotes are ordinary characters.
 
     Args:
         path: a file, the folder of a data set, or `hub:NAME` (see `rows.open_rows`).
-        lang: the language. Where the file has a column `language`, only rows of this one are read.
-        format: what the file is, where its name and contents do not show it.
+        lang: the language; selects the rows of a file with a column `language`.
+        format: format of the file; None detects it from its name and contents.
 
             - `header`: the first line names the columns: `premise` and `hypothesis`, `sentence1` and `sentence2`
               (MultiNLI, XNLI), `sentence_A` and `sentence_B` (SICK; in SICK-NL these are Dutch, and English is in
               `sentence_A_original` and `sentence_B_original`), or `text`; and `gold_label`, `label` or
               `entailment_label`.
             - `pairs`: `premise⇥hypothesis⇥label`.
-            - `label-text`, `text-label`: two columns. Which it is shows in their values: labels are at most 50
-              different ones, and at most half as many as there are rows.
-            - `jsonl`: a JSON object a line, its names as of `header`.
-            - `hub`: a data set, its columns named as of `header`; needs the extra `hub`. Numbers that it has names for
-              become the names; others, here and in `jsonl`, are the labels as they are.
-        pretokenized: words are what stands between spaces; otherwise `segment.split_words` divides the texts.
-        on_error: what becomes of a row that cannot be used: an error (`raise`), or it is left out (`skip`). A
-            `SkippedWarning` counts those left out, also the rows without a label (`-`, in data sets −1), which are
-            never an error.
+            - `label-text`, `text-label`: two columns. The column of labels is detected by its values: at most 50
+              distinct labels, and at most half as many labels as rows.
+            - `jsonl`: one JSON object per line, with the names of `header`.
+            - `hub`: a data set with the column names of `header`; needs the extra `hub`. Numeric labels are replaced by
+              the names that the data set has for them.
+        pretokenized: whether words are separated by spaces; otherwise `segment.split_words` segments the texts.
+        on_error: handling of unusable rows: `raise` an error, or `skip` them. A `SkippedWarning` counts skipped rows and
+            rows without a label (`-`; −1 in data sets), which are never an error.
 
     Raises:
-        InputError: the file cannot be read, has no row in the language, or its columns do not show what they are; or
-            (`raise`), with its line, a row has other columns, an empty text, no label, or bytes that are not UTF-8.
-        SettingError: an argument has no such value.
-        MissingExtraError: `datasets` is not installed, and the file needs it.
+        InputError: the file cannot be read, has no row in the language, or its columns cannot be identified; or (`raise`) a
+            row has a different number of columns, an empty text, no label, or bytes that are not UTF-8.
+        SettingError: an argument has an unknown value.
+        MissingExtraError: the file needs `datasets`, which is not installed.
     """
     if format not in get_args(Format):
         raise SettingError(f"no format {format!r}, there are {', '.join(get_args(Format))}")
     losses, split = Losses(path, on_error, "texts"), splitter(lang, pretokenized=pretokenized)
     rows: list[Sequence[Sequence[str]]] = []
     lines, labels = [], []
-    others: dict[str, bool] = {}  # languages of rows, and whether they are the one asked for
+    others: dict[str, bool] = {}  # language of a row → whether it is the requested language
     for item in _open(path, lang, format):
         if isinstance(item, _Example) and item.lang is not None:
             if item.lang not in others:
@@ -125,7 +124,7 @@ def read_labelled(
 def _used(
     row: _Example, split: Callable[[str], Sequence[str]], path: AnyPath
 ) -> tuple[list[Sequence[str]], str] | Flaw | Omission:
-    """Return the words of each text and the label, if the row can be used."""
+    """Return the words of each text and the label, or None for an unusable row."""
     label = row.label.strip().lower()
     if label == _NONE:
         return Omission(row.line, "no agreed label")
@@ -155,7 +154,7 @@ def _open(path: AnyPath, lang: str, format: Format) -> _Items:
     every = chain(before, lines)
     if format == "auto":
         cells = {cell.strip().lower() for cell in first.split("\t")}
-        if "\t" not in first and first.lstrip().startswith("["):  # a list of objects is no file of lines
+        if "\t" not in first and first.lstrip().startswith("["):  # a list of objects is not JSON lines
             return _dataset(path, lang)
         if "\t" not in first and first.lstrip().startswith("{"):
             format = "jsonl"
@@ -194,7 +193,7 @@ def _choose(columns: Sequence[str], lang: str, path: AnyPath) -> _Names:
 def _named_columns(
     lines: Iterable[tuple[int, str | Flaw]], header: Sequence[str], lang: str, path: AnyPath, expected: str
 ) -> Iterator[_Example | Flaw]:
-    """Yield the lines that are not blank, whose columns the header names; of columns of the same name, the first counts."""
+    """Yield the non-blank lines as named columns; of columns with equal names, the first is used."""
     names = _choose(header, lang, path)
     for number, line in lines:
         if isinstance(line, Flaw):
@@ -210,7 +209,7 @@ def _named_columns(
 
 
 def _which_first(lines: Iterable[tuple[int, str | Flaw]], path: AnyPath) -> Literal["label-text", "text-label"]:
-    """Return which of two columns is that of the labels, by the number of different values."""
+    """Return which of two columns contains the labels, by the number of distinct values."""
     rows = [line.split("\t") for _, line in lines if isinstance(line, str) and line.count("\t") == 1]
     first, second = (len({row[k] for row in rows}) for k in (0, 1))
     if rows and (min(first, second) > min(_MOST_LABELS, len(rows) / 2) or first == second):
@@ -247,7 +246,7 @@ def _dataset(path: AnyPath, lang: str) -> Iterator[_Example | Flaw | Omission]:
 
 
 def _example(number: int, values: Mapping[str, Any], names: _Names, path: AnyPath) -> _Example | Flaw:
-    """Return an example from values with names; labels that are whole numbers are written as such."""
+    """Build an example from named values; integral labels are written without a decimal point."""
     label = values.get(names.label)
     label = str(label) if isinstance(label, int) else label
     texts = [values.get(name) for name in names.texts]

@@ -1,4 +1,4 @@
-"""Lines of UTF-8 text from files, packed or not, and what a reader of a format yields."""
+"""Lines of UTF-8 text from plain or compressed files, and the items that readers of formats yield."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 SUFFIXES = tuple(_MAGIC)
 _BLOCK = 1 << 20
 BLANK = "blank line"
-LONGEST_LINE = 1 << 26  # bytes; a small file can unpack to a line that no memory holds
+LONGEST_LINE = 1 << 26  # bytes; a small compressed file can expand to a line larger than memory
 
 T = TypeVar("T")
 OnError = Literal["raise", "skip"]
@@ -38,18 +38,17 @@ class RawPair(NamedTuple):
 
 
 class Flaw(NamedTuple):
-    """A line that holds no usable sentence pair."""
+    """Line without a usable sentence pair."""
 
     line: int
-    reason: str  # a few words, the same for all flaws of a kind: they are counted by it
-    fact: str  # with expectation and remedy
+    reason: str  # short reason, equal for all flaws of a kind, because flaws are counted by reason
+    fact: str  # fact, expectation and remedy
     path: str | PathLike[str]
-    place: str = ""  # instead of the line, in a file that is one object
+    place: str = ""  # position that replaces the line number in a file with a single object
 
 
 class Omission(NamedTuple):
-    """An entry that by its format's own rules is no sentence pair (an untranslated message); counted, never
-    an error."""
+    """Entry that the format itself defines as no sentence pair (an untranslated message); counted, never an error."""
 
     line: int
     reason: str
@@ -57,11 +56,11 @@ class Omission(NamedTuple):
 
 
 class Skipped:
-    """What a reader could not use.
+    """Items that a reader skipped.
 
     Attributes:
-        counts: how many items, by reason.
-        first: where the first of them stands, by reason.
+        counts: number of items by reason.
+        first: position of the first item by reason.
     """
 
     def __init__(self):
@@ -77,14 +76,14 @@ class Skipped:
 
 
 class Losses:
-    """What becomes of an item that cannot be used: an error, or a count of which a warning tells in the end.
+    """Handling of unusable items: raise an error, or count them and warn at the end.
 
     Args:
         on_error: `raise` or `skip`.
-        what: the items, as "sentences".
+        what: noun for the items, such as "sentences".
 
     Raises:
-        SettingError: `on_error` is neither.
+        SettingError: `on_error` has another value.
     """
 
     def __init__(self, path: str | PathLike[str], on_error: OnError, what: str):
@@ -94,7 +93,7 @@ class Losses:
         self._skipped = Skipped()
 
     def take(self, item: Flaw | Omission) -> None:
-        """Count it; what its format itself calls unusable (an `Omission`) is never an error."""
+        """Count an item, or raise an error for it; an `Omission` is never an error."""
         if isinstance(item, Flaw) and self._on_error == "raise":
             link = " or" if item.fact.endswith("?") else "; or"
             remedy = 'skip it (on_error="skip", --on-error skip)'
@@ -104,7 +103,7 @@ class Losses:
         self._skipped.count(item, item.path if isinstance(item, Flaw) else self._path)
 
     def kept(self, items: Iterable[T | Flaw | Omission]) -> Iterator[T]:
-        """Yield the items that can be used; `take` the others."""
+        """Yield the usable items; pass all other items to `take`."""
         for item in items:
             if isinstance(item, Flaw | Omission):
                 self.take(item)
@@ -112,10 +111,10 @@ class Losses:
                 yield item
 
     def settle(self, used: int) -> None:
-        """Warn of what was lost, in the name of whoever called the reader that calls this.
+        """Warn about skipped items; the warning points to the caller of the reader.
 
         Raises:
-            InputError: none was used.
+            InputError: no item was usable.
         """
         skipped = str(self._skipped)
         if not used:
@@ -128,30 +127,30 @@ class Losses:
 
 
 class RawCorpus(NamedTuple):
-    """What a format's reader gives."""
+    """Result of a format's reader."""
 
     items: Iterable[RawPair | Flaw | Omission]
-    columns: list[str] | None = None  # names of `RawPair.extra`; None where lines may differ in their number
+    columns: list[str] | None = None  # names of `RawPair.extra`; None if their number can differ between lines
 
 
 def unpacked_name(path: str | PathLike[str]) -> str:
-    """The file's name without the suffix of a compression."""
+    """Return the file name without a compression suffix."""
     name = Path(path).name
     return name[: -len(Path(name).suffix)] if Path(name).suffix.lower() in SUFFIXES else name
 
 
 def find_packed(path: str | PathLike[str]) -> Path | None:
-    """The file of this name, packed or not, if there is one."""
+    """Return the file of this name, plain or compressed, or None."""
     names = (f"{fspath(path)}{suffix}" for suffix in ("", *SUFFIXES))
     return next((Path(name) for name in names if os.path.isfile(name)), None)
 
 
 @contextmanager
 def unpacked(path: str | PathLike[str]) -> Iterator[BufferedIOBase]:
-    """Open a file to read its bytes; gzip, zstd, xz and bzip2 are known by their first bytes.
+    """Open a file to read its bytes; gzip, zstd, xz and bzip2 are recognised by their first bytes.
 
     Raises:
-        InputError: the file cannot be opened, or its compressed data is damaged or ends too early.
+        InputError: the file cannot be opened, or its compressed data is corrupt or truncated.
     """
     suffix = Path(path).suffix.lower()
     try:
@@ -175,10 +174,10 @@ def unpacked(path: str | PathLike[str]) -> Iterator[BufferedIOBase]:
 
 
 def read_blocks(path: str | PathLike[str]) -> Iterator[bytes]:
-    """Read the unpacked content in blocks that are never empty.
+    """Read the decompressed content in non-empty blocks.
 
     Raises:
-        InputError: the file cannot be opened or unpacked.
+        InputError: the file cannot be opened or decompressed.
     """
     with unpacked(path) as file:
         while block := file.read(_BLOCK):
@@ -186,13 +185,15 @@ def read_blocks(path: str | PathLike[str]) -> Iterator[bytes]:
 
 
 def read_lines(path: str | PathLike[str]) -> Iterator[str | Flaw]:
-    """Read lines without their end, `\\n` or `\\r\\n`, and without a byte order mark. U+2028, NEL and the like end no line.
+    """Read lines without their terminator (`\\n` or `\\r\\n`) and without a byte order mark.
+
+    Other separators, such as U+2028 and NEL, do not end a line.
 
     Yields:
-        A line, or the flaw that makes it unreadable (bytes that are not UTF-8, a NUL).
+        a line, or a flaw if the line is unreadable (bytes that are not UTF-8, a NUL).
 
     Raises:
-        InputError: the file cannot be unpacked, is UTF-16, ends lines by CR alone, or has a line of more than 64 MiB.
+        InputError: the file cannot be decompressed, is UTF-16, ends lines by CR alone, or has a line of more than 64 MiB.
     """
     number = 0
     with unpacked(path) as file:
@@ -224,15 +225,17 @@ def _readable(raw: bytes, number: int, path: str | PathLike[str]) -> str | Flaw:
 
 
 def _encoding(raw: bytes) -> str:
-    """Guess the encoding of a line that is not UTF-8, in the name that iconv has for it."""
+    """Guess the encoding of a line that is not UTF-8; return its iconv name."""
     high = [byte for byte in raw if byte > 127]
     if 3 * len(high) < len(raw):  # few letters outside ASCII
         return "ISO-8859-1" if min(high) >= 0xA0 else "WINDOWS-1252"
-    return "WINDOWS-1251" if 2 * sum(byte >= 0xE0 for byte in high) > len(high) else "GB18030"  # small Cyrillic letters
+    return (
+        "WINDOWS-1251" if 2 * sum(byte >= 0xE0 for byte in high) > len(high) else "GB18030"
+    )  # lower-case Cyrillic letters
 
 
 def json_lines(lines: Iterable[tuple[int, str | Flaw]]) -> Iterator[tuple[int, Any]]:
-    """The value of each line that is not blank, None where it is no JSON; a flaw stays."""
+    """Yield the JSON value of each non-blank line, None for invalid JSON; flaws are passed on."""
     for number, line in lines:
         if isinstance(line, Flaw):
             yield number, line
@@ -244,10 +247,10 @@ def json_lines(lines: Iterable[tuple[int, str | Flaw]]) -> Iterator[tuple[int, A
 
 
 def read_json(path: str | PathLike[str]) -> Any:
-    """The value of a file that is one JSON value, packed or not.
+    """Read a plain or compressed file that contains one JSON value.
 
     Raises:
-        InputError: it cannot be unpacked, or is no JSON or no UTF-8.
+        InputError: the file cannot be decompressed, or is not valid JSON in UTF-8.
     """
     try:
         return json.loads(b"".join(read_blocks(path)).decode("utf-8-sig"))
@@ -261,7 +264,7 @@ def read_json(path: str | PathLike[str]) -> Any:
 
 
 def is_text(value: object) -> bool:
-    """Return whether a value is text that can be written; JSON can write half a surrogate pair."""
+    """Return whether a value is valid Unicode text; JSON can contain half a surrogate pair."""
     try:
         return isinstance(value, str) and value.encode() is not None
     except UnicodeEncodeError:

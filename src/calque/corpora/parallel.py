@@ -1,4 +1,4 @@
-"""Parallel text of every common format, as a `ParallelCorpus`: the format of a path, the files it means, the readers."""
+"""Readers of parallel text in all common formats; the result is a `ParallelCorpus`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from calque.progress import bar
 from calque.segment import get_segmenter, language_parts, split_spaces
 from calque.text import ParallelCorpus
 
-_MOST_COLUMNS = 100  # each becomes a column of the table; a damaged line can have a million
+_MOST_COLUMNS = 100  # each extra column becomes a column of the table; a corrupt line can contain a million
 
 AnyPath = str | PathLike[str]
 Format = Literal["tsv", "moses", "fast-align", "tmx", "arrow", "hub"]
@@ -44,11 +44,11 @@ _BY_NAME |= {".arrow": "arrow", ".parquet": "hub", ".jsonl": "hub", ".ndjson": "
 def find_format(
     path: AnyPath | tuple[AnyPath, AnyPath], langs: tuple[str, str], format: Format | None = None
 ) -> tuple[list[str], Format]:
-    """The file or files that a path means, and their format.
+    """Find the file or files of a path, and their format.
 
     Raises:
-        InputError: there is no such file.
-        SettingError: two files, and a format of one.
+        InputError: the file does not exist.
+        SettingError: two files were given for a format with one file.
     """
     if isinstance(path, tuple | list):
         if len(path) != 2 or format not in (None, "moses"):
@@ -65,7 +65,7 @@ def find_format(
         if format == "moses" or not os.path.exists(name):
             fact = f"no such file, nor {name}.{langs[0]} with {name}.{langs[1]}; is the path right?"
             raise InputError(f"{fact} (a data set of the Hugging Face hub is written hub:{name})", path=path)
-    except ValueError as error:  # a NUL in the path
+    except ValueError as error:  # the path contains a NUL
         raise InputError(f"no path of a file ({error})") from error
     if os.path.isdir(name) and format in (None, "hub"):
         return [name], "hub"
@@ -73,7 +73,7 @@ def find_format(
 
 
 def moses_files(prefix: AnyPath, langs: tuple[str, str]) -> list[str]:
-    """The files `PREFIX.LANG` of both languages, packed or not; fewer where one is missing. Of German, LANG is de, deu or ger."""
+    """Find the files `PREFIX.LANG` of both languages, plain or compressed. For German, LANG is de, deu or ger."""
     found = []
     for lang in langs:
         code = language_parts(lang)[0]
@@ -114,7 +114,7 @@ def open_raw(paths: list[str], langs: tuple[str, str], format: Format) -> RawCor
 
 # -- a sentence pair a line ----------------------------------------------------------------------------------------------
 def read_columns(path: str | PathLike[str], separator: str) -> Iterator[RawPair | Flaw]:
-    """Read `source⇥target` or `source ||| target`, the input of fast_align; further columns are kept. Quotes have no meaning.
+    """Read `source⇥target` or `source ||| target` (fast_align); further columns are kept. Quotes are ordinary characters.
 
     Args:
         separator: a tab or `|||`.
@@ -142,10 +142,10 @@ def _pair(line: str | Flaw, number: int, path: str | PathLike[str], separator: s
 
 
 def read_moses(source: str | PathLike[str], target: str | PathLike[str]) -> Iterator[RawPair | Flaw]:
-    """Read two files of which line n of the one translates line n of the other."""
+    """Read two files with translations in equal lines."""
     pairs = enumerate(zip_longest(read_lines(source), read_lines(target)), 1)
     for number, (left, right) in pairs:
-        if left is None or right is None:  # one has ended; blank lines at the end of the other are no matter
+        if left is None or right is None:  # one file has ended; blank lines at the end of the other file are allowed
             rest = [(number, left or right), *((n, one or other) for n, (one, other) in pairs)]
             if all(not line or (isinstance(line, str) and line.isspace()) for _, line in rest):
                 return
@@ -172,34 +172,32 @@ def read_parallel(
     path: AnyPath | tuple[AnyPath, AnyPath], *, langs: tuple[str, str], format: Format | None = None,
     pretokenized: bool = False, on_error: OnError = "raise", limit: int | None = None, progress: bool = False,
 ) -> ParallelCorpus:  # fmt: skip
-    """Read parallel text, divided into words.
+    """Read parallel text and segment it into words.
 
-    Text files may be packed with gzip, zstd, xz or bzip2. The data streams: up to 32 MB of words stay in memory, more goes to
-    a temporary file (in `TMPDIR`) that is mapped into memory and vanishes with the process.
+    Text files may be compressed with gzip, zstd, xz or bzip2. Up to 32 MB of words are kept in memory; larger data is
+    written to a memory-mapped temporary file (in `TMPDIR`) that is deleted with the process.
 
     Args:
-        path: one file, or two of which line n translates line n (Moses). A prefix stands for the two files
-            `prefix.en` and `prefix.de`; `hub:NAME` is a data set (see `rows.open_rows`), as is a folder.
-        langs: the languages of source and target. TMX and data sets are searched for them.
-        format: what the file is, where its name and first lines do not show it: `tsv` (`source⇥target`,
-            further columns become the metadata `column_3`, `column_4` …), `moses`, `fast-align` (`source |||
-            target`), `tmx`, `arrow` (`ParallelCorpus.save`), `hub` (data sets, Parquet, JSON lines,
-            CSV).
-        pretokenized: words are what stands between spaces; otherwise `segment.split_words` divides the text.
-        on_error: what becomes of a line without a usable pair (a column or side is missing or empty, bytes
-            that are not UTF-8, a NUL). `raise`: an error names it. `skip`: it is left out and counted in
-            `corpus.skipped`, and `corpus.lines` keeps the line of every pair. `blank`: it is counted, and
-            becomes a pair of empty sentences, so that pair i is line i + 1. In every mode, blank lines at the
-            end of a file are no error (`blank` keeps them), what a format itself calls no pair (an
-            untranslated message) is left out and counted, and damage that makes the rest unreadable is an
-            error.
-        limit: read only the first `limit` pairs.
-        progress: show a bar on stderr.
+        path: one file, or two files with translations in equal lines (Moses). A prefix means the files `prefix.en` and
+            `prefix.de`; `hub:NAME` or a folder is a data set (see `rows.open_rows`).
+        langs: languages of source and target, also used to select the languages of TMX files and data sets.
+        format: format of the file; None detects it from the name and the first lines: `tsv` (`source⇥target`; further
+            columns become the metadata `column_3`, `column_4` …), `moses`, `fast-align` (`source ||| target`), `tmx`,
+            `arrow` (`ParallelCorpus.save`), `hub` (data sets, Parquet, JSON lines, CSV).
+        pretokenized: whether words are separated by spaces; otherwise `segment.split_words` segments the text.
+        on_error: handling of lines without a usable pair (a column or side is missing or empty, bytes that are not UTF-8,
+            a NUL). `raise` raises an error with the line. `skip` skips the line, counts it in `corpus.skipped`, and
+            keeps the line number of every pair in `corpus.lines`. `blank` counts the line and replaces it with a pair of
+            empty sentences, so that pair i is line i + 1. In every mode, blank lines at the end of a file are allowed,
+            entries that the format defines as no pair (an untranslated message) are skipped and counted, and corrupt
+            data that makes the rest unreadable is an error.
+        limit: maximum number of pairs to read.
+        progress: whether to show a progress bar on stderr.
 
     Raises:
-        InputError: the file cannot be read, or holds no pair, or (`on_error="raise"`) a line holds none.
-        SettingError: an argument has no such value.
-        MissingExtraError: a library that the format needs is not installed.
+        InputError: the file cannot be read or contains no pair, or (`on_error="raise"`) a line contains no pair.
+        SettingError: an argument has an unknown value.
+        MissingExtraError: a library required by the format is not installed.
     """
     if isinstance(langs, str) or len(langs) != 2:
         raise SettingError(f"langs is {langs!r}, expected two languages, as ('en', 'de')")
@@ -231,16 +229,16 @@ def read_parallel(
 
 
 class _Reading:
-    """What happens to each item, and the count of what could not be used."""
+    """Processing of items, with the count of unusable ones."""
 
     def __init__(self, path: str, split: tuple[_Split, _Split], on_error: OnError, writer: TableWriter):
         self._path, self._split, self._on_error, self.writer = path, split, on_error, writer
         self.pairs = 0
         self.skipped = Skipped()
-        self._blanks: list[Flaw] = []  # a run of blank lines, which counts only if something follows
+        self._blanks: list[Flaw] = []  # pending blank lines; they count only if another line follows
 
     def take(self, item: RawPair | Flaw | Omission) -> None:
-        """Divide a pair into words; count what is none."""
+        """Segment a pair into words, or count an unusable item."""
         if isinstance(item, Omission):
             self.skipped.count(item, self._path)
         elif isinstance(item, Flaw):
@@ -286,7 +284,7 @@ def _error(flaw: Flaw) -> InputError:
 
 
 def _splitters(langs: tuple[str, str], pretokenized: bool) -> tuple[tuple[_Split, _Split], tuple[str, str]]:
-    """What divides each side into words, and its name."""
+    """Return the segmenter of each side and its name."""
     if pretokenized:
         return (split_spaces, split_spaces), ("spaces", "spaces")
     source, target = map(get_segmenter, langs)
@@ -306,12 +304,12 @@ def _saved(path: str, langs: tuple[str, str], limit: int | None) -> ParallelCorp
 def gold_links(
     corpus: ParallelCorpus, *, column: str = "column_3", one_based: bool = False, check: bool = True
 ) -> WordPairs:
-    """The word links that stand in a column of the corpus's own file, as `0-0 1?2`; checked against its
-    words unless `check` is False.
+    """Return the word links in a column of the corpus file, such as `0-0 1?2`, checked against the words unless `check` is
+    False.
 
     Raises:
-        SettingError: there is no such column.
-        InputError: a line is not made of links, or links a word that its sentence has not.
+        SettingError: the column does not exist.
+        InputError: a line contains invalid links, or a link to a missing word.
     """
     lines = [text or "" for text in corpus.metadata(column)]
     try:

@@ -36,11 +36,11 @@ _SLOT = r"[0-9]{1,9}:[0-9]{1,9}:[^,]+"
 _SLOTS = re.compile(rf"(?:{_SLOT}(?:,{_SLOT})*)?")
 _LOCALE = re.compile(r"[a-z]{2,3}_[A-Z]{2}")
 
-Span = tuple[int, int]  # where words or slots stand in a text, in characters: the first, and the one after the last
+Span = tuple[int, int]  # spans of words or slots in characters: start and end (exclusive)
 
 
 def is_facebook(row: Sequence[str]) -> bool:
-    """Return whether these are the columns of a file that `read_facebook` reads."""
+    """Return whether `read_facebook` can read a file with these columns."""
     if len(row) not in (3, 4, 5) or not _SLOTS.fullmatch(row[1]):
         return False
     return bool(row[1]) or (len(row) > 3 and _LOCALE.fullmatch(row[3]) is not None)
@@ -49,13 +49,13 @@ def is_facebook(row: Sequence[str]) -> bool:
 def read_facebook(path: str | PathLike[str], lang: str) -> Iterator[TaggedSentence | Flaw]:
     """Read `intent⇥start:end:slot,…⇥text⇥locale⇥tokenization`, the data of Schuster et al. 2019 (arXiv 1810.13327).
 
-    Slots count the characters of the text. The words are those of the tokenization (JSON with `tokens` and `tokenSpans`), as
-    the text writes them: the tokens themselves are in small letters and normalised. Their spans count characters, or, in
-    part of the Spanish rows, bytes of UTF-8; which of the two is found by comparing with the tokens. Where a row has no
-    tokenization, the segmenter of the language divides the text.
+    Slots are spans of characters. The words are spans of the tokenization column (JSON with `tokens` and `tokenSpans`) in
+    the original spelling, because the tokens themselves are lower-cased and normalised. Token spans count characters, or
+    UTF-8 bytes in some Spanish rows; a comparison with the tokens decides. Rows without tokenization are segmented by the
+    segmenter of the language.
 
-    A slot that begins or ends inside a word is widened to the whole word, unless an earlier slot has it; such slots are
-    counted in `TaggedSentence.repaired`, and so are those that no word is left for.
+    A slot that begins or ends inside a word is extended to the whole word, unless an earlier slot contains the word.
+    `TaggedSentence.repaired` counts the extended slots and the slots without any remaining word.
     """
     for number, line in enumerate(read_lines(path), 1):
         if isinstance(line, Flaw):
@@ -87,7 +87,7 @@ def _request(row: list[str], number: int, path: str | PathLike[str], lang: str) 
 
 
 def _token_spans(text: str, tokenization: str) -> list[Span] | str:
-    """Return where the tokens stand in the text, or what is wrong."""
+    """Return the spans of the tokens in the text, or a description of the problem."""
     try:
         first = json.loads(tokenization)["tokenizations"][0]
         tokens = [str(token) for token in first["tokens"]]
@@ -113,7 +113,7 @@ def _segmented(text: str, lang: str) -> list[Span]:
     spans, last = [], 0
     for word in get_segmenter(lang).split(text):
         start = text.find(word, last)
-        if start < 0:  # an invisible character was left out inside it
+        if start < 0:  # the token lacks an invisible character of the text
             return [match.span() for match in re.finditer(r"\S+", text)]
         last = start + len(word)
         spans.append((start, last))
@@ -139,11 +139,11 @@ def _tagged(
 
 Format = Literal["auto", "columns", "numbered", "conllu", "facebook", "hub"]
 
-_HEAD = 1000  # lines that are looked at to find the format
+_HEAD = 1000  # number of lines inspected to detect the format
 _ID = re.compile(r"[0-9]{1,9}(?:[-.][0-9]{1,9})?")
 _INTENT = re.compile(r"# *intent *[=:] *(.*)")
-_LANGUAGE = re.compile(r"(?:[a-z]{2,3}|simple)(?:-[a-z]+)*:")  # before each word of WikiANN, as of PAN-X
-_WORDS = ("tokens", "words")  # names that published data sets use
+_LANGUAGE = re.compile(r"(?:[a-z]{2,3}|simple)(?:-[a-z]+)*:")  # language prefix of each word in WikiANN and PAN-X
+_WORDS = ("tokens", "words")  # column names of published data sets
 _TAGS = ("ner_tags", "tags", "upos", "pos_tags", "slot_tags", "slots", "labels")
 _INTENTS = ("intent", "intents")
 
@@ -154,32 +154,31 @@ def read_tagged(
 ) -> TaggedText:  # fmt: skip
     """Read words with their tags; spans in any scheme become BIO (see `calque.spans`).
 
-    Files may be packed (gzip, zstd, xz, bzip2).
+    Files may be compressed (gzip, zstd, xz, bzip2).
 
     Args:
         path: a file, the folder of a data set, or `hub:NAME` (see `rows.open_rows`).
         lang: the language.
-        format: what the file is, where its name and first 1,000 lines do not show it.
+        format: format of the file; None detects it from the name and the first 1,000 lines.
 
-            - `columns`: a word a line, blank lines between sentences; the word is the first column and the tag the
+            - `columns`: one word per line, blank lines between sentences; the word is the first column and the tag the
               last, separated by tabs or spaces (CoNLL-2002, CoNLL-2003, WikiANN, PAN-X, MultiCoNER, `word⇥UPOS`). Lines
               `-DOCSTART-` are left out, and so is `en:` before the words of WikiANN.
-            - `numbered`: the same after a first column that counts the words of each sentence: `id word tag …` (UNER),
-              or, where comments `# intent = …` stand before the sentences, `id word intent tag` (xSID).
-            - `conllu`: ten columns, of which the universal part of speech is read; see `conllu.read_treebank`.
+            - `numbered`: like `columns`, with word numbers in an additional first column: `id word tag …` (UNER), or
+              `id word intent tag` if comments `# intent = …` precede the sentences (xSID).
+            - `conllu`: ten columns with the universal part of speech; see `conllu.read_treebank`.
             - `facebook`: `intent⇥start:end:slot,…⇥text⇥locale⇥tokenization`; see `slots.read_facebook`.
-            - `hub`: rows of a data set with a list of words and one of tags (strings, or numbers that the data set
-              has names for); needs the extra `hub`.
-        column: where the tag stands instead: the number of the column, from 1, or `upos` or `xpos` (CoNLL-U), or the
-            name of the data set's column.
-        on_error: what becomes of a sentence that cannot be used: an error (`raise`), or it is left out, and a
-            `SkippedWarning` counts it (`skip`).
+            - `hub`: rows of a data set with a list of words and a list of tags (strings, or numbers for which the data
+              set has names); needs the extra `hub`.
+        column: column of the tag: its number, from 1; `upos` or `xpos` (CoNLL-U); or its name in the data set.
+        on_error: handling of unusable sentences: `raise` an error, or `skip` them and count them in a
+            `SkippedWarning`.
 
     Raises:
-        InputError: the file cannot be read or has no sentence; or (`raise`), with its line, a row has other columns
-            than those beside it, a word or its tag is missing, words are not counted 1, 2, 3 …, bytes are not UTF-8.
-        SettingError: an argument has no such value.
-        MissingExtraError: `datasets` is not installed, and the file needs it.
+        InputError: the file cannot be read or contains no sentence; or (`raise`) a row has a different number of columns, a
+            word or its tag is missing, words are not numbered 1, 2, 3 …, or bytes are not UTF-8.
+        SettingError: an argument has an unknown value.
+        MissingExtraError: the file needs `datasets`, which is not installed.
     """
     if format not in get_args(Format):
         raise SettingError(f"no format {format!r}, there are {', '.join(get_args(Format))}")
@@ -220,7 +219,7 @@ def read_tagged(
 
 # -- what is in a file -------------------------------------------------------------------------------------------------
 def find_format(path: str | PathLike[str]) -> Format:
-    """Return what a file or folder is, by its name and its first 1,000 lines."""
+    """Detect the format of a file or folder from its name and its first 1,000 lines."""
     if is_dataset(path):
         return "hub"
     rows = [line for line in _head(path) if not line.startswith(("#", "-DOCSTART-"))]
@@ -239,7 +238,7 @@ def _head(path: str | PathLike[str]) -> list[str]:
 
 
 def _counts_words(rows: list[str]) -> bool:
-    """Does the first column count? Not always from 1 to n: that a number is missing must be found out later."""
+    """Return whether the first column contains word numbers; missing numbers are detected later."""
     fields = [row.split(None, 2) for row in rows]
     return all(len(f) == 3 and _ID.fullmatch(f[0]) for f in fields) and fields[0][0].partition("-")[0] == "1"
 
