@@ -98,7 +98,7 @@ def test_invalid_requests_are_refused_in_one_line(capsys, texts, tiny_folder, tm
         ((*given(texts), "--only", "examples"), "examples: give two encoders"),
         ((), "need encoders, --test FILE and --langs"),
         ((tiny_folder, *given(texts)), "two encoders are called"),
-        ((*given(texts), "--only", "pos", "--upos", texts / "train.upos"), "which language is it in?"),
+        ((*given(texts), "--only", "pos", "--upos", texts / "train.upos"), "the language is unknown"),
         (
             (*given(texts), "--only", "pos", "--upos", f"en={tmp_path / 'other.upos'}"),
             "none of its 1 sentences occurs in",

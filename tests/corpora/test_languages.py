@@ -27,7 +27,7 @@ def test_the_language_is_given_before_the_path_or_by_the_file_name():
     assert language_and_path("de=a.txt", "en") == ("de", "a.txt")
     assert language_and_path("a.de.txt", "en") == ("de", "a.de.txt")
     assert language_and_path("a.txt", "en") == ("en", "a.txt")
-    with pytest.raises(SettingError, match="no file behind the language"):
+    with pytest.raises(SettingError, match="the file is missing"):
         language_and_path("de=")
-    with pytest.raises(SettingError, match="which language is it in"):
+    with pytest.raises(SettingError, match="the language is unknown"):
         language_and_path("a.txt")

@@ -386,7 +386,7 @@ def test_text_by_language_parallel_or_the_sample(tmp_path):
     assert collection.translations(0) == {"de": 1}
     with pytest.raises(SettingError, match="1 parallel texts"):
         find_text([], test=[str(tmp_path / "t.tsv")])
-    with pytest.raises(SettingError, match="which language is it in"):
+    with pytest.raises(SettingError, match="the language is unknown"):
         find_text([], text=[str(tmp_path / "b.txt")])
     sample = find_text(["mini"], limit=3, say=said.append)
     assert len(sample.languages) == 8

@@ -103,4 +103,4 @@ def test_from_files_of_one_language_or_of_two(capsys, tiny_folder, tmp_path):
     assert one[0]["n"] == 7
     few = works(capsys, *plain, tmp_path / "plain.en.txt", "--limit", 2, "--letters", 2)
     assert json.loads(few[0])["n"] == 4
-    assert "which language is it in" in fails(capsys, *plain, tmp_path / "both.tsv")
+    assert "the language is unknown" in fails(capsys, *plain, tmp_path / "both.tsv")

@@ -1,4 +1,4 @@
-"""Readers of text that others wrote."""
+"""Readers of text in published formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published test sets by short names: where they are on the Hugging Face hub, in which languages, and what reads them."""
+"""Short names of published test sets, with their repositories on the Hugging Face hub, languages and tasks."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class NamedData:
     """A row of the table.
 
     Attributes:
-        task: the task that reads it; "parallel" for every command that takes parallel text.
-        repository: its name on the hub.
-        config: the name of a configuration; `{}` is what it calls the language.
-        tags: by language, what the configurations call it.
-        splits: of which the first is taken where none is named.
-        columns: those that are read; of parallel text the one in the language and the one in English, or the only one where
-            each language has a configuration of its own, line by line.
-        licence: what the hub or the publication says.
+        task: task that reads the data set; "parallel" for commands that read parallel text.
+        repository: name of the repository on the hub.
+        config: name of a configuration; `{}` is replaced with the tag of the language.
+        tags: tag of each language in the names of configurations.
+        splits: names of the splits; the first is the default.
+        columns: columns to read. Parallel text has a column in the language and one in English, or a single column if each
+            language has its own configuration with parallel rows.
+        licence: licence according to the hub or the publication.
     """
 
     task: str
@@ -40,12 +40,12 @@ class NamedData:
     licence: str
 
     def config_of(self, lang: str) -> str | None:
-        """The configuration of a language, None where there is none."""
+        """Return the configuration of a language, or None."""
         found = best_match(lang, self.tags)
         return None if found is None else self.config.format(self.tags[found])
 
     def usage(self, name: str) -> str:
-        """How it is written on the command line."""
+        """Return the notation on the command line."""
         lang = "de" if "de" in self.tags else next(iter(self.tags))
         return f"{PREFIX}{name}" if self.task == "parallel" else f"{PREFIX}{name}:{lang}"
 
@@ -59,7 +59,7 @@ def _tags(pairs: str) -> dict[str, str]:
 
 
 def _by_code(tags: str) -> dict[str, str]:
-    """Return tags that begin with a code of three letters, by the code of two."""
+    """Map two-letter language codes to tags that begin with a three-letter code."""
     return {TWO_LETTERS[tag[:3]]: tag for tag in tags.split()}
 
 
@@ -92,7 +92,7 @@ _MASSIVE = _same(
     "sw ta te th tl tr ur vi"
 ) | {"zh": "zh-CN", "zh-TW": "zh-TW"}
 
-#: by the name that stands behind `hub:`
+#: data sets by the name after `hub:`
 NAMED: dict[str, NamedData] = {
     "pan-x": NamedData("ner", _XTREME, "PAN-X.{}", _PANX, _ALL, ("tokens", "ner_tags"), "not stated (WikiANN)"),
     "udpos": NamedData("pos", _XTREME, "udpos.{}", _UDPOS, _ALL, ("tokens", "pos_tags"), "that of each treebank"),
@@ -122,18 +122,18 @@ NAMED: dict[str, NamedData] = {
 
 
 def _asked(path: str | PathLike[str]) -> tuple[str, list[str]] | None:
-    """The name in the table and what stands behind it; None where a path is something else, a folder of that name too."""
+    """Split a path into a name of the table and the rest; None for any other path, such as an existing folder."""
     text = fspath(path)
     name, *rest = text.removeprefix(PREFIX).split(":")
     return (name, rest) if text.startswith(PREFIX) and name in NAMED and not os.path.exists(name) else None
 
 
 def place(path: str | PathLike[str]) -> tuple[str, str | None, str | None]:
-    """Return repository, configuration and split of `hub:NAME[:CONFIG][:SPLIT]`, or of `hub:NAME:LANGUAGE[:SPLIT]` where the name
-    is in the table; any other path is itself the place.
+    """Return repository, configuration and split of `hub:NAME[:CONFIG][:SPLIT]`, or of `hub:NAME:LANGUAGE[:SPLIT]` for names in
+    the table; any other path is returned unchanged.
 
     Raises:
-        InputError: no language, or one that the data set is not in.
+        InputError: the language is missing, or the data set does not contain it.
     """
     text = fspath(path)
     if (asked := _asked(path)) is None:
@@ -149,13 +149,13 @@ def place(path: str | PathLike[str]) -> tuple[str, str | None, str | None]:
 
 
 def sides(path: str | PathLike[str], langs: tuple[str, str]) -> list[tuple[str, str]] | None:
-    """For parallel text `hub:NAME[:SPLIT]` the data set and the column of each side; None where it is none of the table.
+    """Return the data set and the column of each side of parallel text `hub:NAME[:SPLIT]`; None for names not in the table.
 
     Args:
-        path: as the user wrote it.
+        path: path as given by the user.
 
     Raises:
-        InputError: it is not in these languages.
+        InputError: the data set does not contain these languages.
     """
     if (asked := _asked(path)) is None or NAMED[asked[0]].task != "parallel":
         return None
@@ -177,7 +177,7 @@ def sides(path: str | PathLike[str], langs: tuple[str, str]) -> list[tuple[str, 
 
 
 def repository_of(path: str | PathLike[str]) -> str | None:
-    """Return the repository of the hub that a name stands for; None for files and folders here."""
+    """Return the repository of a name; None for local files and folders."""
     if not fspath(path).startswith(PREFIX):
         return None
     name = place(path)[0] if (asked := _asked(path)) is None else NAMED[asked[0]].repository
@@ -186,17 +186,17 @@ def repository_of(path: str | PathLike[str]) -> str | None:
 
 
 def hub_ids(paths: Iterable[str]) -> list[str]:
-    """The repositories among the names of texts, each once."""
+    """Return the distinct repositories among the names of texts."""
     return list(dict.fromkeys(name for path in paths if (name := repository_of(path)) is not None))
 
 
 def name_of(path: str | PathLike[str]) -> str:
-    """What records and tables call a text: a file by the last part of its path, a data set of the hub by all that names it."""
+    """Return the name of a text in records and tables: the file name of a file, the full name of a data set."""
     return fspath(path) if repository_of(path) is not None else Path(path).name
 
 
 def remedy(path: str | PathLike[str]) -> str:
-    """What to say where a data set cannot be read: what a name stands for, or the names that are near it."""
+    """Return the remedy for an unreadable data set: the repository behind the name, or similar names."""
     text = fspath(path)
     if not text.startswith(PREFIX):
         return ""

@@ -13,7 +13,7 @@ from calque.annotated import Labels, Treebank
 from calque.corpora.lines import Flaw, Losses, OnError, read_lines
 from calque.text import Sentences
 
-# Comments contain `name =` or `# id`, because words may begin with # (`#⇥O`, `# NN I-NP O`; MultiCoNER: `# id …⇥domain=en`).
+# Pattern of a comment, because words may begin with # too (`#⇥O`, `# NN I-NP O`). MultiCoNER has `# id …⇥domain=en`.
 _NAMING = re.compile(r"# +(?:[\w.-]+ ?[=:](?: |$)|(?:id|sent_id|newdoc|newpar)\b)")
 _PART = re.compile(r"[0-9]+[-.][0-9]+")
 _DOCUMENT = "-DOCSTART-"  # document separator (CoNLL-2002 and 2003)

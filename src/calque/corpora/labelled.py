@@ -124,7 +124,7 @@ def read_labelled(
 def _used(
     row: _Example, split: Callable[[str], Sequence[str]], path: AnyPath
 ) -> tuple[list[Sequence[str]], str] | Flaw | Omission:
-    """Return the words of each text and the label, or None for an unusable row."""
+    """Return the words of each text and the label, or the flaw of an unusable row."""
     label = row.label.strip().lower()
     if label == _NONE:
         return Omission(row.line, "no agreed label")

@@ -1,4 +1,4 @@
-"""Languages: which of a file's is the one asked for, and which one a file's name says."""
+"""Language tags: matching of tags, and languages in file names."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from os import PathLike, fspath
 from calque.errors import SettingError
 from calque.segment import TWO_LETTERS, language_parts
 
-_CODES = frozenset(TWO_LETTERS.values()) - {"ae", "sh"} | {"gsw", "nap"}  # that names of files hold
+_CODES = frozenset(TWO_LETTERS.values()) - {"ae", "sh"} | {"gsw", "nap"}  # language tags in file names
 _OTHERS = {"esp": "es", "ned": "nl"} | {code: TWO_LETTERS[code] for code in ("eng", "deu", "ger", "fra", "spa", "nld")}
 
 
 def language_of(path: str | PathLike[str]) -> str | None:
-    """The language that a file's name says (`panx.dev.de.tsv`, `en_ewt.train.iob2`, `xsid.valid.de-ba.conll`, `hub:pan-x:de`),
-    or None where it says none or several."""
+    """Return the language in a file name (`panx.dev.de.tsv`, `en_ewt.train.iob2`, `xsid.valid.de-ba.conll`, `hub:pan-x:de`), or
+    None if the name contains no language or several."""
     name = re.split(r"[/\\]", fspath(path))[-1]
-    languages: dict[str, None] = {}  # each once, in order
+    languages: dict[str, None] = {}  # distinct, in order
     for part in re.split(r"[._:]", name):
         code, *dialect = part.split("-")
         code = _OTHERS.get(code.lower(), code.lower())
@@ -27,10 +27,10 @@ def language_of(path: str | PathLike[str]) -> str | None:
 
 
 def best_match(wanted: str, available: Iterable[str]) -> str | None:
-    """The tag among `available` that names the language `wanted`, or None.
+    """Return the tag among `available` that matches the language `wanted`, or None.
 
-    The same tag wins (`pt-BR` is `pt_br`); otherwise the first one that only says more or less (`en` is
-    `en-US`, and `en-US` is `en`). `pt-BR` is not `pt-PT`.
+    An equal tag is preferred (`pt-BR` equals `pt_br`), then the first tag that is more or less specific (`en` matches
+    `en-US`, and `en-US` matches `en`). `pt-BR` does not match `pt-PT`.
     """
     asked, close = language_parts(wanted), None
     for tag in available:
@@ -44,17 +44,17 @@ def best_match(wanted: str, available: Iterable[str]) -> str | None:
 
 
 def name_and_path(text: str) -> tuple[str, str]:
-    """From `NAME=FILE`; the name is "" and the path everything where no name stands before, but perhaps a folder with
-    such a sign in its own name."""
+    """Split `NAME=FILE` into name and path. Without a name, or if the part before `=` belongs to a folder's name, the name is
+    "" and the path is the whole text."""
     name, equals, path = text.partition("=")
     return (name, path) if equals and name and not any(character in name for character in "/\\:") else ("", text)
 
 
 def pair_and_path(text: str) -> tuple[tuple[str, str] | None, str]:
-    """From `en-de=FILE` the two languages and the file; None for a file without them.
+    """Split `en-de=FILE` into two languages and the file; None for a file without languages.
 
     Raises:
-        SettingError: what stands before the sign is not two languages.
+        SettingError: the part before `=` is not two languages.
     """
     name, path = name_and_path(text)
     if not name:
@@ -66,27 +66,26 @@ def pair_and_path(text: str) -> tuple[tuple[str, str] | None, str]:
 
 
 def language_and_path(file: str, otherwise: str | None = None) -> tuple[str, str]:
-    """From `de=FILE`, or from a name that says the language.
+    """Return language and path of `de=FILE`, or of a file whose name contains the language.
 
     Args:
-        file: as the user wrote it.
-        otherwise: the language where neither says one.
+        file: argument as given by the user.
+        otherwise: default language.
 
     Raises:
-        SettingError: nothing says one.
+        SettingError: no language is given.
     """
     lang, path = name_and_path(file)
     if lang:
         if not path:
-            raise SettingError(f"{file}: no file behind the language, expected {lang}=FILE")
+            raise SettingError(f"{file}: the file is missing, expected {lang}=FILE")
         return lang, path
     lang = language_of(file) or otherwise or ""
     if not lang:
-        raise SettingError(f"{file}: which language is it in? Say it before the name, as in de={file}")
+        raise SettingError(f"{file}: the language is unknown; write it before the name, as in de={file}")
     return lang, file
 
 
 def pair_of(name: str, langs: Sequence[str]) -> tuple[str, str] | None:
-    """The two languages that `en-de` names, either of which may have a hyphen of its own; None where they are not two of
-    these."""
+    """Split `en-de` into two of the given languages, which may contain hyphens themselves; None if that is impossible."""
     return next(((a, b) for a in langs for b in langs if f"{a}-{b}" == name and a != b), None)

@@ -1,4 +1,4 @@
-"""Plain text: a sentence a line, or a word and its translation a line."""
+"""Readers of plain text (one sentence per line) and dictionaries (one entry per line)."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from calque.segment import splitter
 from calque.storage import WORDS, from_words
 from calque.text import Sentences
 
-_BATCH = 16_384  # lines held as Python strings at a time
+_BATCH = 16_384  # number of lines kept as Python strings at a time
 
 
 def read_sentences(
     path: str | PathLike[str], *, lang: str, pretokenized: bool = False, limit: int | None = None
 ) -> Sentences:
-    """Read text, one sentence a line, packed (gzip, zstd, xz, bzip2) or not. A blank line is an empty sentence.
+    """Read text with one sentence per line, plain or compressed (gzip, zstd, xz, bzip2). A blank line is an empty sentence.
 
-    As of parallel text, 32 MB of words stay in memory; more is in a temporary file (in `TMPDIR`) that is mapped.
+    Up to 32 MB of words are kept in memory; larger text is written to a memory-mapped temporary file (in `TMPDIR`).
 
     Args:
-        path: the file.
-        lang: its language.
-        pretokenized: words are what stands between spaces; otherwise `segment.split_words` divides the text.
-        limit: read only so many lines.
+        path: path of the file.
+        lang: language of the text.
+        pretokenized: whether words are separated by spaces; otherwise `segment.split_words` segments the text.
+        limit: maximum number of lines to read.
 
     Raises:
-        InputError: the file cannot be read, a line of it is not text, or there is no word in it.
+        InputError: the file cannot be read, contains a line that is not text, or contains no word.
     """
     schema = pa.schema([("words", WORDS)])
     batches = Batches(schema)
@@ -46,11 +46,11 @@ def read_sentences(
 def stream_sentences(
     path: str | PathLike[str], *, lang: str, pretokenized: bool = False, limit: int | None = None, block: int = _BATCH
 ) -> Iterator[Sentences]:
-    """`read_sentences` a block at a time, for text that memory shall not hold.
+    """Yield the text of `read_sentences` in blocks, for text larger than memory.
 
     Args:
         path, lang, pretokenized, limit: see `read_sentences`.
-        block: lines of each part but the last.
+        block: number of lines of each block except the last.
     """
     split = splitter(lang, pretokenized=pretokenized)
     lines = islice(read_lines(path), limit)
@@ -68,21 +68,20 @@ def stream_sentences(
 
 
 def read_dictionary(path: str | PathLike[str], *, langs: tuple[str, str], on_error: OnError = "raise") -> Dictionary:
-    """Read a word and its translation a line, packed (gzip, zstd, xz, bzip2) or not; blank lines are nothing.
+    """Read a dictionary with one word and its translation per line, plain or compressed (gzip, zstd, xz, bzip2).
 
-    The two are separated by a tab (XLing-Eval, Glavaš et al. 2019), or in a line without one by its first space (MUSE,
-    Conneau et al. 2018); spaces around them are no part of them.
+    The words are separated by a tab (XLing-Eval, Glavaš et al. 2019), or in lines without a tab by the first space (MUSE,
+    Conneau et al. 2018). Surrounding spaces and blank lines are ignored.
 
     Args:
         path: the file.
-        langs: the languages of its two columns.
-        on_error: what becomes of a line that is no pair: an error (`raise`), or it is left out, and a `SkippedWarning`
-            counts it (`skip`).
+        langs: languages of the two columns.
+        on_error: handling of lines without a pair: `raise` an error, or `skip` them and count them in a `SkippedWarning`.
 
     Raises:
-        InputError: the file cannot be read or has no entry; or (`raise`), with its line, there are not two words, or
+        InputError: the file cannot be read or contains no entry; or (`raise`) a line does not contain two words, or its
             bytes are not UTF-8.
-        SettingError: an argument has no such value.
+        SettingError: an argument has an unknown value.
     """
     if isinstance(langs, str) or len(langs) != 2:
         raise SettingError(f"langs is {langs!r}, expected two languages, as ('en', 'de')")

@@ -1,4 +1,4 @@
-"""Spans to ask vectors about, from whatever annotated file there is: what edge probing reads, as `ProbeText`."""
+"""Readers of labelled spans for edge probing, from several annotation formats; the result is `ProbeText`."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from calque.text import Sentences
 
 Kind = Literal["edges", "conllu", "tags"]
 
-_MADE = {"conllu": ("pos", "dependencies"), "tags": ("pos", "entities")}  # the probes that are made here, by what from
+_MADE = {"conllu": ("pos", "dependencies"), "tags": ("pos", "entities")}  # available probes by kind of file
 _CALLED = {"conllu": "CoNLL-U", "tags": "columns of words and tags"}
-_HEAD = 200  # lines that are looked at
+_HEAD = 200  # number of lines inspected
 
 Span = tuple[int, int]
 
 
 class Target(NamedTuple):
-    """One or two spans of a sentence with what they are.
+    """One or two labelled spans of a sentence.
 
     Attributes:
-        spans: of each its first word and the one behind its last, from 0.
-        labels: none, one or several.
+        spans: first word and end (exclusive) of each span, from 0.
+        labels: zero or more labels.
     """
 
     spans: Sequence[Span]
@@ -47,36 +47,36 @@ def read_probe(
     path: str | PathLike[str], *, lang: str, probe: str | None = None, column: int | str | None = None,
     subtypes: bool = False, on_error: OnError = "raise",
 ) -> ProbeText:  # fmt: skip
-    """Read labelled spans, or make them of other annotation.
+    """Read labelled spans, or derive them from other annotation.
 
-    A line of jiant's edge probing is
+    A line in jiant's edge probing format is
 
         {"text": "Ian ate ice cream", "targets": [{"span1": [1, 2], "span2": [2, 4], "label": "A1"}], "info": {}}
 
-    Words are what stands between spaces, spans are half-open (`[2, 4]` is *ice cream*), and `label` is a string or a list of
-    strings (several labels at once, as of semantic proto-roles; an empty list for none). Either no target of a file has
-    `span2`, or all have it. Other keys have no meaning.
+    Words are separated by spaces, and spans are half-open (`[2, 4]` is *ice cream*). `label` is a string or a list of
+    strings: several labels, as in semantic proto-roles, or an empty list. Either all targets of a file have `span2` or none.
+    Other keys are ignored.
 
     Args:
         path: jiant's JSON lines (above), CoNLL-U (`conllu.read_treebank`), or columns of words and tags
-            (`tagged.read_tagged`); packed or not. A data set of the hub (`hub:NAME`) has tags.
+            (`tagged.read_tagged`), plain or compressed. A data set of the hub (`hub:NAME`) must contain tags.
         lang: the language.
-        probe: which one to make.
+        probe: kind of probe.
 
             - `pos`: each word and its part of speech.
             - `dependencies`: each word (`span1`), its head (`span2`) and the relation; the root is its own head, as in the
               data of Tenney et al. (`ud_to_json.py` of jiant).
             - `entities`: each span of BIO or other tags and its type.
 
-            None where the file leaves no choice; JSON lines may have any name, as srl, which is only shown.
-        column: where tags stand, see `read_tagged`.
-        subtypes: of relations, see `read_treebank`.
-        on_error: "raise", or "skip" to leave out and count what cannot be read.
+            None if the file allows only one probe; for JSON lines, any name, such as srl, used as a label.
+        column: column of the tags, see `read_tagged`.
+        subtypes: whether to keep subtypes of relations, see `read_treebank`.
+        on_error: "raise", or "skip" to skip and count unreadable items.
 
     Raises:
-        InputError: see the readers; the file has no such probe or no usable line; or (`raise`), with its line, what cannot
-            be read, such as a span that is not in its text.
-        SettingError: an argument has no such value.
+        InputError: see the readers; the file does not support the probe or contains no usable line; or (`raise`) a line cannot
+            be read, for example because a span exceeds the text.
+        SettingError: an argument has an unknown value.
     """
     kind = _kind(path)
     if kind == "edges":
@@ -92,7 +92,7 @@ def read_probe(
 
 
 def _kind(path: str | PathLike[str]) -> Kind:
-    """What is in a file."""
+    """Detect the kind of a file."""
     name = fspath(path)
     if name.startswith(PREFIX) or os.path.isdir(name):
         return "tags"
@@ -103,11 +103,10 @@ def _kind(path: str | PathLike[str]) -> Kind:
 
 
 def of_tags(text: TaggedText, probe: str | None = None) -> ProbeText:
-    """Every tag of a text as a target of its word (`pos`), or every span as one (`entities`); by what the tags are where
-    nobody says which.
+    """Build targets from tags: one for each word (`pos`) or for each span (`entities`); None detects which from the tags.
 
     Raises:
-        InputError: the tags are of the other kind.
+        InputError: the tags do not match the probe.
     """
     names, n_words = text.tags.names, int(text.sentences.lengths().sum())
     has_spans = any(name.startswith("B-") for name in names)
@@ -126,7 +125,7 @@ def of_tags(text: TaggedText, probe: str | None = None) -> ProbeText:
 
 
 def of_treebank(bank: Treebank) -> ProbeText:
-    """Every word with its head and the relation between them; the root with itself."""
+    """Build a target from every word, its head and their relation; the root is its own head."""
     words = offsets_of(bank.sentences.lengths())
     places = np.arange(words[-1])
     first = np.repeat(words[:-1], np.diff(words))
@@ -138,11 +137,11 @@ def of_treebank(bank: Treebank) -> ProbeText:
 def _one_label(
     text: TaggedText | Treebank, words: np.ndarray, spans: np.ndarray, labels: Labels, probe: str
 ) -> ProbeText:
-    """Targets with one label each.
+    """Build targets with one label each.
 
     Args:
-        words: int64 `[n_sentences + 1]`, where the words of each sentence begin.
-        spans: int64 `[n_targets, 1 or 2, 2]`, counted over all words, in the order of the text.
+        words: offsets of the words of each sentence, int64 `[n_sentences + 1]`.
+        spans: int64 `[n_targets, 1 or 2, 2]`, in positions over the whole text, in text order.
     """
     sentence = np.searchsorted(words, spans[:, 0, 0], side="right") - 1
     counts = np.bincount(sentence, minlength=len(words) - 1)
@@ -154,17 +153,17 @@ def _one_label(
 
 # -- JSON lines, the format of jiant (Wang et al. 2019) ----------------------------------------------------------------
 def _is_object(line: str) -> bool:
-    """Whether a line of a file is an object with targets."""
+    """Return whether a line is a JSON object with targets."""
     try:
         return line.lstrip().startswith("{") and "targets" in json.loads(line)
     except (ValueError, RecursionError):
-        return '"targets"' in line  # damaged, which is for the reader to say
+        return '"targets"' in line  # corrupt; the reader reports it
 
 
 def _read_edges(path: str | PathLike[str], lang: str, probe: str | None, on_error: OnError) -> ProbeText:
     losses = Losses(path, on_error, "texts")
     words, labels, lines, spans, counts, label_counts = [], [], [], [], [], []
-    width = 0  # spans of a target, as of the first
+    width = 0  # number of spans of the first target
     for number, values in json_lines(enumerate(read_lines(path), 1)):
         read = values if isinstance(values, Flaw) else _sentence(number, values, width, path)
         if isinstance(read, Flaw):
@@ -187,7 +186,7 @@ def _read_edges(path: str | PathLike[str], lang: str, probe: str | None, on_erro
 
 
 def _sentence(number: int, values: Any, width: int, path: str | PathLike[str]) -> tuple[list[str], list[Target]] | Flaw:
-    """Return the words and targets of a line; `width` is the number of spans that a target must have, 0 for either."""
+    """Return the words and targets of a line; `width` is the required number of spans of a target, 0 for any."""
     if not isinstance(values, dict):
         return Flaw(number, "no JSON object", "not a JSON object, expected one a line; is the file whole?", path)
     text, listed = values.get("text"), values.get("targets")
@@ -213,7 +212,7 @@ def _sentence(number: int, values: Any, width: int, path: str | PathLike[str]) -
 
 
 def _target(given: Any, n_words: int) -> Target | None:
-    """Return a target of a text, or None if it is none."""
+    """Build a target from a JSON value, or return None if the value is invalid."""
     if not isinstance(given, Mapping):
         return None
     spans = [given.get("span1"), *([] if given.get("span2") is None else [given["span2"]])]

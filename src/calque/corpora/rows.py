@@ -1,4 +1,4 @@
-"""Rows of data sets of the Hugging Face hub and of tables (Parquet, JSON lines, CSV), and parallel text in them."""
+"""Rows of Hugging Face data sets and tables (Parquet, JSON lines, CSV), and parallel text in them."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from calque.errors import CalqueError, InputError, MissingExtraError
 TABLES = {".parquet": "parquet", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".csv": "csv"}
 
 
-_SIDES = (  # names that published data sets use for the two columns
+_SIDES = (  # column names of parallel text in published data sets
     ("source", "target"), ("src", "tgt"), ("source_text", "target_text"), ("src_text", "tgt_text"),
     ("sourceString", "targetString"), ("sentence1", "sentence2"), ("sentence_1", "sentence_2"), ("text1", "text2"),
 )  # fmt: skip
 
 
 class Rows(NamedTuple):
-    """A data set.
+    """Rows of a data set.
 
     Attributes:
-        first: by column, its values in the first rows; empty where there is no row.
-        labels: by column, the names behind its numbers (`ClassLabel`).
-        rows: each with its number, from 1.
+        first: values of each column in the first rows; empty without rows.
+        labels: names of the label numbers of each column (`ClassLabel`).
+        rows: iterator over row numbers, from 1, and rows.
     """
 
     first: dict[str, list]
@@ -38,11 +38,11 @@ class Rows(NamedTuple):
 
     @property
     def columns(self) -> list[str]:
-        """Their names."""
+        """Names of the columns."""
         return list(self.first)
 
     def name_of(self, column: str, value: object) -> object:
-        """The name behind a number, None where it has none (−1); other values as they are."""
+        """Return the name of a label number, None for −1; other values are returned unchanged."""
         names = self.labels.get(column)
         if names is None or not isinstance(value, int):
             return value
@@ -50,13 +50,13 @@ class Rows(NamedTuple):
 
 
 def is_dataset(path: str | PathLike[str]) -> bool:
-    """Whether `open_rows` is what reads this: a name on the hub, a folder, or a table by its suffix."""
+    """Return whether `open_rows` reads a path: a name on the hub, a folder, or a table by its suffix."""
     name = fspath(path)
     return name.startswith(PREFIX) or os.path.isdir(name) or Path(unpacked_name(name)).suffix.lower() in TABLES
 
 
 def first_of(names: Sequence[str], columns: Sequence[str]) -> str | None:
-    """The first of some names that a data set has as a column."""
+    """Return the first of some names that is a column of a data set."""
     return next((name for name in names if name in columns), None)
 
 
@@ -65,8 +65,8 @@ def open_rows(path: str | PathLike[str]) -> Rows:
 
     Args:
         path: a table file; a folder (saved with `save_to_disk`, or of table files); or `hub:NAME`, `hub:NAME:SPLIT`,
-            `hub:NAME:CONFIG:SPLIT`, where NAME is a data set of the hub or a folder. Without a split it is `train`, or the
-            only one. Files and folders need no network, and are streamed. Or a name of `by_name`, `hub:pan-x:de`.
+            `hub:NAME:CONFIG:SPLIT`, where NAME is a data set of the hub or a folder; or a name of `by_name`, such as
+            `hub:pan-x:de`. The default split is `train`, or the only split. Files and folders are streamed without network.
 
     Raises:
         MissingExtraError: `datasets` is not installed.
@@ -83,7 +83,7 @@ def open_rows(path: str | PathLike[str]) -> Rows:
         return Rows(first, _labels(data.features or {}), enumerate(_rows(first, batches, path), 1))
     except CalqueError:
         raise
-    except Exception as error:  # its files, formats and network fail with errors of many libraries
+    except Exception as error:  # files, formats and network raise exceptions of many libraries
         fact = f"not a data set that can be read ({_cause(error)}){by_name.remedy(path)}"
         raise InputError(fact, path=path) from error
 
@@ -104,7 +104,7 @@ def _rows(
 
 
 def _open(datasets: Any, path: str) -> Any:
-    """The rows of one split."""
+    """Open the rows of one split."""
     name, config, split = by_name.place(path)
     folder = Path(name)
     if folder.is_file():
@@ -126,7 +126,7 @@ def _open(datasets: Any, path: str) -> Any:
 
 
 def _labels(features: Mapping[str, Any]) -> dict[str, Sequence[str]]:
-    """Of columns of labels and of columns of lists of them."""
+    """Return the label names of columns with labels or lists of labels."""
     labels = {}
     for name, feature in features.items():
         item = feature[0] if isinstance(feature, list) and feature else getattr(feature, "feature", feature)
@@ -136,27 +136,27 @@ def _labels(features: Mapping[str, Any]) -> dict[str, Sequence[str]]:
 
 
 def _cause(error: Exception) -> str:
-    """The message of the last cause."""
+    """Return the message of the innermost cause."""
     while isinstance(error.__cause__, Exception):
         error = error.__cause__
     return f"{type(error).__name__}: {error!s:.200}"
 
 
 # -- parallel text -----------------------------------------------------------------------------------------------------
-Column = tuple[str, str | None]  # a column's name, and the key in it where it holds translations
+Column = tuple[str, str | None]  # name of a column, and the key within a column of translations
 
 
 def read_dataset(path: str | PathLike[str], langs: tuple[str, str]) -> RawCorpus:
-    """Read parallel text from what `open_rows` takes.
+    """Read parallel text from a path that `open_rows` supports.
 
     Args:
-        path: see `open_rows`; or a name of `by_name`, `hub:tatoeba`.
-        langs: found in a column of translations (`{"en": …, "de": …}`), else in columns named by them (`en`, `sentence_en`),
-            else the columns are `source` and `target`, `sentence1` and `sentence2`, or the like.
+        path: see `open_rows`; or a name of `by_name`, such as `hub:tatoeba`.
+        langs: the two languages, found in a column of translations (`{"en": …, "de": …}`), or in columns named after them
+            (`en`, `sentence_en`); otherwise the columns `source` and `target`, `sentence1` and `sentence2`, or similar are read.
 
     Raises:
         MissingExtraError: `datasets` is not installed.
-        InputError: no such data set or split, or no columns with the two languages.
+        InputError: the data set or split does not exist, or no columns contain the two languages.
     """
     if (sides := by_name.sides(path, langs)) is not None:
         return RawCorpus(_joined(sides, path), [])
@@ -204,7 +204,7 @@ def _pair(
 
 
 def _joined(sides: Sequence[tuple[str, str]], path: str | PathLike[str]) -> Iterator[RawPair | Flaw]:
-    """Yield pairs of a data set by name: two columns of one data set, or one column of two, line by line."""
+    """Yield pairs from two columns of one data set, or from one column of two parallel data sets."""
     (first, source), (second, target) = sides
     same = first == second
     rows, other = open_rows(first).rows, iter(()) if same else open_rows(second).rows

@@ -1,4 +1,4 @@
-"""The sample text that comes with calque: see `data/sample/README.md`."""
+"""The bundled sample text, see `data/sample/README.md`."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from calque.text import ParallelCorpus
 
 LANGUAGES = ("de", "es", "fr", "zh", "bg", "tr", "ru")
 _FOLDER = files("calque") / "data" / "sample"
-_TESTED, _GOLD = (3, 1), (9, 4)  # every third sentence from the second on; of these every third has gold links
+_TESTED, _GOLD = (3, 1), (9, 4)  # every third sentence, beginning with the second; every third of these has gold links
 
 
 def sample_text(lang: str, part: Literal["all", "train", "test"] = "all") -> ParallelCorpus:
-    """English sentences and their translations.
+    """Return English sentences and their translations.
 
     Args:
         lang: one of `LANGUAGES`.
-        part: what to train on, what to test on, or all 536 sentences.
+        part: "train", "test", or "all" 536 sentences.
     """
     corpus = _whole(lang)
     tested = np.arange(len(corpus)) % _TESTED[0] == _TESTED[1]
     if part not in ("all", "train", "test"):
-        raise SettingError(f"part={part!r}, expected all, train or test")
+        raise SettingError(f"part must be all, train or test, got {part!r}")
     return corpus if part == "all" else corpus.take(np.flatnonzero(tested if part == "test" else ~tested))
 
 
 def sample_links(lang: str) -> tuple[ParallelCorpus, WordPairs]:
-    """60 sentence pairs of the test part with hand-made word links."""
+    """Return 60 sentence pairs of the test part with gold word links."""
     corpus = _whole(lang)
     text = (_FOLDER / f"gold.en-{lang}.tsv").read_text(encoding="utf-8")
     gold = WordPairs.parse([line.split("\t")[2] for line in text.splitlines()])
@@ -43,7 +43,7 @@ def sample_links(lang: str) -> tuple[ParallelCorpus, WordPairs]:
 @cache
 def _whole(lang: str) -> ParallelCorpus:
     if lang not in LANGUAGES:
-        raise SettingError(f"the sample text is not in {lang!r}, expected one of {', '.join(LANGUAGES)}")
+        raise SettingError(f"lang must be one of {', '.join(LANGUAGES)}, got {lang!r}")
     sides = []
     for name in ("en", lang):
         lines = (_FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""Questions whose answers are parts of a passage: the JSON of SQuAD, XQuAD, MLQA and TyDi QA's gold passages."""
+"""Reader of extractive question answering: the JSON format of SQuAD, XQuAD, MLQA and TyDi QA (gold passage)."""
 
 from __future__ import annotations
 
@@ -23,20 +23,19 @@ _SHAPE = "data[].paragraphs[] with context, and qas[] with question and answers[
 
 @dataclass(frozen=True)
 class QuestionText:
-    """Questions, the passages that they are about, and their right answers.
+    """Questions, their passages and gold answers.
 
     Attributes:
         passages: the words of each passage, `[n_passages]`.
-        written: the same as they are written.
-        places: int32 `[n_words, 2]`: first character of each word in its passage, and the one behind its last.
+        written: original text of each passage.
+        places: character span of each word in its passage, start and end (exclusive), int32 `[n_words, 2]`.
         questions: the words of each question, `[n_questions]`.
-        owner: int64 `[n_questions]`, the passage of each.
-        offsets: int64 `[n_questions + 1]`: the right answers of question i are those from `offsets[i]` to `offsets[i + 1]`,
-            at least one.
-        answers: all right answers as they are written.
-        spans: int32 `[n_answers, 2]`: first word and the one behind the last of those that an answer overlaps with; −1 where
-            the answer does not stand where the file says.
-        path: the file.
+        owner: index of each question's passage, int64 `[n_questions]`.
+        offsets: int64 `[n_questions + 1]`; question i has the answers `offsets[i]` to `offsets[i + 1]`, at least one.
+        answers: original text of all gold answers.
+        spans: span of the words that overlap an answer, int32 `[n_answers, 2]`; −1 if the answer is not at the position in
+            the file.
+        path: path of the file.
     """
 
     passages: Sentences
@@ -55,19 +54,19 @@ class QuestionText:
 
     @property
     def texts(self) -> tuple[Sentences, Sentences]:
-        """Each question and its passage."""
+        """Questions and their passages."""
         return self.questions, self.passages.take(self.owner)
 
     def right(self, question: int) -> tuple[str, ...]:
-        """All right answers to a question."""
+        """Return all gold answers to a question."""
         return self.answers[self.offsets[question] : self.offsets[question + 1]]
 
     def word_offsets(self) -> np.ndarray:
-        """Where the words of each passage begin in `places`, int64 `[n_passages + 1]`."""
+        """Offsets of each passage's words in `places`, int64 `[n_passages + 1]`."""
         return offsets_of(self.passages.lengths())
 
     def take(self, rows: np.ndarray) -> QuestionText:
-        """Some of the questions, by their numbers, and their passages."""
+        """Return the questions with the given indices and their passages."""
         used, owner = np.unique(self.owner[rows], return_inverse=True)
         counts = np.diff(self.offsets)[rows]
         answers = ranges(self.offsets[:-1][rows], counts)
@@ -80,28 +79,27 @@ class QuestionText:
         )  # fmt: skip
 
 
-_Answers = list[tuple[str, int]]  # texts and where they begin in the passage
+_Answers = list[tuple[str, int]]  # texts and their start in the passage
 
 
 def read_questions(path: str | PathLike[str], *, lang: str, on_error: OnError = "raise") -> QuestionText:
-    """Read questions with answers in the JSON of SQuAD 1.1 (Rajpurkar et al. 2016), which is that of XQuAD, MLQA and TyDi QA's
-    gold passages. Passages and questions are divided into words by `segment.split_words`; an answer is the words that it
-    overlaps with. Passages that are the same are read once.
+    """Read questions with answers in the JSON format of SQuAD 1.1 (Rajpurkar et al. 2016), also used by XQuAD, MLQA and TyDi QA.
 
-    Questions of SQuAD 2.0 without an answer are left out and counted; that is never an error.
+    `segment.split_words` segments passages and questions into words; an answer consists of the words that it overlaps.
+    Equal passages are read once. Unanswerable questions of SQuAD 2.0 are skipped and counted; they are never an error.
 
     Args:
-        path: the file, packed (gzip, zstd, xz, bzip2) or not; or a data set with the columns `context`, `question` and
+        path: file, plain or compressed (gzip, zstd, xz, bzip2); or a data set with the columns `context`, `question` and
             `answers`, `hub:NAME` or a folder (see `rows.open_rows`).
-        lang: its language.
-        on_error: what becomes of a question that cannot be used: an error (`raise`), or it is left out, and a
-            `SkippedWarning` counts it (`skip`). One whose answer is not where `answer_start` says stays, for tests ask for the
-            text of an answer alone; it has no `spans`, and another `SkippedWarning` counts it.
+        lang: language of the text.
+        on_error: handling of unusable questions: `raise` an error, or `skip` them and count them in a `SkippedWarning`. An
+            answer with a wrong `answer_start` is kept, because evaluation needs only its text; it has no `spans`, and another
+            `SkippedWarning` counts it.
 
     Raises:
-        InputError: the file is no such JSON, or has no usable question; or (`raise`), with its place in the JSON, a question or
-            passage has no words, something is missing or of another kind, or an answer does not stand where it should.
-        SettingError: `on_error` has no such value.
+        InputError: the file does not have this format, or contains no usable question; or (`raise`) a question or passage has
+            no words, a value is missing or has the wrong type, or an answer is not at its position.
+        SettingError: `on_error` has an unknown value.
     """
     losses, misplaced = Losses(path, on_error, "questions"), Skipped()
     split = splitter(lang, pretokenized=False)
@@ -158,7 +156,7 @@ def _misplaced(passage: str, text: str, start: int) -> str:
 
 
 def _dataset(path: str | PathLike[str]) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the place, passage and question of every row of a data set."""
+    """Yield the position, passage and question of every row of a data set."""
     for number, row in open_rows(path).rows:
         answers = row.get("answers")
         if isinstance(answers, dict):  # a list of each of its columns
@@ -167,10 +165,10 @@ def _dataset(path: str | PathLike[str]) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _items(path: str | PathLike[str]) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the place, passage and question of every question of the JSON.
+    """Yield the position, passage and question of every question in the JSON.
 
     Raises:
-        InputError: the file is not the JSON of SQuAD.
+        InputError: the file does not have the format of SQuAD.
     """
     whole, place = read_json(path), ""
     try:
@@ -184,7 +182,7 @@ def _items(path: str | PathLike[str]) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _checked(place: str, passage: Any, asked: Any, path: str | PathLike[str]) -> tuple[str, _Answers] | Flaw | Omission:
-    """Return the question and its answers, if they are all there."""
+    """Return the question and its answers, or a flaw if one is missing."""
     if isinstance(asked, dict) and asked.get("is_impossible") is True:
         return Omission(0, "no answer in the passage (SQuAD 2.0)", place)
     try:

@@ -1,4 +1,4 @@
-"""Sentence pairs as an Arrow table: in memory while it is small, in a mapped temporary file once it is not."""
+"""Sentence pairs as an Arrow table, in memory or, above a limit, in a memory-mapped temporary file."""
 
 from __future__ import annotations
 
@@ -14,31 +14,33 @@ from calque.storage import WORDS, from_words
 from calque.text import LINE
 
 _ROWS, _CHARACTERS = 1 << 14, 1 << 25  # of a record batch
-MEMORY = 1 << 25  # bytes of Arrow data; a larger table goes to disk
+MEMORY = 1 << 25  # bytes of Arrow data; a larger table is written to disk
 
 
 class TableWriter:
-    """Collects sentence pairs.
+    """Writer that collects sentence pairs.
 
     Args:
-        columns: names of the further columns; None: `column_3`, `column_4` …, as many as the widest of the first rows has.
-        lines: keep the line numbers.
+        columns: names of extra columns; None names them `column_3`, `column_4` … up to the widest of the first rows.
+        lines: whether to keep line numbers.
 
     Attributes:
-        width: number of further columns a row may have; None until it is known.
+        width: maximum number of extra columns of a row; None while it is unknown.
     """
 
     def __init__(self, columns: Sequence[str] | None, *, lines: bool) -> None:
         self._names, self._keep_lines = columns, lines
         self.width = None if columns is None else len(columns)
         self._batches: Batches | None = None
-        self._rows: list[tuple[Sequence[str], Sequence[str], int, Sequence[str | None]]] = []  # since the last batch
+        self._rows: list[
+            tuple[Sequence[str], Sequence[str], int, Sequence[str | None]]
+        ] = []  # rows since the last batch
         self._characters = 0
 
     def add(
         self, source: Sequence[str], target: Sequence[str], extra: Sequence[str | None], line: int, size: int
     ) -> None:
-        """Add a row; `size` is its number of characters, roughly."""
+        """Add a row; `size` is its approximate number of characters."""
         self._rows.append((source, target, line, extra))
         self._characters += size
         if len(self._rows) >= _ROWS or self._characters >= _CHARACTERS:
@@ -68,7 +70,7 @@ class TableWriter:
 
 
 class Batches:
-    """Record batches as one table: in memory up to `MEMORY` bytes, then in a mapped temporary file without a name."""
+    """Record batches of one table, in memory up to `MEMORY` bytes, then in an unnamed memory-mapped temporary file."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -90,7 +92,7 @@ class Batches:
             self._held = []
 
     def finish(self) -> pa.Table:
-        """Return the table; nothing can be added afterwards."""
+        """Return the table and close the writer."""
         if self._writer is None:
             return pa.Table.from_batches(self._held, self.schema)
         self._writer.close()

@@ -1,4 +1,4 @@
-"""Translation memories (TMX 1.1 to 1.4b), and XML documents that are read element by element in bounded memory."""
+"""Readers of translation memories (TMX 1.1 to 1.4b) and of XML documents in bounded memory."""
 
 from __future__ import annotations
 
@@ -11,22 +11,28 @@ from calque.corpora.languages import best_match
 from calque.corpora.lines import Omission, RawPair, unpacked
 from calque.errors import InputError
 
-_CODES = {"bpt", "ept", "it", "ph", "ut"}  # they hold markup of the original document; <hi> and <g> hold text
+_CODES = {
+    "bpt",
+    "ept",
+    "it",
+    "ph",
+    "ut",
+}  # elements that contain markup of the original document; <hi> and <g> contain text
 _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
-_CHUNK = 1 << 16  # bytes of a line that are parsed at a time
+_CHUNK = 1 << 16  # number of bytes of a line parsed at a time
 
 
 def read_elements(path: str | PathLike[str], root: str, name: str, what: str) -> Iterator[tuple[int, Element]]:
-    """Read the elements of a name, each with its line, and remove them from the document again.
+    """Yield the elements of a name with their line numbers, and remove each from the parsed document.
 
     Args:
-        path: the file, packed or not.
-        root: name of the element that is the whole document.
-        what: the document, for messages.
+        path: file, plain or compressed.
+        root: name of the root element.
+        what: name of the document type in messages.
 
     Raises:
-        InputError: with its line: XML that is not well formed, is another document, or has entities that are not declared, or
-            that expand to far more text than the file has.
+        InputError: the XML is not well-formed, is another type of document, contains undeclared entities, or has entities
+            that expand to far more text than the file contains.
     """
     parser, above, line = XMLPullParser(("start", "end")), [], 1
     with unpacked(path) as file:
@@ -35,7 +41,11 @@ def read_elements(path: str | PathLike[str], root: str, name: str, what: str) ->
             try:
                 parser.feed(chunk) if chunk else parser.close()
                 events: list[Any] = list(parser.read_events())
-            except (ParseError, ValueError, LookupError) as error:  # the latter two: encodings that the parser has not
+            except (
+                ParseError,
+                ValueError,
+                LookupError,
+            ) as error:  # the last two: encodings that the parser does not support
                 fact = f"not well-formed XML ({error}), expected {what}"
                 raise InputError(fact, path=path, line=line) from error
             for event, element in events:
@@ -55,10 +65,10 @@ def read_elements(path: str | PathLike[str], root: str, name: str, what: str) ->
 
 
 def read_tmx(path: str | PathLike[str], langs: tuple[str, str]) -> Iterator[RawPair | Omission]:
-    """Read translation units, one after the other, in bounded memory.
+    """Yield translation units in bounded memory.
 
-    `xml:lang` is matched as `best_match` says; a unit that lacks one of the languages is left out and
-    counted. Inline tags are stripped, with their content where it is code.
+    `xml:lang` is matched by `best_match`. Units that lack one of the languages are skipped and counted. Inline tags are
+    removed, together with their content if it is code.
 
     Raises:
         InputError: see `read_elements`.
