@@ -143,7 +143,8 @@ def test_a_sentence_without_language_is_refused_where_there_are_maps(tiny_encode
     said = r'has no language, and .*\+rotation has maps for xx: give calque\.Sentence\(words, lang="xx"\)'
     with pytest.raises(SettingError, match=said):
         mapped.encode(sentences)
-    np.testing.assert_array_equal(mapped.without_maps().encode(sentences).data, tiny_encoder.encode(sentences).data)
+    expected = tiny_encoder.encode(sentences).data
+    np.testing.assert_allclose(mapped.without_maps().encode(sentences).data, expected, atol=1e-6)
     assert len(mapped.encode(Sentences.of([]))) == 0
 
 

@@ -1,1 +1,1 @@
-"""Pure functions over vectors: normalisation, similarity and exact neighbours, orthogonal maps."""
+"""Pure functions over vectors: normalisation, similarity, exact nearest neighbours, orthogonal maps."""

@@ -1,5 +1,5 @@
-"""Margins (Artetxe & Schwenk 2019): the ratio of a cosine to those in the neighbourhoods of both vectors, exact, both directions;
-and pairs that are mined by it."""
+"""Ratio margins (Artetxe & Schwenk 2019): cosines divided by the mean cosine of both neighbourhoods, with exact search
+in both directions, and mining of sentence pairs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _HELD = 1 << 22  # ratios held at once
 
 @dataclass(frozen=True)
 class Best:
-    """What each vector goes best with, in both directions.
+    """Best match of each vector, in both directions.
 
     Attributes:
-        targets: int64 `[n]`, row of the best target vector of each source vector; −1 where there is none.
-        target_scores: float64 `[n]`, its margin; −∞ where there is none.
-        sources, source_scores: the same for each of the `[m]` target vectors.
+        targets: row of the best target vector of each source vector, int64 `[n]`; −1 if there is none.
+        target_scores: margin of that match, float64 `[n]`; −∞ if there is none.
+        sources, source_scores: row of the best source vector of each target vector, and its margin, `[m]`.
     """
 
     targets: np.ndarray
@@ -35,25 +35,24 @@ class Best:
 
 
 def best_by_margin(source: np.ndarray, target: np.ndarray, *, k: int = 4) -> Best:
-    """The best of all target vectors for each source vector, and the other way round (Artetxe & Schwenk 2019, §3.1, Eq. 2).
+    """Return the best match of each source vector among all target vectors, and vice versa (Artetxe & Schwenk 2019,
+    §3.1, Eq. 2).
 
-    cos(x, y) / ((r(x) + r(y)) / 2), where r is the mean cosine with the k nearest of the other side: the ratio margin. Equal
-    scores go to the smaller row.
+    The ratio margin is cos(x, y) / ((r(x) + r(y)) / 2), where r is the mean cosine with the k nearest vectors of the
+    other side. Ties go to the smaller row.
 
-    The ratio is 1 + CSLS / (r(x) + r(y)). So the first few by CSLS, which an exact sweep gives, tell
-    the largest ratio, too: a vector behind the last of them, whose CSLS is s, has a ratio of at most 1 + s / (r(x) + r), with
-    the smallest r of the other side where s is positive and the largest where it is not. Rows whose best is below that are
-    compared with everything once more.
+    The ratio is 1 + CSLS / (r(x) + r(y)), so an exact search by CSLS also bounds it: if the last candidate has CSLS s,
+    all further vectors have a ratio of at most 1 + s / (r(x) + r), with the smallest r of the other side for positive s
+    and the largest r otherwise. Rows whose best ratio is below this bound are compared with all vectors.
 
-    LASER's code looks for the largest margin among the k nearest by cosine only; `xsim_neighbours` does that.
+    LASER's code searches only the k nearest vectors by cosine; `xsim_neighbours` does that.
 
     Args:
-        source, target: `[n, dim]` and `[m, dim]`, of any length.
-        k: size of the neighbourhoods. A ratio whose neighbourhoods are not similar at all, r(x) + r(y) ≤ 0, says nothing,
-            and is nobody's best.
+        source, target: vectors of any norm, `[n, dim]` and `[m, dim]`.
+        k: neighbourhood size. A pair with r(x) + r(y) ≤ 0 is never a best match, as its ratio is meaningless.
 
     Raises:
-        SettingError: shapes that do not fit, a component that is not finite, or k below 1.
+        SettingError: shapes that do not match, a component that is not finite, or k below 1.
     """
     x, y = unit_rows(source), unit_rows(target)
     if not len(x) or not len(y):
@@ -72,7 +71,8 @@ def best_by_margin(source: np.ndarray, target: np.ndarray, *, k: int = 4) -> Bes
 def _best_ratios(
     x: np.ndarray, y: np.ndarray, names: np.ndarray, csls: np.ndarray, of_x: np.ndarray, of_y: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Row and value of the largest ratio of each x, from the first few by CSLS and, where these do not settle it, from all."""
+    """Return row and value of the largest ratio of each x, from the first candidates by CSLS or, where these are not
+    sufficient, from all."""
     ratios = _ratios(csls, of_x[:, None] + of_y[names])
     best, scores = _first_largest(names, ratios)
     if names.shape[1] == len(y):
@@ -90,7 +90,7 @@ def _best_ratios(
 def _search_all(
     x: np.ndarray, y: np.ndarray, rows: np.ndarray, of_x: np.ndarray, of_y: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The largest ratio of some rows of x over all of y."""
+    """Return row and value of the largest ratio of some rows of x over all of y."""
     sums = of_x[rows, None] + of_y
     ratios = _ratios(2 * (x[rows].astype(np.float64) @ y.T.astype(np.float64)) - sums, sums)
     largest = ratios.max(axis=1, keepdims=True)
@@ -102,12 +102,12 @@ def _search_all(
 
 
 def _ratios(csls: np.ndarray, sums: np.ndarray) -> np.ndarray:
-    """cos / (sum / 2) from 2·cos − sum; −∞ where the sum is not positive."""
+    """Return cos / (sum / 2), given `csls` = 2·cos − sum; −∞ where the sum is not positive."""
     return np.where(sums > 0, 1 + csls / np.where(sums > 0, sums, 1.0), -np.inf)
 
 
 def _first_largest(names: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of each row the largest score and its name, the smallest of several; −1 where all are −∞."""
+    """Return the smallest name with the largest score of each row, −1 if all scores are −∞, and that score."""
     largest = scores.max(axis=1)
     beyond = np.iinfo(np.int64).max
     chosen = np.where(scores == largest[:, None], names, beyond).min(axis=1)
@@ -115,13 +115,14 @@ def _first_largest(names: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, n
 
 
 def xsim_neighbours(source: np.ndarray, target: np.ndarray, *, k: int = 4) -> np.ndarray:
-    """For each source vector the target vector with the largest margin among its k nearest by cosine (LASER's `xsim.py`).
+    """Return for each source vector the target vector with the largest margin among the k nearest by cosine (LASER's
+    `xsim.py`).
 
     Args:
         source, target, k: see `best_by_margin`.
 
     Returns:
-        int64 `[n]`, rows of `target`; of equal margins that of the nearer one; −1 where there is nothing to choose from.
+        rows of `target`, int64 `[n]`; ties go to the nearer vector; −1 if `target` is empty.
     """
     x, y = unit_rows(source), unit_rows(target)
     if not len(x) or not len(y):
@@ -137,11 +138,11 @@ def xsim_neighbours(source: np.ndarray, target: np.ndarray, *, k: int = 4) -> np
 # -- mining: pairs that translate each other out of two texts that are no translations -----------------------------------
 @dataclass(frozen=True)
 class Mined:
-    """Pairs with their scores, the best first.
+    """Mined pairs with their scores, best first.
 
     Attributes:
-        source, target: int64 `[n_pairs]`.
-        scores: float64 `[n_pairs]`, falling.
+        source, target: row of each pair's source, and of its target, int64 `[n_pairs]`.
+        scores: margin of each pair, float64 `[n_pairs]`, descending.
     """
 
     source: np.ndarray
@@ -152,14 +153,14 @@ class Mined:
         return len(self.scores)
 
     def at_least(self, threshold: float) -> Mined:
-        """The pairs whose score is so much or more."""
+        """Return the pairs whose score is at least the threshold."""
         n = int(np.searchsorted(-self.scores, -threshold, side="right"))
         return Mined(self.source[:n], self.target[:n], self.scores[:n])
 
 
 def mine(best: Best) -> Mined:
-    """Candidate pairs (Artetxe & Schwenk 2019, §3.2, "max score"): each sentence with what it goes best with, and from the best
-    pair on those whose two sentences are in no better pair."""
+    """Return candidate pairs (Artetxe & Schwenk 2019, §3.2, "max score"): the best matches in both directions, sorted
+    by score, without pairs that share a sentence with a better pair."""
     n, m = len(best.targets), len(best.sources)
     source, target = np.concatenate([np.arange(n), best.sources]), np.concatenate([best.targets, np.arange(m)])
     scores = np.concatenate([best.target_scores, best.source_scores])
@@ -170,7 +171,7 @@ def mine(best: Best) -> Mined:
 
 
 def _in_no_better_pair(source: np.ndarray, target: np.ndarray, n: int, m: int) -> np.ndarray:
-    """bool `[n_pairs]`: both sentences of a pair are in none of those before it that were taken."""
+    """Return the mask of pairs whose sentences are in no earlier selected pair, bool `[n_pairs]`."""
     taken, free_source, free_target = np.zeros(len(source), dtype=bool), bytearray(b"\1" * n), bytearray(b"\1" * m)
     for place, (i, j) in enumerate(zip(source.tolist(), target.tolist(), strict=True)):
         if free_source[i] and free_target[j]:
@@ -180,16 +181,16 @@ def _in_no_better_pair(source: np.ndarray, target: np.ndarray, n: int, m: int) -
 
 
 def best_threshold(mined: Mined, right: np.ndarray, n_gold: int) -> float:
-    """The score from which on pairs count, for the best F1 (Artetxe & Schwenk 2019, §3.2; `bucc.py` of LASER).
+    """Return the score threshold with the best F1 (Artetxe & Schwenk 2019, §3.2; `bucc.py` of LASER).
 
     Args:
         mined: pairs with scores.
-        right: bool `[n_pairs]`: it is one of the gold pairs.
-        n_gold: how many gold pairs there are.
+        right: mask of the pairs that are gold pairs, bool `[n_pairs]`.
+        n_gold: number of gold pairs.
 
     Returns:
-        half-way between the last score that counts and the first that does not, as in LASER's code; of several best the
-        highest; ∞ where no pair is right.
+        the midpoint between the last accepted and the first rejected score, as in LASER's code. Ties go to the highest
+        threshold; ∞ if no pair is correct.
     """
     if not right.any():
         return float("inf")

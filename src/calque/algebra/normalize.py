@@ -1,4 +1,4 @@
-"""Row normalisation: unit length and centring."""
+"""Normalisation of rows: L2 norm and mean-centring."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ _BLOCK = 8192  # rows converted to float64 at a time
 
 
 def unit_rows(x: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
-    """Rows scaled to length 1, in float32; a zero row stays zero.
+    """Return L2-normalised rows in float32; a zero row remains zero.
 
-    Each row is divided by its own norm. Dividing by the norm of the whole matrix, as copies of Cao et al.'s
-    (2020) code do, leaves cosines unscaled and silently disables CSLS.
+    Each row is divided by its own norm. Copies of Cao et al.'s (2020) code divide by the norm of the whole matrix,
+    which leaves cosines unscaled and silently disables CSLS.
 
     Args:
-        x: `[n, dim]`, float16, float32 or float64, in memory or mapped.
-        rows: take only these rows, int64 `[n_rows]`, in this order; all if None.
+        x: vectors, `[n, dim]`, float16, float32 or float64, in memory or memory-mapped.
+        rows: indices of the rows to return, in this order, int64 `[n_rows]`; None for all.
 
     Returns:
-        float32 `[n, dim]` or `[n_rows, dim]`, always a new array. Norms are taken in float64.
+        float32 `[n, dim]` or `[n_rows, dim]`, always a new array. Norms are computed in float64.
 
     Raises:
-        SettingError: a vector has an infinite or undefined component.
+        SettingError: a vector has an infinite or NaN component.
     """
     n = len(x) if rows is None else len(rows)
     unit = np.empty((n, x.shape[1]), dtype=np.float32)
@@ -40,15 +40,15 @@ def unit_rows(x: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
 
 
 def unit_centre_unit(x: np.ndarray, mean: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Unit length, subtract the mean, unit length again (Artetxe et al. 2018; Cao et al. 2020, §3.4).
+    """L2-normalise rows, subtract the mean, and L2-normalise again (Artetxe et al. 2018; Cao et al. 2020, §3.4).
 
     Args:
-        x: `[n, dim]`.
-        mean: `[dim]`, subtract this one rather than the mean of `x`: words outside the table that the mean
-            was taken from must move by the same vector.
+        x: vectors, `[n, dim]`.
+        mean: mean to subtract, `[dim]`; None for the mean of `x`. Words outside the table that gave the mean must be
+            shifted by the same vector.
 
     Returns:
-        float32 `[n, dim]`, and the mean that was subtracted, float64 `[dim]`.
+        normalised rows, float32 `[n, dim]`, and the mean that was subtracted, float64 `[dim]`.
     """
     unit = unit_rows(x)
     if mean is None:

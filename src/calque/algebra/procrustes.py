@@ -9,14 +9,14 @@ from calque.errors import SettingError
 
 
 class Moments:
-    """Means and centred products of paired vectors, in float64, block by block and mergeable.
+    """Means and centred products of paired vectors in float64, accumulated in blocks and mergeable.
 
-    Blocks are joined by Chan et al.'s update (1979, "Updating formulae and a pairwise algorithm for computing sample
-    variances"), so that a common offset far from zero does not eat the digits. A target of 0 dimensions leaves the moments
-    of one side alone.
+    Blocks are merged by Chan et al.'s update (1979, "Updating formulae and a pairwise algorithm for computing sample
+    variances"), so a common offset far from zero does not reduce the precision. A target of 0 dimensions gives the
+    moments of the source alone.
 
     Attributes:
-        n: pairs seen.
+        n: number of pairs.
         source_mean, target_mean: `[dim]`.
         cross: Σ (x − x̄)ᵀ(y − ȳ), `[source_dim, target_dim]`.
         gram: Σ (x − x̄)ᵀ(x − x̄), `[source_dim, source_dim]`.
@@ -38,10 +38,10 @@ class Moments:
         """Add paired rows.
 
         Args:
-            block: number of rows that are converted to float64 at a time; None for 16 MB of them.
+            block: number of rows converted to float64 at a time; None for blocks of 16 MB.
 
         Raises:
-            SettingError: not as many rows on one side as on the other, or a value that is not finite.
+            SettingError: the sides have different numbers of rows, or a value is not finite.
         """
         if len(source) != len(target):
             raise SettingError(f"{len(source)} source vectors are paired with {len(target)} target vectors")
@@ -59,7 +59,7 @@ class Moments:
             self.merge(part)
 
     def merge(self, other: Moments) -> None:
-        """Add the pairs that another has seen."""
+        """Add the pairs of other moments."""
         if other.n == 0:
             return
         n = self.n + other.n
@@ -73,17 +73,17 @@ class Moments:
 
     @property
     def raw_cross(self) -> np.ndarray:
-        """Σ xᵀy about the origin."""
+        """Uncentred products Σ xᵀy."""
         return self.cross + self.n * np.outer(self.source_mean, self.target_mean)
 
     @property
     def raw_gram(self) -> np.ndarray:
-        """Σ xᵀx about the origin."""
+        """Uncentred products Σ xᵀx."""
         return self.gram + self.n * np.outer(self.source_mean, self.source_mean)
 
 
 def procrustes(cross: np.ndarray) -> np.ndarray:
-    """The orthogonal W that minimises Σ ‖xW − y‖² (Schönemann 1966; Kulshreshtha 2020, Eqs. 2–3).
+    """Return the orthogonal W that minimises Σ ‖xW − y‖² (Schönemann 1966; Kulshreshtha 2020, Eqs. 2–3).
 
     Args:
         cross: Σ xᵀy, `[dim, dim]`.
@@ -97,7 +97,7 @@ def procrustes(cross: np.ndarray) -> np.ndarray:
 
 
 def least_squares(gram: np.ndarray, cross: np.ndarray) -> np.ndarray:
-    """The W of least norm that minimises Σ ‖xW − y‖², without constraint (Mikolov et al. 2013; Multi-sense, Eq. 8).
+    """Return the unconstrained minimum-norm W that minimises Σ ‖xW − y‖² (Mikolov et al. 2013; Multi-sense, Eq. 8).
 
     Args:
         gram: Σ xᵀx, `[source_dim, source_dim]`.

@@ -1,10 +1,10 @@
-"""Exact nearest neighbours by cosine and by CSLS, both directions from one product that is never held.
+"""Exact nearest neighbours by cosine and by CSLS, in both directions, without storing the matrix of products.
 
-The vectors of each side are sorted into small groups. One pass over `x @ y.T` keeps the largest product of every vector with
-every group of the other side. These maxima bound everything that follows: the k nearest of a vector lie in the k groups with the
-largest maxima, and its best neighbour by CSLS lies in one of the few groups whose upper bound exceeds the largest lower bound.
-Only these groups are multiplied again, and products that decide are computed in float64. Memory beyond the vectors: at most 1 GiB
-of maxima for each side.
+The vectors of each side are sorted into small groups. One pass over `x @ y.T` keeps the largest product of every vector
+with every group of the other side. These maxima bound the search: the k nearest vectors lie in the k groups with the
+largest maxima, and the best neighbour by CSLS lies in one of the few groups whose upper bound exceeds the largest lower
+bound. Only these groups are multiplied again, and deciding products are computed in float64. The maxima need at most 1
+GiB of memory for each side.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DECIDED = 2**25  # maxima looked at together
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Compute matrix products in exact float32 inside the block, whatever `torch.set_float32_matmul_precision` allows outside."""
+    """Compute matrix products in exact float32 inside the block, regardless of `torch.set_float32_matmul_precision`."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
@@ -42,9 +42,9 @@ def full_precision() -> Iterator[None]:
 
 
 def error_bound(x: Tensor, y: Tensor) -> float:
-    """Return how far a float32 product can be from the exact one, whatever the order of summation.
+    """Return the maximum difference between a float32 product and the exact product, for any order of summation.
 
-    dim·u·‖x‖·‖y‖ with u = 2⁻²⁴ (Higham 2002, §3.1).
+    The bound is dim·u·‖x‖·‖y‖ with u = 2⁻²⁴ (Higham 2002, §3.1).
     """
     longest = [float(torch.linalg.vector_norm(side, dim=1).nan_to_num(torch.inf, torch.inf).max()) for side in (x, y)]
     return 1.01 * x.shape[1] * 2.0**-24 * longest[0] * longest[1] + 1e-30
@@ -55,12 +55,12 @@ class Neighbours:
     """Nearest neighbours in both directions.
 
     Attributes:
-        targets: int64 `[n_source_queries, n_best]`, rows of the target matrix, best first; at most as wide
-            as there are target vectors.
-        target_scores: float64, their similarity (cosine, or CSLS).
-        sources, source_scores: the same for the target queries.
-        source_hubness, target_hubness: float64 `[n]` and `[m]`, mean cosine of each vector with its k
-            nearest on the other side: r in CSLS. None for plain cosine.
+        targets: rows of the target matrix, best first, int64 `[n_source_queries, n_best]`; fewer columns if there are
+            fewer than `n_best` target vectors.
+        target_scores: similarity of these rows (cosine or CSLS), float64.
+        sources, source_scores: rows of the source matrix, and their similarity, for the target queries.
+        source_hubness, target_hubness: mean cosine of each vector with its k nearest on the other side (r in CSLS),
+            float64 `[n]` and `[m]`. None for plain cosine.
     """
 
     targets: np.ndarray
@@ -82,20 +82,20 @@ def csls_neighbours(
 ) -> Neighbours:
     """Return nearest neighbours by cross-domain similarity local scaling (Conneau et al. 2018a, Eq. 3).
 
-    CSLS(x, y) = 2·cos(x, y) − r(x) − r(y), where r(x) is the mean cosine of x with its k nearest target
-    vectors and r(y) that of y with its k nearest source vectors. Equal scores go to the smaller index.
-    The result is that of a search in float64.
+    CSLS(x, y) = 2·cos(x, y) − r(x) − r(y), where r(x) is the mean cosine of x with its k nearest target vectors, and
+    r(y) the mean cosine of y with its k nearest source vectors. Ties go to the smaller index. The result equals that of
+    a search in float64.
 
     Args:
-        source, target: `[n, dim]` and `[m, dim]`, rows of length 1 (or 0), as `unit_rows` makes them. A
-            tensor's device is where the work is done.
+        source, target: L2-normalised (or zero) rows, `[n, dim]` and `[m, dim]`, such as those of `unit_rows`. The
+            search runs on the device of a tensor.
         k: neighbourhood size.
         n_best: number of neighbours to return for each query.
-        source_queries, target_queries: row numbers to find neighbours for; all if None. r and the candidates
-            are always those of all rows.
+        source_queries, target_queries: rows to find neighbours for; None for all. r and the candidates always use all
+            rows.
 
     Raises:
-        SettingError: shapes that do not fit, a component that is not finite, or k or n_best below 1.
+        SettingError: shapes that do not match, a component that is not finite, or k or n_best below 1.
     """
     if k < 1:
         raise SettingError(f"CSLS needs a neighbourhood of at least 1, got k={k}")
@@ -118,11 +118,11 @@ def largest_products(x: Tensor, y: Tensor, k: int) -> tuple[np.ndarray, np.ndarr
     """Return the `k` largest inner products of every row of `x` with rows of `y`, in float32, and their rows of `y`.
 
     Args:
-        x, y: float32 `[n, dim]` and `[m, dim]`, on one device, all finite.
-        k: at most m are returned.
+        x, y: finite float32 vectors on one device, `[n, dim]` and `[m, dim]`.
+        k: number of products for each row, at most m.
 
     Returns:
-        float32 and int64 `[n, min(k, m)]`, from large to small.
+        products and rows, float32 and int64 `[n, min(k, m)]`, in descending order.
     """
     k = min(k, len(y))
     values, names = np.full((len(x), k), -np.inf, dtype=np.float32), np.zeros((len(x), k), dtype=np.int64)
@@ -140,9 +140,9 @@ def largest_products(x: Tensor, y: Tensor, k: int) -> tuple[np.ndarray, np.ndarr
 
 
 def dots(x: Tensor, y: Tensor, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return `x[rows[p]] · y[columns[p]]` in float64; equal vectors give equal numbers, so ties stay ties.
+    """Return `x[rows[p]] · y[columns[p]]` in float64; equal vectors give equal numbers, so ties are preserved.
 
-    Products are summed in blocks of one shape, so that every sum has one order.
+    All blocks have one shape, so that every sum has the same order of summation.
     """
     out = torch.empty(len(rows), dtype=torch.float64, device=x.device)
     work = torch.zeros(_PAIRS, x.shape[1], dtype=torch.float64, device=x.device)
@@ -158,15 +158,16 @@ def dots(x: Tensor, y: Tensor, rows: np.ndarray, columns: np.ndarray) -> np.ndar
 
 # -- the search --------------------------------------------------------------------------------------------------------
 class _Side:
-    """The vectors of one side, sorted into groups.
+    """Vectors of one side, sorted into groups.
 
-    Vectors are sorted tile by tile by a prediction of their hubness, so that the hubness within a group varies little.
+    Vectors are sorted within each tile by a prediction of their hubness, so that the hubness within a group varies
+    little.
 
     Attributes:
-        rows: the vectors.
-        size: number of vectors in a group; the last of a tile may have fewer.
-        order: int64 `[n]`, the vector at each place.
-        starts: int64 `[n_groups + 1]`, the first place of each group.
+        rows: unsorted vectors.
+        size: number of vectors in a group; the last group of a tile may have fewer.
+        order: index of the vector at each place, int64 `[n]`.
+        starts: first place of each group, int64 `[n_groups + 1]`.
     """
 
     def __init__(self, rows: Tensor, others: int, predicted: np.ndarray | None):
@@ -189,7 +190,7 @@ class _Side:
             yield start, self.rows[start : start + _TILE][order.to(self.rows.device)]
 
     def groups(self, start: int, stop: int) -> slice:
-        """Return which groups the places `start` to `stop` are, where a group begins at both."""
+        """Return the slice of groups from place `start` to place `stop`; both must begin a group."""
         return slice(*np.searchsorted(self.starts, (start, stop)).tolist())
 
 
@@ -233,7 +234,7 @@ def _neighbours(source, target, k, n_best, source_queries, target_queries) -> Ne
 
 
 def _matrix(vectors: np.ndarray | Tensor, name: str) -> Tensor:
-    """Return contiguous float32 rows; copied only where they are not that already."""
+    """Return contiguous float32 rows, copied only if necessary."""
     if isinstance(vectors, np.ndarray):
         matrix = torch.from_numpy(np.require(vectors, dtype=np.float32, requirements=["C", "W"]))
     else:
@@ -244,7 +245,8 @@ def _matrix(vectors: np.ndarray | Tensor, name: str) -> Tensor:
 
 
 def _predicted(x: Tensor, y: Tensor, k: int) -> np.ndarray | None:
-    """Return a guess that sorts the vectors of `x` by hubness: their mean cosine with the nearest in a sample of `y`."""
+    """Predict the hubness of the vectors of `x` by their mean cosine with the nearest vectors in a sample of `y`; None
+    if unneeded."""
     if not k or len(y) < 8 * _SAMPLED:
         return None
     return largest_products(x, y[::_SAMPLED].contiguous(), max(1, k // 4))[0].mean(axis=1)
@@ -271,7 +273,7 @@ def _maxima(left: _Side, right: _Side) -> tuple[Tensor, Tensor]:
 
 
 def _grouped_max(found: Tensor, dim: int, size: int) -> Tensor:
-    """Return the largest of each `size` neighbouring entries along a dimension, whose last group may be smaller."""
+    """Return the maximum of each `size` adjacent entries along a dimension; the last group may be smaller."""
     whole = found.shape[dim] // size * size
     parts = [found.narrow(dim, 0, whole).unflatten(dim, (-1, size)).amax(dim + 1)] if whole else []
     if whole < found.shape[dim]:
@@ -280,11 +282,11 @@ def _grouped_max(found: Tensor, dim: int, size: int) -> Tensor:
 
 
 class _Search:
-    """A search for the best of `others` for vectors of `side`, in the groups whose maxima allow it.
+    """Search for the best vectors of `others` for vectors of `side`, limited to groups whose maxima allow a match.
 
     Args:
-        maxima: `[n_groups, n]`, largest product of each place of `side` with each group of `others`.
-        error: bound of the rounding error of a product in float32.
+        maxima: largest product of each place of `side` with each group of `others`, `[n_groups, n]`.
+        error: bound of the rounding error of a float32 product.
     """
 
     def __init__(self, side: _Side, others: _Side, maxima: Tensor, error: float):
@@ -295,14 +297,14 @@ class _Search:
     def best(
         self, queries: np.ndarray, n: int, factor: float, hubness: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the `n` best of the other side for each query by factor · product − hubness, best first.
+        """Return the `n` best vectors of the other side for each query by factor · product − hubness, best first.
 
         Args:
-            queries: int64 `[q]`, row numbers.
-            hubness: float64, of each vector of the other side; zero if None.
+            queries: row indices of the queries, int64 `[q]`.
+            hubness: hubness of each vector of the other side, float64; None for 0.
 
         Returns:
-            int64 and float64 `[q, min(n, m)]`: row numbers, and scores in float64.
+            row indices and float64 scores, `[q, min(n, m)]` each.
         """
         n = min(n, len(self.others.rows))
         less = np.zeros(len(self.others.rows)) if hubness is None else hubness[self.others.order]
@@ -322,7 +324,8 @@ class _Search:
         return names[back], scores[back]
 
     def _candidates(self, places: np.ndarray, n: int, factor: float, less: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return pairs of a query (its position in `places`) and a place of the other side; among them are its `n` best."""
+        """Return pairs of a query (its index in `places`) and a place of the other side, including the `n` best of each
+        query."""
         starts, device = self.others.starts, self.maxima.device
         least, most = np.minimum.reduceat(less, starts[:-1]), np.maximum.reduceat(less, starts[:-1])
         if len(places) == places[-1] + 1 - places[0]:

@@ -1,4 +1,5 @@
-"""Student's t: tails and quantiles; variances of means over runs and over texts, and the degrees of freedom of their sum."""
+"""Student's t: tails and quantiles, variances of means over runs and over texts, and the degrees of freedom of their
+sum."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ Part = tuple[float, float]  # an estimated variance, and its degrees of freedom
 
 
 def tail(t: float, df: float) -> float:
-    """Return the probability of a value at least as far from zero as `t`, on either side."""
+    """Return the two-sided tail probability of `t`."""
     from scipy.special import stdtr
 
     return 2 * float(stdtr(df, -abs(t)))
@@ -20,24 +21,24 @@ def tail(t: float, df: float) -> float:
 
 @cache
 def quantile(level: float, df: float) -> float:
-    """Return how far from zero `level` of the distribution reaches: 1.96 for 0.95 and infinitely many degrees of freedom."""
+    """Return the two-sided quantile of a confidence level: 1.96 for 0.95 and infinitely many degrees of freedom."""
     return _beyond(1 - level, df)
 
 
 def _beyond(p: float, df: float) -> float:
-    """Return where `tail` is `p`."""
+    """Return the value whose `tail` is `p`."""
     from scipy.special import stdtrit
 
     return -float(stdtrit(df, p / 2))
 
 
 def probability(gap: float, runs: Part, texts: Part) -> float:
-    """How often a difference as large would come about by chance, if its variance is that over runs and that over texts.
+    """Return the p-value of a difference, given its variance over runs and over texts.
 
-    Satterthwaite's degrees of freedom do for an interval, but far out, where tests that are corrected for their number look,
-    they are up to five times too sure: few runs that happen to agree also hide how few they are. So the threshold is
-    that of Cochran and Cox (1950): the quantiles for runs and for texts, weighted by their variances. It is never too
-    sure, and with three runs a few times less sure than it might be.
+    Satterthwaite's degrees of freedom suit intervals. In the far tail, which corrected multiple tests need, their
+    p-values are up to five times too small, since a few runs that agree by chance also hide how few they are. The
+    threshold is therefore that of Cochran and Cox (1950): the quantiles for runs and for texts, weighted by their
+    variances. Its p-values are never too small; with three runs they are a few times too large.
     """
     variance = runs[0] + texts[0]
     if not variance:
@@ -57,14 +58,15 @@ def probability(gap: float, runs: Part, texts: Part) -> float:
 
 
 def over_runs(values: Sequence[float]) -> Part:
-    """Variance of the mean of some runs, `s² / n`, and its degrees of freedom; nothing for fewer than two."""
+    """Return the variance of the mean of some runs, `s² / n`, and its degrees of freedom; variance 0 for fewer than two
+    runs."""
     n = len(values)
     return (float(np.var(values, ddof=1)) / n, n - 1) if n > 1 else (0.0, 1)
 
 
 def over_resamples(figures: Sequence[float] | np.ndarray, texts: int) -> Part:
-    """Variance over texts from the figures of resamples, and its degrees of freedom: those of the texts, or of the
-    resamples where these are fewer. Undefined figures are left out."""
+    """Return the variance over texts from the scores of resamples, and its degrees of freedom, by the number of texts
+    or of resamples, whichever is smaller. Undefined scores are left out."""
     known = np.asarray(figures, dtype=np.float64)
     known = known[np.isfinite(known)]
     if len(known) < 2:
@@ -73,9 +75,10 @@ def over_resamples(figures: Sequence[float] | np.ndarray, texts: int) -> Part:
 
 
 def total(parts: Sequence[Part]) -> Part:
-    """The sum of independent estimates of variance, and its degrees of freedom: `(Σ v)² / Σ (v² / df)` (Satterthwaite 1946).
+    """Return the sum of independent estimates of variance, and its degrees of freedom: `(Σ v)² / Σ (v² / df)`
+    (Satterthwaite 1946).
 
-    Parts that are zero count for nothing.
+    Parts with variance 0 are ignored.
     """
     known = [(variance, df) for variance, df in parts if variance > 0]
     variance = sum(variance for variance, _ in known)
@@ -84,7 +87,7 @@ def total(parts: Sequence[Part]) -> Part:
 
 
 def half_width(runs: Part, texts: Part) -> float:
-    """Half the 95% interval of an estimate whose variance is that over runs and that over texts, with the quantiles of both
+    """Return half the 95% interval of an estimate, given its variance over runs and over texts, whose quantiles are
     weighted as in `probability`."""
     variance = runs[0] + texts[0]
     if not variance:

@@ -1,4 +1,4 @@
-"""Dependency trees: the best tree of a table of arc scores."""
+"""Maximum spanning trees of arc scores, for dependency parsing."""
 
 from __future__ import annotations
 
@@ -8,28 +8,30 @@ from calque.errors import SettingError
 
 
 def maximum_spanning_trees(scores: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return for each sentence of a batch the tree with one root over its words whose arcs have the largest sum:
+    """Return for each sentence of a batch the single-root tree with the largest sum of arc scores:
 
         argmax over trees h of  sum over i of scores[i, h(i)]
 
-    Chu & Liu (1965) and Edmonds (1967): every word takes its best head. Where that makes a cycle, the cycle is contracted to
-    one node, on which an arc gains what it displaces, and the smaller graph is solved in the same way. Exactly one root is
-    reached by taking the same number from all arcs of the root, so large that a tree with fewer roots is always better
-    ("Please mind the root", Zmigrod, Vieira & Cotterell 2020, §3): all trees with one root lose the same.
+    The algorithm is that of Chu & Liu (1965) and Edmonds (1967): every word takes its best head. A cycle is contracted
+    to one node, whose incoming arcs score the gain over the arcs they replace, and the smaller graph is solved
+    recursively. A single root is enforced by subtracting a constant from all root arcs, so large that a tree with fewer
+    roots is always better ("Please mind the root", Zmigrod, Vieira & Cotterell 2020, §3); all trees with one root lose
+    the same amount.
 
     Args:
-        scores: `[n_sentences, words, words + 1]`, of word `i + 1` as dependent (row) with each head (column): 0 the artificial
-            root, `j` the j-th word. The diagonal `scores[:, i, i + 1]` is ignored, and so is everything behind a sentence's
-            length. −inf forbids an arc; it is taken only where no tree without a forbidden arc exists, and then as few as
-            possible.
-        lengths: int64 `[n_sentences]`.
+        scores: score of word `i + 1` as dependent (row) of each head (column), `[n_sentences, words, words + 1]`:
+            column 0 is the artificial root, column `j` the j-th word. The diagonal `scores[:, i, i + 1]` and everything
+            beyond a sentence's length are ignored. −inf forbids an arc; forbidden arcs are used only if every tree has
+            one, and then as few as possible.
+        lengths: number of words of each sentence, int64 `[n_sentences]`.
 
     Returns:
-        heads of all words of all sentences in a row, int32 `[sum of the lengths]`: 0 for the root, else the number of the
-        head, counted from 1. Sums in float64. Of several best trees it is always the same one, but no particular one.
+        heads of the words of all sentences, concatenated, int32 `[sum of the lengths]`: 0 for the root, else the
+        position of the head, from 1. Sums are in float64. Ties are broken deterministically, but in no particular
+        order.
 
     Raises:
-        SettingError: not of that shape, a sentence longer than the table, or a score that is NaN or +inf.
+        SettingError: a wrong shape, a sentence longer than the table, or a score that is NaN or +inf.
 
     Example:
         >>> maximum_spanning_trees(np.array([[[9.0, 0.0, 5.0], [8.0, 6.0, 0.0]]]), np.array([2]))
@@ -47,7 +49,7 @@ def maximum_spanning_trees(scores: np.ndarray, lengths: np.ndarray) -> np.ndarra
 
 
 def _best_heads(scores: np.ndarray, sentence: int) -> np.ndarray:
-    """Return the heads of the words of a sentence, int32 `[n]`."""
+    """Return the head of each word of a sentence, int32 `[n]`."""
     n = len(scores)
     # Row and column 0 are those of the artificial root, which has no head.
     weight = np.full((n + 1, n + 1), -np.inf)
@@ -69,10 +71,10 @@ def _best_heads(scores: np.ndarray, sentence: int) -> np.ndarray:
 
 
 def _contracted(weight: np.ndarray) -> np.ndarray:
-    """Return the best head of each node, int64 `[n]`, without cycles; that of node 0, the root, is 0.
+    """Return the best head of each node without cycles, int64 `[n]`; node 0, the root, has head 0.
 
     Args:
-        weight: `[n, n]`, of an arc into the node of the row out of that of the column; −inf on the diagonal and in row 0.
+        weight: weight of the arc from the column's node to the row's node, `[n, n]`; −inf on the diagonal and in row 0.
     """
     heads = weight.argmax(axis=1)
     heads[0] = 0
@@ -97,7 +99,7 @@ def _contracted(weight: np.ndarray) -> np.ndarray:
 
 
 def _cycle(heads: np.ndarray) -> np.ndarray | None:
-    """Return the nodes of a cycle; None where every node leads to node 0."""
+    """Return the nodes of a cycle; None if every node leads to node 0."""
     state = np.zeros(len(heads), dtype=np.int64)  # 0: not seen; else the walk on which it was seen
     state[0] = -1
     for start in range(1, len(heads)):

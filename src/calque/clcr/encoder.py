@@ -1,4 +1,4 @@
-"""An encoder whose rows are key points: as many, and in the same order, for a sentence and its translation."""
+"""Encoder whose rows are key points, equal in number and order for a sentence and its translation."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ _CLASSES: Mapping[str, type[nn.Module]] = {
 
 
 def named_steps(steps: str | Sequence[str] | None) -> tuple[Step, ...] | None:
-    """Return `transform,extract` as a tuple; None stays.
+    """Parse steps such as `transform,extract` into a tuple; None is returned unchanged.
 
     Raises:
-        SettingError: not the first one, two or three of `STEPS`.
+        SettingError: the steps are not the first one, two or three of `STEPS`.
     """
     if steps is None:
         return None
@@ -61,7 +61,7 @@ def named_steps(steps: str | Sequence[str] | None) -> tuple[Step, ...] | None:
 
 
 def check_view(steps: str | None, delta: float | None, translations: Any) -> None:
-    """Check that translations are given with steps "pivots" alone, and a threshold with others alone."""
+    """Check that translations are given only with steps "pivots", and a threshold only with other steps."""
     if (steps == PIVOTS) != bool(translations):
         raise SettingError("steps=pivots needs translations of all tests, translations=de=FILE,FILE; no other steps do")
     if steps == PIVOTS and delta is not None:
@@ -70,13 +70,13 @@ def check_view(steps: str | None, delta: float | None, translations: Any) -> Non
 
 @dataclass(frozen=True)
 class Parts:
-    """What has been learnt for a language; of the pivot language, `head` alone.
+    """Trained parts of a language; the pivot language has only `head`.
 
     Attributes:
-        to_pivot: into the space of the pivot language's encoder (T).
-        from_pivot: from there; only pivots need it.
-        head: which words are key points (P).
-        order: in which order their translations stand (R).
+        to_pivot: transform T into the space of the pivot language's encoder.
+        from_pivot: transform back from that space, which only pivots need.
+        head: classifier P of key points.
+        order: model R of the order of the key points' translations.
     """
 
     to_pivot: Transform | None = None
@@ -85,17 +85,17 @@ class Parts:
     order: Order | None = None
 
     def modules(self) -> dict[str, Any]:
-        """Return those that there are, by their names."""
+        """Return the parts that are not None, by name."""
         return {name: module for name, module in vars(self).items() if module is not None}
 
 
 @dataclass(frozen=True)
 class KeyPoints:
-    """Which words of some sentences are key points, in the order of their rows.
+    """Indices of the words that are key points, in the order of the encoder's rows.
 
     Attributes:
-        data: int64 `[n_rows]`, number of the word in its sentence, from 0.
-        offsets: int64 `[n_sentences + 1]`, the rows of each sentence.
+        data: index of each row's word in its sentence, from 0, int64 `[n_rows]`.
+        offsets: index of the first row of each sentence, int64 `[n_sentences + 1]`.
     """
 
     data: np.ndarray
@@ -109,24 +109,25 @@ class KeyPoints:
 
 
 class KeyPointEncoder(Encoder):
-    """Language-independent rows from an encoder of each language (CLCR, §3 and Appendix A).
+    """Encoder with language-independent rows, built from one encoder per language (CLCR, §3 and Appendix A).
 
-    A sentence in the pivot language is embedded, and its key points extracted. One in another language is embedded, its
-    key points are extracted, transformed into the pivot language's space, and put into the order that their translations
-    would have there. Fewer `steps` leave the last ones out; with "transform" alone a row is a word, as of other encoders.
+    A sentence in the pivot language is embedded, and its key points are extracted. The key points of a sentence in
+    another language are also transformed into the pivot language's space and put into the order of their translations.
+    Fewer `steps` leave out the last operations; with "transform" alone a row is a word, as in other encoders.
 
     Args:
-        parts: what was learnt for each of them.
-        pivot: the language whose space and order the others take over.
+        parts: trained parts of each language.
+        pivot: language whose space and order all languages share.
         steps: the first one, two or three of `STEPS`; T, T+E and T+E+R in the paper.
-        threshold: δ, a word is a key point if it is one with a greater probability; a sentence without any keeps the
-            most probable. 0.2 in the paper.
-        beam: hypotheses that the search for the order keeps; 10 in the paper.
-        costs: by language what a pivot may cost, see `pivots`.
-        settings: how the parts were learnt, for the record.
+        threshold: threshold δ (0.2 in the paper): a word with a greater probability is a key point. A sentence without
+            such words keeps its most probable word.
+        beam: number of hypotheses in the search for the order; 10 in the paper.
+        costs: maximum cost of a pivot by language, see `pivots`.
+        settings: training settings of the parts, for the record.
 
     Attributes:
-        translations: see `with_pivots`; by language, a sentence in the pivot language for each sentence. None without pivots.
+        translations: by language, the pivot-language translation of each sentence, see `with_pivots`; None without
+            pivots.
     """
 
     def __init__(
@@ -170,7 +171,7 @@ class KeyPointEncoder(Encoder):
         return tuple(self.encoders if self.translations is None else (self.pivot, *self.translations))
 
     def with_steps(self, steps: Sequence[Step], *, threshold: float | None = None) -> Self:
-        """Return the same encoder with other steps, or another threshold."""
+        """Return a copy with other steps, or another threshold."""
         other = copy.copy(self)
         other.steps = self._checked(steps)
         if threshold is not None:
@@ -179,14 +180,14 @@ class KeyPointEncoder(Encoder):
         return other
 
     def with_pivots(self, corpora: Sequence[ParallelCorpus]) -> Self:
-        """Return the same encoder, which extracts and orders by pivots, not by what P and R predict (CLCR, Table 4, T+pGA).
+        """Return a copy that extracts and orders by pivots, not by the predictions of P and R (CLCR, Table 4, T+pGA).
 
-        Of a sentence in the pivot language every word has a row, as with "transform" alone. Of another one, those words that
-        are pivots of it and its translation, in the order of the translation. So the encoder needs the translation of whatever
-        it reads.
+        Every word of a pivot-language sentence has a row, as with "transform" alone. The rows of another sentence are
+        its pivots with its translation, in the order of the translation. The encoder therefore needs the translation of
+        every sentence that it reads.
 
         Args:
-            corpora: parallel text, each between the pivot language and another: every sentence that will be read.
+            corpora: parallel texts between the pivot language and others, with every sentence to encode.
         """
         translations: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {}
         for corpus in corpora:
@@ -200,14 +201,15 @@ class KeyPointEncoder(Encoder):
         return other
 
     def pivots(self, corpus: ParallelCorpus, *, at_least_one: bool = False, progress: bool = False) -> WordPairs:
-        """Return pairs of words that are nearest to each other under both transforms, and cost little enough (CLCR, §3.2).
+        """Return pairs of words that are mutual nearest neighbours under both transforms, below the maximum cost (CLCR,
+        §3.2).
 
         Args:
             corpus: parallel text of the pivot language and another.
-            at_least_one: of a sentence pair without a pivot, its cheapest pair of words.
+            at_least_one: also return the cheapest pair of words of each sentence pair without a pivot.
 
         Raises:
-            SettingError: languages that it was not made for; or transforms that nothing was learnt about.
+            SettingError: a language without an encoder, or without trained transforms and a maximum cost.
         """
         if corpus.side(self.pivot) == "source":
             return self.pivots(corpus.swapped(), at_least_one=at_least_one, progress=progress).swapped()
@@ -221,7 +223,7 @@ class KeyPointEncoder(Encoder):
         return found.within(self.costs[lang], at_least_one=at_least_one)
 
     def _language(self, lang: str) -> str:
-        """Return the language whose encoder reads this one: a variety, as de-AT, is read by its language's."""
+        """Return the language whose encoder reads `lang`; a variety such as de-AT uses the encoder of its language."""
         match = best_match(lang, self.encoders)
         if match is None:
             raise SettingError(f"no encoder for language {lang!r}, there are those of {', '.join(self.encoders)}")
@@ -244,19 +246,19 @@ class KeyPointEncoder(Encoder):
     def encode_to(
         self, path: str | PathLike[str], sentences: Iterable[Sentence], *, progress: bool = False
     ) -> Embeddings:
-        """Write one vector per key point, and the numbers of their `words`, to a safetensors file."""
+        """Write one vector per key point, and the indices of their words as `words`, to a safetensors file."""
         vectors, words = self._read(sentences, progress)
         covered = {} if vectors.covered is None else {"covered": vectors.covered}
         write_arrays(path, {"data": vectors.data, "offsets": vectors.offsets, **covered, "words": words})
         return Embeddings.open(path)
 
     def key_points(self, sentences: Iterable[Sentence], *, progress: bool = False) -> KeyPoints:
-        """Return the word that each row of `encode` is of."""
+        """Return the index of the word of each row of `encode`."""
         vectors, words = self._read(sentences, progress)
         return KeyPoints(words, vectors.offsets)
 
     def _read(self, sentences: Iterable[Sentence], progress: bool) -> tuple[Embeddings, np.ndarray]:
-        """Return the rows of sentences, and the number of the word in its sentence that each is of."""
+        """Return the rows of sentences, and the index of each row's word in its sentence."""
         if isinstance(sentences, Sentences):
             return self._of_language(sentences, progress)
         sentences = list(sentences)
@@ -288,7 +290,7 @@ class KeyPointEncoder(Encoder):
         return self._transformed(lang, Embeddings(np.ascontiguousarray(states.data[rows]), offsets)), words
 
     def _extracted(self, lang: str, states: Embeddings) -> tuple[np.ndarray, np.ndarray]:
-        """Return the words of each sentence that P takes for key points, in the order that R finds, and where each begins."""
+        """Return the key points of each sentence by P, in the order predicted by R, and the offset of each sentence."""
         head, model = self.parts[lang].head, self.parts[lang].order
         assert head is not None
         rows = np.flatnonzero(
@@ -305,7 +307,7 @@ class KeyPointEncoder(Encoder):
         return words, offsets
 
     def _paired(self, lang: str, sentences: Sentences) -> tuple[np.ndarray, np.ndarray]:
-        """Return the pivots of each sentence in the order of its translation, and where each sentence begins."""
+        """Return the pivots of each sentence in the order of its translation, and the offset of each sentence."""
         known = (self.translations or {}).get(lang, {})
         read = [sentence.words for sentence in sentences]
         if missing := [words for words in read if words not in known]:
@@ -347,7 +349,7 @@ class KeyPointEncoder(Encoder):
         return hashlib.blake2b(json.dumps([about, how, *pivots]).encode(), digest_size=16).hexdigest()
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write each language's encoder to a folder of its own, the parts, and `calque.json`, which names them."""
+        """Write a folder with the encoder of each language, the parts, and `calque.json`, which describes them."""
         if self.translations is not None:
             raise SettingError("key points by pivots belong to a text: save the encoder with steps")
         kinds = {kind: name for name, kind in _CLASSES.items()}
@@ -380,17 +382,16 @@ class KeyPointEncoder(Encoder):
         pretokenized: bool = False,
         **options: Any,
     ) -> Self:
-        """Read what `save` wrote.
+        """Read an encoder from a folder that `save` wrote.
 
         Args:
             folder, about: see `Encoder.open`.
-            steps: others than those that were saved; "pivots" for `with_pivots`.
-            delta: another threshold.
-            translations: for pivots, of each language `de=FILE,FILE`, the pivot language's file first, with the same texts line
-                by line (labelled, as of inference); or `de=FILE`, parallel text.
-            pretokenized: in these, words stand between spaces.
-            options: for the encoder of each language. Layer and pooling cannot be others than those that the parts were
-                trained with.
+            steps: steps that replace the saved ones; "pivots" for `with_pivots`.
+            delta: threshold that replaces the saved one.
+            translations: translations for pivots: for each language `de=FILE,FILE`, two line-aligned files, the pivot
+                language's file first (labelled, as for inference), or `de=FILE`, parallel text.
+            pretokenized: the words of these files are separated by spaces.
+            options: options of the encoder of each language, except layer and pooling, which are fixed since training.
         """
         path = Path(folder)
         about = read_about(path) if about is None else about
@@ -413,7 +414,7 @@ class KeyPointEncoder(Encoder):
 
 
 def _open_parts(path: Path, about: Mapping[str, Any]) -> dict[str, Parts]:
-    """Read the parts by language."""
+    """Read the parts of each language."""
     try:
         weights = load_file(path)
         parts = {}
@@ -434,7 +435,7 @@ def _open_parts(path: Path, about: Mapping[str, Any]) -> dict[str, Parts]:
 
 
 def _translations(named: str, pivot: str, pretokenized: bool) -> ParallelCorpus:
-    """Read parallel text from one file, or from two that say the same line by line."""
+    """Read parallel text from one file, or from two line-aligned files."""
     lang, paths = name_and_path(named)
     if not lang:
         raise SettingError(f"translations {named}: expected the language before it, as in de={named}")

@@ -1,5 +1,5 @@
-"""Parallel text, and what is learnt from its pivots: which words of a sentence are key points (extract), and their order in
-another language (reorder); with what is right on held-out text."""
+"""Parallel text, and heads trained on its pivots: classifiers of key points (extract) and models of their order in
+another language (reorder), with held-out scores."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ class PairedText:
     """Sentences of a language and their translations in the pivot language.
 
     Attributes:
-        lang: the language.
-        corpus: source in `lang`, target in the pivot language; without the pairs that are too long or have an empty side.
-        links: their word links, if there are any.
-        vectors, pivot_vectors: of both sides, by the encoders as they were given.
-        train, held_out: int64, numbers of sentence pairs in `corpus`.
-        counts: pairs that are `trained` on, `held_out`, `too_long`, or `empty`: with a side that has no word, or none that its
-            encoder has a vector for.
+        lang: language of the source side.
+        corpus: parallel text from `lang` to the pivot language, without pairs that are too long or have an empty side.
+        links: alignment links of the corpus, if given.
+        vectors, pivot_vectors: vectors of both sides, by the encoders before training.
+        train, held_out: indices of sentence pairs in `corpus`, int64.
+        counts: number of pairs `trained` on, `held_out`, `too_long` and `empty`; a pair is empty if one side has no
+            word with a vector.
     """
 
     lang: str
@@ -73,7 +73,7 @@ class PairedText:
 
     @cached_property
     def fingerprint(self) -> list[str]:
-        """Hashes over the words of both sides, and over which pairs are trained on."""
+        """Hashes of the words of both sides, and of the indices of the training pairs."""
         trained = hashlib.blake2b(self.train.tobytes(), digest_size=16).hexdigest()
         return [digest_of(self.corpus.source), digest_of(self.corpus.target), trained]
 
@@ -89,17 +89,17 @@ def paired_texts(
     seed: int,
     progress: bool = False,
 ) -> list[PairedText]:
-    """Lay out each corpus, and encode it.
+    """Prepare each corpus for training, and encode it.
 
     Args:
-        corpora: each of the pivot language and another one.
-        links: of each corpus; None for none.
-        max_words: pairs with a longer side are left out; None keeps all.
-        held_out: fraction of the pairs that is not trained on.
-        seed: of which these are.
+        corpora: parallel texts, each between the pivot language and another.
+        links: alignment links of each corpus; None for none.
+        max_words: maximum number of words of either side; longer pairs are left out. None keeps all pairs.
+        held_out: fraction of the pairs held out from training.
+        seed: random seed of the choice of held-out pairs.
 
     Raises:
-        SettingError: languages that do not fit, an encoder that is missing, or nothing to train on.
+        SettingError: languages that do not match, a missing encoder, or nothing to train on.
     """
     texts: list[PairedText] = []
     for number, corpus in enumerate(corpora):
@@ -132,8 +132,8 @@ def paired_texts(
 
 
 def _divided(numbers: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Divide sentence pairs into those trained on and those held out, both in the order of the text; at least one is held
-    out if there is a share."""
+    """Split sentence pairs into training and held-out pairs, both in text order; a positive share holds out at least
+    one pair."""
     n = min(len(numbers) - 1, max(1, round(share * len(numbers)))) if share and len(numbers) else 0
     kept = np.zeros(len(numbers), dtype=bool)
     kept[np.random.default_rng(seed).permutation(len(numbers))[:n]] = True
@@ -143,11 +143,12 @@ def _divided(numbers: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, 
 # -- extract -----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, kw_only=True)
 class HeadTraining:
-    """How heads are trained on stored vectors: the rate rises over the first 5% of the updates, and falls linearly after them.
+    """Training of heads on stored vectors; the learning rate rises over the first 5% of the updates and then falls
+    linearly.
 
     Args:
         epochs, seed: see `Supervised`.
-        progress: show a bar on standard error.
+        progress: show a progress bar on standard error.
     """
 
     epochs: float = 10.0
@@ -164,14 +165,14 @@ class HeadTraining:
         *,
         name: str,
     ) -> H:
-        """Return the head that minimises the mean loss over all questions.
+        """Return a head trained to minimise the mean loss over all predictions.
 
         Args:
-            make: the head, with the weights to begin with; the random state is that of the seed.
-            chosen: bool `[n_words]`, the words that the head sees.
-            losses: of the head, for the texts given, summed over the questions of each, `[S]`; it gets the numbers of the
-                words given among those chosen, int64 `[W]`.
-            questions: int `[n_sentences]`; a sentence without any is left out.
+            make: function that builds the initial head; the random state is set from the seed.
+            chosen: mask of the words that the head reads, bool `[n_words]`.
+            losses: function of the head, the vectors of a batch, and the indices of its words among the chosen words,
+                int64 `[W]`; returns the loss summed over the predictions of each text, `[S]`.
+            questions: number of predictions of each sentence, int `[n_sentences]`; sentences with 0 are left out.
         """
         asked = np.flatnonzero(questions)
         if not len(asked):
@@ -189,7 +190,7 @@ class HeadTraining:
 
 
 def linked_words(embeddings: Embeddings, pairs: WordPairs) -> np.ndarray:
-    """Return whether each word has a vector and is the source word of a link, bool `[n_words]`."""
+    """Return the mask of words that have a vector and are the source word of a link, bool `[n_words]`."""
     linked = np.zeros(embeddings.n_words, dtype=bool)
     linked[embeddings.rows(pairs.sentence, pairs.source)] = True
     return linked & covered_words(embeddings)
@@ -203,22 +204,22 @@ def train_key_points(
     confident: bool = True,
     as_published: bool = False,
 ) -> tuple[KeyPointHead, dict[str, int], dict[str, float]]:
-    """Learn which words of a language are key points (CLCR, §3.2).
+    """Train a classifier of the key points of a language (CLCR, §3.2).
 
-    Pivots are noisy labels: with another translation, other words would have a partner. Confident labels correct for that,
-    see `noisy_labels`, where held-out labels say that there is something to correct.
+    Pivots are noisy labels: with another translation, other words would have a partner. Confident labels correct for
+    this noise (see `noisy_labels`), if held-out labels show that a correction is needed.
 
     Args:
         embeddings: vectors of the sentences of one language.
         pivots: links whose source words are of that language.
-        confident: weight the labels by what their flip rates say (Table 2, "Confident labels") if that lowers the mean
-            absolute error of held-out labels; else take them as they are.
-        as_published: estimate the rates by the minimum of predictions on the text that was trained on, and always use them.
+        confident: weight the labels by their flip rates (Table 2, "Confident labels") if the weights do not raise the
+            mean absolute error of held-out labels; else leave them unweighted.
+        as_published: estimate the rates from the minimum of predictions on the training text, and always use them.
 
     Returns:
-        the head; the number of `words`, of those `labelled`, and of those `without_vector`; and the flip rates `positive` and
-        `negative`, whether they were `used`, and the error of held-out labels `with_rates` and `without`. No rates are
-        estimated unless `confident`.
+        the head; the number of `words`, of `labelled` words and of words `without_vector`; and, if `confident`, the
+        flip rates `positive` and `negative`, whether they were `used`, and the error of held-out labels `with_rates`
+        and `without` them.
     """
     linked, covered = linked_words(embeddings, pivots), covered_words(embeddings)
     labels = linked[covered]
@@ -241,8 +242,9 @@ def train_key_points(
 def _predicted(
     embeddings: Embeddings, covered: np.ndarray, linked: np.ndarray, folds: int, training: HeadTraining
 ) -> np.ndarray:
-    """Return P̂ of each word by a plain classifier, float32 `[n_words]`: each part of the text is predicted by one that was
-    trained on the others, as a classifier that has learnt a wrong label is sure of it; a single part by its own."""
+    """Return P̂ of each word by a plain classifier, float32 `[n_words]`. Each fold is predicted by a classifier trained
+    on the other folds, since a classifier is confident of wrong labels in its training text. A single fold is
+    predicted by its own classifier."""
     filled = _per_sentence(embeddings, covered) > 0
     folds = min(folds, int(filled.sum()))
     dealt = np.cumsum(filled) % folds  # of sentences that have something to learn from, each part gets as many
@@ -264,7 +266,7 @@ def _classifier(
     training: HeadTraining,
     name: str,
 ) -> KeyPointHead:
-    """Train a classifier of the chosen words, each with its weight."""
+    """Train a classifier on the chosen words, with a weight for each word."""
     labels, weighing = (torch.from_numpy(each[chosen].astype(np.float32)) for each in (linked, weights))
 
     def losses(head: KeyPointHead, given: WordRows, places: np.ndarray) -> Tensor:
@@ -281,7 +283,7 @@ def _classifier(
 
 
 def _per_sentence(embeddings: Embeddings, table: np.ndarray) -> np.ndarray:
-    """Return the sums over the words of each sentence, int64 `[n_sentences, …]`."""
+    """Return the sums of a table over the words of each sentence, int64 `[n_sentences, …]`."""
     running = np.concatenate([np.zeros((1, *table.shape[1:]), dtype=np.int64), np.cumsum(table, axis=0)])
     return np.diff(running[embeddings.offsets], axis=0)
 
@@ -289,16 +291,16 @@ def _per_sentence(embeddings: Embeddings, table: np.ndarray) -> np.ndarray:
 def score_key_points(
     head: KeyPointHead, embeddings: Embeddings, pivots: WordPairs, *, threshold: float = 0.2
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Compare a classifier with the pivots of a text that it has not seen (Table 2).
+    """Score a classifier against the pivots of held-out text (Table 2).
 
     Args:
         embeddings, pivots: as in `train_key_points`.
-        threshold: δ: a word with P > δ is predicted to be a pivot.
+        threshold: threshold δ: words with P > δ are predicted to be pivots.
 
     Returns:
-        the probability of each word, float32 `[n_words]`; whether it is a pivot, bool `[n_words]`; and sums of which
-        `OF_KEY_POINTS` are made, int64 `[n_sentences, 6]`, over the words that have a vector: words, those predicted rightly,
-        pivots predicted, words predicted to be pivots, pivots, and words whose probability is neither low nor high.
+        the probability of each word, float32 `[n_words]`; the mask of pivots, bool `[n_words]`; and the counts that
+        `OF_KEY_POINTS` uses, int64 `[n_sentences, 6]`, over words with a vector: words, correct predictions, correctly
+        predicted pivots, predicted pivots, pivots, and words whose probability is neither low nor high.
     """
     marked, probabilities = linked_words(embeddings, pivots), head.probabilities(embeddings.data)
     said, (low, high) = probabilities > threshold, _AMBIGUOUS
@@ -309,7 +311,7 @@ def score_key_points(
 
 
 def share(part: int, whole: int) -> Statistic:
-    """Return a statistic of sums `[…, n]`: one of them divided by another, NaN where that is 0."""
+    """Return a statistic of sums `[…, n]`: column `part` divided by column `whole`, NaN where `whole` is 0."""
     return lambda total: ratio(np.asarray(total[..., part], dtype=np.float64), total[..., whole])
 
 
@@ -325,15 +327,16 @@ OF_KEY_POINTS: Mapping[str, Statistic] = {
 # -- reorder -----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class LinkedOrder:
-    """The key points of each sentence, and the order of the words that they are linked to.
+    """Key points of each sentence, and the order of their linked words in the other language.
 
     Attributes:
-        chosen: bool `[n_words]`, the words that are key points; none in sentences that have too few to be ordered.
-        rows: float32 `[K, dim]`, the vectors of the key points.
-        positions: int64 `[K]`, of each key point in its sentence.
-        ranks: int64 `[K]`, its place among those of its sentence in the other language, from 0.
-        lengths: int64 `[n_sentences]`, key points of each sentence.
-        skipped: links that are not one to one, links to a word without a vector, and sentences with one key point or none.
+        chosen: mask of key points, bool `[n_words]`; empty in sentences with fewer than two key points.
+        rows: vectors of the key points, float32 `[K, dim]`.
+        positions: index of each key point in its sentence, int64 `[K]`.
+        ranks: place of each key point among its sentence's key points in the other language, from 0, int64 `[K]`.
+        lengths: number of key points of each sentence, int64 `[n_sentences]`.
+        skipped: number of links that are not one-to-one, of links to a word without a vector, and of sentences with
+            fewer than two key points.
     """
 
     chosen: np.ndarray
@@ -345,7 +348,7 @@ class LinkedOrder:
 
     @classmethod
     def of(cls, embeddings: Embeddings, pairs: WordPairs) -> LinkedOrder:
-        """Build from vectors of the source language and links to the other."""
+        """Build from vectors of the source language and links to the other language."""
         single = pairs.one_to_one()
         kept = covered_words(embeddings)[embeddings.rows(single.sentence, single.source)]
         lengths = np.bincount(single.sentence[kept], minlength=len(embeddings))
@@ -369,16 +372,17 @@ class LinkedOrder:
 def train_order(
     embeddings: Embeddings, pivots: WordPairs, training: HeadTraining, kind: str = "relative"
 ) -> tuple[Order, dict[str, int]]:
-    """Learn the order of the pivots of each sentence, which the other language has in the order of their partners (CLCR, §3.3).
+    """Train a model of the order of each sentence's pivots in the other language (CLCR, §3.3).
 
     Args:
         embeddings: vectors of the sentences of one language.
-        pivots: links whose source words are of that language, and whose target words are of the language whose order
-            is wanted. Words with several links say nothing of the order and are counted.
-        kind: "relative": which of two key points stands first (Eq. 8); "absolute": the place of each (Eq. 6).
+        pivots: links from that language to the language whose order is predicted. Words with several links are counted
+            and left out.
+        kind: "relative" predicts which of two key points is first (Eq. 8); "absolute" predicts the place of each (Eq.
+            6).
 
     Returns:
-        the model; and the number of `sentences`, of `key_points`, and of what was left out, see `LinkedOrder`.
+        the model; and the number of `sentences`, of `key_points`, and of skipped items, see `LinkedOrder`.
     """
     gold = LinkedOrder.of(embeddings, pivots)
     if not gold.lengths.any():
@@ -402,16 +406,15 @@ def train_order(
 def score_order(
     head: Order, embeddings: Embeddings, pivots: WordPairs, *, beams: Sequence[int] = (1, 10)
 ) -> dict[str, np.ndarray]:
-    """Compare the order that a model gives the pivots of a text that it has not seen with that in the other language
-    (Table 3).
+    """Score the predicted order of the pivots of held-out text against their order in the other language (Table 3).
 
     Args:
         embeddings, pivots: as in `train_order`.
-        beams: n of the search.
+        beams: beam sizes n of the search.
 
     Returns:
-        sums of which `OF_ORDER` are made, int64 `[n_ordered, 8]`, for the order "as it stands", and for that of each beam,
-        "n = 1": see `ngram_counts`; of the sentences that have at least two key points.
+        the counts that `OF_ORDER` uses, int64 `[n_ordered, 8]`, see `ngram_counts`: of the source order under "as it
+        stands", and of each beam under "n = 1" etc. Only sentences with at least two key points are counted.
     """
     gold = LinkedOrder.of(embeddings, pivots)
     orders = {"as it stands": np.arange(len(gold.ranks)) - np.repeat(offsets_of(gold.lengths)[:-1], gold.lengths)}
@@ -423,19 +426,19 @@ def score_order(
 
 
 def ngram_counts(order: np.ndarray, ranks: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Count the n-grams of an order that the right order has as well.
+    """Count the n-grams of an order that also occur in the gold order.
 
-    Every key point is a symbol of its own, so an n-gram is found again where n neighbours are neighbours there too, and in
-    the same order; there is nothing to clip, and both orders are of the same length.
+    Every key point is a distinct symbol, so an n-gram matches if its key points are also adjacent and in the same order
+    in the gold order. No count needs clipping, and both orders have the same length.
 
     Args:
-        order: int64 `[K]`, numbers of the key points of each sentence in the order found.
-        ranks: int64 `[K]`, place of each key point in the right order.
-        lengths: int64 `[n_sentences]`.
+        order: indices of the key points of each sentence in the predicted order, int64 `[K]`.
+        ranks: place of each key point in the gold order, int64 `[K]`.
+        lengths: number of key points of each sentence, int64 `[n_sentences]`.
 
     Returns:
-        int64 `[n_sentences, 8]`: n-grams found again for n = 1 to 4, and n-grams for n = 1 to 4; a sentence of fewer than n
-        key points has none.
+        int64 `[n_sentences, 8]`: number of matching n-grams for n = 1 to 4, then number of all n-grams for n = 1 to 4;
+        a sentence with fewer than n key points has no n-grams.
     """
     offsets = offsets_of(lengths)
     placed = ranks[np.repeat(offsets[:-1], lengths) + order]
@@ -461,17 +464,17 @@ OF_ORDER: Mapping[str, Statistic] = {f"bleu-{n}": share(n - 1, _LONGEST + n - 1)
 # -- from transforms to key points --------------------------------------------------------------------------------------
 @dataclass
 class Transformed:
-    """What the first step gives.
+    """Result of the first step.
 
     Attributes:
-        encoders: of each language, fine-tuned if they can be.
+        encoders: encoder of each language, fine-tuned if it is trainable.
         to_pivot, from_pivot: by language, the transforms into the space of the pivot language's encoder and back.
-        thresholds: by language, the highest cost of a pivot, see `choose_threshold`; infinite where nothing tells.
-        f1: by language, what the threshold gave on held-out text, if it was chosen there.
-        history: by phase (`transform-de`, `encoder-de`, and of the pivot `encoder-en`), the metrics of every update: the
-            distances `de-en`, D(T(s_de) ‖ s_en), and `en-de`, their sum `loss`, and the `temperature`. They are in units
-            of the variance of a component, if the vectors were scaled.
-        texts: what was trained on, and what was held out.
+        thresholds: by language, the maximum cost of a pivot, see `choose_threshold`; infinite without held-out links.
+        f1: by language, the F1 of the threshold on held-out text, if it was chosen there.
+        history: metrics of every update by phase (`transform-de`, `encoder-de`, and `encoder-en` for the pivot): the
+            distances `de-en`, D(T(s_de) ‖ s_en), and `en-de`, their sum `loss`, and the `temperature`. For scaled
+            vectors, the unit of the distances is the variance of a component.
+        texts: parallel texts, with their training and held-out pairs.
     """
 
     encoders: dict[str, Encoder]
@@ -485,13 +488,13 @@ class Transformed:
 
 @dataclass
 class Learnt:
-    """What `learn` found.
+    """Result of `learn`.
 
     Attributes:
-        parts: of each language.
-        counts: of words, sentences and key points, by language.
+        parts: trained parts of each language.
+        counts: number of words, sentences and key points, by language.
         rates: flip rates of the labels of P by language, see `train_key_points`.
-        judged: figures of Table 1 ("distance"), 2 ("key-points", with the language twice) and 3 ("order").
+        judged: scores of Table 1 ("distance"), 2 ("key-points", with the language twice) and 3 ("order").
         examples: held-out sentences with the probability of each word, and matrices of their order (Figures 2 and 3).
     """
 
@@ -512,7 +515,7 @@ class _Side:
 
     @classmethod
     def joined(cls, sides: Sequence[_Side]) -> _Side:
-        """Return the sentences of several texts as one."""
+        """Concatenate the sentences of several texts."""
         starts = np.cumsum([0, *(len(side.vectors) for side in sides)])
         pairs = [
             (side.pivots.sentence + start, side.pivots.source, side.pivots.target)
@@ -535,13 +538,13 @@ def learn(
     as_published: bool = False,
     progress: bool = False,
 ) -> Learnt:
-    """Learn P of every language, and R of every one but the pivot.
+    """Train P of every language, and R of every language but the pivot.
 
     Args:
-        first: encoders, transforms and texts; of each text P and R are learnt from `train` and scored on `held_out`.
-        steps: those wanted; with "transform" alone there is nothing to learn.
-        training: how P and R are trained.
-        compare: also train what Tables 2 and 3 compare with: P from labels as they are, R of places.
+        first: encoders, transforms and texts; P and R are trained on `train` and scored on `held_out` of each text.
+        steps: steps to train; "transform" alone trains nothing.
+        training: settings for training P and R.
+        compare: also train the baselines of Tables 2 and 3: P on uncorrected labels, and R of places.
         as_published: see `train_key_points`.
     """
     found = Learnt({pivot: Parts()})
@@ -567,8 +570,8 @@ def learn(
 
 
 def _sides(first: Transformed, text: PairedText, pivot: str, progress: bool) -> tuple[int, list[_Side], list[_Side]]:
-    """Return the number of pivots of a text, its own side and that of the pivot language: what is trained on, and what is
-    held out, of each."""
+    """Return the number of pivots of a text, and the training and held-out sides of its own language and of the pivot
+    language."""
     vectors = first.encoders[text.lang].encode(text.corpus.source, progress=progress)
     pivot_vectors = first.encoders[pivot].encode(text.corpus.target, progress=progress)
     every = find_pivots(vectors, pivot_vectors, first.to_pivot[text.lang], first.from_pivot[text.lang])
@@ -583,8 +586,9 @@ def _sides(first: Transformed, text: PairedText, pivot: str, progress: bool) -> 
 
 @torch.no_grad()
 def distance_sums(source: Embeddings, target: Embeddings, transform: Transform) -> np.ndarray:
-    """Return for each sentence of the target the sums of its distances with τ near 0, where every word finds the nearest alone
-    (Eq. 2), of those at τ = 1, of its words, and of squares of its vectors less the mean, by dimension; float64 `[n, 4]`."""
+    """Return sums over the words of each target sentence, float64 `[n, 4]`: distances with τ near 0, which match only
+    the nearest word (Eq. 2); distances at τ = 1; numbers of words; and squared deviations of vectors from the mean,
+    per dimension."""
     x, y = (torch.from_numpy(np.asarray(side.data[covered_words(side)], dtype=np.float32)) for side in (source, target))
     lengths = words_with_vectors(target)
     matched = MatchedSentences(words_with_vectors(source), lengths)
@@ -604,7 +608,7 @@ OF_DISTANCE = {"distance": share(0, 2), "relative distance": share(0, 3), "soft 
 def _learn_key_points(
     found: Learnt, lang: str, learning: _Side, judging: _Side, training: HeadTraining, compare: bool, as_published: bool
 ) -> None:
-    """Add P of a language, what it gets right in held-out sentences, and the first of these."""
+    """Add P of a language, its held-out scores and the first held-out examples."""
     given = {}
     for confident in (False, True) if compare else (True,):  # what is kept comes last
         name = "confident labels" if confident else "labels as they are"
@@ -632,7 +636,7 @@ def _learn_key_points(
 def learn_order(
     found: Learnt, lang: str, pivot: str, learning: _Side, judging: _Side, training: HeadTraining, compare: bool
 ) -> None:
-    """Add R of a language, what it gets right in held-out sentences, and the first of these."""
+    """Add R of a language, its held-out scores and the first held-out examples."""
     heads = {}
     for kind in ("absolute", "relative") if compare else ("relative",):  # what is kept comes last
         heads[kind], counts = train_order(learning.vectors, learning.pivots, training, kind)
@@ -652,16 +656,16 @@ def learn_order(
 def order_examples(
     lang: str, sentences: Sentences, vectors: Embeddings, pivots: WordPairs, heads: Mapping[str, Order]
 ) -> list[dict[str, Any]]:
-    """Return the first sentences that have a few key points to order, with what was found (Figure 3).
+    """Return the first sentences with a few key points, with their gold and predicted orders (Figure 3).
 
     Args:
-        sentences, vectors, pivots: a text, its vectors, and its pivots.
-        heads: what was trained, by its kind; in evaluation mode.
+        sentences, vectors, pivots: sentences of a text, their vectors, and their pivots.
+        heads: trained models by kind, in evaluation mode.
 
     Returns:
-        of each its `words` that are key points, in the order of the sentence; the place of each in the other language,
-        `ranks`, from 0; and, of the n key points, `[n][n]`: how probable each place is, `places`, and how probable it is
-        that that of the row stands before that of the column, `before` (0.5 on the diagonal).
+        for each sentence, its key points `words`, in sentence order, and their places in the other language `ranks`,
+        from 0. For n key points, two `[n][n]` tables: `places` holds the probability of each place, and `before` the
+        probability that the row's key point precedes the column's key point (0.5 on the diagonal).
     """
     gold = LinkedOrder.of(vectors, pivots)
     begins, found = np.concatenate([[0], np.cumsum(gold.lengths)]), []

@@ -1,4 +1,4 @@
-"""CLCR: encoders of single languages brought together by parallel text alone."""
+"""CLCR: alignment of monolingual encoders by parallel text alone."""
 
 from __future__ import annotations
 
@@ -35,50 +35,52 @@ PHASES = Schedule(warmup=0.1, decay="linear")
 
 
 def transform_rate(dim: int) -> float:
-    """Return the default learning rate of transforms: an update of Adam moves a row by up to dim · rate.
+    """Return the default learning rate of transforms; an update of Adam moves a row by up to dim · rate.
 
-    5e-3 was as good as any at 48 dimensions, 4e-3 to 8e-3 at 128, 2e-3 at 256 (planted text, and en-de with `mini`).
+    The best rates were 5e-3 at 48 dimensions, 4e-3 to 8e-3 at 128, and 2e-3 at 256 (synthetic text, and en-de with
+    `mini`).
     """
     return min(5e-3, 0.5 / dim)
 
 
 @dataclass(kw_only=True, eq=False)
 class KeyPointAlignment(Method):
-    """Encoders of single languages, of which nothing is known but sentences that translate one another, become one whose
-    rows are key points (CLCR, ICLR 2020 submission).
+    """Alignment of monolingual encoders into one encoder whose rows are key points, by parallel sentences alone (CLCR,
+    ICLR 2020 submission).
 
-    Step 1, transform (§3.1): T of Eq. 1 from each language into the space of the pivot language and back, which make
+    Step 1, transform (§3.1), trains T of Eq. 1 from each language into the space of the pivot language, and back, to
+    minimise
 
         D(T₁₂(s¹) ‖ s²) + D(T₂₁(s²) ‖ s¹)
 
-    small, where D finds the match of each word by attention (Eqs. 2 and 3, `attention_distance`). In three phases: the
-    transforms alone; with them the encoder of each language beside the pivot; with them the pivot's, for all languages
-    together. Never two encoders at once, which could agree on making all vectors the same. Encoders without weights to train
-    have the first phase only. A last phase is ours: the transforms alone learn from mutual best pairs of words. These pairs
-    are pivots, below a cost that is chosen on held-out text by statistical links.
+    where D matches each word by attention (Eqs. 2 and 3, `attention_distance`). The first of three phases trains the
+    transforms alone, the second also the encoder of each other language, and the third the pivot's encoder instead, for
+    all languages together. Two encoders are never trained at the same time, as they could collapse to equal vectors.
+    Encoders without trainable weights have only the first phase. A last phase is ours: the transforms alone are trained
+    on mutual best pairs of words. These pairs are pivots if their cost is below a threshold, which is chosen on
+    held-out text by statistical links.
 
-    For the transforms and the distance, the vectors of each language are centred and divided by the root of their mean
-    variance: at τ = 1 attention is soft or sharp as ‖r‖²/√d is below or above 1. The transforms that come of it are for the
-    vectors as they are.
+    During training, the vectors of each language are mean-centred and divided by the root of their mean variance: at τ
+    = 1, attention is soft for ‖r‖²/√d below 1 and sharp above 1. The returned transforms apply to unscaled vectors.
 
-    Step 2, extract, and step 3, reorder, are learnt from these pivots: see `train_key_points` and `train_order`.
+    Step 2, extract, and step 3, reorder, are trained on these pivots: see `train_key_points` and `train_order`.
 
     Args:
-        hidden: rows of B; None for as many as dimensions.
-        linear: T(r) = A·r + a, "linear regression" of Table 1.
-        beta: β of the annealing, which begins anew in each phase; 0 for none, τ = 1.
-        epochs: passes over the longest corpus of the three phases, of the refinement by mutual best pairs, and passes over
-            the text for P and R; 0 leaves phase 2 or 3 or the refinement out.
-        learning_rate: of each of the three phases; None for `transform_rate` of the larger encoder in the first one, and in the
-            others 5e-5 · (768 / dim)^(5/3), as `FineTune` has it.
-        seed: see `Schedule`.
-        batch: sentence pairs of each corpus in an update.
-        max_words: leave out pairs with a longer side.
-        held_out: fraction of the pairs that is not trained on; what a pivot may cost is chosen there.
+        hidden: number of rows of B; None for the number of dimensions.
+        linear: use T(r) = A·r + a, "linear regression" in Table 1.
+        beta: β of the annealing, which restarts in each phase; 0 keeps τ at 1.
+        epochs: number of passes over the longest corpus in each of the three phases and in the refinement by mutual
+            best pairs, and over the text for P and R; 0 leaves out phase 2, phase 3 or the refinement.
+        learning_rate: learning rate of each of the three phases. None uses `transform_rate` of the larger encoder in
+            the first phase, and 5e-5 · (768 / dim)^(5/3), as in `FineTune`, in the others.
+        seed: random seed, see `Schedule`.
+        batch: number of sentence pairs of each corpus in an update.
+        max_words: maximum number of words of either side; longer pairs are left out.
+        held_out: fraction of the pairs held out from training, where the cost threshold of pivots is chosen.
         steps: "transform", "transform,extract" or "transform,extract,reorder".
-        compare: also train what Tables 2 and 3 compare with, for their figures: P from labels as they are, R of places.
-        as_published: leave out what is ours in the choice of pivots and labels: no refinement, the cost of a pivot has the
-            highest F1 (`choose_threshold`), and flip rates are the paper's (`train_key_points`).
+        compare: also train and score the baselines of Tables 2 and 3: P on uncorrected labels, and R of places.
+        as_published: leave out our changes to pivots and labels: no refinement, the cost threshold with the highest F1
+            (`choose_threshold`), and the paper's flip rates (`train_key_points`).
     """
 
     towards: str
@@ -124,20 +126,20 @@ class KeyPointAlignment(Method):
         checkpoint_every: int = 200,
         progress: bool = False,
     ) -> KeyPointEncoder:
-        """Take all steps. Vectors of all sentences that are not being learnt are held in memory, 4 · dim bytes a word.
+        """Train all steps. Vectors of frozen encoders are held in memory, 4 · dim bytes per word.
 
         Args:
-            encoder: of each language, which may differ in their dimensions; or one that reads all of them, of which each language
-                gets its own. They stay as they are.
-            corpus: parallel text, each of the pivot language and another.
-            pairs: its word links, which only the threshold of pivots is chosen by; None for none.
-            folder: where each phase keeps its checkpoints and metrics; a run that was stopped there is continued, bit by bit
-                the same. P and R, which take minutes, are trained anew.
+            encoder: encoder of each language, whose dimensions may differ, or one multilingual encoder, of which each
+                language gets a copy. The given encoders remain unchanged.
+            corpus: parallel text; each corpus is between the pivot language and another.
+            pairs: alignment links of each corpus, used only to choose the threshold of pivots; None for none.
+            folder: folder for the checkpoints and metrics of each phase; an interrupted run is continued there with
+                bit-identical results. P and R, which take minutes, are retrained.
             checkpoint_every, progress: see `Tuner.tune`.
 
         Raises:
-            SettingError: languages without an encoder, settings that do not fit together, nothing to train on, or a
-                checkpoint of another run in `folder`.
+            SettingError: languages without an encoder, incompatible settings, nothing to train on, or a checkpoint of
+                another run in `folder`.
         """
         corpora = [corpus] if isinstance(corpus, ParallelCorpus) else list(corpus)
         langs = list(dict.fromkeys(lang for each in corpora for lang in each.langs))
@@ -179,7 +181,7 @@ class KeyPointAlignment(Method):
         }
 
     def judged(self) -> list[Judged]:
-        """Return figures of the last `align` on held-out text: the distances (Table 1), P (Table 2) and R (Table 3)."""
+        """Return the held-out scores of the last `align`: distances (Table 1), P (Table 2) and R (Table 3)."""
         return self.learnt.judged
 
     def rows(self, load: Mapping[str, Any]) -> str:
@@ -204,7 +206,7 @@ class KeyPointAlignment(Method):
         return "key points" if "extract" in steps else "words"
 
     def settings(self) -> dict[str, Any]:
-        """Return what the result depends on, for the record."""
+        """Return the settings that the result depends on, for the record."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {"method": "clcr", **{name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}}
 
@@ -212,11 +214,11 @@ class KeyPointAlignment(Method):
 # -- the first step ----------------------------------------------------------------------------------------------------
 @dataclass
 class _Language:
-    """A language beside the pivot, while it is learnt.
+    """A non-pivot language and its state during training.
 
     Attributes:
-        space: of its vectors; the transforms are between the scaled spaces.
-        stored, translated: vectors of its sentences, and of their translations, by the encoders as they are now.
+        space: mean and spread of its vectors; the transforms map between the scaled spaces.
+        stored, translated: vectors of its sentences, and of their translations, by the current encoders.
     """
 
     text: PairedText
@@ -228,12 +230,12 @@ class _Language:
 
 
 class _Phases:
-    """The phases of the first step over some texts.
+    """Phases of the first step over parallel texts.
 
     Args:
-        encoders: by language, as they were given; they stay as they are.
-        texts: of the languages beside the pivot.
-        folder: each phase keeps its checkpoints and metrics in a folder of its name there; None keeps none.
+        encoders: encoder of each language before training; these encoders remain unchanged.
+        texts: parallel texts of the non-pivot languages.
+        folder: parent of one folder per phase with its checkpoints and metrics; None stores none.
         every, progress: see `Loop`.
     """
 
@@ -262,7 +264,7 @@ class _Phases:
             ))  # fmt: skip
 
     def run(self) -> Transformed:
-        """Run those that the settings ask for."""
+        """Run the phases that the settings select."""
         how, dims = self._how, [self.encoders[text.lang].dim for text in self._texts]
         pivot_dim, refined = self.encoders[self._pivot].dim, 0.0 if how.as_published else how.epochs[3]
         first = transform_rate(max(*dims, pivot_dim))
@@ -283,21 +285,21 @@ class _Phases:
         return replace(PHASES, epochs=self._how.epochs[number], learning_rate=rate, seed=self._how.seed)
 
     def _learn_transforms(self, schedule: Schedule, *, mutual: bool = False) -> None:
-        """Train the transforms of each language by itself, phase 1: all vectors stay as they were.
+        """Train the transforms of each language separately, on fixed vectors (phase 1).
 
         Args:
-            mutual: learn from mutual best pairs of words alone, the refinement.
+            mutual: train only on mutual best pairs of words, as in the refinement.
         """
         for language in self._languages:
             side, pivot = self._side(language, self._frozen(language.stored)), self._frozen(language.translated)
             self._run(f"{'refine' if mutual else 'transform'}-{side.lang}", [side], pivot, schedule, mutual=mutual)
 
     def _learn_encoder(self, lang: str, schedule: Schedule, *, again: bool) -> None:
-        """Train the encoder of a language, if it has weights to train: of one beside the pivot (phase 2) with its own text; of
-        the pivot (phase 3) with all texts together.
+        """Train the encoder of a language, if it has trainable weights: on its own text (phase 2), or on all texts
+        together for the pivot (phase 3).
 
         Args:
-            again: whether the vectors of all sentences will be needed once more.
+            again: recompute the vectors of all sentences afterwards.
         """
         if not isinstance(encoder := self.encoders[lang], TrainableEncoder):
             return
@@ -321,8 +323,7 @@ class _Phases:
             setattr(language, "translated" if pivots else "stored", tuned.encode(text, progress=self._progress))
 
     def _result(self, tolerance: float) -> Transformed:
-        """Return transforms between vectors as they are, and thresholds that are chosen on the held-out text of each language, by
-        its links."""
+        """Return transforms between unscaled vectors, and thresholds chosen by the held-out links of each language."""
         there = self._space.mean, self._space.spread
         found = Transformed(self.encoders, {}, {}, {}, {}, self.history, self._texts)
         for language in self._languages:
@@ -344,7 +345,7 @@ class _Phases:
     def _run(
         self, name: str, sides: list[Side], pivot: VectorSource, schedule: Schedule, *, mutual: bool = False
     ) -> None:
-        """Train the transforms of some languages, and the encoder that one of the sources reads, if any, in place."""
+        """Train the transforms of some languages in place, and the encoder of one of the sources if it is trainable."""
         beta, batch = 0.0 if mutual else self._how.beta, self._how.batch
         languages = [*(side.lang for side in sides), self._pivot]
         maps = nn.ModuleList([module for side in sides for module in (side.to_pivot, side.from_pivot)])
@@ -367,7 +368,7 @@ class _Phases:
         self.history[name] = loop.run(plan)
 
     def _side(self, language: _Language, source: VectorSource, begin: int = 0) -> Side:
-        """Return a language's side, whose translations begin with number `begin` of the pivot's sentences."""
+        """Return the side of a language; its translations begin at index `begin` of the pivot's sentences."""
         train = language.text.train
         return Side(
             language.text.lang, source, language.space, language.to_pivot, language.from_pivot, train, train + begin

@@ -1,4 +1,4 @@
-"""Networks of key points: which words of a sentence are key points, and in which order another language has them."""
+"""Networks of key points: a classifier of words, and models of the order of key points in another language."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _SENTENCES = 32  # whose order is sought at once: their hidden layers stay in th
 
 
 class KeyPointHead(nn.Module):
-    """How probable it is that a word is a key point (CLCR, Eq. 5): sigmoid of
+    """Classifier of key points (CLCR, Eq. 5): the probability of a word is the sigmoid of
 
         w · dropout(relu(W dropout(h) + b)) + c
 
     Args:
-        dropout: fraction of the components zeroed, of what comes in and of the hidden layer.
+        dropout: fraction of the components zeroed in the input and in the hidden layer.
 
     Example:
         >>> KeyPointHead(8, 5)(torch.randn(7, 8)).shape
@@ -43,7 +43,7 @@ class KeyPointHead(nn.Module):
 
     @torch.no_grad()
     def probabilities(self, rows: np.ndarray) -> np.ndarray:
-        """Return P of each word, float32 `[W]`, without dropout. Rows on disk are read part by part."""
+        """Return P of each word, float32 `[W]`, without dropout; memory-mapped rows are read in blocks."""
         device, was = self.out.weight.device, self.training
         out = np.empty(len(rows), dtype=np.float32)
         self.eval()
@@ -55,22 +55,23 @@ class KeyPointHead(nn.Module):
 
 
 class Order(nn.Module, ABC):
-    """The order in which the key points of a sentence stand in another language.
+    """Model of the order of a sentence's key points in another language.
 
-    Rows are the vectors of the key points of some sentences, in the order of their own language; `positions`, int64 `[W]`,
-    is the number of the word in its sentence, from 0; `lengths`, int64 `[S]`, the number of key points of each sentence.
+    Rows are the vectors of the key points of several sentences, in the order of their own language. `positions`, int64
+    `[W]`, holds the index of each key point's word in its sentence, from 0; `lengths`, int64 `[S]`, the number of key
+    points of each sentence.
 
     Attributes:
-        settings: arguments that make the same module again, `type(order)(**order.settings)`.
+        settings: arguments that build an equal module, `type(order)(**order.settings)`.
     """
 
     settings: dict[str, Any]
 
     def losses(self, rows: Tensor, positions: Tensor, lengths: Tensor, ranks: Tensor) -> Tensor:
-        """Return −log p of the right answers, summed over those of each sentence, `[S]`.
+        """Return −log p of the gold answers, summed over each sentence, `[S]`.
 
         Args:
-            ranks: int64 `[W]`, place of each key point among those of its sentence in the other language, from 0.
+            ranks: place of each key point among its sentence's key points in the other language, from 0, int64 `[W]`.
         """
         ragged = Ragged.of(lengths, len(rows))
         each, word = self._losses(rows, positions, ragged, ranks)
@@ -81,26 +82,26 @@ class Order(nn.Module, ABC):
     def _losses(
         self, rows: Tensor, positions: Tensor, ragged: Ragged, ranks: Tensor
     ) -> tuple[Tensor, np.ndarray | slice]:
-        """Return −log p of each right answer, and a word of the sentence that it belongs to."""
+        """Return −log p of each gold answer, and the index of a word of its sentence."""
 
     @staticmethod
     @abstractmethod
     def questions(lengths: np.ndarray) -> np.ndarray:
-        """Return the number of answers that a sentence's loss is the sum of, int64 `[S]`."""
+        """Return the number of gold answers in the loss of each sentence, int64 `[S]`."""
 
     @abstractmethod
     def _search(self, rows: Tensor, positions: Tensor, ragged: Ragged, beam: int) -> tuple[np.ndarray, np.ndarray]:
-        """See `search`."""
+        """Search the order of a few sentences; see `search`."""
 
     @torch.no_grad()
     def search(
         self, rows: Tensor, positions: Tensor, lengths: Tensor | Ragged, beam: int = 10
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the order found, without dropout: numbers within each sentence, int64 `[W]`, and its cost, float64 `[S]`;
-        see `relative_order`.
+        """Return the predicted order, without dropout, as indices within each sentence, int64 `[W]`, and its cost,
+        float64 `[S]`; see `relative_order`.
 
         Args:
-            beam: hypotheses that are followed at once; 1 is greedy.
+            beam: number of hypotheses kept at each step; 1 is greedy.
         """
         was, ragged = self.training, Ragged.of(lengths, len(rows))
         order, cost = np.empty(len(rows), dtype=np.int64), np.empty(len(ragged))
@@ -115,20 +116,20 @@ class Order(nn.Module, ABC):
 
 
 class RelativeOrder(Order):
-    """Which of two key points stands first (CLCR, Eq. 8), as log-odds
+    """Order model over pairs of key points (CLCR, Eq. 8), with the log-odds that i precedes j
 
         s(i, j) = f(i, j) − f(j, i),
         f(i, j) = w · dropout(relu(U h_i + a[place_i] + V h_j + b[place_j] + e[position_j − position_i]))
 
-    so that s(j, i) = −s(i, j), whatever is learnt: one of the two stands first. Place is the number of the key point among
-    those of its sentence, position that of its word. U and V are products over words; over pairs there are sums and one
-    product with w. Without places the vectors would have to know where they stand: whether a noun comes before the verb
-    or after it may be a matter of whether it is the first one.
+    so that s(j, i) = −s(i, j) for any weights. `place` is the index of a key point among the key points of its
+    sentence, `position` the index of its word. U and V are products over words; pairs need only sums and one product
+    with w. Without places, the vectors would have to encode their own place: the order of a noun and a verb may depend
+    on which key point is the first of the sentence.
 
     Args:
-        reach: distances in words beyond this one are all the same.
-        most: places beyond this one are all the same.
-        dropout: fraction of the components zeroed, of what comes in and of the hidden layer.
+        reach: maximum distance in words; larger distances are clipped.
+        most: number of places; later places share the last embedding.
+        dropout: fraction of the components zeroed in the input and in the hidden layer.
 
     Example:
         >>> model, lengths = RelativeOrder(8, 5, 4), torch.tensor([3, 1])
@@ -147,7 +148,7 @@ class RelativeOrder(Order):
         self.drop = nn.Dropout(dropout)
 
     def forward(self, rows: Tensor, positions: Tensor, lengths: Tensor | Ragged) -> Tensor:
-        """Return the log-odds that i stands before j for the pairs i < j of each sentence, `[n_pairs]`, in the order of
+        """Return the log-odds that i precedes j for the pairs i < j of each sentence, `[n_pairs]`, ordered as in
         `relative_order`."""
         ragged = Ragged.of(lengths, len(rows))
         rows, positions = self.drop(rows), positions.to(rows.device)
@@ -179,15 +180,15 @@ class RelativeOrder(Order):
 
 
 class AbsoluteOrder(Order):
-    """Which place each key point has (CLCR, Eq. 6): one of N classes,
+    """Order model over the places of key points (CLCR, Eq. 6), each one of N classes,
 
         softmax(O dropout(relu(U h_i + a[place_i] + b[position_i])))
 
-    where place is the number of the key point among those of its sentence in its own language, and position that of its
-    word. Without them the vector would have to know where it stands.
+    where `place` is the index of the key point among the key points of its sentence in its own language, and `position`
+    the index of its word. Without both, the vector would have to encode its own place.
 
     Args:
-        most: N; later places are all in the last class, later positions share the last embedding.
+        most: number N of classes; later places share the last class, later positions the last embedding.
         dropout: see `RelativeOrder`.
 
     Example:
@@ -239,14 +240,14 @@ ORDERS: Mapping[str, type[Order]] = {"relative": RelativeOrder, "absolute": Abso
 def key_points(
     probabilities: np.ndarray, offsets: np.ndarray, threshold: float = 0.2, covered: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return which words are key points, bool `[n_words]`: those with P > δ, and in a sentence without any its most probable
-    word, the first of several; a sentence without words has none.
+    """Return the mask of key points, bool `[n_words]`: words with P > δ, or the first most probable word of a sentence
+    without such words.
 
     Args:
-        probabilities: `[n_words]`, the words of all sentences in a row.
-        offsets: int64 `[n_sentences + 1]`, where each sentence begins.
-        threshold: δ; 0.2 throughout the paper.
-        covered: bool `[n_words]`, as of `Embeddings`: a word without a vector is no key point, whatever else there is.
+        probabilities: key-point probability P of each word, `[n_words]`, sentence after sentence.
+        offsets: index of the first word of each sentence, int64 `[n_sentences + 1]`.
+        threshold: threshold δ; the paper uses 0.2 throughout.
+        covered: mask of words with a vector, bool `[n_words]`, as in `Embeddings`; other words are never key points.
 
     Example:
         >>> key_points(np.array([0.9, 0.1, 0.3, 0.1, 0.15]), np.array([0, 3, 5]))
@@ -263,7 +264,7 @@ def key_points(
 
 
 def _pairs(ragged: Ragged) -> tuple[Tensor, Tensor]:
-    """Return rows i and j of all pairs i < j of each sentence, row by row; int64 `[n_pairs]` each."""
+    """Return rows i and j of all pairs i < j of each sentence, ordered by i; int64 `[n_pairs]` each."""
     after = ragged.lengths[ragged.sentence] - ragged.position - 1  # words behind each word
     words = np.arange(ragged.n_words)
     return torch.from_numpy(np.repeat(words, after)), torch.from_numpy(ranges(words + 1, after))
@@ -275,22 +276,21 @@ def _pairs(ragged: Ragged) -> tuple[Tensor, Tensor]:
 # With a beam as wide as there are sets of a size the search is exact (Held & Karp 1962, "A dynamic programming approach to
 # sequencing problems").
 def relative_order(scores: np.ndarray, lengths: np.ndarray, *, beam: int = 10) -> tuple[np.ndarray, np.ndarray]:
-    """Return the order of the words of each sentence from which word of a pair stands first (CLCR, Eq. 9):
+    """Return the best order of the words of each sentence by pairwise scores (CLCR, Eq. 9):
 
         argmin over orders m of  Σ over pairs with m_i < m_j of −log p(i before j)
 
-    built from left to right: to place word i next decides all its pairs with the words that are not placed yet.
+    built from left to right: choosing word i next fixes its pairs with all words that are not placed yet.
 
     Args:
-        scores: `[n_pairs]`, log-odds that word i stands before word j, for i < j: those of a sentence row by row, (0, 1),
-            (0, 2), …, (1, 2), …, one sentence after the other.
-        lengths: int `[n_sentences]`, words of each sentence.
-        beam: number of beginnings of the order that are followed at once; 1 is greedy.
+        scores: log-odds that word i precedes word j for i < j, `[n_pairs]`, sentence after sentence, and row by row
+            within a sentence: (0, 1), (0, 2), …, (1, 2), ….
+        lengths: number of words of each sentence, int `[n_sentences]`.
+        beam: number of partial orders kept at each step; 1 is greedy.
 
     Returns:
-        the numbers of the words in the order found, counted from 0 in each sentence, int64 `[n_words]`; and its cost, float64
-        `[n_sentences]`. Of beginnings of the same cost the one is preferred that goes on from the cheaper one, and then
-        the one with the earlier word.
+        indices of the words in the order found, from 0 in each sentence, int64 `[n_words]`; and the cost of the order,
+        float64 `[n_sentences]`. Ties go to the extension of the cheaper partial order, then to the earlier word.
 
     Example:
         >>> relative_order(np.array([4.0, -3.0, -5.0]), np.array([3]))[0]  # (0, 1), (0, 2), (1, 2)
@@ -306,18 +306,18 @@ def relative_order(scores: np.ndarray, lengths: np.ndarray, *, beam: int = 10) -
 
 
 def absolute_order(scores: np.ndarray, lengths: np.ndarray, *, beam: int = 10) -> tuple[np.ndarray, np.ndarray]:
-    """Return the order of the words of each sentence from where each of them stands (CLCR, Eq. 7):
+    """Return the best order of the words of each sentence by the scores of their places (CLCR, Eq. 7):
 
         argmin over orders m of  Σ_i −log p(m_i | i)
 
-    word by word: each takes a place that no word before it has. Of n words the places are 0 … n − 1.
+    word by word: each word takes a free place. The places of n words are 0 … n − 1.
 
     Args:
-        scores: `[sum of the squares of the lengths]`, log p of word i (row) at place m (column), row by row.
+        scores: log p of word i (row) at place m (column), `[sum of the squares of the lengths]`, row by row.
         lengths, beam: as in `relative_order`.
 
     Returns:
-        as `relative_order`; of the same cost, the earlier place is preferred.
+        as in `relative_order`; ties go to the earlier place.
 
     Example:
         >>> absolute_order(np.log([0.1, 0.9, 0.6, 0.4]), np.array([2]))[0]
@@ -338,13 +338,13 @@ def _searched(
     sizes: np.ndarray,
     beam: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Search the order of all sentences together, an item of each at a time.
+    """Search the orders of all sentences together, adding one item to each at a time.
 
-    If `relative`, the items taken are words, one for each place from left to right, and `costs[i, j]` is what i before j
-    costs. Else they are places, one for each word, and `costs[i, m]` is what place m costs word i.
+    If `relative`, the items are words, one for each place from left to right, and `costs[i, j]` is the cost of i before
+    j. Otherwise the items are places, one for each word, and `costs[i, m]` is the cost of word i at place m.
 
     Args:
-        costs: float64 `[n, n]` from the scores of a sentence of n words.
+        costs: function that returns costs, float64 `[n, n]`, from the scores of a sentence and its number of words n.
         sizes: number of scores of each sentence.
     """
     begins, words = offsets_of(sizes), offsets_of(lengths)
@@ -380,8 +380,8 @@ def _searched(
 
 
 def _cheapest_sets(cost: np.ndarray, code: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the places of the cheapest candidates of each row, of those with one code the first; and their costs, infinite
-    where there are fewer than `most`."""
+    """Return the columns of the `most` cheapest candidates of each row with distinct codes, and their costs, which are
+    infinite beyond the last candidate."""
     order = cost.argsort(1, kind="stable")
     cost, code = np.take_along_axis(cost, order, 1), np.take_along_axis(code, order, 1)
     by_code = code.argsort(1, kind="stable")

@@ -1,7 +1,7 @@
-"""Labels of two classes of which some are wrong: how many, and what each example must weigh to make up for that.
+"""Binary labels of which some are wrong: estimated flip rates, and example weights that correct for them.
 
-Importance reweighting (Liu & Tao 2015, "Classification with noisy labels by importance reweighting"): a classifier that is
-trained with these weights on noisy labels minimises, on average, the loss that it would have on clean ones.
+Importance reweighting (Liu & Tao 2015, "Classification with noisy labels by importance reweighting"): a classifier
+trained on noisy labels with these weights minimises, on average, its loss on clean labels.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class FlipRates:
-    """How often labels are wrong: ρ₊ = P(labelled 0 | truly 1) and ρ₋ = P(labelled 1 | truly 0)."""
+    """Fractions of wrong labels by true class: ρ₊ = P(labelled 0 | truly 1) and ρ₋ = P(labelled 1 | truly 0)."""
 
     positive: float
     negative: float
@@ -25,21 +25,22 @@ class FlipRates:
 
 
 def flip_rates(probabilities: np.ndarray, labels: np.ndarray, *, quantile: float = 0.05) -> FlipRates:
-    """Estimate flip rates from a classifier of the noisy labels (Liu & Tao 2015), after
+    """Estimate flip rates from a classifier of the noisy labels (Liu & Tao 2015):
 
         ρ₋ = min_x P(y = 1 | x),   ρ₊ = min_x P(y = 0 | x)
 
-    as P(y = 1 | x) = (1 − ρ₊ − ρ₋) P(truly 1 | x) + ρ₋ is never below ρ₋, and is as low where an example is certainly not
-    of class 1. Where no example is certainly of one class, these are no flip rates: see `absolute_error`.
+    P(y = 1 | x) = (1 − ρ₊ − ρ₋) P(truly 1 | x) + ρ₋ is never below ρ₋, and equals ρ₋ if an example is certainly not of
+    class 1. The minima are no flip rates if no example is certainly of one class: see `absolute_error`.
 
-    They take the minimum of P̂. A network's P̂ goes on falling beyond the edge of a class, and of many examples there is
-    always one about which it is wrongly sure, so that this is far too low. Here it is the fraction with y = 1 of the examples
-    with the lowest P̂. If P̂ does not know their labels, its mean is never below ρ₋, however wrong P̂ is.
+    The paper uses the minimum of P̂, which is far too low: a network's P̂ falls further beyond the edge of a class, and
+    among many examples there is always a confident mistake. This function returns the fraction with y = 1 among the
+    examples with the lowest P̂. If P̂ was not trained on their labels, the mean of this fraction is never below ρ₋,
+    however wrong P̂ is.
 
     Args:
-        probabilities: P̂(y = 1 | x) of examples, `[n]`.
-        labels: bool `[n]`, their y.
-        quantile: fraction of the examples that are those with the lowest P̂, at each end; 0 takes the minimum of P̂.
+        probabilities: P̂(y = 1 | x) of each example, `[n]`.
+        labels: noisy label y of each example, bool `[n]`.
+        quantile: fraction of examples at each end of P̂ that give the rates; 0 uses the minimum of P̂.
     """
     if not quantile:
         return FlipRates(positive=float(1.0 - probabilities.max()), negative=float(probabilities.min()))
@@ -48,17 +49,19 @@ def flip_rates(probabilities: np.ndarray, labels: np.ndarray, *, quantile: float
 
 
 def absolute_error(probabilities: np.ndarray, labels: np.ndarray, rates: FlipRates) -> float:
-    """Return the mean |P̂(truly 1 | x) − y| over noisy labels, where P̂(truly 1 | x) = (P̂ − ρ₋) / (1 − ρ₊ − ρ₋) within 0 and 1.
+    """Return the mean |P̂(truly 1 | x) − y| over noisy labels, where P̂(truly 1 | x) = (P̂ − ρ₋) / (1 − ρ₊ − ρ₋),
+    clipped to [0, 1].
 
-    If fewer than half of the labels of each class are wrong, this is lowest for the true classes (Ghosh et al. 2017, "Robust
-    loss functions under label noise for deep neural networks"). So true flip rates lower it. A class that does not exist
-    raises it: if every example is of class 1 and 9 in 10 are labelled so, ρ₋ = 0.9 is the share of class 1, and no flip rate.
-    The log loss cannot tell these apart, since P̂ alone fits the noisy labels as well.
+    If fewer than half of the labels of each class are wrong, the error is lowest for the true classes (Ghosh et al.
+    2017, "Robust loss functions under label noise for deep neural networks"). True flip rates therefore lower it, and a
+    class without examples raises it: if every example is of class 1 and 9 in 10 are labelled 1, ρ₋ = 0.9 is the
+    fraction labelled 1, not a flip rate. The log loss cannot distinguish these cases, since P̂ alone fits the noisy
+    labels as well.
 
     Args:
         probabilities: P̂(y = 1 | x) of examples that P̂ was not trained on, `[n]`.
-        labels: bool `[n]`, their y.
-        rates: 0 and 0 for labels as they are; if nothing is left of 1, the error is 1.
+        labels: noisy label y of each example, bool `[n]`.
+        rates: flip rates; 0 and 0 for uncorrected labels. The error is 1 unless ρ₊ + ρ₋ is below 1.
     """
     if rates.left <= 0:
         return 1.0
@@ -67,19 +70,20 @@ def absolute_error(probabilities: np.ndarray, labels: np.ndarray, rates: FlipRat
 
 
 def importance(probabilities: np.ndarray, labels: np.ndarray, rates: FlipRates) -> np.ndarray:
-    """Return the weight of each noisy example with which training on them is training on clean ones (Liu & Tao 2015):
+    """Return the example weights that make training on noisy labels equivalent to training on clean labels (Liu & Tao
+    2015):
 
         β(x, y) = P(y | x) / P̂(y | x) = (P̂(y | x) − ρ₋y) / ((1 − ρ₊ − ρ₋) P̂(y | x))
 
-    where ρ₋y is the flip rate of the other class; 0 where that is negative, as the estimates are not exact.
+    Here ρ₋y is the flip rate of the other class. Negative weights, which result from inexact estimates, are set to 0.
 
     Args:
-        probabilities: P̂(1 | x), `[n]`.
-        labels: bool `[n]`, the noisy y.
-        rates: with something left of 1.
+        probabilities: P̂(1 | x) of each example, `[n]`.
+        labels: noisy label y of each example, bool `[n]`.
+        rates: flip rates, with ρ₊ + ρ₋ below 1.
 
     Returns:
-        float64 `[n]`, at least 0 and 1 on average.
+        float64 `[n]`, at least 0, and 1 on average.
     """
     own = np.where(labels, probabilities, 1.0 - probabilities.astype(np.float64))
     other = np.where(labels, rates.negative, rates.positive)

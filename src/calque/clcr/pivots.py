@@ -1,4 +1,4 @@
-"""Pivots: words of a sentence and its translation that are nearest to each other under the transforms of both languages."""
+"""Pivots: mutual nearest words of a sentence and its translation under the transforms of both languages."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ TOLERANCE = 0.05  # F1 that a threshold in a gap between costs may lose
 
 @dataclass(frozen=True)
 class Pivots:
-    """Mutual best pairs of words, whatever they cost.
+    """Mutual best pairs of words of any cost.
 
     Attributes:
-        pairs: at most one of each word; `posterior` is exp(−cost).
-        costs: float32 `[n_pairs]`.
+        pairs: pairs of words, each word in at most one; `posterior` is exp(−cost).
+        costs: cost of each pair, float32 `[n_pairs]`.
     """
 
     pairs: WordPairs
@@ -37,11 +37,11 @@ class Pivots:
         return len(self.costs)
 
     def within(self, threshold: float, *, at_least_one: bool = False) -> WordPairs:
-        """Return those that cost no more than the threshold.
+        """Return the pairs whose cost is at most the threshold.
 
         Args:
-            threshold: the highest cost.
-            at_least_one: of a sentence pair without any of these, its cheapest pair.
+            threshold: maximum cost.
+            at_least_one: also return the cheapest pair of each sentence pair that would have none.
         """
         kept = self.costs <= threshold
         if at_least_one and len(self):
@@ -52,7 +52,7 @@ class Pivots:
 
 
 def covered_words(vectors: Embeddings) -> np.ndarray:
-    """Return whether each word has a vector, bool `[n_words]`."""
+    """Return the mask of words that have a vector, bool `[n_words]`."""
     return np.ones(vectors.n_words, dtype=bool) if vectors.covered is None else vectors.covered
 
 
@@ -63,16 +63,16 @@ def words_with_vectors(vectors: Embeddings) -> np.ndarray:
 
 @torch.no_grad()
 def find_pivots(source: Embeddings, target: Embeddings, to_target: nn.Module, from_target: nn.Module) -> Pivots:
-    """Return the pairs (i, j) of which each is the other's best by
+    """Return the pairs (i, j) of words that are each other's best match by the cost
 
         ‖T₁₂(r¹_i) − r²_j‖² / d₂ + ‖T₂₁(r²_j) − r¹_i‖² / d₁
 
-    (CLCR, §3.2). Of equal ones the first is the best. Words without a vector take no part. Some 32,768 words are held at a
-    time, however long the text is.
+    (CLCR, §3.2). Ties go to the first word. Words without a vector are ignored. About 32,768 words are held at a time,
+    regardless of the length of the text.
 
     Args:
-        source, target: vectors of sentences and of their translations.
-        to_target, from_target: T₁₂ and T₂₁.
+        source, target: vectors of sentences, and of their translations.
+        to_target, from_target: transforms T₁₂ and T₂₁.
     """
     device = next(to_target.parameters()).device
     words = [np.flatnonzero(covered_words(side)) for side in (source, target)]
@@ -98,13 +98,13 @@ def find_pivots(source: Embeddings, target: Embeddings, to_target: nn.Module, fr
 def mutual_rows(
     x: Tensor, y: Tensor, there: Tensor, back: Tensor, lengths: np.ndarray, translations: np.ndarray
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the mutual best pairs of a batch: their rows in x and in y, int64 `[n_pairs]` each, in the order of x, and
+    """Return the mutual best pairs of a batch: their rows in x and in y, int64 `[n_pairs]` each, ordered by x, and
     their costs `[n_pairs]`.
 
     Args:
-        x, y: words of some sentences, and of their translations, in a row.
-        there, back: T₁₂(x) and T₂₁(y).
-        lengths, translations: int64 `[n]`, words of each sentence, and of its translation; none empty.
+        x, y: concatenated word vectors of sentences, and of their translations.
+        there, back: transformed vectors T₁₂(x) and T₂₁(y).
+        lengths, translations: number of words of each sentence, and of its translation, int64 `[n]`; none is 0.
     """
     # The cost of a pair is the squared distance of two points of one space, [n, d₁ + d₂].
     d1, d2 = x.shape[1] ** 0.5, y.shape[1] ** 0.5
@@ -129,7 +129,7 @@ def mutual_rows(
 
 
 def _first(cost: Tensor, bound: Tensor, dim: int) -> Tensor:
-    """Return the number of the first of the lowest costs along a dimension: costs of equal words may differ by rounding."""
+    """Return the index of the first lowest cost along a dimension; costs within `bound` are equal, to ignore rounding."""
     alike = cost <= cost.amin(dim, keepdim=True) + bound
     return alike.to(torch.uint8).argmax(dim)
 
@@ -137,30 +137,31 @@ def _first(cost: Tensor, bound: Tensor, dim: int) -> Tensor:
 def choose_threshold(
     pivots: Pivots, links: WordPairs, *, tolerance: float = TOLERANCE, gap: float = 1.25
 ) -> tuple[float, float]:
-    """Return the threshold with the highest F1 of the pivots within it against links, of all that there are.
+    """Return the cost threshold whose pivots have the highest F1 against links.
 
-    Words that links join, directly or through others, are one group, the finest common granularity (§2.2): a word and the
-    pieces that translate it. A group is to have one pivot, whichever of its words these are: the cheapest one between words
-    of a group is right, and finds it. Where links are one to one, a group is a link, and this is their usual F1.
+    Words that are linked directly or through other words form one group, the finest common granularity (§2.2): a word
+    and the pieces that translate it. Each group should have one pivot between any of its words: the cheapest pivot
+    within a group is correct, and the group counts as found. If links are one-to-one, each group is a link, and F1 is
+    the usual one.
 
-    F1 changes only where a pivot is added, so they are sorted by cost and all of these places are tried. The threshold is
-    half-way to the next pivot, or the cost of the last one; of equal F1, the lower.
+    F1 changes only where a pivot is added, so the pivots are sorted by cost and each of them is tried. The threshold is
+    half-way to the cost of the next pivot, or the cost of the last pivot. Ties go to the lower threshold.
 
-    Links can be wrong in a regular way: articles linked to the particles that stand wherever they do, for instance. Such pairs
-    cost more than translations, with a gap between them. So where there is a gap below the best threshold, in which no
-    pivot lies though one end costs `gap` times the other, and F1 there is lower by no more than `tolerance`, the
-    threshold is half-way in the widest such gap. Ours; the paper only says "a threshold".
+    Links can contain systematic errors, such as articles linked to particles in the same position. Such pairs cost more
+    than translations, with a gap between their costs. The threshold is therefore moved to the middle of the widest gap
+    below it, if any gap has ends that differ by at least the factor `gap` and F1 falls by at most `tolerance`. This
+    rule is ours; the paper only says "a threshold".
 
     Args:
-        pivots: of held-out text.
-        links: of the same text, all of them, possible ones too.
-        tolerance, gap: see above; tolerance 0 takes the highest F1 as it is.
+        pivots: pivots of held-out text.
+        links: all links of the same text, including possible ones.
+        tolerance, gap: maximum loss of F1, and minimum cost ratio of a gap; tolerance 0 keeps the highest F1.
 
     Returns:
         the threshold and its F1.
 
     Raises:
-        SettingError: no pivot, or no link.
+        SettingError: there is no pivot or no link.
     """
     if not len(pivots) or not len(links):
         raise SettingError(
@@ -183,8 +184,8 @@ def choose_threshold(
 
 
 def _groups(pairs: WordPairs, links: WordPairs) -> tuple[np.ndarray, int]:
-    """Return the group that both words of each pair are in, int64 `[n_pairs]`, −1 where there is none; and the number of
-    groups."""
+    """Return the group that contains both words of each pair, int64 `[n_pairs]`, or −1 if there is none; and the number
+    of groups."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

@@ -1,5 +1,5 @@
-"""Encoders of key points: what their training measured, the curves of its phases, and sentences with what was learnt of them
-(CLCR, Tables 1 to 3 and Figures 1 to 3)."""
+"""Report section on key-point encoders: held-out scores, distance curves and example sentences (CLCR, Tables 1 to 3 and
+Figures 1 to 3)."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ _Curve = Sequence[tuple[tuple[int, int], Figure]]  # first and last update of ea
 
 
 def key_points(records: Sequence[RunRecord], lines: Sequence[tuple[str, Record]] = ()) -> Section | None:
-    """Return one section for everything that made encoders of key points.
+    """Return the report section on key-point encoders, or None if no record is about them.
 
     Args:
-        records: of runs, of any method.
-        lines: what result files say of a training (`Record.is_of_training`), with the labels of whose it was. A study has the
-            scores of its runs as lines, under the names of its methods.
+        records: runs of any method.
+        lines: training scores from result files (`Record.is_of_training`), each with the label of its run. In a study,
+            these are the scores of its runs under the names of its methods.
 
     Raises:
-        InputError: a score is none, or a line of metrics is not JSON; with file and place.
+        InputError: a score is invalid, or a line of metrics is not JSON; the message names file and place.
     """
     chosen = [run for run in records if run.plain.get("method") == "clcr"]
     runs = dict(zip(_labels(chosen), chosen, strict=True))
@@ -68,7 +68,7 @@ def key_points(records: Sequence[RunRecord], lines: Sequence[tuple[str, Record]]
 
 
 def _labels(runs: Sequence[RunRecord]) -> list[str]:
-    """Titles of runs; of those with one title, and the settings in which they differ."""
+    """Return the titles of runs; runs with equal titles also get the settings in which they differ."""
     titles, settings = [run_title(run) for run in runs], [run.plain.get("settings", {}) for run in runs]
     labels = []
     for title, own in zip(titles, settings, strict=True):
@@ -106,7 +106,7 @@ def _ordered(trained: _Trained) -> Table | None:
 
 
 def _by_model(trained: _Trained, task: str) -> _Rows:
-    """Rows of what was trained, and in which run where there are several."""
+    """Return the rows of a task by model, prefixed by the run label if there are several runs."""
     several = len({label for label, *_ in trained}) > 1
     return _rows(trained, task, lambda label, model: f"{label}, {model}" if several else model, lambda pair: pair[0])
 
@@ -114,7 +114,7 @@ def _by_model(trained: _Trained, task: str) -> _Rows:
 def _rows(
     trained: _Trained, task: str, named: Callable[[str, str], str], column: Callable[[tuple[str, ...]], str]
 ) -> _Rows:
-    """Figures of a task by row, metric and language; those of several trainings of one name are averaged."""
+    """Return the scores of a task by row, metric and language; scores of several runs with one name are averaged."""
     labels = list(dict.fromkeys(label for label, *_ in trained))
     mine = [(label, model, score) for label, model, score in trained if score["task"] == task]
     places = {model: _FIRST.index(model) if model in _FIRST else len(_FIRST) for _, model, _ in mine}
@@ -127,7 +127,7 @@ def _rows(
 
 
 def _table(name: str, caption: str, corner: str, rows: _Rows, metrics: Sequence[str], note: Text) -> Table | None:
-    """What was trained down, metrics and languages across; below, over how many sentences."""
+    """Return a table of models by metrics and languages; its last line holds the numbers of sentences."""
     langs = dict.fromkeys(lang for figures in rows.values() for _, lang in figures)
     columns = [place for place in product(metrics, langs) if any(place in figures for figures in rows.values())]
     if not columns:
@@ -143,7 +143,7 @@ def _table(name: str, caption: str, corner: str, rows: _Rows, metrics: Sequence[
 
 # -- Figure 1 -----------------------------------------------------------------------------------------------------------
 def _curves(runs: _Runs) -> Plot | None:
-    """The distance over the phases in which the vectors of a language or of the pivot moved."""
+    """Return a plot of the distance over the training phases, for each run and language."""
     panels = []
     for label, run in runs.items():
         pivot = str(run.plain.get("towards"))
@@ -168,7 +168,7 @@ _Points = Sequence[tuple[tuple[int, int], Mapping[str, Figure]]]  # first and la
 
 
 def _points(run: RunRecord, phase: str, lang: str, pivot: str) -> _Points:
-    """The metrics of a phase's updates; means where there are more updates than points."""
+    """Return the metrics of a phase's updates, averaged over windows if there are more updates than points."""
     metrics, inside = (f"{lang}-{pivot}", f"{pivot}-{lang}", "temperature"), f"training/{phase}/metrics.jsonl"
     file: Path = run.path.parent / inside
     written = file.read_text(encoding="utf-8", errors="replace").split("\n") if file.is_file() else []
@@ -225,7 +225,7 @@ def _curve(label: str, lang: str, pivot: str, phases: Mapping[str, _Points], nam
 # -- Figures 2 and 3 ----------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class _Example:
-    """An entry of a record's `examples`, with the label and settings of its run, and its place."""
+    """An entry of a record's `examples`, with the label and settings of its run and its source."""
 
     label: str
     settings: Mapping[str, Any]
@@ -245,8 +245,8 @@ class _Example:
 
 
 def _examples(runs: _Runs, kind: str, most: int) -> tuple[list[_Example], str]:
-    """The first entries of each run and language that have a field, as many of each as fit; and what is to be said of those left
-    out."""
+    """Return the first entries of each run and language that have the field `kind`, about `most` in total, and a note
+    if entries are left out."""
     groups: dict[tuple[str, str], list[_Example]] = {}
     for label, run in runs.items():
         for number, entry in enumerate(run.plain.get("examples", [])):
@@ -261,7 +261,7 @@ def _examples(runs: _Runs, kind: str, most: int) -> tuple[list[_Example], str]:
 
 
 def _sentences(runs: _Runs) -> Plot | None:
-    """The probabilities of a sentence's words."""
+    """Return a plot of the key-point probabilities of the words of example sentences."""
     of, left_out = _examples(runs, "probabilities", _SENTENCES)
     if not of:
         return None
@@ -304,7 +304,7 @@ def _sentence(example: _Example, name: str) -> Panel:
 
 
 def _matrices(runs: _Runs) -> Plot | None:
-    """The order of a sentence's key points, gold and predicted."""
+    """Return a plot of the gold and predicted orders of the key points of example sentences."""
     of, left_out = _examples(runs, "ranks", _ORDERS)
     if not of:
         return None
@@ -351,10 +351,10 @@ def _order(example: _Example, key: str) -> Panel:
 def _phases(
     each: Mapping[str, Mapping[int, _Curve]], series: Series, *, title: str, measure: str, description: str
 ) -> Drawing:
-    """Draw curves through the phases of a training, side by side over one scale, each as wide as the others.
+    """Draw the curves of training phases side by side, with one shared scale and equal widths.
 
     Args:
-        each: by name, the curves by the number of their series.
+        each: curves by phase name and series number.
         series: names and numbers of the curves.
     """
     signs, top = legend(series, 16, 16, _WIDTH - 16)
@@ -387,7 +387,7 @@ def _phases(
 
 
 class _Word(NamedTuple):
-    """A word, whether it is set in bold, and a probability for the bar above, and for the bar below where there are two."""
+    """A word, whether it is bold, and one or two probabilities: for the bar above, and for the bar below."""
 
     text: str
     marked: bool
@@ -395,13 +395,12 @@ class _Word(NamedTuple):
 
 
 def _words_drawn(words: Sequence[_Word], series: Series, *, threshold: float, title: str, description: str) -> Drawing:
-    """Draw the words of a sentence with bars above and below, in lines as a text is set, so that words of any length can
-    be read without turning the head.
+    """Draw the words of a sentence with bars above and below them, wrapped into lines like running text.
 
     Args:
-        words: in their order.
+        words: words of the sentence, in order.
         series: names and numbers of the bars above and below.
-        threshold: where a dashed line is drawn.
+        threshold: probability marked by a dashed line.
     """
     width, below = 760, len(series) > 1
     lines = _lines(words, width - _LEFT - 8)
@@ -436,7 +435,7 @@ def _words_drawn(words: Sequence[_Word], series: Series, *, threshold: float, ti
 
 
 def _lines(words: Sequence[_Word], room: float) -> list[list[tuple[_Word, float]]]:
-    """Words with their widths, as many to a line as there is room for."""
+    """Wrap words into lines no wider than `room`, and return each word with its width."""
     lines: list[list[tuple[_Word, float]]] = [[]]
     used = 0.0
     for word in words:
@@ -450,7 +449,7 @@ def _lines(words: Sequence[_Word], room: float) -> list[list[tuple[_Word, float]
 
 
 def _across(left: float, right: float, y: float, value: float | None, **attributes: str) -> str:
-    """A line, with its value beside it."""
+    """Return a horizontal line, with its value as a label on the left if given."""
     line = element("line", x1=left, x2=right, y1=y, y2=y, **attributes)
     return line if value is None else line + text(left - 6, y + 4, f"{value:g}", class_="tick end")
 
@@ -459,14 +458,14 @@ def _matrix(
     rows: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[float | Number | None]], *, label: str,
     title: str, description: str, number: int, turned: bool = False,
 ) -> Drawing:  # fmt: skip
-    """Draw a square matrix of probabilities: the stronger the colour, the more probable.
+    """Draw a square matrix of probabilities; stronger colours are more probable.
 
     Args:
-        rows, columns: what stands beside and over it.
-        cells: from 0 to 1: figures, plain numbers for what is right, or None for an empty cell.
-        label: the heading where several stand side by side.
-        number: of the series whose colour it has.
-        turned: the columns' names stand aslant, as words must.
+        rows, columns: labels of the rows and columns.
+        cells: probabilities from 0 to 1: a `Number`, a plain float for a gold value, or None for an empty cell.
+        label: heading of the matrix where several are side by side.
+        number: number of the series that sets the colour.
+        turned: draw the column labels diagonally, which suits words.
     """
     n = len(rows)
     size = min(_MOST, max(_LEAST, _SIDE / max(n, 1)))

@@ -1,7 +1,7 @@
-"""Vectors of one language into the space of another, learnt from sentences of which nobody knows which words match.
+"""Maps of vectors of one language into the space of another, trained on sentence pairs without word alignment.
 
-After "Language-independent cross-lingual contextual representations" (CLCR, submitted to ICLR 2020), §3.1. Where the paper
-says token, a row here is a word.
+After "Language-independent cross-lingual contextual representations" (CLCR, submitted to ICLR 2020), §3.1. A row here
+is a word; the paper says token.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ from calque.vectors import Embeddings
 
 
 class Transform(nn.Module):
-    """T(r) = A·r + a + C·relu(B·r + b), row by row (CLCR, Eq. 1); the biases a and b are ours, the paper says "Linear".
+    """Map T(r) = A·r + a + C·relu(B·r + b) of each row (CLCR, Eq. 1); the biases a and b are ours, as the paper says
+    "Linear".
 
-    It begins as 0, with B alone random. Attention to its rows is then even, so the first updates fit the mean of the
-    translation's vectors, which is a question with one answer, and attention sharpens with what has been learnt.
+    All weights except B and b start at 0. Attention to the transformed rows is then uniform, so the first updates fit
+    the mean of the translation's vectors, which has a unique solution, and attention sharpens during training.
 
     Args:
-        dim: of the rows that come in.
-        out: of the rows that go out; None for the same.
-        hidden: rows of B; None for `dim`, 0 for A·r + a alone ("linear regression" in Table 1).
+        dim: dimension of the input rows.
+        out: dimension of the output rows; None for `dim`.
+        hidden: number of rows of B; None for `dim`, 0 for A·r + a alone ("linear regression" in Table 1).
 
     Attributes:
-        settings: what makes a module of the same shape, `Transform(**settings)`.
+        settings: arguments that build a module of the same shape, `Transform(**settings)`.
 
     Example:
         >>> Transform(8, 6)(torch.randn(3, 8)).shape
@@ -53,7 +54,7 @@ class Transform(nn.Module):
             nn.init.zeros_(weights)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """`[n, dim]` to `[n, out]`."""
+        """Transform rows, `[n, dim]` to `[n, out]`."""
         moved = self.linear(rows)
         if self.inner is None or self.outer is None:
             return moved
@@ -61,10 +62,10 @@ class Transform(nn.Module):
 
     @torch.no_grad()
     def between(self, source: tuple[Tensor, float], target: tuple[Tensor, float]) -> Transform:
-        """Return the same map where both spaces were shifted and scaled while it was learnt: m_t + s_t · T((r − m_s) / s_s).
+        """Return the same map for unscaled spaces: m_t + s_t · T((r − m_s) / s_s).
 
         Args:
-            source, target: mean `[dim]` and scale of the rows that come in, and of those that are to go out.
+            source, target: mean `[dim]` and scale of the input space, and of the output space, during training.
         """
         (m_s, s_s), (m_t, s_t) = (
             (mean.to(self.linear.weight.device, torch.float64), scale) for mean, scale in (source, target)
@@ -83,24 +84,25 @@ class Transform(nn.Module):
 def attention_distance(
     keys: Tensor, queries: Tensor, sentences: MatchedSentences, *, temperature: float = 1.0
 ) -> Tensor:
-    """Return the distance of each word from what it finds among the words of the other sentence (CLCR, Eqs. 2 and 3).
+    """Return the distance of each word from its match by attention in the other sentence (CLCR, Eqs. 2 and 3).
 
         a_ji = −‖q_j − k_i‖² / (2√d),    p_j = softmax(a_j / τ),    D_j = ‖Σ_i p_ji k_i − q_j‖² / d
 
-    The paper only says "attention". The usual one, a_ji = q_j · k_i / √d, differs by ‖k_i‖² / (2√d): its largest product
-    belongs to a long key as well as to a near one, so that words whose vectors are short find others than their translations
-    as τ falls. Here what is sharpened is the nearest key.
+    The paper only says "attention". Dot-product attention, a_ji = q_j · k_i / √d, differs by ‖k_i‖² / (2√d): its
+    largest product can belong to a long key instead of a near one, so words with short vectors find wrong matches as τ
+    falls. Attention by distance selects the nearest key as τ falls.
 
-    The distance D(T(r¹) ‖ r²) of two sentences is the mean over the words of the second, with keys T(r¹) and queries r².
+    The distance D(T(r¹) ‖ r²) of two sentences is the mean over the words of the second, with keys T(r¹) and queries
+    r².
 
     Args:
-        keys: `[n_keys, d]`, T of the words of one side.
-        queries: `[n_queries, d]`, the words of the other.
-        sentences: where the sentence pairs lie in both.
-        temperature: τ.
+        keys: transformed word vectors T of one side, `[n_keys, d]`.
+        queries: word vectors of the other side, `[n_queries, d]`.
+        sentences: layout of the sentence pairs in keys and queries.
+        temperature: temperature τ.
 
     Returns:
-        D, `[n_queries]`, differentiable in keys and queries.
+        D of each query, `[n_queries]`, differentiable in keys and queries.
     """
     with torch.autocast(queries.device.type, enabled=False):
         scale = 1 / (queries.shape[1] ** 0.5 * temperature)
@@ -115,7 +117,7 @@ class Space:
 
     Attributes:
         mean: float64 `[dim]`.
-        spread: root of the mean over components of their variance; 1 where all are the same.
+        spread: square root of the mean variance of the components; 1 if all vectors are equal.
     """
 
     mean: Tensor
@@ -123,7 +125,8 @@ class Space:
 
     @classmethod
     def of(cls, parts: Sequence[tuple[Embeddings, np.ndarray]]) -> Space:
-        """Measure the words of some sentences that have a vector; each part is vectors, and numbers of sentences there."""
+        """Compute the mean and spread of words with a vector; each part holds vectors and the indices of the sentences
+        to use."""
         dim, n = parts[0][0].dim, 0
         total, squares = np.zeros(dim), np.zeros(dim)
         for vectors, sentences in parts:
@@ -138,22 +141,22 @@ class Space:
         return cls(torch.from_numpy(mean), max(variance, 0.0) ** 0.5 or 1.0)
 
     def scaled(self, rows: Tensor) -> Tensor:
-        """Return vectors less the mean, divided by the spread."""
+        """Return vectors minus the mean, divided by the spread."""
         shift = (-self.mean / self.spread).float().to(rows.device)
         return torch.add(shift, rows, alpha=1 / self.spread)
 
 
 @dataclass(frozen=True)
 class Side:
-    """A language beside the pivot, and its two transforms.
+    """A non-pivot language and its two transforms.
 
     Attributes:
         lang: the language.
         source: vectors of its sentences.
-        space: of these; it stays the same while an encoder learns.
-        to_pivot, from_pivot: T into the pivot's space and back, both spaces scaled.
-        sentences: int64 `[n]`, the sentences that are trained on.
-        translations: int64 `[n]`, their translations among the sentences of the pivot.
+        space: mean and spread of these vectors, fixed during training.
+        to_pivot, from_pivot: transforms T into the pivot's space and back, between scaled spaces.
+        sentences: indices of the training sentences, int64 `[n]`.
+        translations: indices of their translations among the pivot's sentences, int64 `[n]`.
     """
 
     lang: str
@@ -166,22 +169,23 @@ class Side:
 
 
 class Transforming(Objective[Sequence[np.ndarray]]):
-    """D(T₁₂(s¹) ‖ s²) + D(T₂₁(s²) ‖ s¹) of each language with the pivot, and their sum over the languages (CLCR, §3.1).
+    """Objective D(T₁₂(s¹) ‖ s²) + D(T₂₁(s²) ‖ s¹) of each language with the pivot, summed over the languages (CLCR,
+    §3.1).
 
-    Each D is the mean over all words on its right side in an update, of all processes. τ = 1 / (1 + β · step) falls with
-    the updates of this phase (Eq. 3).
+    Each D is the mean over all words of its second argument in an update, across all processes. τ = 1 / (1 + β · step)
+    falls with the updates of this phase (Eq. 3).
 
     Args:
-        sides: the languages beside the pivot.
-        pivot: vectors of the pivot's sentences, of all corpora in a row.
-        space: of these.
-        beta: β; 0 keeps τ at 1.
-        mutual: minimise the cost of the pivots as they are now instead, of words of which each is the other's best,
+        sides: non-pivot languages with their transforms.
+        pivot: vectors of the pivot's sentences, concatenated over all corpora.
+        space: mean and spread of the pivot's vectors.
+        beta: β of the annealing; 0 keeps τ at 1.
+        mutual: minimise the cost of the current pivots instead, pairs of words that are each other's best match,
 
                 ‖T₁₂(r¹_i) − r²_j‖² / d₂ + ‖T₂₁(r²_j) − r¹_i‖² / d₁
 
-            summed, each part divided by the number of words of its side. In Eq. 2 every word has to be found, also one that
-            nothing translates and each piece of a split word, and T is drawn towards them all; here it is not. Ours.
+            summed, with each term divided by the number of words of its side. In Eq. 2 every word needs a match, even a
+            word without translation or a piece of a split word, and all of them attract T; `mutual` avoids this. Ours.
     """
 
     def __init__(
@@ -213,7 +217,8 @@ class Transforming(Objective[Sequence[np.ndarray]]):
         return 1 / (1 + self._beta * self._step)
 
     def backward(self, update: Sequence[np.ndarray]) -> dict[str, float]:
-        """As for `Objective`; an update has for each side the numbers of the sentence pairs of all processes."""
+        """Run the backward pass of an update (see `Objective`), which holds the sentence-pair indices of all processes
+        for each side."""
         mine = [self._processes.share(numbers) for numbers in update]
         found = torch.zeros(len(self._sides), 2, device=self._processes.device)
         if any(map(len, mine)):
@@ -225,7 +230,7 @@ class Transforming(Objective[Sequence[np.ndarray]]):
         return {**terms, "temperature": self.temperature}
 
     def _own(self, mine: Sequence[np.ndarray], update: Sequence[np.ndarray]) -> Tensor:
-        """Return the distances of this process's sentence pairs, `[side, 2]`; gradients go to whatever learns."""
+        """Return the distances of this process's sentence pairs, `[side, 2]`, and run their backward pass."""
         numbers = [side.translations[n] for side, n in zip(self._sides, mine, strict=True)]
         pivot = _Taken(self._pivot, self._space, np.concatenate(numbers))
         translations = pivot.rows.split([int(self._pivot.lengths[n].sum()) for n in numbers])
@@ -250,8 +255,8 @@ class Transforming(Objective[Sequence[np.ndarray]]):
     def _sums(
         self, side: Side, mine: tuple[Tensor, np.ndarray], translations: tuple[Tensor, np.ndarray]
     ) -> tuple[Tensor, Tensor]:
-        """Return the sums of D over the words of the translations, and over those of the sentences; each side is its words,
-        `[W, dim]`, and their number in each sentence."""
+        """Return the sums of D over the words of the translations, and over the words of the sentences. Each side is
+        its word vectors, `[W, dim]`, and the number of words of each sentence."""
         (x, lengths), (y, lengths_there) = mine, translations
         there, back = side.to_pivot(x), side.from_pivot(y)
         if self._mutual:
@@ -273,11 +278,11 @@ class Transforming(Objective[Sequence[np.ndarray]]):
 
 
 class _Taken:
-    """Scaled vectors of some sentences for an update, in the order in which they were asked for, and their backward pass.
+    """Scaled vectors of the sentences of an update, in the requested order, and their backward pass.
 
     Args:
-        source: gives them, in an order of its own.
-        numbers: of the sentences, each at most once.
+        source: source of the vectors, which returns them in its own order.
+        numbers: indices of the sentences, each at most once.
     """
 
     def __init__(self, source: VectorSource, space: Space, numbers: np.ndarray):

@@ -1,1 +1,1 @@
-"""Parts of networks over words: chains of tags, recurrent layers, pairs of words. Sentences stand in a row, unpadded."""
+"""Network layers over words: CRFs, recurrent layers, scores of word pairs. Sentences are concatenated without padding."""

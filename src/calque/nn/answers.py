@@ -1,4 +1,4 @@
-"""Where an answer begins and ends: scores of the words of a passage, their losses, and the best run of words."""
+"""Answer spans: scores of passage words as first and last word of the answer, their losses, and the best span."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from calque.nn.recurrent import StackedLSTM
 
 
 class MatchedEnds(nn.Module):
-    """Passage and question compared word by word, for vectors that know nothing of each other. It is the first half of ESIM
-    (Chen et al. 2017, §3.1 to 3.3) with ends in place of the pooled vector; attention from the passage to the question alone
-    and a second LSTM over the passage are what BiDAF (Seo et al. 2017) does, too.
+    """Span model that compares passage and question word by word, for vectors computed separately for each text. It is
+    the first half of ESIM (Chen et al. 2017, §3.1 to 3.3) with scores of span ends instead of the pooled vector;
+    like BiDAF (Seo et al. 2017), it has attention from the passage to the question and a second LSTM over the
+    passage.
 
         p̄ = BiLSTM(p),  q̄ = BiLSTM(q)                        one LSTM for both
         p̃_i = Σ_j softmax_j(p̄_i · q̄_j) q̄_j
@@ -22,8 +23,8 @@ class MatchedEnds(nn.Module):
         first, last = W BiLSTM(relu(F m))
 
     Args:
-        hidden: of either LSTM in each direction, and of the projection.
-        dropout: on the rows, on the projection, and before the last layer.
+        hidden: hidden size of either LSTM in each direction, and size of the projection.
+        dropout: dropout on the rows, on the projection, and before the last layer.
 
     Example:
         >>> head = MatchedEnds(8, hidden=5, dropout=0.0)
@@ -40,14 +41,14 @@ class MatchedEnds(nn.Module):
         self.out = nn.Linear(self.composition.out_dim, 2)
 
     def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
-        """Scores of the words of the passages as the first and as the last of the answer.
+        """Score the words of the passages as the first and as the last word of the answer.
 
         Args:
-            rows: float `[n_rows, dim]`, those of all passages, then those of all questions.
-            lengths: int64 `[2 * n]`, rows of each passage, then of each question; none may be 0.
+            rows: vectors of all passages, then of all questions, float `[n_rows, dim]`.
+            lengths: number of rows of each passage, then of each question, int64 `[2 * n]`; none may be 0.
 
         Returns:
-            `[n_words, 2]`, of the passages' words.
+            scores of the passages' words, `[n_words, 2]`.
         """
         n = len(lengths) // 2
         n_words = int(lengths[:n].sum())
@@ -62,16 +63,16 @@ class MatchedEnds(nn.Module):
 
 
 def end_losses(scores: Tensor, owner: Tensor, words: Tensor, right: Tensor) -> Tensor:
-    """Cross-entropy of the first and of the last word of the right answers, their mean, `[n]`.
+    """Return the mean cross-entropy of the first and of the last word of the gold answers, `[n]`.
 
     The softmax of a question is over the words of its passage (Devlin et al. 2019, §4.2).
 
     Args:
-        scores: float `[n_rows, 2]`.
-        owner: int64 `[n_rows]`, the question that each row is for.
-        words: int64 `[n_rows]`, which word of its passage each row is.
-        right: int64 `[n, 2]`, first and last word of each right answer; 0 is the loss of a question where it is in no row, as
-            of one without an answer (−1).
+        scores: score of each row as first and as last word, float `[n_rows, 2]`.
+        owner: index of the question of each row, int64 `[n_rows]`.
+        words: index of each row's word in its passage, int64 `[n_rows]`.
+        right: first and last word of each gold answer, int64 `[n, 2]`. The loss of a word that is in no row is 0, as
+            for a question without an answer (−1).
     """
     n = len(right)
     total = scores.new_zeros(n)
@@ -85,24 +86,24 @@ def end_losses(scores: Tensor, owner: Tensor, words: Tensor, right: Tensor) -> T
 
 
 def _log_sums(values: Tensor, owner: Tensor, n: int) -> Tensor:
-    """Logarithm of the sum of exponentials for each owner, `[n]`; 0 for one without values."""
+    """Return the log-sum-exp of the values of each owner, `[n]`; 0 for an owner without values."""
     top = values.new_zeros(n).scatter_reduce(0, owner, values.detach(), "amax", include_self=False)
     sums = values.new_zeros(n).index_add(0, owner, (values - top[owner]).exp())
     return top + torch.where(sums > 0, sums, 1.0).log()
 
 
 def best_ends(scores: np.ndarray, owner: np.ndarray, n: int, most: int) -> np.ndarray:
-    """Return the best run of words for each question: the greatest sum of the scores of its ends over all runs of at most
-    `most` words. Exact: each length is tried for all words at once. Of equal runs the one that begins first is taken, then
-    the shortest.
+    """Return the best span of each question: the largest sum of end scores over all spans of at most `most` words. The
+    search is exact: each length is tried for all words together. Ties go to the span that begins first, then to the
+    shortest.
 
     Args:
-        scores: float `[n_rows, 2]`.
-        owner: int64 `[n_rows]`, for which question each row is; rows of one stand together and in order.
-        most: words of an answer at most.
+        scores: score of each row as first and as last word, float `[n_rows, 2]`.
+        owner: index of the question of each row, int64 `[n_rows]`; rows of a question are contiguous and in order.
+        most: maximum number of words of an answer.
 
     Returns:
-        int64 `[n, 2]`, first and last row; −1 for a question without rows.
+        first and last row of each span, int64 `[n, 2]`; −1 for a question without rows.
     """
     first, last = scores[:, 0], scores[:, 1]
     best, length = first + last, np.zeros(len(scores), dtype=np.int64)

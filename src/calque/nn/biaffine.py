@@ -1,4 +1,4 @@
-"""Scores of pairs of words: who is the head, and by which relation."""
+"""Scores of word pairs for dependency parsing: heads and their relations."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from calque.nn.ragged import Ragged, SentenceDropout
 
 
 class MLP(nn.Module):
-    """What one role of a word needs of its vector (Dozat & Manning 2017, "Deep biaffine attention for neural dependency
-    parsing", eqs. 4–5): `dropout(ELU(W x + b))`.
+    """Projection of word vectors for one role, head or dependent (Dozat & Manning 2017, "Deep biaffine attention for
+    neural dependency parsing", eqs. 4–5): `dropout(ELU(W x + b))`.
 
-    ELU as in Schuster et al.'s (2019) parser; Dozat & Manning have a leaky ReLU.
+    ELU is used as in Schuster et al.'s (2019) parser; Dozat & Manning use a leaky ReLU.
 
     Args:
         dropout: fraction of the components zeroed after the activation, the same for all words of a sentence.
@@ -29,29 +29,28 @@ class MLP(nn.Module):
         self.dropout = SentenceDropout(dropout)
 
     def forward(self, x: Tensor, lengths: Tensor | Ragged) -> Tensor:
-        """`[n_words, dim]` to `[n_words, out]`; lengths int64 `[n_sentences]`."""
+        """Project `[n_words, dim]` to `[n_words, out]`; lengths are int64 `[n_sentences]`."""
         return self.dropout(F.elu(self.linear(x)), lengths)
 
 
 class Biaffine(nn.Module):
-    """A bilinear form for each of some classes, with what each side says alone (Dozat & Manning 2017, eqs. 3 and 6).
+    """Bilinear score of each class, with linear terms of each side (Dozat & Manning 2017, eqs. 3 and 6).
 
         score_k(x, y) = xᵀ U_k y  [+ u_k · y, if bias_left]  [+ v_k · x, if bias_right]  [+ b_k, if both]
 
-    as `[x; 1]ᵀ W_k [y; 1]`, where a side's 1 is there if it has a bias. Arcs (eq. 6) have a bias on the dependent's side
-    only, so that there is a prior for a word to be a head; labels (eq. 3) have both.
+    It is computed as `[x; 1]ᵀ W_k [y; 1]`, where only a side with a bias has the 1. Arcs (eq. 6) have a bias on the
+    dependent's side only, which gives each word a prior of being a head; labels (eq. 3) have both.
 
-    Which word may be whose head is a question of pairs inside a sentence: `arcs` scores them all, and only there words
-    are padded. A label is asked for one head per word, the right one in training, the tree's afterwards: `labels` scores
-    those pairs and no other.
+    `arcs` scores all pairs of words inside a sentence, and only these scores need padding. `labels` scores each word
+    with one head only: the gold head in training, the head in the tree at inference.
 
     Args:
-        left, right: sizes of the two sides' vectors.
+        left, right: dimensions of the two sides' vectors.
         out: number of classes; 1 for arcs.
-        bias_left, bias_right: append a 1 to the side.
+        bias_left, bias_right: append a 1 to the vectors of the side.
 
     Attributes:
-        weight: `[out, left (+ 1), right (+ 1)]`, zero at first: all pairs are equal until something is learnt.
+        weight: `[out, left (+ 1), right (+ 1)]`, initially 0, so all pairs have equal scores before training.
 
     Example:
         >>> arc, label = Biaffine(5, 5, 1, bias_right=False), Biaffine(3, 3, 4)
@@ -68,25 +67,24 @@ class Biaffine(nn.Module):
         self.weight = nn.Parameter(torch.zeros(out, left + bias_left, right + bias_right))
 
     def forward(self, left: Tensor, right: Tensor) -> Tensor:
-        """Scores of given pairs, row by row: `[n, left]` and `[n, right]` to `[n, out]`."""
+        """Score given pairs row by row: `[n, left]` and `[n, right]` to `[n, out]`."""
         left, right = _with_one(left, self.bias_left), _with_one(right, self.bias_right)
         # One product for all classes, [n, right] with [out * left, right]; a sum of products beats n small ones.
         moved = F.linear(right, self.weight.flatten(0, 1)).view(len(left), self.out, left.shape[1])
         return (moved * left[:, None]).sum(2)
 
     def arcs(self, dependents: Tensor, heads: Tensor, lengths: Tensor | Ragged) -> Tensor:
-        """Scores of every word of a sentence, and of the root, as the head of each of its words.
+        """Score every word of a sentence, and the root, as the head of each of its words.
 
         Args:
-            dependents: `[n_words, left]`, words in the role of the dependent.
-            heads: `[n_words + 1, right]`, in the role of the head: the root first, then the words.
-            lengths: int64 `[n_sentences]`.
+            dependents: vectors of the words as dependents, `[n_words, left]`.
+            heads: vectors of the root and then of the words as heads, `[n_words + 1, right]`.
+            lengths: number of words of each sentence, int64 `[n_sentences]`.
 
         Returns:
-            `[n_sentences, longest, longest + 1]`: row `i` is the i-th word, column 0 the root, column `j` the j-th word,
-            counted from 1, as `algebra.trees` reads it. In columns behind the end of the sentence −inf; in rows behind
-            it otherwise 0. A word as its own head has a score as well.
-
+            `[n_sentences, longest, longest + 1]`: row `i` is the i-th word, column 0 the root, column `j` the j-th
+            word, counted from 1, as in `algebra.trees`. Columns beyond the end of the sentence are −inf; other columns
+            of rows beyond the end are 0. A word also has a score as its own head.
         """
         ragged = Ragged.of(lengths, len(dependents))
         longest, device = int(ragged.lengths.max(initial=0)), dependents.device
@@ -100,11 +98,12 @@ class Biaffine(nn.Module):
         return (queries @ candidates.mT).masked_fill(~inside[:, None].to(device), -torch.inf)
 
     def labels(self, dependents: Tensor, heads: Tensor, chosen: Tensor, lengths: Tensor | Ragged) -> Tensor:
-        """Scores of every class for each word and its head.
+        """Score every class for each word and its head.
 
         Args:
             dependents, heads, lengths: as in `arcs`.
-            chosen: int `[n_words]`, each word's head: 0 the root, else the number of a word of its sentence, from 1.
+            chosen: head of each word, int `[n_words]`: 0 for the root, else the position of a word of its sentence,
+                from 1.
 
         Returns:
             `[n_words, out]`.

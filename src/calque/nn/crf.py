@@ -1,4 +1,4 @@
-"""A linear chain over tags: what is likely as a whole, not word by word."""
+"""Linear-chain CRF, which scores whole tag sequences."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from calque.nn.ragged import Ragged
 
 
 class Forbidden(NamedTuple):
-    """Tags that may not follow each other.
+    """Masks of tag transitions, first tags and last tags that are not allowed.
 
     Attributes:
-        transitions: bool `[n_tags, n_tags]`, True where the tag of the column may not follow that of the row.
-        start, end: bool `[n_tags]`, True where a sentence may not begin, or end, with the tag.
+        transitions: mask of forbidden transitions from the row's tag to the column's tag, bool `[n_tags, n_tags]`.
+        start, end: mask of tags that may not begin, or end, a sentence, bool `[n_tags]`.
     """
 
     transitions: Tensor
@@ -26,13 +26,13 @@ class Forbidden(NamedTuple):
 
 
 def forbidden_in_bio(names: Sequence[str]) -> Forbidden:
-    """What the BIO scheme (IOB2) forbids: `I-X` stands only after `B-X` or `I-X`.
+    """Return the transitions that the BIO scheme (IOB2) forbids: `I-X` follows only `B-X` or `I-X`.
 
     Args:
-        names: of the tags; what begins with neither `B-` nor `I-` is outside of spans.
+        names: tag names; a tag that begins with neither `B-` nor `I-` is outside of spans.
 
     Raises:
-        SettingError: no tag with which a sentence may begin.
+        SettingError: no tag may begin a sentence.
 
     Example:
         >>> forbidden_in_bio(["B-X", "I-X", "O"]).transitions[2].tolist()
@@ -53,15 +53,15 @@ class ChainCRF(nn.Module):
         log p(y | x) = score(y) − log Σ over all y' of exp score(y')
         score(y) = start[y_1] + Σ_t scores[t, y_t] + Σ_{t>1} transitions[y_{t−1}, y_t] + end[y_n]
 
-    The sum is computed in log space and in float64, at each step for all sentences that still run (the forward algorithm;
-    Rabiner 1989, "A tutorial on hidden Markov models", III.A). A score of −inf rules a tag out.
+    The sum is computed in log space and in float64, at each step for all sentences that have not ended (the forward
+    algorithm; Rabiner 1989, "A tutorial on hidden Markov models", III.A). A score of −inf excludes a tag.
 
     Args:
-        forbidden: what decoding must avoid (`forbidden_in_bio`). The likelihood is over all sequences.
+        forbidden: transitions that decoding must avoid (`forbidden_in_bio`). The likelihood is over all sequences.
 
     Attributes:
-        transitions: `[n_tags, n_tags]`, from the tag of the row to that of the column.
-        start, end: `[n_tags]`.
+        transitions: score of each transition from the row's tag to the column's tag, `[n_tags, n_tags]`.
+        start, end: score of each tag as first, and as last, tag, `[n_tags]`.
 
     Example:
         >>> crf = ChainCRF(3)
@@ -89,12 +89,12 @@ class ChainCRF(nn.Module):
         """Return log p(tags | scores) of each sentence.
 
         Args:
-            scores: float `[n_words, n_tags]`, the words of all sentences in a row.
-            tags: int64 `[n_words]`.
-            lengths: int64 `[n_sentences]`, best on the CPU.
+            scores: tag scores of the words of all sentences, concatenated, float `[n_words, n_tags]`.
+            tags: gold tag of each word, int64 `[n_words]`.
+            lengths: number of words of each sentence, int64 `[n_sentences]`, preferably on the CPU.
 
         Returns:
-            `[n_sentences]`, float32, or float64 if the scores are; 0 for a sentence without words.
+            `[n_sentences]`, float32, or float64 for float64 scores; 0 for a sentence without words.
         """
         ragged = Ragged.of(lengths, len(scores))
         tags, wide = tags.long().contiguous(), scores.double()
@@ -118,7 +118,7 @@ class ChainCRF(nn.Module):
         return total
 
     def _log_partition(self, scores: Tensor, ragged: Ragged) -> Tensor:
-        """Return the log of the sum over all tag sequences of each sentence, float64 `[n_sentences]`."""
+        """Return the log-sum-exp of the scores of all tag sequences of each sentence, float64 `[n_sentences]`."""
         if not len(scores):
             return scores.new_zeros(len(ragged))
         blocks = scores[torch.from_numpy(ragged.from_left).to(scores.device)].split(ragged.sizes)
@@ -131,9 +131,9 @@ class ChainCRF(nn.Module):
 
     @torch.no_grad()
     def decode(self, scores: Tensor, lengths: Tensor | Ragged) -> Tensor:
-        """Return the best sequence of tags of each sentence (Viterbi 1967), of those that are not `forbidden`.
+        """Return the best tag sequence of each sentence without `forbidden` transitions (Viterbi 1967).
 
-        Of equally good sequences it is the one with the smaller last tag, then the smaller last but one, and so on.
+        Ties go to the sequence with the smaller last tag, then with the smaller second-to-last tag, and so on.
 
         Args:
             scores, lengths: as in `log_likelihood`.

@@ -1,4 +1,4 @@
-"""The enhanced sequential inference model: pairs of texts compared word by word, then read as a whole."""
+"""Enhanced sequential inference model (ESIM): text pairs compared word by word, then pooled."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from calque.nn.recurrent import StackedLSTM
 
 
 class ESIM(nn.Module):
-    """Pairs of texts into scores of labels by the sequential model of Chen et al. (2017), "Enhanced LSTM for natural
-    language inference", §3.
+    """Label scores of text pairs by the sequential model of Chen et al. (2017), "Enhanced LSTM for natural language
+    inference", §3.
 
         ā = BiLSTM(a),  b̄ = BiLSTM(b)                                          input encoding
         e_ij = ā_i · b̄_j                                                       local inference
@@ -25,15 +25,15 @@ class ESIM(nn.Module):
         v = [mean v_a; max v_a; mean v_b; max v_b]                             pooling
         scores = U tanh(W v)
 
-    The rows that come in take the place of the word embeddings. They are read in their order, twice, so the model sees
-    what a mean or a bag of words does not. A text without rows counts as zero: the words of the other text are aligned with
-    nothing (ã = 0), and its mean and maxima are 0.
+    The input rows replace the word embeddings. Two LSTMs read them in order, so the model uses word order, unlike a
+    mean or a bag of words. A text without rows counts as zero: the words of the other text have the alignment ã = 0,
+    and its mean and maxima are 0.
 
-    Dropout is where the authors' code has it (github.com/lukecq1231/nli): on the rows, on the projection, before and
-    after the hidden layer.
+    Dropout is applied where the authors' code applies it (github.com/lukecq1231/nli): on the rows, on the projection,
+    before and after the hidden layer.
 
     Args:
-        hidden: of either LSTM in each direction, of the projection and of the hidden layer.
+        hidden: size of either LSTM in each direction, of the projection and of the hidden layer.
         dropout: fraction of the components that is zeroed.
 
     Example:
@@ -54,11 +54,12 @@ class ESIM(nn.Module):
         )  # fmt: skip
 
     def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
-        """Scores of labels.
+        """Return label scores.
 
         Args:
-            rows: float `[n_rows, dim]`, those of all texts one after the other.
-            lengths: int64 `[2 * n_pairs]`, rows of each text; of a pair the second text is `n_pairs` behind the first.
+            rows: vectors of all texts, concatenated, float `[n_rows, dim]`.
+            lengths: number of rows of each text, int64 `[2 * n_pairs]`, the first texts of all pairs before the second
+                texts.
 
         Returns:
             `[n_pairs, n_labels]`.
@@ -73,18 +74,19 @@ class ESIM(nn.Module):
 
 
 def soft_alignment(rows: Tensor, lengths: Tensor | Ragged) -> Tensor:
-    """For each row of a text the mean over the rows of the other text of its pair, by the softmax of the dot products
-    (Chen et al. 2017, §3.2).
+    """Return for each row the mean of the rows of the other text of its pair, weighted by the softmax of the dot
+    products (Chen et al. 2017, §3.2).
 
     Args:
-        rows: float `[n_rows, dim]`.
-        lengths: int64 `[2 * n_pairs]`, of the first texts of all pairs, then of the second ones.
+        rows: vectors of all texts, concatenated, float `[n_rows, dim]`.
+        lengths: number of rows of each text, int64 `[2 * n_pairs]`, the first texts of all pairs before the second
+            texts.
 
     Returns:
         `[n_rows, dim]`; zero where the other text has no row.
 
     Raises:
-        SettingError: lengths of an odd number of texts, or that do not fit the rows.
+        SettingError: the number of texts is odd, or the lengths do not match the rows.
     """
     ragged = Ragged.of(lengths, len(rows))
     if len(ragged) % 2:

@@ -1,4 +1,4 @@
-"""Attention between sentence pairs: pairs of like lengths are padded and multiplied together."""
+"""Attention within sentence pairs; pairs of similar lengths are padded and multiplied together."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Side(NamedTuple):
     """One side of the sentence pairs of a group.
 
     Attributes:
-        places: int64 `[n, longest]`, the row of each word; a place without a word holds its sentence's first row.
-        held: bool `[n, longest]`, the places that hold a word.
+        places: row of each word, int64 `[n, longest]`; padding repeats the first row of the sentence.
+        held: mask of the places that hold a word, bool `[n, longest]`.
     """
 
     places: Tensor
@@ -30,28 +30,28 @@ class Side(NamedTuple):
 
     @classmethod
     def of(cls, starts: np.ndarray, lengths: np.ndarray, device: torch.device | str) -> Side:
-        """Lay out sentences that begin at rows `starts`, int64 `[n]`, and have `lengths` words, int64 `[n]`."""
+        """Lay out sentences with first rows `starts`, int64 `[n]`, and numbers of words `lengths`, int64 `[n]`."""
         place = np.arange(int(lengths.max()))
         held = place < lengths[:, None]
         return cls(*(torch.from_numpy(each).to(device) for each in (starts[:, None] + place * held, held)))
 
     def take(self, rows: Tensor) -> Tensor:
-        """`[n_rows, dim]` to `[n, longest, dim]`."""
+        """Gather rows, `[n_rows, dim]` to `[n, longest, dim]`."""
         return F.embedding(self.places, rows)
 
 
 class MatchedSentences:
-    """Where the sentence pairs of a batch lie, when the words of each side stand in a row.
+    """Layout of the sentence pairs of a batch, with the words of each side concatenated.
 
     Args:
-        keys, queries: int64 `[n]`, words of each sentence; none may be empty.
+        keys, queries: number of words of each sentence, int64 `[n]`; none may be 0.
 
     Attributes:
-        groups: keys and queries of sentence pairs of like lengths.
-        numbers: int64 `[n]` for each group, which pairs these are.
+        groups: keys and queries of sentence pairs of similar lengths.
+        numbers: indices of the sentence pairs of each group, int64 `[n]`.
 
     Raises:
-        SettingError: an empty sentence, which has nothing to be matched with.
+        SettingError: a sentence is empty, or the sides have different shapes.
     """
 
     def __init__(
@@ -85,22 +85,22 @@ class MatchedSentences:
 def attention(
     keys: Tensor, queries: Tensor, sentences: MatchedSentences, *, scale: float = 1.0, nearest: bool = False
 ) -> Tensor:
-    """Return for each query the mean over the keys of its sentence pair, weighted by attention:
+    """Return for each query the attention-weighted mean of the keys of its sentence pair, with the weights
 
         softmax_i(scale · (q · k_i [− ‖k_i‖² / 2]))
 
     Args:
-        keys: `[n_keys, dim]`, which are the values as well.
+        keys: vectors that are both keys and values, `[n_keys, dim]`.
         queries: `[n_queries, dim]`.
-        sentences: where the sentence pairs lie in both.
+        sentences: layout of the sentence pairs in keys and queries.
         scale: factor of the scores.
-        nearest: subtract half the squared length of each key, so that the highest score is that of the nearest key.
+        nearest: subtract half the squared norm of each key, so that the nearest key has the highest score.
 
     Returns:
         `[n_queries, dim]`.
 
     Raises:
-        SettingError: the rows do not fit each other or `sentences`.
+        SettingError: the shapes do not match each other or `sentences`.
     """
     if keys.ndim != 2 or queries.ndim != 2 or keys.shape[1] != queries.shape[1]:
         raise SettingError(f"keys of shape {tuple(keys.shape)} for queries of shape {tuple(queries.shape)}")
@@ -122,7 +122,7 @@ def attention(
 
 
 def _alike(m: np.ndarray, n: np.ndarray) -> list[np.ndarray]:
-    """Divide sentence pairs, in order of length, into groups of few pairs and not too many places."""
+    """Group sentence pairs by length, with limits on the number of pairs and of word pairs in a group."""
     groups: list[list[int]] = []
     longest = 0, 0
     for pair in np.argsort(m + n, kind="stable").tolist():

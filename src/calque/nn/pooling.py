@@ -1,4 +1,4 @@
-"""Rows of several texts, one after the other, into one row for each text."""
+"""Pooling of the concatenated rows of several texts into one row per text."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from torch import Tensor
 
 
 def owners(lengths: Tensor, device: torch.device | str = "cpu") -> Tensor:
-    """Which text each row belongs to, int64 `[W]`, from the rows of each text."""
+    """Return the index of the text of each row, int64 `[W]`, from the number of rows of each text."""
     return torch.repeat_interleave(torch.arange(len(lengths)), lengths.cpu()).to(device)
 
 
 def sums(rows: Tensor, lengths: Tensor) -> Tensor:
-    """Sum of the rows of each text, `[S, dim]`."""
+    """Return the sum of the rows of each text, `[S, dim]`."""
     zeros = rows.new_zeros(len(lengths), rows.shape[1])
     return zeros.index_add(0, owners(lengths, rows.device), rows)
 
 
 def means(rows: Tensor, lengths: Tensor) -> Tensor:
-    """Mean of the rows of each text, `[S, dim]`; zero for a text without rows."""
+    """Return the mean of the rows of each text, `[S, dim]`; zero for a text without rows."""
     return sums(rows, lengths) / lengths.clamp(min=1).to(rows.device)[:, None]
 
 
 def maxima(rows: Tensor, lengths: Tensor) -> Tensor:
-    """Largest of each column over the rows of each text, `[S, dim]`; zero for a text without rows."""
+    """Return the maximum of each column over the rows of each text, `[S, dim]`; zero for a text without rows."""
     owner = owners(lengths, rows.device)[:, None].expand_as(rows)
     zeros = rows.new_zeros(len(lengths), rows.shape[1])
     return zeros.scatter_reduce(0, owner, rows, "amax", include_self=False)
 
 
 def word_means(flat: Tensor, starts: Tensor, lengths: Tensor) -> Tensor:
-    """Mean of each word's subwords, `[W, dim]` from the states of all subwords one below the other."""
+    """Return the mean of each word's subwords, `[W, dim]`, from the concatenated hidden states of all subwords."""
     if not len(lengths):
         return flat[starts]
     # Words side by side, [W, longest word]: a row holds the places of a word's subwords, and weight 0 beyond them.

@@ -1,4 +1,4 @@
-"""The probe of edge probing: spans, or pairs of spans, into scores of labels."""
+"""Edge probing: label scores of spans, or of pairs of spans."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from calque.nn.pooling import owners
 
 
 class SpanRows(NamedTuple):
-    """Spans of some words, as the rows of these.
+    """Spans of words, as row indices.
 
     Attributes:
-        rows: int64 `[N]`, the rows of all spans, one span after the other; a row may be in several, in any order.
-        lengths: int64 `[T]`, how many are of each span.
+        rows: row indices of all spans, concatenated, int64 `[N]`; a row may be in several spans, in any order.
+        lengths: number of rows of each span, int64 `[T]`.
     """
 
     rows: Tensor
@@ -26,15 +26,15 @@ class SpanRows(NamedTuple):
 
 
 class SpanPooling(nn.Module):
-    """Vectors of spans: projected words, weighted by attention that each word gives itself (Tenney et al. 2019b, §3.1, after
-    Lee et al. 2017, "End-to-end neural coreference resolution").
+    """Span vectors: projected words, weighted by self-attentive pooling (Tenney et al. 2019b, §3.1, after Lee et al.
+    2017, "End-to-end neural coreference resolution").
 
         e_i = A h_i + b,    a_i = exp(w·e_i) / Σ_{j in span} exp(w·e_j),    r = Σ_{i in span} a_i e_i
 
-    What a word says of itself is computed once, however many spans it is in; no span is padded.
+    The score of a word is computed once for all spans that contain it; no span is padded.
 
     Args:
-        width: of e and r.
+        width: dimension of e and r.
     """
 
     def __init__(self, dim: int, width: int):
@@ -43,10 +43,10 @@ class SpanPooling(nn.Module):
         self.attention = nn.Linear(width, 1, bias=False)  # a bias would be the same for all words of a span
 
     def forward(self, words: Tensor, spans: SpanRows) -> Tensor:
-        """`[W, dim]` to `[T, width]`.
+        """Pool `[W, dim]` to `[T, width]`.
 
         Raises:
-            SettingError: a span without rows, of which there is no mean.
+            SettingError: a span has no rows.
         """
         if bool((spans.lengths < 1).any()):
             raise SettingError("a span without rows: a probe reads spans of one row or more")
@@ -66,19 +66,20 @@ class SpanPooling(nn.Module):
 
 
 class Probe(nn.Module):
-    """Scores of labels for spans or pairs of spans (Tenney et al. 2019b, §3.1).
+    """Label scores of spans or pairs of spans (Tenney et al. 2019b, §3.1).
 
-    Each span of a target has a projection and a pooling of its own; the pooled vectors, side by side, go through a
-    perceptron of one hidden layer. That is `Linear, tanh, LayerNorm, Dropout, Linear` as in the authors' code (jiant,
-    `simple_modules.Classifier`); the paper says "two-layer MLP". Each label is a decision of its own: P = sigmoid(score).
+    Each span of a target has its own projection and pooling; the concatenated vectors are the input of a perceptron
+    with one hidden layer. The perceptron is `Linear, tanh, LayerNorm, Dropout, Linear` as in the authors' code (jiant,
+    `simple_modules.Classifier`); the paper says "two-layer MLP". Each label is predicted independently: P =
+    sigmoid(score).
 
     Args:
-        dim: of the words.
-        n_labels: how many there are.
-        spans: 1, or 2 for pairs.
-        width: of the projection.
-        hidden: of the perceptron.
-        dropout: before its last layer.
+        dim: dimension of the word vectors.
+        n_labels: number of labels.
+        spans: number of spans of a target: 1, or 2 for pairs.
+        width: dimension of the projection.
+        hidden: hidden size of the perceptron.
+        dropout: dropout before the last layer of the perceptron.
 
     Example:
         >>> probe = Probe(8, 3, spans=2)
@@ -100,19 +101,19 @@ class Probe(nn.Module):
         )  # fmt: skip
 
     def forward(self, rows: Tensor, spans: Sequence[SpanRows]) -> Tensor:
-        """Scores `[T, n_labels]`.
+        """Return label scores, `[T, n_labels]`.
 
         Args:
-            rows: `[W, dim]`, of all words.
-            spans: the first span of every target, and the second.
+            rows: vectors of all words, `[W, dim]`.
+            spans: first span of every target, and for pairs the second span.
         """
         return self.classify(torch.cat([pool(rows, each) for pool, each in zip(self.pools, spans, strict=True)], dim=1))
 
     @staticmethod
     def losses(scores: Tensor, gold: Tensor) -> Tensor:
-        """Binary cross-entropy of each target, summed over the labels, `[T]`.
+        """Return the binary cross-entropy of each target, summed over the labels, `[T]`.
 
         Args:
-            gold: `[T, n_labels]`, 1 for the labels that a target has, else 0.
+            gold: 1 for the labels of a target, else 0, `[T, n_labels]`.
         """
         return F.binary_cross_entropy_with_logits(scores, gold.to(scores), reduction="none").sum(1)

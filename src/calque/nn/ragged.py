@@ -1,4 +1,4 @@
-"""Sentences of different lengths in one batch: all words in a row, no padding."""
+"""Sentences of different lengths in one batch, concatenated without padding."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from calque.offsets import offsets_of, ranges
 
 
 class Ragged:
-    """Where the sentences of a batch lie when their words stand in a row.
+    """Layout of the concatenated sentences of a batch.
 
-    Step by step (time-major), the words are ordered by their position: the first words of all sentences, then the second
-    ones, the longest sentence always first. So at each step the sentences that still run are the first rows of a block,
-    as in PyTorch's PackedSequence; sentences without words do not occur.
+    In time-major order, words are sorted by position: the first words of all sentences, then the second words, with the
+    longest sentence first. At each step, the sentences that have not ended are therefore the first rows of a block, as
+    in PyTorch's PackedSequence. Empty sentences are left out of this order.
 
     Args:
-        lengths: int64 `[n_sentences]`.
+        lengths: number of words of each sentence, int64 `[n_sentences]`.
 
     Attributes:
         lengths, offsets: int64 `[n_sentences]` and `[n_sentences + 1]`.
-        n_words: in all sentences.
+        n_words: total number of words.
 
     Example:
         >>> ragged = Ragged([2, 0, 3])
@@ -42,7 +42,8 @@ class Ragged:
 
     @classmethod
     def of(cls, lengths: Tensor | Ragged, n_words: int) -> Ragged:
-        """From a tensor, int64 `[n_sentences]`; on the CPU it is ready at once. What is known already is passed through.
+        """Convert lengths, int64 `[n_sentences]`, preferably on the CPU, to a `Ragged`; a `Ragged` is returned
+        unchanged.
 
         Raises:
             SettingError: the lengths do not add up to `n_words`.
@@ -57,53 +58,54 @@ class Ragged:
 
     @cached_property
     def order(self) -> np.ndarray:
-        """Sentences that have words, long before short, int64 `[n_filled]`."""
+        """Indices of the non-empty sentences, from long to short, int64 `[n_filled]`."""
         return np.argsort(-self.lengths, kind="stable")[: np.count_nonzero(self.lengths)]
 
     @cached_property
     def sizes(self) -> list[int]:
-        """How many sentences still run at each step."""
+        """Number of sentences that have not ended at each step."""
         running = np.bincount(self.lengths)[::-1].cumsum()[::-1]  # [t]: sentences of t words or more
         return running[1:].tolist()
 
     @cached_property
     def steps(self) -> tuple[np.ndarray, np.ndarray]:
-        """For each place in the time-major order: rank of its sentence in `order`, and its step."""
+        """Rank of the sentence in `order`, and step, of each place in the time-major order."""
         sizes = np.array(self.sizes, dtype=np.int64)
         step = np.repeat(np.arange(len(sizes)), sizes)
         return ranges(np.zeros_like(sizes), sizes), step
 
     @cached_property
     def from_left(self) -> np.ndarray:
-        """The word at each place when the sentences are read forwards, int64 `[n_words]`."""
+        """Index of the word at each time-major place when sentences are read forwards, int64 `[n_words]`."""
         rank, step = self.steps
         return self.offsets[self.order[rank]] + step
 
     @cached_property
     def from_right(self) -> np.ndarray:
-        """The word at each place when every sentence is read backwards from its own end, int64 `[n_words]`."""
+        """Index of the word at each time-major place when sentences are read backwards from their own end, int64
+        `[n_words]`."""
         rank, step = self.steps
         return self.offsets[self.order[rank] + 1] - 1 - step
 
     @cached_property
     def sentence(self) -> np.ndarray:
-        """The sentence of each word, int64 `[n_words]`."""
+        """Index of the sentence of each word, int64 `[n_words]`."""
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
     @cached_property
     def position(self) -> np.ndarray:
-        """The place of each word in its sentence, from 0, int64 `[n_words]`."""
+        """Position of each word in its sentence, from 0, int64 `[n_words]`."""
         return np.arange(self.n_words) - np.repeat(self.offsets[:-1], self.lengths)
 
 
 class SentenceDropout(nn.Module):
-    """Dropout that takes the same components from all words of a sentence (Gal & Ghahramani 2016, "A theoretically
-    grounded application of dropout in recurrent neural networks").
+    """Dropout with one mask for all words of a sentence (Gal & Ghahramani 2016, "A theoretically grounded application
+    of dropout in recurrent neural networks").
 
     Args:
-        p: fraction of the components that is zeroed; the others are multiplied by 1 / (1 − p).
+        p: fraction of the components that is zeroed; other components are multiplied by 1 / (1 − p).
 
-    Shape: `[n_words, dim]` to the same.
+    Shape: `[n_words, dim]`, unchanged.
     """
 
     def __init__(self, p: float):

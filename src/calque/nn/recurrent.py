@@ -10,17 +10,17 @@ from calque.nn.ragged import Ragged, SentenceDropout
 
 
 class StackedLSTM(nn.Module):
-    """Layers of long short-term memory (Hochreiter & Schmidhuber 1997), forwards and backwards over each sentence.
+    """Bidirectional LSTM layers over each sentence (long short-term memory; Hochreiter & Schmidhuber 1997).
 
         i, f, o = σ(W x_t + U h_{t−1} + b),  g = tanh(W x_t + U h_{t−1} + b),  c_t = f · c_{t−1} + i · g,  h_t = o · tanh c_t
 
-    The output of a layer, both directions side by side, is the input of the next. What a sentence gives does not depend
-    on the others in the batch, and no padding is computed.
+    The concatenated output of both directions is the input of the next layer. The output of a sentence does not depend
+    on the other sentences in the batch, and no padding is computed.
 
     Args:
-        hidden: size of a state, in each direction.
-        dropout: fraction of the components zeroed between layers, the same for all words of a sentence (`SentenceDropout`);
-            not before the first, not after the last, not in the recurrent connections.
+        hidden: size of the hidden state in each direction.
+        dropout: fraction of the components zeroed between layers, the same for all words of a sentence
+            (`SentenceDropout`); not applied before the first layer, after the last layer or to recurrent connections.
 
     Example:
         >>> lstm = StackedLSTM(8, 5, 2)
@@ -36,11 +36,11 @@ class StackedLSTM(nn.Module):
         self.dropout = SentenceDropout(dropout)
 
     def forward(self, x: Tensor, lengths: Tensor | Ragged) -> Tensor:
-        """Vectors of words in their sentence.
+        """Return vectors of words in their sentence.
 
         Args:
-            x: float `[n_words, dim]`, the words of all sentences in a row.
-            lengths: int64 `[n_sentences]`, best on the CPU; 0 for a sentence without words.
+            x: vectors of the words of all sentences, concatenated, float `[n_words, dim]`.
+            lengths: number of words of each sentence, int64 `[n_sentences]`, preferably on the CPU; may be 0.
 
         Returns:
             `[n_words, out_dim]`, where `out_dim` is `2 * hidden`.

@@ -1,4 +1,4 @@
-"""The head of a tagger: word vectors into scores of tags."""
+"""Tagging head: tag scores from word vectors."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from calque.nn.recurrent import StackedLSTM
 
 
 class TaggingHead(nn.Module):
-    """Words into scores of tags.
+    """Head that computes tag scores of words, and optionally intent scores of sentences.
 
     Args:
-        n_intents: labels of whole sentences; 0 for none. They are told from the mean over the words.
-        lstm: hidden states and layers of a bidirectional LSTM below; None for none.
-        crf: judge whole sequences of tags instead of each alone (Lafferty et al. 2001).
-        dropout: of what comes in and of what the last layer sees.
+        n_intents: number of sentence labels, predicted from the mean over the words; 0 for none.
+        lstm: hidden size and number of layers of a bidirectional LSTM below the output; None for none.
+        crf: score whole tag sequences by a CRF, not each tag alone (Lafferty et al. 2001).
+        dropout: fraction of the components zeroed in the input and in the input of the last layer.
     """
 
     def __init__(
@@ -41,19 +41,19 @@ class TaggingHead(nn.Module):
         self.intent = nn.Linear(width, n_intents) if n_intents else None
 
     def forward(self, rows: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Scores of tags `[W, n_tags]`, and of intents `[S, n_intents]` if there are any."""
+        """Return the scores of tags, `[W, n_tags]`, and of intents, `[S, n_intents]`, if there are any."""
         states = self.drop(rows)
         if self.lstm is not None:
             states = self.drop(self.lstm(states, lengths))
         return self.out(states), None if self.intent is None else self.intent(means(states, lengths))
 
     def tag_losses(self, scores: Tensor, tags: Tensor, lengths: Tensor) -> Tensor:
-        """−log p of the right tags of each sentence, `[S]`."""
+        """Return −log p of the gold tags of each sentence, `[S]`."""
         if self.crf is not None:
             return -self.crf.log_likelihood(scores, tags, lengths)
         losses = functional.cross_entropy(scores, tags, reduction="none")
         return sums(losses[:, None], lengths)[:, 0]
 
     def best(self, scores: Tensor, lengths: Tensor) -> Tensor:
-        """The tags that are thought right, int64 `[W]`."""
+        """Return the best tag of each word, int64 `[W]`."""
         return scores.argmax(1) if self.crf is None else self.crf.decode(scores, lengths)
