@@ -103,12 +103,11 @@ def test_a_custom_trainable_encoder_encodes_by_its_forward_pass(text, tmp_path):
 
 @pytest.mark.parametrize(("use", "missing"), [
     (lambda *text: MappedEncoder.fit(object(), *text, make=Rotation, towards="en"),
-     r"object cannot be mapped: object has no .*, layer \(the layer that encode returns, counted from 0\), "
-     r"layer_numbers \(.*\), encode_layers \({layer: Embeddings} of some sentences\); see .*docs/guides/own\.md"),
+     r"object cannot be mapped: object has no .*, layer, layer_numbers, encode_layers; see .*docs/guides/own\.md"),
     (lambda *text: Contrastive(towards="en").tune(Planted(), *text),
-     r"planted cannot be trained: Planted has no model \(the torch\.nn\.Module.*\), split \(.*\), forward \(.*\); see"),
+     r"planted cannot be trained: Planted has no model, split, forward; see"),
     (lambda *text: WordRetrieval(*text).evaluate(object()),
-     r"object cannot be measured: object has no name \(.*\), dim \(.*\), fingerprint \(.*\), encode \(a vector for every word\)"),
+     r"object cannot be measured: object has no name, dim, fingerprint, encode; see"),
 ])  # fmt: skip
 def test_missing_members_of_an_encoder_are_named(use, missing, text):
     with pytest.raises(SettingError, match=missing):
@@ -130,7 +129,7 @@ def test_encoders_have_one_layer_unless_they_define_several(text):
     expected = planted.encode(corpus.source).data
     for found in planted.encode_layers(corpus.source, [0, -1]).values():
         np.testing.assert_array_equal(found.data, expected)
-    for layers, why in (([1], "layer 1: planted has one layer, 0"), ([], "layers is empty")):
+    for layers, why in (([1], "layer 1: planted has layers 0"), ([], "layers is empty")):
         with pytest.raises(SettingError, match=why):
             planted.layer_numbers(layers)
     planted.n_layers = planted.layer = 3

@@ -8,7 +8,8 @@ from typing import ClassVar
 import pytest
 
 from calque.encoders import load_encoder
-from calque.encoders.hub import card, check_repo, push
+from calque.encoders.card import model_card
+from calque.encoders.hub import check_repo, push
 from calque.errors import InputError, OutputError, SettingError
 
 
@@ -90,39 +91,38 @@ def test_an_upload_is_one_commit_without_hidden_and_training_files(folder, hub):
     assert (folder / "README.md").read_text() == before
     data = front(hub.files["README.md"].decode())
     assert (data.license, data.language, data.base_model) == ("mit", ["en", "de"], "somebody/encoder")
-    assert (data.pipeline_tag, data.library_name) == ("feature-extraction", "transformers")
-    assert data.tags == ["calque", "sentence-transformers"]
+    assert hub.files["README.md"].endswith(b"# Aligned\n")
 
 
-def test_datasets_of_the_hub_are_listed_in_the_card(folder):
+def test_the_card_names_base_and_data_of_the_hub_only(tmp_path):
     """Check training text and test sets; local files and folders are not listed."""
-    (folder / "here" / "data").mkdir(parents=True)
-    names = ("hub:tatoeba", "hub:Helsinki-NLP/opus-100:de-en:train", "train.tsv", f"hub:{folder / 'here' / 'data'}:x:y",
+    (tmp_path / "here" / "data").mkdir(parents=True)
+    names = ("hub:tatoeba", "hub:Helsinki-NLP/opus-100:de-en:train", "train.tsv", f"hub:{tmp_path / 'here' / 'data'}:x:y",
              "hub:flores", "hub:bucc:validation")  # fmt: skip
-    texts = [{"path": name, "langs": ["en", "de"]} for name in names]
-    (folder / "calque-run.json").write_text(json.dumps({"texts": texts}))
-    data = front(card(folder, "me/x"))
-    assert data.datasets == ["google/xtreme", "Helsinki-NLP/opus-100", "openlanguagedata/flores_plus"]
-    (folder / "calque-run.json").write_text(json.dumps({"texts": [{"path": "train.tsv", "langs": ["en", "de"]}]}))
-    assert "datasets" not in front(card(folder, "me/x")).to_dict()
+    record = {"method": "rotation", "towards": "en", "settings": {}}
+    for used, base, sets in (
+        (names, "somebody/encoder", ["google/xtreme", "Helsinki-NLP/opus-100", "openlanguagedata/flores_plus"]),
+        (["train.tsv"], "mini", None),
+    ):
+        texts = [{"path": name, "langs": ["en", "de"]} for name in used]
+        model_card(tmp_path, {**record, "encoder": base, "texts": texts})
+        data = front((tmp_path / "README.md").read_text())
+        assert data.to_dict().get("datasets") == sets
+        assert data.base_model == (base if "/" in base else None)
+        assert (data.pipeline_tag, data.library_name) == ("feature-extraction", "transformers")
 
 
 def test_a_folder_without_a_card_gets_a_minimal_one(tiny_encoder, hub, tmp_path):
     tiny_encoder.save(tmp_path / "tiny")
-    push(tmp_path / "tiny", "me/tiny")
-    data = front(hub.files["README.md"].decode()).to_dict()
-    assert set(data) == {"library_name", "pipeline_tag", "tags"}
-    assert "load_encoder(" in hub.files["README.md"].decode()
+    push(tmp_path / "tiny", "me/tiny", license="mit")
+    assert "license: mit" in hub.files["README.md"].decode()
 
 
-@pytest.mark.parametrize(("status", "said"), [
-    (401, "does not accept the token"), (403, "may not write there"), (409, "the name is taken"), (500, "the hub refused"),
-    (None, r"me/aligned: the hub cannot be reached .*: check the connection"),
-])  # fmt: skip
-def test_refusals_of_the_hub_are_one_line(status, said, folder, hub):
+def test_refusals_of_the_hub_are_one_line(folder, hub):
     hub.refusal = OSError("no\nway")
-    hub.refusal.response = SimpleNamespace(status_code=status)
-    with pytest.raises(OutputError, match=said) as error:
+    with pytest.raises(
+        OutputError, match=r"me/aligned: the hub refused or cannot be reached \(no\); check the conn"
+    ) as error:
         push(folder, "me/aligned")
     assert "\n" not in str(error.value)
 
@@ -130,13 +130,8 @@ def test_refusals_of_the_hub_are_one_line(status, said, folder, hub):
 def test_missing_tokens_encoders_and_invalid_names_are_refused(folder, tmp_path, hub, monkeypatch):
     import huggingface_hub
 
-    for name, message in (
-        (tmp_path / "none", r"none: no such folder; is the path right\?"),
-        (folder / "README.md", "is a file, expected the folder of an encoder"),
-        ("mini", "mini: the encoder of this name comes with calque and is no folder"),
-        (tmp_path, "no encoder in this folder"),
-    ):
-        with pytest.raises(InputError, match=message):
+    for name in (tmp_path / "none", folder / "README.md", "mini", tmp_path):
+        with pytest.raises(InputError, match=f"{name}: no encoder in this folder"):
             push(name, "me/x")
     monkeypatch.setattr(huggingface_hub, "get_token", lambda: None)
     with pytest.raises(OutputError, match="no token of the Hugging Face hub: run hf auth login"):

@@ -318,7 +318,7 @@ def test_the_fingerprint_depends_on_weights_and_settings(tiny_folder, load):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"layer": 4}, "layer 4: .* has layers 0 .embeddings. to 3"),
+        ({"layer": 4}, "layer 4: .* has layers 0 to 3, -1 is the last"),
         ({"pooling": "max"}, "pooling='max', expected one of last, first, mean"),
         ({"max_length": 65}, "max_length=65: .* takes at most 64 subwords"),
         ({"max_length": 2}, "max_length=2 leaves no room"),

@@ -12,7 +12,7 @@ from calque.encoders import load_encoder
 from calque.encoders.batches import collate
 from calque.encoders.extraction import UncoveredWordsWarning
 from calque.encoders.random_vectors import RandomVectors
-from calque.encoders.sentence_transformers import read_recipe
+from calque.encoders.sentence_transformers import own_modules, read_recipe
 from calque.encoders.sentence_vectors import SentencePooling, sentence_vectors
 from calque.errors import InputError, SettingError
 from calque.text import Sentences
@@ -137,10 +137,9 @@ def test_the_pooling_of_a_model_on_the_hub_is_used(tiny_folder, tmp_path, monkey
     (place / "refs" / "main").write_text("1")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     encoder = load_encoder(tiny_folder)
-    encoder.model.config.name_or_path = "somebody/sentences"
+    encoder.modules = own_modules("somebody/sentences", {})
     assert SentencePooling.of(encoder).modes == ("cls",)
-    encoder.model.config.name_or_path = "somebody/else"
-    assert SentencePooling.of(encoder).name == "words"
+    assert own_modules("somebody/else", {}) is None
 
 
 @pytest.mark.parametrize(

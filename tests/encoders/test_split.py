@@ -12,6 +12,7 @@ from calque.encoders.batches import collate
 from calque.encoders.layers import all_states
 from calque.encoders.split import SplitSentences
 from calque.encoders.subwords import Subwords
+from calque.errors import SettingError
 from calque.tasks.classification import has_segments
 from calque.text import Sentences
 from calque.training.sources import vectors_of
@@ -57,13 +58,10 @@ def test_segments_follow_their_texts_and_long_pairs_are_cut(tiny_encoder):
     np.testing.assert_allclose(tiny_encoder.pool(states, batch).detach(), again[[1, 0]], atol=1e-5)
 
 
-def test_pairs_are_joined_for_tokenizers_without_pairs(family_folders):
+def test_tokenizers_without_a_special_token_before_pairs_are_refused(family_folders):
     subwords = load_encoder(family_folders("modernbert")).subwords
-    split, single = subwords.with_first(columns()), [subwords.split(column) for column in columns()]
-    assert split.segments is None
-    for k in range(len(PAIRS)):
-        first, second = (part.ids[part.offsets[k] : part.offsets[k + 1]].tolist() for part in single)
-        assert split.ids[split.offsets[k] : split.offsets[k + 1]].tolist() == first + second[len(subwords.prefix) :]
+    with pytest.raises(SettingError, match="puts none there: take head mean or bilstm"):
+        subwords.with_first(columns())
 
 
 def test_joined_and_selected_sentences_keep_all_arrays_and_counts(tiny_folder):

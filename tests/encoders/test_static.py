@@ -8,7 +8,7 @@ import pytest
 
 from calque.alignment.maps import LinkedMaps
 from calque.encoders import load_encoder
-from calque.encoders.static import SentencePart, StaticEncoder, WordTable, load_static, read_table
+from calque.encoders.static import StaticEncoder, WordTable, load_static, read_table
 from calque.errors import CalqueError, InputError, SettingError
 from calque.maps import Rotation
 from calque.pairs import WordPairs
@@ -221,7 +221,7 @@ def test_one_table_with_maps_needs_the_language_of_a_sentence():
         assert np.allclose(found.data, encoder.replace(maps=None).encode([Sentence(("w4", "w5"))]).data) != changed
 
 
-@pytest.mark.parametrize("sentence", [None, SentencePart(), SentencePart(1, 0.5, 2, -1)])
+@pytest.mark.parametrize("sentence", [None, (1, 0.5, 2, -1)])
 @pytest.mark.parametrize("normalise", [True, False])
 @pytest.mark.parametrize("mapped", [True, False])
 @pytest.mark.parametrize("block", [1, 4096])
@@ -248,7 +248,7 @@ def test_vectors_equal_a_loop_over_words(sentence, normalise, mapped, block, mon
 
 
 def test_a_known_rotation_is_found_before_the_sentence_part_is_added():
-    encoder = english_and_german(sentence=SentencePart())
+    encoder = english_and_german(sentence=(1, 1, 1, 1))
     n = 20
     corpus = ParallelCorpus.of([[f"w{i}" for i in range(n)]], [[f"w{i}e" for i in range(n)]], ("en", "de"))
     pairs = WordPairs([0] * n, range(n), range(n), n_sentences=1)
@@ -260,7 +260,7 @@ def test_a_known_rotation_is_found_before_the_sentence_part_is_added():
     assert (aligned.name, encoder.maps) == ("static+rotation", {})
 
 
-@pytest.mark.parametrize("sentence", [None, SentencePart(1, 2, 3, 4)])
+@pytest.mark.parametrize("sentence", [None, (1, 2, 3, 4)])
 def test_saved_static_vectors_are_loaded_unchanged(tmp_path, sentence, write):
     rng = np.random.default_rng(4)
     encoder = StaticEncoder(
@@ -284,7 +284,7 @@ def test_saved_static_vectors_are_loaded_unchanged(tmp_path, sentence, write):
 
 def test_each_language_has_its_own_file(write):
     path = {"en": write(as_text(), "en.vec"), "de": write(as_binary(), "de.bin")}
-    encoder = load_static(path, sentence=True)
+    encoder = load_static(path, sentence=(1, 1, 1, 1))
     assert (encoder.name, encoder.dim) == ("en.vec+de.bin", 12)
     one = load_encoder(path["en"])
     assert one.encode([Sentence(("the",), "xx")]).covered is None

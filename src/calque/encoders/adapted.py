@@ -68,10 +68,7 @@ class Origin(NamedTuple):
         place = next((name for name, folder in BUNDLED.items() if str(folder) == place), place)
         place = os.path.abspath(place) if place not in BUNDLED and os.path.isdir(place) else place
         origin = cls(place, weights_digest(model), str(model.dtype).removeprefix("torch."))
-        # Weights are mapped from the file, so that the comparison needs little memory.
-        stored = origin.read(None)[0].state_dict() if place else {}
-        ours = model.state_dict()
-        if ours.keys() != stored.keys() or not all(torch.equal(ours[name].cpu(), stored[name]) for name in ours):
+        if not place or weights_digest(origin.read(None)[0]) != origin.weights:
             raise SettingError(
                 f"adapters are saved without their encoder, and {encoder.name} differs from "
                 f"{place or 'any folder'}: save it, and load it from there"
@@ -132,7 +129,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
             about = self.origin._asdict()
             if os.path.isdir(place):  # allows moving both together
                 about["beside"] = os.path.relpath(place, Path(folder).absolute())
-            write_about(path, "adapters", {"adapted": about, **self._options(), **self._write_standard(path)})
+            write_about(path, "adapters", {"adapted": about, **self._record(path)})
 
     def save_whole(self, folder: str | PathLike[str]) -> None:
         self.save(folder)
@@ -293,10 +290,10 @@ def _read_adapters(model: Any, folder: Path, config: Any) -> None:
     try:
         _inject(config, model)
         state = {name.removeprefix(_PREFIX): x for name, x in load_file(folder / WEIGHTS_FILE).items()}
-        expected = {name: value.shape for name, value in _state(model).items()}
-        if (given := {name: value.shape for name, value in state.items()}) != expected:
-            wrong = min(name for name in given.keys() | expected.keys() if given.get(name) != expected.get(name))
-            raise InputError(f"{wrong} is missing, unexpected, or of another shape", path=folder / WEIGHTS_FILE)
+        expected = _state(model)
+        for name in sorted(state.keys() | expected.keys()):
+            if name not in state or name not in expected or state[name].shape != expected[name].shape:
+                raise InputError(f"{name} is missing, unexpected, or of another shape", path=folder / WEIGHTS_FILE)
         library().set_peft_model_state_dict(model, state, adapter_name=_NAME)
     except CalqueError:
         raise

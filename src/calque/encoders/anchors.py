@@ -7,7 +7,7 @@ import json
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from calque.encoders.static import StaticEncoder
 from calque.errors import InputError, SettingError
 from calque.progress import bar
 from calque.text import Sentences
+
+_SAVE_EVERY = 60.0  # seconds between two writes of partial sums
 
 
 def compute_anchors(
@@ -53,10 +55,8 @@ def sum_anchors(
     *,
     vocabulary: Iterable[str] | None = None,
     most_occurrences: int | None = None,
-    shard: tuple[int, int] = (0, 1),
     block: int = 2048,
     partial: str | PathLike[str] | None = None,
-    save_every: float = 60.0,
     seed: int = 0,
     progress: bool = False,
 ) -> AnchorSums:
@@ -68,11 +68,9 @@ def sum_anchors(
     Args:
         encoder, layers: see `compute_anchors`.
         text: text in one language, or an iterable of its blocks.
-        vocabulary, most_occurrences, seed: see `AnchorSums`; each shard has its own seed.
-        shard: (k, n) reads only block k of every n, from 0.
+        vocabulary, most_occurrences, seed: see `AnchorSums`.
         block: number of sentences encoded at a time.
-        partial: file for intermediate sums; a call with the same encoder, text and settings resumes from it.
-        save_every: seconds between two writes of that file.
+        partial: file that gets the sums every minute; a call with the same encoder, text and settings resumes from it.
         progress: show a bar on standard error.
 
     Raises:
@@ -82,59 +80,54 @@ def sum_anchors(
         UncoveredWordsWarning: some words had no vector; once for the whole text.
     """
     require(encoder, "measured")
-    k, n = shard
-    if not 0 <= k < n:
-        raise SettingError(f"shard {k} of {n}: expected 0 to {n - 1}")
     if layers is None:  # no other maps can be fitted on mapped layers
         numbers = [-1 if encoder.layer is None or encoder.base is not None else encoder.layer]
     else:
         numbers = sorted(set(encoder.layer_numbers(layers)))
-    blocks = _blocks(text, block) if isinstance(text, Sentences) else iter(text)
+    blocks: Iterator[Any] = iter(text)
+    if isinstance(text, Sentences):
+        blocks = (text[start : start + block] for start in range(0, len(text), block))
     first = next(blocks, Sentences.of([]))
     words = None if vocabulary is None else list(dict.fromkeys(vocabulary))
     sums = AnchorSums(
-        encoder.dim, layers=numbers, vocabulary=words, most_occurrences=most_occurrences,
-        lang=first.lang, seed=seed * n + k,
-    )  # fmt: skip
-    partial_sums = None
+        encoder.dim, layers=numbers, vocabulary=words, most_occurrences=most_occurrences, lang=first.lang, seed=seed
+    )
+    about, seen = {"encoder": encoder.name}, ""
     if partial is not None:
-        about = [
-            numbers,
-            words,
-            most_occurrences,
-            0,
-            [k, n],
-            seed,
-            first.lang,
-        ]  # 0: former versions also kept occurrences
-        partial_sums = _Partial(partial, encoder, about)
-        sums = partial_sums.open() or sums
-    saved, done = time.monotonic(), 0
-    total = len(text) if isinstance(text, Sentences) and n == 1 else None
-    shown = bar(total, unit=" sentences", title="anchors", show=progress, initial=sums.n_sentences)
+        settings = json.dumps([numbers, words, most_occurrences, 0, [0, 1], seed, first.lang])  # as in former versions
+        about["settings"] = hashlib.blake2b(settings.encode(), digest_size=16).hexdigest()
+        about["fingerprint"] = encoder.fingerprint
+        sums, seen = _resumed(partial, about) or (sums, seen)
+    resumed, saved, done = sums.n_sentences, time.monotonic(), 0
+    digest = hashlib.blake2b(digest_size=16)  # of the text so far
+    shown = bar(
+        len(text) if isinstance(text, Sentences) else None, unit=" sentences", title="anchors", show=progress, initial=resumed
+    )  # fmt: skip
     with shown, warnings.catch_warnings():
         warnings.simplefilter("ignore", UncoveredWordsWarning)  # one warning at the end instead of one for each block
-        for part in islice(chain([first], blocks), k, None, n):
+        for part in chain([first], blocks):
             if part.lang != sums.lang:
                 raise SettingError(f"anchors are of one language, the text is in {sums.lang!r} and {part.lang!r}")
             done += len(part)
-            if partial_sums is not None and partial_sums.has(part, done):
-                continue
+            if partial is not None:
+                digest.update(part.lengths().tobytes() + "\n".join(part.flat()[0].to_pylist()).encode())
+                if done - len(part) < resumed:
+                    if done > resumed or (done == resumed and digest.hexdigest() != seen):
+                        raise SettingError(f"{partial} has sums of another text: remove it")
+                    continue
             wanted = np.flatnonzero(sums.wanted(part))
             chosen = part if len(wanted) == len(part) else part.take(wanted)
             if len(chosen):
-                one = layers is None
-                vectors = {numbers[0]: encoder.encode(chosen)} if one else encoder.encode_layers(chosen, numbers)
-                sums.add(chosen, vectors)
+                sums.add(chosen, encoder.encode(chosen) if layers is None else encoder.encode_layers(chosen, numbers))
             sums.n_sentences = done  # counts skipped sentences, so that a stopped run resumes after them
-            if partial_sums is not None and time.monotonic() - saved >= save_every:
-                partial_sums.save(sums, finished=False)
+            if partial is not None and time.monotonic() - saved >= _SAVE_EVERY:
+                sums.save(partial, note=json.dumps(about | {"text": digest.hexdigest()}))
                 saved = time.monotonic()
             shown.update(len(part))
-    if partial_sums is not None:
-        if done < sums.n_sentences:
+    if partial is not None:
+        if done < resumed:
             raise SettingError(f"{partial} has sums of a longer text: remove it")
-        partial_sums.save(sums, finished=True)
+        sums.save(partial, note=json.dumps(about | {"text": digest.hexdigest()}))
     if sums.uncovered:
         warnings.warn(
             f"{sums.uncovered:,} words have no vector and are not counted: they exceed the limit of subwords per "
@@ -145,57 +138,24 @@ def sum_anchors(
     return sums
 
 
-class _Partial:
-    """File with the intermediate sums of a run, a hash of its settings and a hash of the text so far.
-
-    Args:
-        about: settings of the run.
-    """
-
-    def __init__(self, path: str | PathLike[str], encoder: Encoder, about: list[Any]):
-        settings = hashlib.blake2b(json.dumps(about).encode(), digest_size=16).hexdigest()
-        self.path = path
-        self._about = {"encoder": encoder.name, "fingerprint": encoder.fingerprint, "settings": settings}
-        self._text = hashlib.blake2b(digest_size=16)
-        self._n, self._seen = 0, ""
-
-    def open(self) -> AnchorSums | None:
-        """Return the saved sums, if there are any."""
-        if not Path(self.path).exists():
-            return None
-        recorded = pass_of(self.path)
-        if any(recorded.get(name) != self._about[name] for name in ("fingerprint", "settings")):
-            raise SettingError(f"{self.path} has sums of another run (other encoder, text or settings): remove it")
-        sums = AnchorSums.open(self.path)
-        self._n, self._seen = sums.n_sentences, recorded["text"]
-        return sums
-
-    def has(self, part: Sentences, done: int) -> bool:
-        """Return whether the saved sums include the next part of the text, which ends with sentence `done`."""
-        words = part.flat()[0]
-        self._text.update(part.lengths().tobytes() + "\n".join(words.to_pylist()).encode())
-        known = done - len(part) < self._n
-        if known and (done > self._n or (done == self._n and self._text.hexdigest() != self._seen)):
-            raise SettingError(f"{self.path} has sums of another text: remove it")
-        return known
-
-    def save(self, sums: AnchorSums, *, finished: bool) -> None:
-        about = {**self._about, "text": self._text.hexdigest(), "finished": finished}
-        sums.save(self.path, note=json.dumps(about))
+def _resumed(path: str | PathLike[str], about: dict[str, str]) -> tuple[AnchorSums, str] | None:
+    """Return the saved sums of a run and the hash of the text that they include, or None if there is no file."""
+    if not Path(path).exists():
+        return None
+    recorded = pass_of(path)
+    if any(recorded.get(name) != about[name] for name in ("fingerprint", "settings")):
+        raise SettingError(f"{path} has sums of another run (other encoder, text or settings): remove it")
+    return AnchorSums.open(path), recorded["text"]
 
 
 def pass_of(path: str | PathLike[str]) -> dict[str, Any]:
-    """Return the metadata of a file of `sum_anchors`: name and fingerprint of the encoder, hashes of settings and text, and
-    whether it is finished; an empty result for other sums."""
+    """Return the metadata of a file of `sum_anchors`: name and fingerprint of the encoder, and hashes of settings and text; an
+    empty result for other sums."""
     note = AnchorSums.note_of(path)
     try:
         return json.loads(note) if note.startswith("{") else {}
     except (ValueError, RecursionError) as error:
         raise InputError("what is noted of the pass is damaged: make the sums again", path=path) from error
-
-
-def _blocks(text: Sentences, block: int) -> Iterator[Sentences]:
-    return (text[start : start + block] for start in range(0, len(text), block))
 
 
 def table_anchors(

@@ -7,36 +7,24 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
-from calque.encoders.extraction import WINDOW, UncoveredWordsWarning, encode_bar, word_counts
+from calque.encoders.extraction import BAR, WINDOW, UncoveredWordsWarning, word_counts
 from calque.encoders.folder import OWN, encoder_kind, read_about, saving, write_about
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of
+from calque.progress import bar
 from calque.text import Sentence
 from calque.vectors import Embeddings, filling
 
-_MEASURED = {
-    "name": "what reports call it",
-    "dim": "dimensions of a vector",
-    "fingerprint": "a hash of everything that determines the vectors",
-    "encode": "a vector for every word",
+_MEASURED = ("name", "dim", "fingerprint", "encode")
+_USES = {
+    "measured": _MEASURED,
+    "mapped": (*_MEASURED, "layer", "layer_numbers", "encode_layers"),
+    "trained": (*_MEASURED, "layer", "n_layers", "model", "split", "forward"),
 }
-_MAPPED = _MEASURED | {
-    "layer": "the layer that encode returns, counted from 0",
-    "layer_numbers": "layers counted from 0, −1 being the last",
-    "encode_layers": "{layer: Embeddings} of some sentences",
-}
-_TRAINED = _MEASURED | {
-    "layer": "the layer that encode returns, counted from 0",
-    "n_layers": "number of the last layer",
-    "model": "the torch.nn.Module whose weights are trained",
-    "split": "the SplitSentences of some sentences",
-    "forward": "{layer: word vectors} of a WordBatch, with gradients",
-}
-_USES = {"measured": _MEASURED, "mapped": _MAPPED, "trained": _TRAINED}
 
 
 class Encoder(ABC):
@@ -64,7 +52,6 @@ class Encoder(ABC):
     precision: str | None = None
     rows: Literal["words", "key points"] = "words"
     made: dict[str, Any] | None = None
-    _first_layer: ClassVar[str] = ""  # description of layer 0 for messages
 
     @property
     @abstractmethod
@@ -100,7 +87,7 @@ class Encoder(ABC):
             "offsets": (offsets.shape, np.int64),
             "covered": ((n,), np.bool_),
         }
-        with filling(path, shapes) as arrays, encode_bar(n, progress) as shown, warnings.catch_warnings():
+        with filling(path, shapes) as arrays, bar(n, show=progress, **BAR) as shown, warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore", UncoveredWordsWarning
             )  # one warning at the end instead of one for each window
@@ -139,12 +126,8 @@ class Encoder(ABC):
         number = layers[layer] if -len(layers) <= layer < 0 else layer
         if number in layers:
             return number
-        if len(layers) == 1:
-            has = f"one layer, {layers[0]}"
-        elif isinstance(layers, range):
-            has = f"layers 0{self._first_layer and f' ({self._first_layer})'} to {layers[-1]}, -1 is the last"
-        else:
-            has = f"layers {', '.join(map(str, layers))}"
+        several = isinstance(layers, range) and len(layers) > 1
+        has = f"layers 0 to {layers[-1]}, -1 is the last" if several else f"layers {', '.join(map(str, layers))}"
         raise SettingError(f"layer {layer}: {self.name} has {has}")
 
     def layer_numbers(self, layers: Sequence[int] | None) -> tuple[int, ...]:
@@ -249,15 +232,14 @@ def require(encoder: Any, use: Literal["measured", "mapped", "trained"], rows: S
         rows: allowed units of its rows, see `Encoder.rows`.
 
     Raises:
-        SettingError: members are missing; the message names and describes them.
+        SettingError: members are missing; the message names them.
     """
     # Looks at the class first, because a fingerprint can take long to compute.
     missing = [name for name in _USES[use] if not hasattr(type(encoder), name) and not hasattr(encoder, name)]
     if missing:
         name = getattr(encoder, "name", "") or type(encoder).__name__
-        members = ", ".join(f"{member} ({_USES[use][member]})" for member in missing)
         raise SettingError(
-            f"{name} cannot be {use}: {type(encoder).__name__} has no {members}; "
+            f"{name} cannot be {use}: {type(encoder).__name__} has no {', '.join(missing)}; "
             'see "Your own model, method, task" in the documentation (docs/guides/own.md)'
         )
     if (given := getattr(encoder, "rows", "words")) not in rows:

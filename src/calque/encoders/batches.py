@@ -96,8 +96,7 @@ def collate(split: SplitSentences, sentences: np.ndarray) -> WordBatch:
 def token_batches(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
     """Group sentences of about equal length into batches of at most `budget` subwords, padding included.
 
-    Sentences are sorted by length, longest first, so the first batch needs the most memory. A batch that is at least half full
-    ends where the length changes, and then needs no padding and no mask.
+    Sentences are sorted by length, longest first, so the first batch needs the most memory.
 
     Args:
         lengths: number of subwords of each sentence `[n_sentences]`.
@@ -108,15 +107,9 @@ def token_batches(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
     """
     lengths = np.asarray(lengths)
     order = np.argsort(-lengths, kind="stable")
-    sorted_lengths = lengths[order]
-    changes = np.flatnonzero(np.diff(sorted_lengths)) + 1
     batches, start = [], 0
     while start < len(order):
-        size = max(1, budget // max(1, int(sorted_lengths[start])))
-        stop = min(start + size, len(order))
-        change = int(np.searchsorted(changes, start, side="right"))  # position of the next shorter sentence
-        if change < len(changes) and start + size / 2 <= changes[change] < stop:
-            stop = int(changes[change])
+        stop = start + max(1, budget // max(1, int(lengths[order[start]])))
         batches.append(order[start:stop])
         start = stop
     return batches

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from calque.encoders.batches import WordBatch
 
 #: model families of `transformers` (`config.model_type`) with the layers and embeddings of BERT
 FAMILIES = ("bert", "camembert", "electra", "roberta", "xlm-roberta")
-_SHORT = 128  # maximum length at which two products and a softmax are faster than PyTorch's CPU attention
 
 
 def is_bert_like(model: Any) -> bool:
@@ -55,14 +54,14 @@ def embedded(model: Any, batches: Sequence[WordBatch]) -> Tensor:
         x = model.embeddings_project(x)
     x = x.reshape(-1, x.shape[-1])
     if len(batches) == 1:
-        return x if batches[0].inside is None else _rows(x, batches[0].inside)
+        return x if batches[0].inside is None else x.index_select(0, batches[0].inside)
     places, start = [], 0
     for batch in batches:
         n, length = batch.input_ids.shape
         inside = torch.arange(n * length, device=x.device) if batch.inside is None else batch.inside
         places.append(start + inside // length * width + inside % length)
         start += n * width
-    return _rows(x, torch.cat(places))
+    return x.index_select(0, torch.cat(places))
 
 
 def bert_states(
@@ -82,97 +81,37 @@ def bert_states(
         hidden states `[len(rows), dim]` by layer.
     """
     wanted, top, states = set(layers), max(layers), {}
-    n, last = len(x), rows
-
-    def take(x: Tensor) -> Tensor:
-        return x[:n] if rows is None else _rows(x, rows)
-
     if 0 in wanted:
-        states[0] = take(x)
+        states[0] = x if rows is None else x.index_select(0, rows)
     sizes = [batch.n_subwords for batch in batches]
     masks = [None if b.attention_mask is None else b.attention_mask.bool()[:, None, None, :] for b in batches]
-    if filled := x.device.type == "cpu":  # in bfloat16, oneDNN caches a program for each shape
-        x = F.pad(x, (0, 0, 0, _rounded_rows(n) - n))
-        last = None if rows is None else F.pad(rows, (0, _rounded_rows(len(rows)) - len(rows)))
     for number, layer in enumerate(model.encoder.layer[:top], start=1):
         attention = layer.attention.self
-        parts = [part[:n].split(sizes) for part in _projected(attention, x)]
+        parts = [part(x).split(sizes) for part in (attention.query, attention.key, attention.value)]
         contexts = [
             _attended(attention, batch, mask, [part[i] for part in parts])
             for i, (batch, mask) in enumerate(zip(batches, masks, strict=True))
         ]
-        if filled and len(x) > n:
-            contexts.append(contexts[0].new_zeros(len(x) - n, contexts[0].shape[1]))
         context = contexts[0] if len(contexts) == 1 else torch.cat(contexts)
-        if number == top and last is not None:
-            context, x = _rows(context, last), _rows(x, last)
+        if number == top and rows is not None:
+            context, x = context.index_select(0, rows), x.index_select(0, rows)
         x = _added(layer.attention.output, context, x)
         x = _added(layer.output, layer.intermediate.intermediate_act_fn(layer.intermediate.dense(x)), x)
         if number in wanted:
-            states[number] = x[: n if rows is None else len(rows)] if number == top else take(x)
+            states[number] = x if rows is None or number == top else x.index_select(0, rows)
     return states
 
 
-def _rounded_rows(n: int) -> int:
-    """Return the number of rows to pad `n` rows to: one of eight between a power of two and the next, a multiple of 16."""
-    step = max(16, 1 << max(0, n.bit_length() - 4))
-    return -(-n // step) * step
-
-
-def _projected(attention: Any, x: Tensor) -> list[Tensor]:
-    """Return query, key and value of all subwords, as three `[N, dim]` or one `[N, 3 * dim]`.
-
-    In training, one product instead of three saves more time than concatenating the weights costs.
-    """
-    parts = [attention.query, attention.key, attention.value]
-    if not torch.is_grad_enabled() or any(type(part) is not nn.Linear or part.bias is None for part in parts):
-        return [part(x) for part in parts]
-    return [F.linear(x, torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts]))]
-
-
 def _attended(attention: Any, batch: WordBatch, mask: Tensor | None, parts: Sequence[Tensor]) -> Tensor:
-    """Return the attention output of one batch, `[N, dim]`, from the output of `_projected`."""
+    """Return the attention output of one batch, `[N, dim]`, from query, key and value of its subwords."""
     n, width = batch.input_ids.shape
     if batch.spread is not None:
-        parts = [_rows(part, batch.spread) for part in parts]  # the attention mask hides padding
-    if len(parts) == 1:
-        query, key, value = parts[0].view(n, width, 3, attention.num_attention_heads, -1).unbind(2)
-    else:
-        query, key, value = (part.view(n, width, attention.num_attention_heads, -1) for part in parts)
-    context = attention_of(
-        query.transpose(1, 2),
-        key.transpose(1, 2),
-        value.transpose(1, 2),
-        mask,
-        attention.dropout.p if attention.training else 0.0,
-    )
+        parts = [part.index_select(0, batch.spread) for part in parts]  # the attention mask hides padding
+    query, key, value = (part.view(n, width, attention.num_attention_heads, -1).transpose(1, 2) for part in parts)
+    dropout = attention.dropout.p if attention.training else 0.0
+    context = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
     context = context.transpose(1, 2).reshape(n * width, -1)
-    return context if batch.inside is None else _rows(context, batch.inside)
-
-
-def attention_of(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
-    """Return softmax(q kᵀ / √d) v, all `[B, heads, T, width]`.
-
-    On short texts, two products and a softmax are up to ten times faster than PyTorch's CPU kernel in the backward pass. The
-    choice depends on shape and device only.
-
-    Args:
-        mask: True for a subword, bool `[B, 1, 1, T]`; None without padding.
-        dropout: dropout rate of the attention weights.
-    """
-    if query.device.type != "cpu" or dropout or query.shape[2] > _SHORT:
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
-    scores = (query * query.shape[-1] ** -0.5) @ key.transpose(2, 3)
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -torch.inf)
-    return scores.softmax(-1) @ value
-
-
-def _rows(x: Tensor, places: Tensor) -> Tensor:
-    """Return `x[places]` by an operation with a fast backward pass."""
-    if x.device.type == "cpu" and torch.is_grad_enabled() and x.requires_grad:
-        return F.embedding(places, x)
-    return x.index_select(0, places)
+    return context if batch.inside is None else context.index_select(0, batch.inside)
 
 
 def _added(part: Any, x: Tensor, residual: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
@@ -31,9 +32,7 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
         InputError: `transformers` cannot load it, or a part is missing.
         SettingError: the encoder cannot be separated from its decoder, or does not read text.
     """
-    from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding
-
-    from calque.encoders.sentencepiece_files import read_tokenizer
+    from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
 
     try:
         with _quiet(local=os.path.isdir(name)):
@@ -53,7 +52,11 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
             missing = set(report["missing_keys"])
             if "config" in how:
                 missing = _drop_decoder(model, missing, name)
-            tokenizer = read_tokenizer(name, config.model_type, where)
+            tokenizer = AutoTokenizer.from_pretrained(name, **where)
+            if type(tokenizer).__name__ in ("MarianTokenizer", "M2M100Tokenizer"):  # there is no fast one
+                from calque.encoders.sentencepiece_files import fast_tokenizer
+
+                tokenizer = fast_tokenizer(tokenizer)
     except CalqueError:
         raise
     except Exception as error:  # damaged files raise errors of many libraries
@@ -175,7 +178,9 @@ def _quiet(local: bool) -> Iterator[None]:
     if local:
         logging.disable_progress_bar()
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")
+            yield
     finally:
         logging.set_verbosity(verbosity)
         if local and bars:

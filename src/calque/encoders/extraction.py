@@ -18,6 +18,7 @@ from calque.storage import room
 from calque.text import Sentence, Sentences, not_a_string
 from calque.vectors import Embeddings
 
+BAR: dict[str, Any] = {"unit": "word", "title": "encode", "scaled": True}
 WINDOW = 4_096  # number of sentences that are sorted by length together
 
 
@@ -50,7 +51,7 @@ def extract(
     offsets = offsets_of(word_counts(sentences))
     data = {layer: room((offsets[-1], dim), np.float32) for layer in layers}
     covered, lost = np.zeros(offsets[-1], dtype=bool), np.zeros(3, dtype=np.int64)
-    with encode_bar(int(offsets[-1]), progress) as shown, torch.inference_mode():
+    with bar(int(offsets[-1]), show=progress, **BAR) as shown, torch.inference_mode():
         for start in range(0, len(sentences), window):
             some = split(sentences[start : start + window])
             lost += (some.truncated_words, some.truncated_sentences, some.empty_words)
@@ -96,11 +97,6 @@ def _warn(counts: np.ndarray, limit: int | None, n_words: int) -> None:
         UncoveredWordsWarning,
         stacklevel=5,  # the caller of the encoder's method
     )
-
-
-def encode_bar(n_words: int, progress: bool):
-    """Return the progress bar of encoding."""
-    return bar(n_words, unit="word", title="encode", show=progress, scaled=True)
 
 
 def encode_long(encoder: Any, texts: Sentences, *, progress: bool = False) -> Embeddings:

@@ -96,12 +96,8 @@ def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: An
     else:
         kind = about.get("kind", "huggingface")
     for row in ENCODERS.rows.values():
-        if (
-            (named := options.keys() & set(row.options))
-            and kind in ENCODERS.rows
-            and not named <= set(ENCODERS[kind].options)
-        ):
-            raise SettingError(f"{', '.join(sorted(named))} does not apply to {place}: it is for {row.help}")
+        if kind in ENCODERS.rows and (wrong := options.keys() & set(row.options) - {*ENCODERS[kind].options}):
+            raise SettingError(f"{', '.join(sorted(wrong))} does not apply to {place}: it is for {row.help}")
     own = {"alike": False} if kind == "per-language" and not alike else {}
     return ENCODERS.load_from_file(kind, place).open(place, about=about, **options, **own)
 

@@ -1,21 +1,17 @@
-"""Upload an encoder's folder to the Hugging Face hub with a model card."""
+"""Upload an encoder's folder to the Hugging Face hub with its model card."""
 
 from __future__ import annotations
 
-import json
-import re
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from calque.corpora.by_name import hub_ids
-from calque.encoders.folder import BUNDLED, RUN_FILE, holds_encoder, read_about
-from calque.encoders.sentence_transformers import modules_of
+from calque.encoders.folder import holds_encoder
 from calque.errors import InputError, OutputError, SettingError
 
 CARD = "README.md"
-_NOT_PART = ("training",)  # checkpoints and metrics of training
-_NAME = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?")  # name of a repository
+#: checkpoints and metrics of training, hidden files, unfinished files and locks, and the card, which is written anew
+_NOT_PART = ["training/*", ".*", "*/.*", "*.part", "*.lock", "*.old", CARD]
 
 
 def push(
@@ -30,8 +26,7 @@ def push(
 ) -> str:
     """Upload a folder with an encoder in one commit to a model repository, which is created if necessary.
 
-    Checkpoints and metrics (`training/`), locks, hidden files and links are not uploaded. The uploaded card is README.md with the
-    additions of `card`; the local file is not changed.
+    Checkpoints and metrics (`training/`), locks, hidden files and links are not uploaded.
 
     Args:
         folder: folder of the encoder.
@@ -39,131 +34,49 @@ def push(
         private: whether a new repository is private; None for the account's default.
         message: commit message.
         revision: branch, created if necessary; None for main.
-        license: licence of the weights, for the card.
+        license: licence of the weights, for the uploaded card; the local file is not changed.
         progress: show the bars of huggingface_hub on standard error.
 
     Returns:
         URL of the commit.
 
     Raises:
-        InputError: the folder has no encoder.
+        InputError: the folder has no encoder, or its card is damaged.
         OutputError: there is no token or no connection, or the hub refused.
     """
-    from huggingface_hub import CommitOperationAdd, HfApi, get_token
-    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+    from huggingface_hub import CommitOperationAdd, HfApi, ModelCard, get_token
+    from huggingface_hub.utils import disable_progress_bars, filter_repo_objects
 
     path = Path(folder)
-    if not path.is_dir():
-        fact = "is a file, expected the folder of an encoder" if path.exists() else "no such folder; is the path right?"
-        if fspath(folder) in BUNDLED:
-            fact = (
-                "the encoder of this name comes with calque and is no folder: save what you made of it, and push that"
-            )
-        raise InputError(fact, path=folder)
     if not holds_encoder(path):
         raise InputError("no encoder in this folder, expected one that calque or transformers saved", path=path)
-    text = card(path, repo, license=license)
+    try:
+        card: Any = ModelCard.load(path / CARD) if (path / CARD).is_file() else ModelCard(f"# {path.resolve().name}\n")
+    except (OSError, ValueError) as error:
+        raise InputError(f"not a model card ({str(error)[:200]})", path=path / CARD) from error
+    if license is not None:
+        card.data.license = license
     if get_token() is None:
         raise OutputError(f"{repo}: no token of the Hugging Face hub: run hf auth login, or set HF_TOKEN")
-    api = HfApi()
-    shown = not are_progress_bars_disabled()
-    if shown and not progress:
+    if not progress:
         disable_progress_bars()
+    api = HfApi()
     try:
         name = api.create_repo(repo, private=private, exist_ok=True).repo_id
         if revision is not None:
             api.create_branch(name, branch=revision, exist_ok=True)
-        files = [CommitOperationAdd(place, path / place) for place in parts(path) if place != CARD]
-        files.append(CommitOperationAdd(CARD, text.encode()))
-        said = message or f"Upload {path.resolve().name} with calque"
-        return str(api.create_commit(name, files, commit_message=said, revision=revision).commit_url)
+        names = [file.relative_to(path).as_posix() for file in sorted(path.rglob("*")) if file.is_file()]
+        names = [
+            name for name in filter_repo_objects(names, ignore_patterns=_NOT_PART) if not (path / name).is_symlink()
+        ]
+        files = [CommitOperationAdd(name, path / name) for name in names]
+        files.append(CommitOperationAdd(CARD, str(card).encode()))
+        message = message or f"Upload {path.resolve().name} with calque"
+        return str(api.create_commit(name, files, commit_message=message, revision=revision).commit_url)
     except Exception as error:  # errors of two HTTP libraries, depending on the version
-        raise OutputError(_refused(repo, error)) from error
-    finally:
-        if shown and not progress:
-            enable_progress_bars()
-
-
-def parts(folder: Path) -> list[str]:
-    """Return the files of the folder that belong to the encoder, by relative names."""
-    names = [file.relative_to(folder) for file in sorted(folder.rglob("*")) if file.is_file() and not file.is_symlink()]
-    return [
-        name.as_posix()
-        for name in names
-        if name.parts[0] not in _NOT_PART
-        and not any(part.startswith(".") or part.endswith((".part", ".lock", ".old")) for part in name.parts)
-    ]
-
-
-def _refused(repo: str, error: Exception) -> str:
-    """Return the reason of the error in one line."""
-    while getattr(error, "response", None) is None and isinstance(
-        error.__cause__, Exception
-    ):  # errors of large files are nested
-        error = error.__cause__
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
-    known = {
-        401: "the hub does not accept the token: run hf auth login, or set HF_TOKEN",
-        403: "the token may not write there: is the name somebody else's? Take your own, USER/NAME, or a token that may write",
-        404: "there is no such user or organisation, or the token may not see it",
-        409: "the name is taken by something else: choose another one",
-    }
-    if status is not None:
-        return f"{repo}: {known.get(status, f'the hub refused ({reason})')}"
-    if isinstance(error, ValueError):  # an invalid name
-        return f"{repo}: {reason}"
-    return f"{repo}: the hub cannot be reached ({reason}): check the connection, HF_ENDPOINT and HF_HUB_OFFLINE"
-
-
-# -- the card ----------------------------------------------------------------------------------------------------------
-def card(folder: Path, repo: str = "", *, license: str | None = None) -> str:
-    """Return the model card of a folder with metadata for search on the hub.
-
-    Languages, data and base come from `calque-run.json` and the existing card. A card without code gets a section that loads the
-    encoder with calque.
-
-    Raises:
-        InputError: the card or the record is damaged.
-    """
-    from huggingface_hub import ModelCard, ModelCardData
-
-    try:
-        text = (folder / CARD).read_text(encoding="utf-8") if (folder / CARD).is_file() else ""
-        found = ModelCard(text, ignore_metadata_errors=True) if text.startswith("---") else None
-        record = json.loads((folder / RUN_FILE).read_text(encoding="utf-8")) if (folder / RUN_FILE).is_file() else {}
-        front = {} if found is None else found.data.to_dict()
-        about = read_about(folder)
-        own = bool(modules_of(folder)) and about.get("own_pooling", True)
-        name = repo.rpartition("/")[2] or folder.resolve().name
-        tags = [*front.get("tags", []), "calque", *(["sentence-transformers"] if modules_of(folder) else [])]
-        library = "sentence-transformers" if own else "transformers"
-        library = library if about.get("kind", "huggingface") == "huggingface" else "calque"
-        data: dict[str, Any] = {
-            "library_name": library,
-            "pipeline_tag": "sentence-similarity" if own else "feature-extraction",
-        }
-        data |= {key: value for key, value in front.items() if value} | {"tags": list(dict.fromkeys(tags))}
-        base = data.get("base_model")
-        if not isinstance(base, str) or not _NAME.fullmatch(base) or base in BUNDLED or Path(base).exists():
-            data.pop("base_model", None)  # a bundled encoder or a local folder
-        if license is not None:
-            data["license"] = license
-        if languages := record.get("languages") or record.get("langs"):
-            data.setdefault("language", list(languages))
-        if sets := hub_ids(text["path"] for text in record.get("texts", [])):
-            data.setdefault("datasets", sets)
-        data.pop("model-index", None)
-        made = ModelCardData(**data)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InputError(
-            f"cannot make a model card of {CARD} and {RUN_FILE} ({str(error)[:200]})", path=folder
-        ) from error
-    body = (text if found is None else found.text).strip() or f"# {name}"
-    if "```python" not in body:
-        code = 'import calque\n\nencoder = calque.load_encoder("FOLDER")  # this one, or its name here'
-        body += f"\n\n## Use\n\n```python\n{code}\n```"
-    return f"---\n{made.to_yaml()}\n---\n\n{body}\n"
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        remedy = "check the connection, the token (hf auth whoami), HF_ENDPOINT and HF_HUB_OFFLINE"
+        raise OutputError(f"{repo}: the hub refused or cannot be reached ({reason}); {remedy}") from error
 
 
 def check_repo(repo: str) -> str:
@@ -172,8 +85,10 @@ def check_repo(repo: str) -> str:
     Raises:
         SettingError: the name is invalid.
     """
-    if not _NAME.fullmatch(repo) or repo.startswith(".") or "/." in repo:
-        raise SettingError(
-            f"{repo!r} is not a valid name on the hub, expected USER/NAME or NAME of letters, digits, - _ and ."
-        )
+    from huggingface_hub.utils import HFValidationError, validate_repo_id
+
+    try:
+        validate_repo_id(repo)
+    except HFValidationError as error:
+        raise SettingError(f"{repo!r} is not a valid name on the hub, expected USER/NAME or NAME ({error})") from error
     return repo

@@ -31,7 +31,7 @@ from calque.encoders.layers import (
     states_up_to,
 )
 from calque.encoders.numerics import check_precision, number_type, usable_device
-from calque.encoders.sentence_transformers import ENCODERS_ALONE, copy_modules, own_modules, write_layer, write_modules
+from calque.encoders.sentence_transformers import copy_modules, own_modules, write_layer, write_modules
 from calque.encoders.split import SplitSentences
 from calque.encoders.subwords import Subwords, stable_text
 from calque.encoders.trainable import TrainableEncoder
@@ -42,6 +42,7 @@ from calque.vectors import map_arrays, write_arrays
 
 Pooling = Literal["last", "first", "mean"]
 POOLINGS = ("last", "first", "mean")
+_OPTIONS = ("layer", "pooling", "max_length", "precision", "bidirectional")  # in `calque.json`
 STANDARD_FILE = "standardization.safetensors"
 _ACTIVATIONS = 1_000_000_000  # maximum size in bytes of activations in training; larger ones are recomputed
 
@@ -56,12 +57,8 @@ class HuggingFaceEncoder(TrainableEncoder):
         model: model with `hidden_states` of one shape for all layers; it is set to evaluation mode. Of an encoder-decoder model
             only `get_encoder()` is called.
         tokenizer: fast tokenizer.
-        layer: layer that `encode` returns. Default: the last, or round(2/3 · L) for a decoder, whose last layers predict the next
-            token (with a `DefaultLayerWarning`).
-        pooling: word vector from subwords: the last one, the first one or the mean.
-        max_length: maximum number of subwords of a sentence; None for the model's limit.
+        layer, pooling, max_length, precision: see `load_encoder`.
         name: name in reports.
-        precision: precision of `encode`, see `calque.encoders.numerics.PRECISIONS`; part of the fingerprint unless "highest".
         bidirectional: whether the subwords of a decoder attend to all subwords of the sentence, as in LLM2Vec (BehnamGhader et
             al. 2024), instead of previous ones only. None for the model's configuration.
 
@@ -77,8 +74,6 @@ class HuggingFaceEncoder(TrainableEncoder):
     Raises:
         SettingError: the model does not support a setting.
     """
-
-    _first_layer = "embeddings"
 
     def __init__(
         self,
@@ -107,9 +102,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         self.padding = 2.0 if self._flat else 1.2  # without padding, few large batches are faster
         self._blocks = find_blocks(model, self.n_layers)
         self.layer = self.layer_number(self._default_layer() if layer is None else layer)
-        # Measured on two cores: a model of 128 dimensions is quickest at 1,024 subwords, where the call of an operation
-        # costs little beside it; one of 768 at 512, where its states still fit the cache. A graphics card wants work
-        # for thousands of units.
+        # Measured on two cores: best are 1,024 subwords at 128 dimensions, and 512 at 768, whose states still fit the cache.
         self.budget = min(1024, max(512, 131_072 // self.dim)) if self.device.type == "cpu" else 16_384
 
     def __repr__(self) -> str:
@@ -138,13 +131,8 @@ class HuggingFaceEncoder(TrainableEncoder):
         positions = getattr(self.model.config, "max_position_embeddings", None) or 0
         if positions > 0:
             # RoBERTa counts positions from the padding id on, so 514 positions are 512 subwords.
-            unused = [
-                module.padding_idx + 1
-                for name, module in self.model.named_modules()
-                if name.endswith("position_embeddings")
-                and isinstance(module, nn.Embedding)
-                and module.padding_idx is not None
-            ]
+            tables: Any = [part for name, part in self.model.named_modules() if name.endswith("position_embeddings")]
+            unused = [1 + (-1 if (pad := getattr(part, "padding_idx", None)) is None else pad) for part in tables]
             limits.append(positions - max(unused, default=0))
         limit = int(min(limits))
         if wanted is None:
@@ -262,8 +250,8 @@ class HuggingFaceEncoder(TrainableEncoder):
 
         `SentenceTransformer(folder)` reads the folder too: the modules of a sentence-transformers folder are copied, and other
         encoders get mean pooling over all subwords including special tokens (`subwords` in `sentence_vectors`), while the default
-        of calque stays the mean of word vectors. No modules are written for BART and mBART, because sentence-transformers would
-        read their decoder, and for standardised vectors, which other programs do not support.
+        of calque stays the mean of word vectors. No modules are written for translation models, whose decoder
+        sentence-transformers would read, and for standardised vectors, which other programs do not support.
 
         Args:
             folder: folder to write to; files of the same names are replaced.
@@ -276,9 +264,7 @@ class HuggingFaceEncoder(TrainableEncoder):
 
     def _save(self, folder: str | PathLike[str], keep_layers: bool, *, declare: bool) -> None:
         """Write the folder, see `save`; with `declare=False` without pooling modules, for the base of another encoder."""
-        config = self.model.config
-        declare = declare and self.modules is None and not self.standard
-        declare = declare and (not config.is_encoder_decoder or config.model_type in ENCODERS_ALONE)
+        declare = declare and self.modules is None and not self.standard and not self.model.config.is_encoder_decoder
         with saving(folder, self) as path:
             cut = False
             if keep_layers or not isinstance(self.model, PreTrainedModel) or self.layer == self.n_layers:
@@ -293,35 +279,28 @@ class HuggingFaceEncoder(TrainableEncoder):
             if declare:
                 write_modules(path, dim=self.dim, max_length=self.max_length, tokenizer=self.tokenizer)
             write_layer(path, dim=self.dim, layer=self.layer, n_layers=self.layer if cut else self.n_layers)
-            about = {"cut": cut, **self._options(), **({"own_pooling": False} if declare else {})}
-            write_about(path, "huggingface", {**about, **self._write_standard(path)})
+            about = {"cut": cut, **self._record(path), **({"own_pooling": False} if declare else {})}
+            write_about(path, "huggingface", about)
 
-    def _options(self) -> dict[str, Any]:
-        """Return the options that `recorded_options` reads."""
-        options = {"layer": self.layer, "pooling": self.pooling, "max_length": self.max_length}
-        options |= {} if self.precision == "highest" else {"precision": self.precision}
-        return options | ({"bidirectional": True} if self.bidirectional else {})
-
-    def _write_standard(self, folder: Path) -> dict[str, Any]:
-        """Write means and standard deviations, and return their entry in `calque.json`."""
-        if not self.standard:
-            return {}
-        write_arrays(folder / STANDARD_FILE, {f"{layer}": rows.numpy() for layer, rows in self.standard.items()})
-        return {"standardized": sorted(self.standard)}
+    def _record(self, folder: Path) -> dict[str, Any]:
+        """Return the settings for `calque.json`, and write means and standard deviations."""
+        options = {key: getattr(self, key) for key in _OPTIONS}
+        usual = {"precision": "highest", "bidirectional": False}
+        recorded = {key: value for key, value in options.items() if key not in usual or value != usual[key]}
+        if self.standard:
+            write_arrays(folder / STANDARD_FILE, {f"{layer}": rows.numpy() for layer, rows in self.standard.items()})
+            recorded["standardized"] = sorted(self.standard)
+        return recorded
 
     def _read_standard(self, folder: Path, about: Mapping[str, Any]) -> Self:
         """Read means and standard deviations of a folder, if its `calque.json` names them."""
         if layers := about.get("standardized"):
             arrays, _ = map_arrays(folder / STANDARD_FILE)
-            for layer in layers:
-                rows = arrays.get(f"{layer}", np.zeros(0))
-                fits = rows.shape == (2, self.dim) and rows.dtype == np.float32
-                if not fits or not np.isfinite(rows).all() or (rows[1] <= 0).any():
-                    what = (
-                        f"no means and deviations of layer {layer}, {self.dim} dimensions each; save the encoder again"
-                    )
-                    raise InputError(what, path=folder / STANDARD_FILE)
-                self.standard[layer] = torch.from_numpy(np.array(rows))
+            if any(f"{layer}" not in arrays or arrays[f"{layer}"].shape != (2, self.dim) for layer in layers):
+                raise InputError(
+                    "means and deviations are missing; save the encoder again", path=folder / STANDARD_FILE
+                )
+            self.standard = {layer: torch.from_numpy(np.array(arrays[f"{layer}"])) for layer in layers}
         return self
 
     @classmethod
@@ -333,14 +312,12 @@ class HuggingFaceEncoder(TrainableEncoder):
         """Read a folder of `save` or `transformers`, or a name on the hub; see `load_encoder` for the options."""
         name = fspath(folder)
         path, number = Path(name), number_type(dtype)
-        if not path.is_dir() and (path.is_absolute() or name.startswith(".") or name.count(os.sep) > 1):
-            raise InputError("no such folder", path=path)
-        if path.is_dir() and not (path / "config.json").is_file():
+        if not (path / "config.json").is_file() and (path.exists() or path.is_absolute() or name.count(os.sep) > 1):
             fact = "no config.json in this folder, expected an encoder that transformers or calque saved"
-            raise InputError(fact, path=path)
+            raise InputError(fact if path.exists() else "no such folder", path=path)
         about = read_about(path) if about is None else about
-        modules, named = own_modules(path, about)
-        recorded = {**named, **recorded_options(about, path)}
+        modules = own_modules(name, about)
+        recorded = {**({} if modules is None else {"layer": -1}), **recorded_options(about, path)}
         model, tokenizer = read_checkpoint(name, number, attention)
         model.to(usable_device(device))
         options = {"name": path.resolve().name if path.is_dir() else name, **recorded, **options}
@@ -369,10 +346,8 @@ def recorded_options(about: Mapping[str, Any], folder: str | PathLike[str]) -> d
     Raises:
         InputError: the pooling or layer is invalid.
     """
-    if (pooling := about.get("pooling", "last")) not in POOLINGS:
-        what = f"pooling {pooling!r:.60}, expected one of {', '.join(POOLINGS)}; correct it, or save the encoder again"
-        raise InputError(what, path=Path(folder) / ABOUT_FILE)
-    if not isinstance(about.get("layer", 0), int):
-        raise InputError(f"layer {about['layer']!r:.60}, expected a whole number", path=Path(folder) / ABOUT_FILE)
-    keys = ("layer", "pooling", "max_length", "precision", "bidirectional")
-    return {key: about[key] for key in keys if key in about}
+    if about.get("pooling", "last") not in POOLINGS or not isinstance(about.get("layer", 0), int):
+        raise InputError(
+            "invalid layer or pooling; correct it, or save the encoder again", path=Path(folder) / ABOUT_FILE
+        )
+    return {key: about[key] for key in _OPTIONS if key in about}

@@ -48,7 +48,8 @@ def load_encoder(
         device: "cpu", "cuda", …; default: a GPU if there is one, for each process its own.
         max_length: maximum number of subwords of a sentence including special tokens; default: the model's limit.
         attention: `attn_implementation` of `transformers`, such as "eager" or "sdpa"; None for its default.
-        precision: precision of `encode`, "highest" (exact float32) or "bfloat16". Default: the saved precision, else "highest".
+        precision: precision of `encode`, "highest" (exact float32) or "bfloat16", which changes the fingerprint. Default: the
+            saved precision, else "highest".
         bidirectional: whether subwords of a decoder attend to later ones. Default: the saved setting, else not. See
             `HuggingFaceEncoder`.
         alike: whether the encoders of several languages must have equal sizes; see `PerLanguage`.

@@ -17,14 +17,13 @@ from calque.corpora.languages import best_match
 from calque.encoders.base import Encoder, made_of, require
 from calque.encoders.folder import ENCODERS, OWN, encoder_kind, read_about, saving, write_about
 from calque.encoders.numerics import number_type
-from calque.encoders.per_language import PerLanguage, check_language
+from calque.encoders.per_language import PerLanguage, check_language, encode_by_language
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import InputError, SettingError
 from calque.maps import VectorMap, about_map, open_map
 from calque.named import is_path
 from calque.pairs import WordPairs
 from calque.progress import bar
-from calque.storage import room
 from calque.text import ParallelCorpus, Sentence, Sentences
 from calque.vectors import Embeddings, map_arrays, write_arrays
 
@@ -115,7 +114,6 @@ class MappedEncoder(Encoder):
         pairs_of = [pairs] if not isinstance(pairs, Sequence) else list(pairs)
         numbers = sorted(set(base.layer_numbers(layers)))
         moments: dict[str, dict[int, Moments]] = {}
-        used = 0
         shown = bar(sum(map(len, corpora)), unit="pair", title="fit maps", show=progress)
         for text, linked in zip(corpora, pairs_of, strict=True):
             linked.check(text)
@@ -124,19 +122,17 @@ class MappedEncoder(Encoder):
             sums = moments.setdefault(text.langs[0], {n: Moments(base.dim, base.dim) for n in numbers})
             for start in range(0, len(text), block):
                 part, part_pairs = text[start : start + block], linked.slice(start, start + block)
-                source = base.encode_layers(part.source, numbers)
-                target = base.encode_layers(part.target, numbers)
-                before = sums[numbers[0]].n
+                source, target = (base.encode_layers(side, numbers) for side in (part.source, part.target))
                 for n in numbers:
                     sides = source[n], target[n]
                     x, y = paired_sentences(*sides) if unit == "sentences" else paired_words(*sides, part_pairs)
                     sums[n].update(x, y)
-                used += sums[numbers[0]].n - before
                 shown.update(len(part))
         shown.close()
         maps = {lang: {n: make().fit_moments(m) for n, m in sums.items()} for lang, sums in moments.items()}
         kind = next(iter(next(iter(maps.values())).values())).kind
         method = kind if unit == "words" else f"sentence-{kind}"
+        used = sum(sums[numbers[0]].n for sums in moments.values())
         settings = {"method": method, "unit": unit, "sentence_pairs": sum(map(len, corpora)), "pairs": used}
         aligned = cls(base, maps, towards=towards, combine=combine, settings=settings)
         about = {"settings": {**settings, "layers": list(aligned.layers), "combine": combine}}
@@ -178,46 +174,33 @@ class MappedEncoder(Encoder):
         wanted = self._layers[-1:] if self.combine == "last" else self._layers
         by_layer = self.encode_layers(sentences, wanted, progress=progress)
         first, *others = (by_layer[layer] for layer in wanted)
+        if not others:
+            return first
         if self.combine == "concat":
             data = np.concatenate([first.data, *(other.data for other in others)], axis=1)
         else:
-            data = first.data
-            for other in others:
-                data += other.data
-            if self.combine == "mean":
-                data /= len(wanted)
+            data = sum((other.data for other in others), first.data)
+            data = data / len(wanted) if self.combine == "mean" else data
         return Embeddings(data, first.offsets, first.covered)
 
     def _encode(self, sentences, layers: list[int], progress: bool) -> dict[int, Embeddings]:
-        """Return each mapped layer."""
-        sentences = sentences if isinstance(sentences, Sentences) else list(sentences)
-        of = {lang: self._mapped_as(lang) for lang in _languages(sentences)}
-        unmapped = self.base.encode_layers(sentences, layers, progress=progress)
-        rows: dict[str, slice | np.ndarray] = {}
-        if len(of) == 1:
-            rows = {lang: slice(None) for lang in of.values() if lang}
-        elif any(of.values()):
-            langs = np.array([of[getattr(sentence, "lang", "")] for sentence in sentences], dtype=object)
-            owner = np.repeat(langs, np.diff(unmapped[layers[0]].offsets))
-            rows = {lang: np.flatnonzero(owner == lang) for lang in dict.fromkeys(langs) if lang}
-        return {layer: self._map(unmapped[layer], layer, rows) for layer in layers}
+        return encode_by_language(
+            sentences, layers, self.base.dim, lambda part: self._of_language(part, layers, progress)
+        )
 
-    def _mapped_as(self, lang: str) -> str:
-        """Return the language whose maps apply to a sentence; "" for none."""
-        check_language(self, lang)
-        match = best_match(lang, [*self.maps, self.towards])
-        return match if match is not None and match in self.maps else ""
-
-    def _map(self, unmapped: Embeddings, layer: int, rows: dict[str, slice | np.ndarray]) -> Embeddings:
-        vectors = room((unmapped.n_words, unmapped.dim), np.float32)
-        vectors[...] = unmapped.data
-        for lang, which in rows.items():
-            vectors[which] = self.maps[lang][layer].transform(vectors[which])
-        if not np.isfinite(vectors).all():
-            raise InputError(f"{self.name}: layer {layer} gives vectors that are not finite; fit the maps again")
-        if unmapped.covered is not None:
-            vectors[~unmapped.covered] = 0.0  # rows of words without a vector stay zero
-        return Embeddings(vectors, unmapped.offsets, unmapped.covered)
+    def _of_language(self, text: Sentences, layers: list[int], progress: bool) -> dict[int, Embeddings]:
+        """Return each mapped layer of sentences in one language."""
+        check_language(self, text.lang)
+        maps = self.maps.get(best_match(text.lang, [*self.maps, self.towards]) or "", {})
+        found = dict(self.base.encode_layers(text, layers, progress=progress))
+        for layer in maps.keys() & found.keys():
+            vectors = maps[layer].transform(np.asarray(found[layer].data)).astype(np.float32, copy=False)
+            if not np.isfinite(vectors).all():
+                raise InputError(f"{self.name}: layer {layer} gives vectors that are not finite; fit the maps again")
+            if (covered := found[layer].covered) is not None:
+                vectors[~covered] = 0.0  # rows of words without a vector stay zero
+            found[layer] = Embeddings(vectors, found[layer].offsets, covered)
+        return found
 
     # -- disk ------------------------------------------------------------------------------------------------------
     def save(self, folder: str | PathLike[str]) -> None:
@@ -264,12 +247,10 @@ class MappedEncoder(Encoder):
         """Read maps that `save` wrote.
 
         Args:
-            folder: the folder.
+            folder, about, options: see `Encoder.open`.
             base: encoder of the same folder; None to open it.
-            about: content of `calque.json`; None to read it.
             layer: use the maps of this layer only.
             dtype: convert the base's weights to this type.
-            options: options of the base.
 
         Raises:
             InputError: a file is missing or damaged, or the maps were fitted on another encoder.
@@ -277,7 +258,15 @@ class MappedEncoder(Encoder):
         """
         path = Path(folder)
         about = read_about(path) if about is None else about
-        base = _open_base(path, about, options) if base is None else base
+        if base is None:
+            if "pooling" in options:
+                raise SettingError("a mapped encoder keeps the pooling that its maps were fitted with")
+            if (kind := about.get("base", "huggingface")) == OWN:
+                fact = "the encoder under these maps is of a kind of its own: open it by its class, and the maps by "
+                raise InputError(f"{fact}MappedEncoder.open(folder, base)", path=path)
+            as_fitted = {} if is_path(kind) else {"dtype": "auto"}
+            base = ENCODERS.load_from_file(kind, path).open(path, about=about, **as_fitted, **options)
+        assert base is not None
         try:
             arrays, _ = map_arrays(path / MAPS_FILE)
             maps = {
@@ -292,9 +281,8 @@ class MappedEncoder(Encoder):
         except (OSError, ValueError, KeyError, AttributeError, TypeError, SettingError) as error:
             raise InputError(f"not a complete set of maps ({type(error).__name__}: {error})", path=path) from error
         if base.fingerprint != fingerprint:
-            fact = "the encoder in this folder is not the one that the maps were fitted on"
-            why = "weights, tokenizer, layer, pooling or precision changed"
-            raise InputError(f"{fact} ({why}); fit them again", path=path)
+            fact = "weights, tokenizer, layer, pooling or precision are not those that the maps were fitted on"
+            raise InputError(f"{fact}; fit them again", path=path)
         if dtype not in (None, "auto"):  # after the check of the base's weights
             for part in base.encoders.values() if isinstance(base, PerLanguage) else [base]:
                 if not isinstance(part, TrainableEncoder):
@@ -307,24 +295,6 @@ class MappedEncoder(Encoder):
                 raise SettingError(f"layer {layer}: {base.name} has maps of {known}")
             maps, combine = {lang: {number: by_layer[number]} for lang, by_layer in maps.items()}, "last"
         return cls(base, maps, towards=towards, combine=combine, settings=settings)
-
-
-def _open_base(path: Path, about: Mapping[str, Any], options: Mapping[str, Any]) -> Encoder:
-    """Open the base encoder with the settings of the fit."""
-    if "pooling" in options:
-        raise SettingError("a mapped encoder keeps the pooling that its maps were fitted with")
-    kind = about.get("base", "huggingface")
-    if kind == OWN:
-        fact = "the encoder under these maps is of a kind of its own: open it by its class, and the maps by "
-        raise InputError(f"{fact}MappedEncoder.open(folder, base)", path=path)
-    as_fitted = {} if is_path(kind) else {"dtype": "auto"}
-    return ENCODERS.load_from_file(kind, path).open(path, about=about, **as_fitted, **options)
-
-
-def _languages(sentences: Sequence[Any]) -> set[str]:
-    if isinstance(sentences, Sentences):
-        return {sentences.lang} if len(sentences) else set()
-    return {getattr(sentence, "lang", "") for sentence in sentences}
 
 
 def paired_words(source: Embeddings, target: Embeddings, pairs: WordPairs) -> tuple[np.ndarray, np.ndarray]:

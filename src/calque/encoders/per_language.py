@@ -13,9 +13,11 @@ import numpy as np
 
 from calque.corpora.languages import best_match
 from calque.encoders.base import Encoder, require
+from calque.encoders.extraction import word_counts
 from calque.encoders.folder import ABOUT_FILE, open_folder, read_about, saving, write_about
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of, ranges
+from calque.storage import room
 from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings
 
@@ -56,33 +58,14 @@ class PerLanguage(Encoder):
         Raises:
             SettingError: a sentence is in a language without an encoder.
         """
-        return self._joined(sentences, [0], lambda encoder, part: {0: encoder.encode(part, progress=progress)})[0]
+        return encode_by_language(
+            sentences, [0], self.dim, lambda part: {0: self._of(part.lang).encode(part, progress=progress)}
+        )[0]
 
     def _encode(self, sentences: Any, layers: list[int], progress: bool) -> dict[int, Embeddings]:
-        return self._joined(
-            sentences, layers, lambda encoder, part: encoder.encode_layers(part, layers, progress=progress)
+        return encode_by_language(
+            sentences, layers, self.dim, lambda part: self._of(part.lang).encode_layers(part, layers, progress=progress)
         )
-
-    def _joined(
-        self,
-        sentences: Iterable[Sentence],
-        keys: Sequence[int],
-        encode: Callable[[Encoder, Sentences], Mapping[int, Embeddings]],
-    ) -> dict[int, Embeddings]:
-        """Return the outputs of the languages' encoders by key, in the order of the sentences."""
-        if isinstance(sentences, Sentences):
-            return dict(encode(self._of(sentences.lang), sentences))
-        sentences = list(sentences)
-        offsets = offsets_of(list(map(len, sentences)))
-        data = {key: np.zeros((offsets[-1], self.dim), dtype=np.float32) for key in keys}
-        covered = np.ones(offsets[-1], dtype=bool)
-        for part, places in sentences_by_language(sentences):
-            rows = ranges(offsets[places], part.lengths())
-            for key, vectors in encode(self._of(part.lang), part).items():
-                data[key][rows] = vectors.data
-                if vectors.covered is not None:
-                    covered[rows] = vectors.covered
-        return {key: Embeddings(rows, offsets, covered) for key, rows in data.items()}
 
     def _of(self, lang: str) -> Encoder:
         match = best_match(lang, self.encoders)  # a variety such as de-AT uses the encoder of its language
@@ -121,13 +104,40 @@ class PerLanguage(Encoder):
         return cls(encoders, name=name, alike=alike)
 
 
-def sentences_by_language(sentences: Sequence[Sentence]) -> list[tuple[Sentences, np.ndarray]]:
-    """Return the sentences of each language, and their indices."""
+def encode_by_language(
+    sentences: Iterable[Sentence],
+    layers: Sequence[int],
+    dim: int,
+    encode: Callable[[Sentences], Mapping[int, Embeddings]],
+) -> dict[int, Embeddings]:
+    """Encode the sentences of each language separately, and return the vectors by layer in the order of the sentences.
+
+    Args:
+        dim: dimensions of a vector.
+        encode: function that returns the vectors of sentences in one language by layer.
+    """
+    if isinstance(sentences, Sentences) and len(sentences):
+        return dict(encode(sentences))
+    sentences = list(sentences)
+    offsets = offsets_of(word_counts(sentences))
+    data = {layer: room((offsets[-1], dim), np.float32) for layer in layers}
+    covered = np.ones(offsets[-1], dtype=bool)
+    for part, places in sentences_by_language(sentences):
+        rows = ranges(offsets[places], part.lengths())
+        for layer, vectors in encode(part).items():
+            data[layer][rows] = vectors.data
+            if vectors.covered is not None:
+                covered[rows] = vectors.covered
+    return {layer: Embeddings(rows, offsets, covered) for layer, rows in data.items()}
+
+
+def sentences_by_language(sentences: Sequence[Any]) -> list[tuple[Sentences, np.ndarray]]:
+    """Return the sentences of each language, and their indices; a list of words has the language ""."""
     places: dict[str, list[int]] = {}
     for place, sentence in enumerate(sentences):
-        places.setdefault(sentence.lang, []).append(place)
+        places.setdefault(getattr(sentence, "lang", ""), []).append(place)
     return [
-        (Sentences.of([sentences[place].words for place in mine], lang), np.array(mine))
+        (Sentences.of([getattr(sentences[place], "words", sentences[place]) for place in mine], lang), np.array(mine))
         for lang, mine in places.items()
     ]
 

@@ -52,13 +52,10 @@ class RandomVectors(Encoder):
         forms, numbers, offsets = number_words(sentences)
         vectors = np.zeros((len(forms), self.dim), dtype=np.float32)
         for number, form in enumerate(forms):
-            vectors[number] = self._vector(form)
+            key = hashlib.blake2b(f"{self.seed} {form}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
+            generator = np.random.Generator(np.random.Philox(key=int.from_bytes(key, "little")))
+            vectors[number] = generator.standard_normal(self.dim, dtype=np.float32)
         return Embeddings(vectors[numbers], offsets)
-
-    def _vector(self, form: str) -> np.ndarray:
-        digest = hashlib.blake2b(f"{self.seed} {form}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        generator = np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
-        return generator.standard_normal(self.dim, dtype=np.float32)
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write a folder that `load_encoder` reads."""

@@ -95,9 +95,8 @@ class TeacherVectors:
             for rows in blocks:
                 vectors = self._compute(sentences.take(rows))
                 self.folder.mkdir(parents=True, exist_ok=True)
-                write_arrays(
-                    self.folder / f"{_hex(texts[rows])}.safetensors", {"texts": texts[rows], "vectors": vectors}
-                )
+                name = hashlib.blake2b(texts[rows].tobytes(), digest_size=8).hexdigest()
+                write_arrays(self.folder / f"{name}.safetensors", {"texts": texts[rows], "vectors": vectors})
                 shown.update(len(rows))
         meet()
         self._read()
@@ -131,10 +130,6 @@ def digests(sentences: Iterable) -> np.ndarray:
     """Return a 64-bit hash of each sentence's text, int64 `[n_sentences]`."""
     hashes = [hashlib.blake2b(" ".join(s.words).encode(), digest_size=8).digest() for s in sentences]
     return np.frombuffer(b"".join(hashes), dtype="<i8")
-
-
-def _hex(numbers: np.ndarray) -> str:
-    return hashlib.blake2b(numbers.tobytes(), digest_size=8).hexdigest()
 
 
 def _key(encoder: Encoder, pooling: SentencePooling) -> str:

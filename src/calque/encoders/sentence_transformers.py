@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -19,8 +18,6 @@ from calque.errors import InputError, SettingError
 
 MODULES_FILE = "modules.json"
 LIMIT_FILE, PROMPTS_FILE = "sentence_bert_config.json", "config_sentence_transformers.json"
-#: encoder-decoder models of which version 6 builds only the encoder; for others (BART, mBART) it would read the decoder
-ENCODERS_ALONE = ("blenderbot", "blenderbot-small", "m2m_100", "marian", "pegasus")
 #: module that selects another layer than the last, and its folder
 LAYER_MODULE = "WeightedLayerPooling"
 #: pooling flags of versions before 6, in the order of concatenation, with their names since version 6
@@ -42,7 +39,7 @@ class UnitLength(nn.Module):
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 def modules_of(folder: Path) -> list[dict[str, Any]]:
-    """Return the modules of a folder, the encoder first, or none if it is not a supported sentence-transformers folder.
+    """Return the modules of a folder, the encoder first, or none if it is no supported folder of sentence-transformers.
 
     Raises:
         InputError: the path of a module is outside of the folder.
@@ -59,47 +56,19 @@ def modules_of(folder: Path) -> list[dict[str, Any]]:
     return modules if any((folder / path).is_dir() for path in paths[1:]) else []
 
 
-def fetched_modules(name: str) -> Path | None:
-    """Return the local copy of the modules of a name on the hub; None if there are none, or without connection."""
-    parts = ["*.json", "*/config.json", "*/model.safetensors", "*/pytorch_model.bin"]
-    folder = hub_folder(name, MODULES_FILE, parts)
-    return folder if folder is not None and modules_of(folder) else None
-
-
-def own_modules(folder: Path, about: Mapping[str, Any]) -> tuple[Path | None, dict[str, int]]:
-    """Return the folder with the modules of an encoder's own pooling, or None, and the layer that they read, -1 for the last.
+def own_modules(name: str, about: Mapping[str, Any]) -> Path | None:
+    """Return the folder with the modules of an encoder's own pooling, for a name on the hub its local copy; None if there are no
+    modules.
 
     Args:
-        folder: folder of the encoder, or its name on the hub.
+        name: folder of the encoder, or its name on the hub.
         about: content of `calque.json`; modules that calque added for other programs do not count.
     """
-    if not folder.is_dir():
-        read = fetched_modules(str(folder))
-        return None, {} if read is None else {"layer": named_layer(read)}
-    if about.get("own_pooling", True) and modules_of(folder):
-        return folder, {"layer": named_layer(folder)}
-    return None, {}
-
-
-def named_layer(folder: Path) -> int:
-    """Return the layer that the modules of a folder read, from 0; -1 for the last or a mean of several.
-
-    Raises:
-        InputError: a file is damaged.
-    """
-    named = [module for module in modules_of(folder)[1:] if module_kind(module) == LAYER_MODULE]
-    layer = _one_layer(folder / str(named[0]["path"])) if named else None
-    return -1 if layer is None else layer
-
-
-def _one_layer(place: Path) -> int | None:
-    """Return the only layer with a non-zero weight, or None if there are several."""
-    try:
-        start = int(_object(place / "config.json")["layer_start"])
-        taken = np.flatnonzero(load_file(place / "model.safetensors")["layer_weights"].numpy())
-    except Exception as error:  # damaged files fail in every library on the way
-        raise InputError(f"not a mean of layers of sentence-transformers ({error!s:.200})", path=place) from error
-    return start + int(taken[0]) if len(taken) == 1 else None
+    folder: Path | None = Path(name)
+    if not Path(name).is_dir():
+        parts = ["*.json", "*/config.json", "*/model.safetensors", "*/pytorch_model.bin"]
+        folder = hub_folder(name, MODULES_FILE, parts)
+    return folder if folder is not None and about.get("own_pooling", True) and modules_of(folder) else None
 
 
 def copy_modules(source: Path, target: Path) -> None:
@@ -139,7 +108,7 @@ def read_recipe(folder: Path) -> dict[str, Any]:
         elif kind == "Normalize" and modes:
             after.append(UnitLength())
         elif kind == LAYER_MODULE and not modes:
-            if _one_layer(place) is None:  # a single layer was set when the encoder was opened
+            if not read_about(folder):  # calque selects a single layer, and records it
                 raise SettingError(
                     f"{place}: a mean of several layers, which calque does not support: use words, subwords or cls"
                 )
@@ -266,34 +235,27 @@ def write_modules(
         )
     flags = {flag: mode in modes for flag, mode in MODES.items()}
     _write(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": dim, **flags, "include_prompt": True})
-    dense: nn.Linear | None = None
+    linear: nn.Linear | None = None  # the last one, as long as it has no activation
     for part in after:  # a linear layer with its activation is one module
-        if dense is not None and type(part) in _ACTIVATIONS.values():
-            _write_dense(folder / names[-1][0], dense, part)
-            dense = None
-        elif isinstance(part, nn.Linear | UnitLength):
-            dense = part if isinstance(part, nn.Linear) else None
-            kind = "Normalize" if dense is None else "Dense"
+        if isinstance(part, nn.Linear | UnitLength):
+            linear = part if isinstance(part, nn.Linear) else None
+            kind = "Normalize" if linear is None else "Dense"
             names.append((f"{len(names)}_{kind}", kind))
             (folder / names[-1][0]).mkdir(exist_ok=True)
-            if dense is not None:
-                _write_dense(folder / names[-1][0], dense, nn.Identity())
-        else:
+        elif linear is None or type(part) not in _ACTIVATIONS.values():
             raise SettingError(
                 f"sentence-transformers has no {type(part).__name__} after its pooling: expected linear layers, each with "
                 f"an activation ({', '.join(_ACTIVATIONS)}) or without, and UnitLength"
             )
+        if linear is not None:
+            _write_dense(folder / names[-1][0], linear, nn.Identity() if part is linear else part)
+            linear = linear if part is linear else None
     write_list(folder, names)
     limits: dict[str, Any] = {"max_seq_length": max_length, "do_lower_case": lower}
     path = folder / "config.json"
     config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    how: dict[str, Any] = {}
     if (config.get("dtype") or config.get("torch_dtype") or "float32") != "float32":
-        how["torch_dtype"] = "float32"  # the name of the option in every version
-    if config.get("is_encoder_decoder"):  # builds the encoder only, from the names of weights in the whole model
-        how["key_mapping"] = {r"^shared\.": "embed_tokens.", r"^encoder\.": ""}
-    if how:
-        limits["model_args"] = how
+        limits["model_args"] = {"torch_dtype": "float32"}  # the name of the option in every version
     if tokenizer is not None and tokenizer.pad_token is None and (special := tokenizer.all_special_tokens):
         limits["tokenizer_args"] = {"pad_token": special[-1]}  # hidden by the attention mask
     _write(folder / LIMIT_FILE, limits)

@@ -16,7 +16,7 @@ from calque.encoders.batches import collate, token_batches
 from calque.encoders.folder import read_about
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.encoders.sentence_transformers import UnitLength as UnitLength  # of what follows a pooling
-from calque.encoders.sentence_transformers import fetched_modules, read_recipe, write_layer, write_modules
+from calque.encoders.sentence_transformers import read_recipe, write_layer, write_modules
 from calque.encoders.split import SplitSentences
 from calque.encoders.subword_vectors import SubwordVectors
 from calque.encoders.trainable import TrainableEncoder
@@ -97,9 +97,8 @@ class SentencePooling(nn.Module):
             raise SettingError(f"sentence pooling {name!r}, expected one of {', '.join(POOLINGS)}")
         if isinstance(encoder, SubwordVectors) and name in (None, "own"):
             return cls("own", "subwords", after=[UnitLength()] if encoder.unit else [])
-        folder = modules_folder(encoder) if name in (None, "own") else None
-        if folder is not None:
-            return cls("own", "subwords", **read_recipe(folder))
+        if name in (None, "own") and isinstance(encoder, HuggingFaceEncoder) and encoder.modules is not None:
+            return cls("own", "subwords", **read_recipe(encoder.modules))
         if name == "own":
             raise SettingError(
                 f"{encoder.name} has no pooling of its own, as sentence-transformers folders have: use words, subwords or cls"
@@ -171,13 +170,6 @@ class SentencePooling(nn.Module):
             lengths: number of rows of each sentence, int64 `[S]`.
         """
         return self.after(torch.cat([_REDUCED[mode](rows, lengths) for mode in self.modes], dim=1))
-
-
-def modules_folder(encoder: Encoder) -> Path | None:
-    """Return the folder of an encoder's sentence-transformers modules, downloaded from the hub if necessary, or None."""
-    if not isinstance(encoder, HuggingFaceEncoder):
-        return None
-    return encoder.modules or fetched_modules(str(getattr(encoder.model.config, "name_or_path", "")))
 
 
 def sentence_vectors(

@@ -126,36 +126,3 @@ def number_words(sentences: Iterable[Sentence | Sequence[str]]) -> tuple[list[st
         of_words.extend(numbers.setdefault(word, len(numbers)) for word in words)
         ends.append(len(of_words))
     return list(numbers), np.array(of_words, dtype=np.int64), np.array(ends, dtype=np.int64)
-
-
-def laid_out(
-    pieces: np.ndarray,
-    starts: np.ndarray,
-    lengths: np.ndarray,
-    word_offsets: np.ndarray,
-    prefix: np.ndarray,
-    suffix: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Build sentences from the subwords of their words, with special tokens at both ends.
-
-    Args:
-        pieces: subword ids of word types, int32.
-        starts, lengths: position and length of each word in `pieces`, int64 `[n_words]`.
-        word_offsets: offsets of the sentences, int64 `[n_sentences + 1]`.
-        prefix, suffix: ids before and after each sentence.
-
-    Returns:
-        `ids`, `offsets` and `word_starts` of `SplitSentences`.
-    """
-    ends = offsets_of(lengths)
-    totals = ends[word_offsets[1:]] - ends[word_offsets[:-1]]
-    n_special = len(prefix) + len(suffix)
-    offsets = offsets_of(totals + n_special)
-    ids = np.empty(offsets[-1], dtype=np.int32)
-    inside = np.arange(ends[-1])
-    place = inside + np.repeat(np.arange(len(totals)) * n_special + len(prefix), totals)
-    ids[place] = pieces[inside + np.repeat(starts - ends[:-1], lengths)]
-    ids[offsets[:-1, None] + np.arange(len(prefix))] = prefix
-    ids[offsets[1:, None] + np.arange(-len(suffix), 0)] = suffix
-    word_starts = ends[:-1] - np.repeat(ends[word_offsets[:-1]], np.diff(word_offsets)) + len(prefix)
-    return ids, offsets, np.where(lengths > 0, word_starts, 0).astype(np.int32)

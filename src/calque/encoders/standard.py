@@ -51,15 +51,13 @@ def standardized(
             )
         return encoder
     numbers = [number for number in dict.fromkeys(encoder.layer_numbers(layers)) if number not in encoder.standard]
-    if not numbers:
-        return encoder
     each = -(-_SENTENCES // max(1, len(texts)))
     some = [
         side.take(np.unique(np.linspace(0, len(side) - 1, min(each, len(side))).astype(int)))
         for side in texts
         if len(side)
     ]
-    if not some:
+    if not numbers or not some:
         return encoder
     found = dict(encoder.standard)
     with warnings.catch_warnings():
@@ -68,7 +66,7 @@ def standardized(
     for number in numbers:
         vectors = encoded[number]
         rows = np.asarray(vectors.data if vectors.covered is None else vectors.data[vectors.covered], dtype=np.float64)
-        squared = (rows**2).mean(axis=0) if len(rows) else np.ones(1)
+        squared = (rows**2).sum(axis=0)
         share = float(squared.max() / max(squared.sum(), np.finfo(np.float64).tiny))
         if len(rows) and (wanted or share > _SHARE):
             deviation = rows.std(axis=0)

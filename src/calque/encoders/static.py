@@ -11,20 +11,22 @@ from io import BufferedIOBase, FileIO
 from itertools import chain, islice
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
+import torch
 
 from calque.algebra.normalize import unit_centre_unit, unit_rows
 from calque.corpora.languages import best_match
 from calque.corpora.lines import LONGEST_LINE, unpacked
 from calque.encoders.base import Encoder
 from calque.encoders.folder import read_about, saving, write_about
-from calque.encoders.per_language import check_language, sentences_by_language
+from calque.encoders.per_language import check_language, encode_by_language
 from calque.encoders.split import number_words
 from calque.errors import InputError, SettingError
 from calque.maps import VectorMap, about_map, open_map
-from calque.offsets import offsets_of, ranges
+from calque.nn.pooling import maxima, means, owners
+from calque.offsets import offsets_of
 from calque.progress import bar
 from calque.storage import room
 from calque.text import Sentence, Sentences
@@ -48,7 +50,8 @@ class StaticEncoder(Encoder):
         normalise: L2-normalise, centre and L2-normalise. The mean is that of the table's first 200,000 words.
         lower: look up the lower-case form of a word that is not in the table.
         maps: maps by language, applied to normalised vectors.
-        sentence: weights of the sentence part, which increases the dimensions to 4 × dim; None for no sentence part.
+        sentence: weights of word, mean, maximum and minimum of the sentence (`add_sentence`), which make 4 × dim dimensions; None
+            for the word alone.
         name: name in reports.
 
     Raises:
@@ -62,7 +65,7 @@ class StaticEncoder(Encoder):
         normalise: bool = True,
         lower: bool = True,
         maps: Mapping[str, VectorMap] | None = None,
-        sentence: SentencePart | None = None,
+        sentence: Sequence[float] | None = None,
         name: str = "static",
     ):
         dims = {lang: table.dim for lang, table in tables.items()}
@@ -85,7 +88,7 @@ class StaticEncoder(Encoder):
 
     # -- variants --------------------------------------------------------------------------------------------
     def replace(self, **changes: Any) -> StaticEncoder:
-        """Return an encoder with the same tables and other arguments: `encoder.replace(sentence=SentencePart())`."""
+        """Return an encoder with the same tables and other arguments: `encoder.replace(maps=None)`."""
         same = {key: getattr(self, key) for key in ("normalise", "lower", "maps", "sentence", "name")}
         changed = StaticEncoder(self.tables, **{**same, **changes})
         if changed.normalise == self.normalise:
@@ -103,28 +106,21 @@ class StaticEncoder(Encoder):
         Raises:
             SettingError: a sentence is in a language without a table, or has no language although there are maps.
         """
-        if isinstance(sentences, Sentences):
-            texts = [(sentences, np.arange(len(sentences)))]
-        else:
-            texts = sentences_by_language(list(sentences))
-        lengths = np.zeros(sum(len(text) for text, _ in texts), dtype=np.int64)
-        for text, places in texts:
-            lengths[places] = text.lengths()
-        offsets = offsets_of(lengths)
-        data, covered = room((offsets[-1], self.dim), np.float32), np.zeros(offsets[-1], dtype=bool)
+        return encode_by_language(sentences, [0], self.dim, lambda part: {0: self._of_language(part, progress)})[0]
+
+    def _of_language(self, text: Sentences, progress: bool) -> Embeddings:
+        forms, numbers, offsets = number_words(text)
+        vectors, known = self._type_vectors(text.lang, forms)
+        data, covered = room((offsets[-1], self.dim), np.float32), known[numbers]
         with bar(int(offsets[-1]), unit="word", title="look up", show=progress) as shown:
-            for text, places in texts:
-                forms, numbers, starts = number_words(text)
-                vectors, known = self._type_vectors(text.lang, forms)
-                for some in (slice(start, start + _SENTENCES) for start in range(0, len(text), _SENTENCES)):
-                    bounds = starts[some.start : some.stop + 1]
-                    part = numbers[bounds[0] : bounds[-1]]
-                    rows = ranges(offsets[places[some]], np.diff(bounds))
-                    words, has = vectors[part], known[part]
-                    if self.sentence is not None:
-                        words = add_sentence(words, bounds - bounds[0], has, self.sentence)
-                    data[rows], covered[rows] = words, has
-                    shown.update(len(part))
+            for start in range(0, len(text), _SENTENCES):
+                bounds = offsets[start : start + _SENTENCES + 1]
+                rows = slice(bounds[0], bounds[-1])
+                words = vectors[numbers[rows]]
+                if self.sentence is not None:
+                    words = add_sentence(words, bounds - bounds[0], covered[rows], self.sentence)
+                data[rows] = words
+                shown.update(len(words))
         return Embeddings(data, offsets, covered)
 
     def _type_vectors(self, lang: str, forms: list[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -149,10 +145,10 @@ class StaticEncoder(Encoder):
     def mean(self, lang: str) -> np.ndarray:
         """Return the mean of the table's first 200,000 L2-normalised vectors, float64 `[word_dim]`."""
         if lang not in self._means:
-            total, n = np.zeros(self.word_dim), 0
-            for block in self.tables[lang].blocks(_CENTRE_ON):
+            total, n = np.zeros(self.word_dim), min(_CENTRE_ON, len(self.tables[lang]))
+            for start in range(0, n, _ROWS):
+                block = self.tables[lang].vectors(np.arange(start, min(start + _ROWS, n)))
                 total += unit_rows(block).sum(axis=0, dtype=np.float64)
-                n += len(block)
             self._means[lang] = total / max(1, n)
         return self._means[lang]
 
@@ -211,14 +207,13 @@ class StaticEncoder(Encoder):
             arrays, _ = map_arrays(path / VECTORS_FILE)
             tables: dict[str, WordTable] = {}
             for lang, settings in about["tables"].items():
-                numbers = {name: value for name, value in settings.items() if name != "kind"}
+                numbers = {name: value for name, value in settings.items() if name != "kind"}  # of former versions
                 tables[lang] = WordTable(words[lang], arrays[f"{lang}.matrix"], **numbers)
                 if len(tables[lang]) > len(tables[lang].matrix):
                     raise ValueError(f"{len(tables[lang])} words in {lang}, but {len(tables[lang].matrix)} vectors")
             maps = {lang: open_map(record, arrays, f"map.{lang}", path) for lang, record in about["maps"].items()}
-            sentence = SentencePart(*about["sentence"]) if about["sentence"] else None
-            settings = {name: about[name] for name in ("normalise", "lower", "name")}
-            encoder = cls(tables, maps=maps, sentence=sentence, **settings)
+            settings = {name: about[name] for name in ("normalise", "lower", "sentence", "name")}
+            encoder = cls(tables, maps=maps, **settings)
             if encoder.normalise:
                 encoder._means = {lang: np.array(arrays[f"{lang}.mean"]) for lang in tables}
         except (SettingError, OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError,
@@ -232,15 +227,14 @@ def load_static(
     *,
     normalise: bool = True,
     lower: bool = True,
-    sentence: SentencePart | bool = False,
+    sentence: Sequence[float] | None = None,
     limit: int | None = None,
 ) -> StaticEncoder:
     """Load static word vectors from files (see `read_table` for formats) or from a saved folder.
 
     Args:
         path: file for all languages, one for each (`{"en": "wiki.en.vec", "de": "wiki.de.bin"}`), or a saved folder.
-        normalise, lower: see `StaticEncoder`.
-        sentence: append the sentence part to each vector; True for weights of 1.
+        normalise, lower, sentence: see `StaticEncoder`.
         limit: maximum number of words of each file.
 
     Raises:
@@ -252,55 +246,29 @@ def load_static(
         path = {"": path}
     if not path:
         raise SettingError("no file of word vectors was given")
-    part = SentencePart() if sentence is True else sentence or None
     name = "+".join(Path(fspath(file)).name for file in path.values())
     tables = {lang: read_table(file, limit=limit) for lang, file in path.items()}
-    return StaticEncoder(tables, normalise=normalise, lower=lower, sentence=part, name=name)
+    return StaticEncoder(tables, normalise=normalise, lower=lower, sentence=sentence, name=name)
 
 
-class SentencePart(NamedTuple):
-    """Weights of a word vector and of the mean, maximum and minimum over its sentence (Rücklé et al. 2018).
-
-    Attributes:
-        word, mean, maximum, minimum: weights of the four parts.
-    """
-
-    word: float = 1.0
-    mean: float = 1.0
-    maximum: float = 1.0
-    minimum: float = 1.0
-
-
-def add_sentence(
-    words: np.ndarray, offsets: np.ndarray, covered: np.ndarray, part: SentencePart | None = None
-) -> np.ndarray:
-    """Concatenate each word vector with the mean, maximum and minimum over its sentence.
+def add_sentence(words: np.ndarray, offsets: np.ndarray, covered: np.ndarray, weights: Sequence[float]) -> np.ndarray:
+    """Concatenate each word vector with the mean, maximum and minimum over its sentence (Rücklé et al. 2018).
 
     Args:
         words: word vectors `[n_words, dim]`.
         offsets: offsets of the sentences, int64 `[n_sentences + 1]`.
         covered: mask of the words with a vector, bool `[n_words]`; rows of other words are zero.
-        part: weights of the four parts.
+        weights: weights of the four parts.
 
     Returns:
         float32 `[n_words, 4 × dim]`: word, mean, maximum, minimum.
     """
-    weights = part or SentencePart()
-    lengths = np.diff(offsets)
-    dim = words.shape[1]
-    result = np.zeros((len(words), 4 * dim), dtype=np.float32)
-    result[:, :dim] = weights[0] * words
-    filled = np.flatnonzero(lengths)  # for an empty sentence reduceat would read the next one
-    if len(filled):
-        starts, owner = offsets[:-1][filled], np.repeat(np.arange(len(filled)), lengths[filled])
-        outside = np.where(covered[:, None], np.float32(0), np.float32(-np.inf))
-        counts = np.maximum(np.add.reduceat(covered.astype(np.int64), starts), 1)
-        inside = np.where(covered[:, None], words, np.float32(0))
-        sums = np.add.reduceat(inside, starts, axis=0, dtype=np.float64)
-        result[:, dim : 2 * dim] = (weights[1] * sums / counts[:, None])[owner]
-        result[:, 2 * dim : 3 * dim] = (weights[2] * np.maximum.reduceat(inside + outside, starts, axis=0))[owner]
-        result[:, 3 * dim :] = (weights[3] * np.minimum.reduceat(inside - outside, starts, axis=0))[owner]
-    result[~covered] = 0.0
+    result = np.zeros((len(words), 4 * words.shape[1]), dtype=np.float32)
+    rows, lengths = torch.from_numpy(words[covered]), torch.from_numpy(np.diff(offsets_of(covered)[offsets]))
+    parts = means(rows.double(), lengths), maxima(rows, lengths), -maxima(-rows, lengths)
+    owner = owners(lengths)
+    columns = [weights[0] * rows, *(weight * part[owner] for weight, part in zip(weights[1:], parts, strict=True))]
+    result[covered] = torch.cat(columns, dim=1).numpy()
     return result
 
 
@@ -347,7 +315,7 @@ class WordTable:
         numbers = np.array([self._number(form, lower) for form in forms], dtype=np.int64)
         vectors = np.zeros((len(forms), self.dim), dtype=np.float32)
         known = numbers >= 0
-        vectors[known] = self._vectors(numbers[known])
+        vectors[known] = self.vectors(numbers[known])
         if self.bucket is not None:
             places = np.flatnonzero(~known)
             rows = [self.ngrams(str(forms[place])) for place in places.tolist()]
@@ -356,21 +324,14 @@ class WordTable:
             known[guessed] = True
         return vectors, known
 
-    def blocks(self, limit: int) -> Iterator[np.ndarray]:
-        """Yield the vectors of the first `limit` words in blocks."""
-        for start in range(0, min(limit, len(self)), _ROWS):
-            yield self._vectors(np.arange(start, min(start + _ROWS, limit, len(self))))
-
     def settings(self) -> dict[str, Any]:
         """Return the settings to save besides words and matrix."""
-        if self.bucket is None:
-            return {"kind": "plain"}
-        return {"kind": "subwords", "bucket": self.bucket, "minn": self.minn, "maxn": self.maxn}
+        return {} if self.bucket is None else {"bucket": self.bucket, "minn": self.minn, "maxn": self.maxn}
 
     def digest(self) -> bytes:
         """Return a hash of everything that determines the vectors."""
-        digest, settings = hashlib.blake2b(digest_size=16), self.settings()
-        digest.update(repr((settings.pop("kind"), self.matrix.shape, sorted(settings.items()))).encode())
+        digest, kind = hashlib.blake2b(digest_size=16), "plain" if self.bucket is None else "subwords"
+        digest.update(repr((kind, self.matrix.shape, sorted(self.settings().items()))).encode())
         digest.update("\n".join(self.words).encode("utf-8", "surrogatepass"))
         for start in range(0, len(self.matrix), 65536):
             digest.update(np.ascontiguousarray(self.matrix[start : start + 65536]).tobytes())
@@ -380,7 +341,7 @@ class WordTable:
         number = self.index.get(form, -1)
         return self.index.get(form.lower(), -1) if number < 0 and lower else number
 
-    def _vectors(self, numbers: np.ndarray) -> np.ndarray:
+    def vectors(self, numbers: np.ndarray) -> np.ndarray:
         """Return the vectors of words by number."""
         if self.bucket is None:
             return np.asarray(self.matrix[numbers], dtype=np.float32)
@@ -440,19 +401,17 @@ def read_table(path: str | PathLike[str], *, limit: int | None = None) -> WordTa
         first = file.readline(LONGEST_LINE)
         fields = first.split()
         if len(fields) == 2 and all(field.isdigit() for field in fields):
-            if max(map(len, fields)) > 18:  # Python refuses to parse numbers with thousands of digits
-                fact = "the first line promises more words or dimensions than a file can hold"
-                raise InputError(fact, path=path, line=1)
-            n, dim = (int(field) for field in fields)
-            if not (n and 0 < dim <= _MOST_DIMENSIONS):
-                fact = f"{n} words of {dim} dimensions are promised, expected at least one of each"
+            n, dim = (int(field[:19]) for field in fields)  # Python refuses to parse numbers with thousands of digits
+            if not (0 < n < 10**18 and 0 < dim <= _MOST_DIMENSIONS):
+                fact = f"{n} words of {dim} dimensions are promised, expected at least one of each, and less than 10¹⁸"
                 raise InputError(fact, path=path, line=1)
             if any(byte < 32 and byte not in b"\t\n\r" for byte in file.peek(4096)[:4096]):  # type: ignore[attr-defined]
                 return _read_binary(file, path, n, dim, limit)
             return _read_text(chain(file), path, n, dim, limit)
-        if not 2 <= len(fields) <= _MOST_DIMENSIONS or b"\x00" in first:
-            fact = "no word vectors: the first line is neither `words dimensions` nor a word and its numbers"
-            raise InputError(fact, path=path, line=1)
+        if not 2 <= len(fields) <= _MOST_DIMENSIONS or b"\0" in first:
+            raise InputError(
+                "no word vectors: expected `words dimensions`, or a word and its numbers", path=path, line=1
+            )
         return _read_text(chain([first], file), path, None, len(fields) - 1, limit)
 
 
@@ -460,30 +419,27 @@ def read_table(path: str | PathLike[str], *, limit: int | None = None) -> WordTa
 def _read_text(lines: Iterator[bytes], path, n: int | None, dim: int, limit: int | None) -> WordTable:
     words: list[str] = []
     blocks: list[np.ndarray] = []
-    block = np.empty((0, dim), dtype=np.float32)
     most = min(x for x in (n, limit, 1 << 40) if x is not None)
     first = line = 1 if n is None else 2
     for line, text in enumerate(islice(lines, most), start=first):
         # The numbers are the last `dim` fields, because words may contain spaces.
-        fields = text.decode("utf-8", "replace").rstrip(" \r\n").rsplit(" ", dim)
-        if len(fields) != dim + 1:
-            raise InputError(f"a word and {dim} numbers are expected, got {len(fields)} fields", path=path, line=line)
+        word, *numbers = text.decode("utf-8", "replace").rstrip(" \r\n").rsplit(" ", dim)
+        if len(numbers) != dim:
+            raise InputError(f"expected a word and {dim} numbers, got {len(numbers) + 1} fields", path=path, line=line)
         if (place := len(words) % _ROWS) == 0:
-            blocks.append(block := np.empty((min(_ROWS, most - len(words)), dim), dtype=np.float32))
+            blocks.append(np.empty((min(_ROWS, most - len(words)), dim), dtype=np.float32))
         try:
             with np.errstate(over="ignore"):  # overflows are detected below
-                block[place] = np.fromiter(map(float, fields[1:]), dtype=np.float64, count=dim)
+                blocks[-1][place] = np.fromiter(map(float, numbers), dtype=np.float64, count=dim)
         except ValueError as error:
-            fact = f"not a number in the vector of {fields[0][:40]!r} ({error}); is this a file of word vectors?"
+            fact = f"not a number in the vector of {word[:40]!r} ({error}); is this a file of word vectors?"
             raise InputError(fact, path=path, line=line) from None
-        if not np.isfinite(block[place]).all():
-            raise InputError(f"the vector of {fields[0][:40]!r} is not finite", path=path, line=line)
-        words.append(fields[0])
+        if not np.isfinite(blocks[-1][place]).all():
+            raise InputError(f"the vector of {word[:40]!r} is not finite", path=path, line=line)
+        words.append(word)
     if n is not None and len(words) < most:
         fact = f"the first line promises {n} words, but the file ends after {len(words)}"
         raise InputError(fact, path=path, line=line)
-    if n is not None and most == n and next(lines, b"").strip():
-        raise InputError(f"the first line promises {n} words, but there are more", path=path, line=line + 1)
     if not words:
         raise InputError("no word in it", path=path)
     return WordTable(words, np.concatenate(blocks)[: len(words)])
@@ -491,21 +447,18 @@ def _read_text(lines: Iterator[bytes], path, n: int | None, dim: int, limit: int
 
 def _read_binary(file: BufferedIOBase, path, n: int, dim: int, limit: int | None) -> WordTable:
     words: list[str] = []
-    blocks: list[np.ndarray] = []
     n = n if limit is None else min(n, limit)
-    for start in range(0, n, _ROWS):
-        rows = []
-        for number in range(start, min(start + _ROWS, n)):
-            word, data = _until(file, b" "), file.read(4 * dim)
-            if len(data) != 4 * dim or word is None:
-                raise InputError(f"{n} words are promised, but word {number + 1} is incomplete", path=path)
-            words.append(word.lstrip(b"\n").decode("utf-8", "replace"))
-            rows.append(np.frombuffer(data, dtype="<f4"))
-        block = np.stack(rows).astype(np.float32, copy=False)
-        if not np.isfinite(block).all():
-            wrong = start + int(np.flatnonzero(~np.isfinite(block).all(axis=1))[0])
-            raise InputError(f"the vector of word {wrong + 1} is not finite; is the file damaged?", path=path)
-        blocks.append(block)
+    blocks: list[np.ndarray] = []
+    for number in range(n):
+        word, data = _until(file, b" "), file.read(4 * dim)
+        if len(data) != 4 * dim or word is None:
+            raise InputError(f"{n} words are promised, but word {number + 1} is incomplete", path=path)
+        if number % _ROWS == 0:
+            blocks.append(np.empty((min(_ROWS, n - number), dim), dtype=np.float32))
+        blocks[-1][number % _ROWS] = row = np.frombuffer(data, dtype="<f4")
+        if not np.isfinite(row).all():
+            raise InputError(f"the vector of word {number + 1} is not finite; is the file damaged?", path=path)
+        words.append(word.lstrip(b"\n").decode("utf-8", "replace"))
     return WordTable(words, np.concatenate(blocks))
 
 
@@ -555,15 +508,12 @@ def _read_fasttext(file: BufferedIOBase, path: str | PathLike[str]) -> WordTable
         raise InputError(f"{fact}; use the .bin or .vec file it was made from", path=path)
     rows, columns = take("qq")
     if columns != dim or rows < n_words + (bucket if maxn else 0):
-        fact = f"an input matrix of {rows} by {columns} does not fit {n_words} words"
-        raise InputError(f"{fact}; is it damaged?", path=path)
-    if isinstance(getattr(file, "raw", None), FileIO):  # maps the file, so that only used rows are read
-        place, size = file.tell(), Path(path).stat().st_size
-        whole = size >= place + rows * dim * 4
-        matrix = np.memmap(path, "<f4", "r", place, (rows, dim)) if whole else None
-    else:
-        data = file.read(rows * dim * 4)
-        matrix = np.frombuffer(data, dtype="<f4").reshape(rows, dim) if len(data) == rows * dim * 4 else None
-    if matrix is None:
-        raise InputError("the fastText model ends within its vectors; was it copied whole?", path=path)
+        raise InputError(f"an input matrix of {rows} by {columns} for {n_words} words; is it damaged?", path=path)
+    try:
+        if isinstance(getattr(file, "raw", None), FileIO):  # maps the file, so that only used rows are read
+            matrix = np.memmap(path, "<f4", "r", file.tell(), (rows, dim))
+        else:
+            matrix = np.frombuffer(file.read(rows * dim * 4), dtype="<f4").reshape(rows, dim)
+    except ValueError as error:
+        raise InputError("the fastText model ends within its vectors; was it copied whole?", path=path) from error
     return WordTable(words, matrix, bucket=bucket, minn=minn, maxn=maxn)

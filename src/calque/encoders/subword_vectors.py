@@ -6,6 +6,7 @@ import copy
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -16,7 +17,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from calque.encoders.base import Encoder
-from calque.encoders.extraction import word_counts
 from calque.encoders.folder import read_about, saving, write_about
 from calque.encoders.sentence_transformers import write_list
 from calque.encoders.split import SplitSentences
@@ -49,9 +49,9 @@ class SubwordVectors(Encoder):
     def __init__(self, tokenizer: Any, matrix: Tensor, *, unit: bool = True, name: str = "static"):
         if len(matrix) < len(tokenizer):
             raise SettingError(f"{len(matrix)} vectors for the {len(tokenizer)} subwords of the tokenizer")
-        self.subwords = Subwords(tokenizer, vocabulary=len(matrix))
+        self.subwords = Subwords(tokenizer, vocabulary=len(matrix), special=False)
         if self.subwords.needs_space:
-            self.subwords = Subwords(_after_space(tokenizer), vocabulary=len(matrix))
+            self.subwords = Subwords(_after_space(tokenizer), vocabulary=len(matrix), special=False)
         self.model = nn.Embedding.from_pretrained(matrix.float().contiguous(), freeze=False)
         self.dim, self.unit, self.name = matrix.shape[1], unit, name
 
@@ -61,10 +61,10 @@ class SubwordVectors(Encoder):
     # -- vectors -----------------------------------------------------------------------------------------------------
     def split(self, sentences: Sentences) -> SplitSentences:
         """Split sentences into subwords without special tokens; each subword is a "word" of the result."""
-        ids, offsets, _ = self.subwords.bare(sentences)
-        starts = np.arange(len(ids)) - np.repeat(offsets[:-1], np.diff(offsets))
-        ones = np.ones(len(ids), dtype=np.int32)
-        return SplitSentences(ids, offsets, offsets, starts.astype(np.int32), ones, pad_id=self.subwords.pad_id)
+        words = self.subwords.split(sentences)
+        starts = np.arange(len(words.ids)) - np.repeat(words.offsets[:-1], words.lengths)
+        ones = np.ones_like(words.ids)
+        return replace(words, word_offsets=words.offsets, word_starts=starts.astype(np.int32), word_lengths=ones)
 
     @torch.inference_mode()
     def _means(self, ids: np.ndarray, offsets: np.ndarray) -> Tensor:
@@ -73,18 +73,17 @@ class SubwordVectors(Encoder):
         return nn.functional.embedding_bag(torch.from_numpy(ids), self.model.weight, bags, mode="mean")
 
     def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
-        sentences = sentences if isinstance(sentences, Sentences) else list(sentences)
-        word_offsets = offsets_of(word_counts(sentences))
-        ids, _, sizes = self.subwords.bare(sentences)
-        return Embeddings(self._means(ids, offsets_of(sizes)).numpy(), word_offsets, sizes > 0)
+        split = self.subwords.split(sentences)
+        means = self._means(split.ids, offsets_of(split.word_lengths)).numpy()
+        return Embeddings(means, split.word_offsets, split.covered)
 
     @torch.inference_mode()
     def sentence_vectors(self, sentences: Sentences) -> tuple[np.ndarray, np.ndarray]:
         """Return sentence vectors, float32 `[n, dim]`, and the mask of sentences with subwords, bool `[n]`."""
-        ids, offsets, _ = self.subwords.bare(sentences)
-        found = self._means(ids, offsets)
+        split = self.subwords.split(sentences)
+        found = self._means(split.ids, split.offsets)
         found = nn.functional.normalize(found, dim=1, out=found) if self.unit else found
-        return found.numpy(), np.diff(offsets) > 0
+        return found.numpy(), split.lengths > 0
 
     # -- identity and disk -------------------------------------------------------------------------------------------
     @property

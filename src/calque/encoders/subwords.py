@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import RLock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from calque.corpora.languages import TWO_LETTERS
-from calque.encoders.split import SplitSentences, laid_out, number_words
+from calque.encoders.split import SplitSentences, number_words
 from calque.errors import SettingError
-from calque.offsets import offsets_of
+from calque.offsets import offsets_of, ranges
 from calque.segment import language_parts
 from calque.text import Sentence, Sentences
 
@@ -53,6 +53,7 @@ class Subwords:
         tokenizer: fast tokenizer of `transformers`, whose settings are not changed.
         max_length: maximum number of subwords of a sentence including special tokens; None for the tokenizer's limit.
         vocabulary: number of embeddings of the model; None without a model.
+        special: whether sentences have special tokens and a length limit.
 
     Raises:
         SettingError: the tokenizer is slow, or the limit leaves no room for a word.
@@ -64,6 +65,7 @@ class Subwords:
         *,
         max_length: int | None = None,
         vocabulary: int | None = None,
+        special: bool = True,
     ):
         if not getattr(tokenizer, "is_fast", False):
             raise SettingError(
@@ -72,9 +74,9 @@ class Subwords:
             )
         self.tokenizer = tokenizer
         self.backend: Tokenizer = tokenizer.backend_tokenizer  # type: ignore[assignment]
-        self.prefix, self.suffix = frame_of(tokenizer).special
+        self.prefix, self.suffix = frame_of(tokenizer) if special else (np.zeros(0, np.int32), np.zeros(0, np.int32))
         self.languages, self._language_place = self._language_tokens()
-        limit = tokenizer.model_max_length if max_length is None else max_length
+        limit = (tokenizer.model_max_length if max_length is None else max_length) if special else np.inf
         self.max_length = int(limit) if limit < 1_000_000 else None  # transformers writes "no limit" as 1e30
         if self.max_length is not None and self.max_length <= len(self.prefix) + len(self.suffix):
             raise SettingError(
@@ -150,10 +152,13 @@ class Subwords:
                 votes += (spaced == after_space) - (plain == after_space)
         return votes > 0
 
+    def _spaced(self, words: Iterable[str]) -> list[str]:
+        """Return words with a space in front, if the tokenizer needs one."""
+        return [f" {word}" if self.needs_space and word and not word[0].isspace() else word for word in words]
+
     def _split_types(self, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
         """Return the concatenated ids of distinct words, int32, and their number for each word, int64 `[len(words)]`."""
-        if self.needs_space:
-            words = [word if not word or word[0].isspace() else " " + word for word in words]
+        words = self._spaced(words)
         chunks = [words[start : start + _CHUNK] for start in range(0, len(words), _CHUNK)]
         with as_words(self.backend):
             try:
@@ -185,49 +190,38 @@ class Subwords:
             )
 
     # -- sentences -------------------------------------------------------------------------------------------------
-    def split(self, sentences: Iterable[Sentence | Sequence[str]], *, whole: bool = False) -> SplitSentences:
+    def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
         """Split sentences into subwords.
 
         Args:
             sentences: `Sentences` of a corpus (fastest), or an iterable of `Sentence` or of lists of words.
-            whole: ignore the length limit.
         """
         sentences = sentences if isinstance(sentences, Sentences) or not self.languages else list(sentences)
-        limit = None if whole else self.max_length
         types, numbers, word_offsets = number_words(sentences)
         table, sizes = self._split_types(types)
-        lengths, starts = sizes[numbers], offsets_of(sizes)[numbers]
-        empty = int((lengths == 0).sum())
+        lengths, counts = sizes[numbers], np.diff(word_offsets)
+        empty, n_special = int((lengths == 0).sum()), len(self.prefix) + len(self.suffix)
         ends = offsets_of(lengths)
-        totals = ends[word_offsets[1:]] - ends[word_offsets[:-1]]
-        truncated_words = truncated_sentences = 0
-        n_special = len(self.prefix) + len(self.suffix)
-        if limit is not None and (over := totals > limit - n_special).any():
-            before = np.repeat(ends[word_offsets[:-1]], np.diff(word_offsets))
-            room = ends[1:] - before <= limit - n_special
-            truncated_words, truncated_sentences = int((~room & (lengths > 0)).sum()), int(over.sum())
-            lengths = np.where(room, lengths, 0)
-        ids, offsets, word_starts = laid_out(table, starts, lengths, word_offsets, self.prefix, self.suffix)
+        word_starts = ends[:-1] - np.repeat(ends[word_offsets[:-1]], counts) + len(self.prefix)
+        lost = np.zeros(len(lengths), dtype=bool)
+        if self.max_length is not None:  # a word that exceeds the limit, and all words after it
+            lost = (word_starts + lengths > self.max_length - len(self.suffix)) & (lengths > 0)
+            lengths = np.where(lost, 0, lengths)
+        ends, lost_before = offsets_of(lengths), offsets_of(lost)
+        offsets = offsets_of(ends[word_offsets[1:]] - ends[word_offsets[:-1]] + n_special)
+        ids = np.empty(offsets[-1], dtype=np.int32)
+        places = ranges(np.repeat(offsets[:-1], counts) + word_starts, lengths)
+        ids[places] = table[ranges(offsets_of(sizes)[numbers], lengths)]
+        ids[offsets[:-1, None] + np.arange(len(self.prefix))] = self.prefix
+        ids[offsets[1:, None] + np.arange(-len(self.suffix), 0)] = self.suffix
         if self.languages:
             langs = sentences.lang if isinstance(sentences, Sentences) else [getattr(s, "lang", "") for s in sentences]
             self.put_languages(ids, offsets, langs)
         return SplitSentences(
-            ids, offsets, word_offsets, word_starts, lengths.astype(np.int32), truncated_words=truncated_words,
-            empty_words=empty, truncated_sentences=truncated_sentences, pad_id=self.pad_id,
+            ids, offsets, word_offsets, np.where(lengths > 0, word_starts, 0).astype(np.int32), lengths.astype(np.int32),
+            truncated_words=int(lost.sum()), empty_words=empty, pad_id=self.pad_id,
+            truncated_sentences=int((lost_before[word_offsets[1:]] > lost_before[word_offsets[:-1]]).sum()),
         )  # fmt: skip
-
-    def bare(self, sentences: Iterable[Sentence | Sequence[str]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Split sentences of any length into subwords without special tokens.
-
-        Returns:
-            subword ids, int32; offsets of the sentences, int64 `[n_sentences + 1]`; number of subwords of each word, int64
-            `[n_words]`.
-        """
-        types, numbers, word_offsets = number_words(sentences)
-        table, sizes = self._split_types(types)
-        starts, nothing = offsets_of(sizes)[numbers], np.zeros(0, dtype=np.int32)
-        ids, offsets, _ = laid_out(table, starts, sizes[numbers], word_offsets, nothing, nothing)
-        return ids, offsets, sizes[numbers]
 
     def split_texts(self, texts: Sequence[str], *, limit: int | None = None, lang: str = "") -> SplitSentences:
         """Split texts by a plain call of the tokenizer; every subword is a "word" of the result, including special tokens.
@@ -265,38 +259,26 @@ class Subwords:
         Raises:
             SettingError: the tokenizer puts no special token before a text.
         """
-        frame = frame_of(self.tokenizer, len(texts))
-        if not len(frame.special[0]):
+        columns = [[self._spaced(map(_without_surrogates, text.words)) for text in column] for column in texts]
+        with as_words(self.backend):
+            if self.max_length is not None:
+                self.backend.enable_truncation(self.max_length)
+            inputs: Any = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+            encodings = self.backend.encode_batch(inputs, is_pretokenized=True)
+        if any(encoding.special_tokens_mask[:1] != [1] for encoding in encodings):
             raise SettingError(
                 f"head cls reads the special subword before a text, and {type(self.tokenizer).__name__} puts none there: "
                 "take head mean or bilstm"
             )
-        splits = [self.split(column) for column in texts]
-        ends = len(self.prefix), len(self.prefix) + len(self.suffix)
-        sizes = np.stack([split.lengths - ends[1] for split in splits])
-        cut = splits[0].truncated_sentences if len(splits) == 1 else 0
-        if self.max_length is not None:
-            room = self.max_length - sum(map(len, frame.special))
-            cut_sizes = np.minimum(sizes, room)
-            if len(splits) == 2:
-                # The longer text is truncated first; if both are longer than half, both get half.
-                cut_sizes[0] = np.minimum(sizes[0], np.maximum(room - sizes[1], room // 2))
-                cut_sizes[1] = np.minimum(sizes[1], room - cut_sizes[0])
-            cut, sizes = int((cut_sizes < sizes).any(axis=0).sum()), cut_sizes
-        n = len(splits[0])
-        rows, kinds = [], []
-        for k in range(n):
-            starts = [split.offsets[k] + ends[0] for split in splits]
-            parts = [split.ids[a : a + size[k]] for split, a, size in zip(splits, starts, sizes, strict=True)]
-            around = [part for pair in zip(frame.special, [*parts, parts[0][:0]], strict=True) for part in pair]
-            rows.append(np.concatenate(around))
-            kinds.append(np.repeat(frame.segments, list(map(len, around[:-1]))))
-        ids, offsets = np.concatenate([self.prefix[:0], *rows]), offsets_of(list(map(len, rows)))
-        segment = np.concatenate([self.prefix[:0], *kinds])
+        n, offsets = len(encodings), offsets_of([len(encoding.ids) for encoding in encodings])
+        ids = np.array([i for encoding in encodings for i in encoding.ids], dtype=np.int32)
+        kinds = np.array([i for encoding in encodings for i in encoding.type_ids], dtype=np.int32)
+        self._check(ids)
         self.put_languages(ids, offsets, texts[0].lang)
         return SplitSentences(
             ids, offsets, np.arange(n + 1), np.zeros(n, dtype=np.int32), np.ones(n, dtype=np.int32),
-            truncated_sentences=cut, pad_id=splits[0].pad_id, segments=segment if segments and segment.any() else None,
+            truncated_sentences=sum(bool(encoding.overflowing) for encoding in encodings), pad_id=self.pad_id,
+            segments=kinds if segments and kinds.any() else None,
         )  # fmt: skip
 
 
@@ -306,18 +288,6 @@ def _without_surrogates(word: str) -> str:
 
 #: words for testing a tokenizer, of which it should know one
 PROBES = ("the", "in", "a", "e", "1", "de", "и", "ve", "的")
-
-
-class Frame(NamedTuple):
-    """Special tokens around one text or two.
-
-    Attributes:
-        special: ids before, between and after the texts.
-        segments: segments (`token_type_ids`) of special tokens and texts in the order of the sequence, int32.
-    """
-
-    special: list[np.ndarray]
-    segments: np.ndarray
 
 
 @contextmanager
@@ -340,31 +310,21 @@ def as_words(backend: Tokenizer, *, blind: bool = True) -> Iterator[None]:
                 backend.enable_padding(**padding)
 
 
-def frame_of(tokenizer: Any, columns: int = 1) -> Frame:
-    """Return the special tokens that the tokenizer puts around texts, taken from an example. If it has no template for two
-    texts, the second text gets the end of the first again.
+def frame_of(tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the special tokens that the tokenizer puts before and after a text, int32, taken from an example.
 
     Raises:
         SettingError: the tokenizer adds tokens inside a text, or knows none of the probe words.
     """
     backend = tokenizer.backend_tokenizer
     with as_words(backend):
-        for word in PROBES:
-            encoding = backend.encode(*[[word]] * columns, is_pretokenized=True)
-            owner = np.array([-1 if text is None else text for text in encoding.sequence_ids])
-            places = [np.flatnonzero(owner == text) for text in range(columns)]
-            if all(map(len, places)):
-                break
-        else:
-            raise SettingError(f"{type(tokenizer).__name__} maps every probe word to nothing")
-    if any(place[-1] - place[0] >= len(place) for place in places):
+        examples = (backend.encode([word], is_pretokenized=True) for word in PROBES)
+        encoding = next((encoding for encoding in examples if not all(encoding.special_tokens_mask)), None)
+    if encoding is None:
+        raise SettingError(f"{type(tokenizer).__name__} maps every probe word to nothing")
+    ids, places = np.array(encoding.ids, dtype=np.int32), np.flatnonzero(np.array(encoding.special_tokens_mask) == 0)
+    if places[-1] - places[0] >= len(places):
         raise SettingError(
             f"{type(tokenizer).__name__} puts special tokens inside a sentence, expected them at its ends only"
         )
-    if not places[0][0] and columns == 2:
-        begin, end = frame_of(tokenizer).special
-        return Frame([begin, end, end], np.zeros(5, dtype=np.int32))
-    ids, kinds = np.array(encoding.ids, dtype=np.int32), [*encoding.type_ids, 0]
-    edges = [0, *(edge for place in places for edge in (place[0], place[-1] + 1)), len(ids)]
-    special = [ids[start:stop] for start, stop in zip(edges[::2], edges[1::2], strict=True)]
-    return Frame(special, np.array([kinds[edge] for edge in edges[:-1]], dtype=np.int32))
+    return ids[: places[0]], ids[places[-1] + 1 :]

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from calque.algebra.normalize import unit_rows
 from calque.encoders import Encoder, HuggingFaceEncoder
-from calque.encoders.sentence_vectors import Pooling, SentencePooling, modules_folder, sentence_vectors
+from calque.encoders.sentence_vectors import Pooling, SentencePooling, sentence_vectors
 from calque.errors import MissingExtraError, SettingError
 from calque.segment import split_spaces
 from calque.text import Sentences
@@ -47,7 +47,7 @@ class MtebEncoder:
                 f"{encoder.name} has to know the language of a text, which MTEB does not say: evaluate it by "
                 "calque evaluate … sentences"
             )
-        if pooling is None and isinstance(encoder, HuggingFaceEncoder) and modules_folder(encoder) is None:
+        if pooling is None and isinstance(encoder, HuggingFaceEncoder) and encoder.modules is None:
             pooling = "subwords"
         self.encoder, self.pooling = encoder, SentencePooling.of(encoder, pooling)
         self._meta = ModelMeta.create_empty(overwrites={

@@ -226,7 +226,7 @@ def _tags(task: WordRetrieval, upos: Sequence[str], say: Say) -> dict[str, tuple
         lang, path = name_and_path(item)
         lang, langs = lang or language_of(item) or "", task.corpus.langs
         if lang not in langs:
-            said = f"it is in {lang!r}" if lang else "which language is it in?"
+            said = f"it is in {lang!r}" if lang else "the language is unknown"
             raise SettingError(f"--upos {item}: {said}; expected one of {' and '.join(langs)}, as in {langs[0]}={path}")
         side = SIDES[langs.index(lang)]
         tagged = read_tagged(path, lang=lang)

@@ -116,9 +116,9 @@ def sentence_cost(
         and the mean cosine before and after. None if the base is not a sentence encoder, or for fewer than three sentences.
     """
     from calque.encoders.huggingface import HuggingFaceEncoder
-    from calque.encoders.sentence_vectors import SentencePooling, modules_folder, sentence_vectors
+    from calque.encoders.sentence_vectors import SentencePooling, sentence_vectors
 
-    if not isinstance(aligned, HuggingFaceEncoder) or modules_folder(base) is None:
+    if not isinstance(aligned, HuggingFaceEncoder) or getattr(base, "modules", None) is None:
         return None
     corpus = next(each for each in corpora if lang in each.langs)
     text = corpus.source if corpus.langs[0] == lang else corpus.target

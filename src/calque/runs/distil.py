@@ -127,9 +127,9 @@ def teacher_vector(encoder: Encoder, name: str | None) -> SentencePooling:
     Raises:
         SettingError: the teacher has no pooling of its own, and none is named.
     """
-    from calque.encoders.sentence_vectors import SentencePooling, modules_folder
+    from calque.encoders.sentence_vectors import SentencePooling
 
-    if name is None and modules_folder(encoder) is None:
+    if name is None and getattr(encoder, "modules", None) is None:
         raise SettingError(
             f"the teacher {encoder.name} has no sentence vector of its own, as a sentence-transformers folder has: say how it "
             "makes one with --teacher-pooling words, subwords or cls"
@@ -144,13 +144,13 @@ def student_pooling(encoder: Encoder, name: str | None) -> SentencePooling:
         SettingError: the student has no subwords, or the pooling is unknown.
     """
     from calque.encoders import HuggingFaceEncoder
-    from calque.encoders.sentence_vectors import SentencePooling, modules_folder
+    from calque.encoders.sentence_vectors import SentencePooling
 
     if not isinstance(encoder, HuggingFaceEncoder):
         raise SettingError(
             f"the student {encoder.name} cannot be trained on sentences: expected a model of transformers"
         )
-    if name == "own" or (name is None and modules_folder(encoder) is not None):
+    if name == "own" or (name is None and getattr(encoder, "modules", None) is not None):
         return SentencePooling.of(encoder, "own")
     if name in ("subwords", "cls", None):
         return SentencePooling.of(encoder, name or "subwords")  # type: ignore[arg-type]

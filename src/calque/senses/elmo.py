@@ -322,8 +322,6 @@ class ElmoEncoder(Encoder):
         SettingError: a value that this network cannot have.
     """
 
-    _first_layer = "characters"
-
     def __init__(
         self, network: ElmoNetwork, *, layer: int = -1, mix: Sequence[float] | None = None, scale: float = 1.0,
         lower: bool = False, name: str = "elmo", precision: str = "highest",
