@@ -1,4 +1,4 @@
-"""Planted senses and translations are what they say they are, and the figures are those of their definitions."""
+"""Planted senses and translations have the documented properties, and scores match their definitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LETTERS = "abcdefghijklmnopqrst"
 
 @pytest.fixture(scope="module")
 def sentences():
-    """Text on twenty subjects, each with twelve words of its own; words of other subjects seldom stray in."""
+    """Return text on twenty subjects with twelve words each; one word in ten belongs to another subject."""
     rng = np.random.default_rng(0)
     words = [[f"{subject}{letter}ord" for letter in "abcdefghijkl"] for subject in LETTERS]
     lines = []
@@ -36,7 +36,7 @@ def planted(sentences):
     return plant(sentences, words=12, at_least=50, seed=1)
 
 
-def test_every_member_became_its_pseudo_word_and_the_truth_gives_the_text_back(sentences, planted):
+def test_gold_senses_restore_the_text_from_pseudo_words(sentences, planted):
     assert len(planted.members) == 12
     assert sorted(len(parts) for parts in planted.members.values()) == [2] * 4 + [3] * 4 + [4] * 4
     parts = [part for parts in planted.members.values() for part in parts]
@@ -54,7 +54,7 @@ def test_every_member_became_its_pseudo_word_and_the_truth_gives_the_text_back(s
     assert set(planted.controls).isdisjoint(planted.members)
 
 
-def test_members_are_alike_in_frequency_and_of_different_subjects(sentences, planted):
+def test_members_have_similar_frequencies_and_different_subjects(sentences, planted):
     flat = [word for line in sentences for word in line]
     for parts in planted.members.values():
         counts = [flat.count(part) for part in parts]
@@ -62,7 +62,7 @@ def test_members_are_alike_in_frequency_and_of_different_subjects(sentences, pla
         assert len({part[0] for part in parts}) == len(parts)
 
 
-def test_the_same_seed_gives_the_same_and_neighbours_tell_the_members_apart(sentences, planted):
+def test_planting_is_deterministic_and_neighbours_identify_the_members(sentences, planted):
     assert plant(sentences, words=12, at_least=50, seed=1) == planted
     half = len(sentences) // 2
     for form in planted.members:
@@ -72,12 +72,12 @@ def test_the_same_seed_gives_the_same_and_neighbours_tell_the_members_apart(sent
         assert v_measure_score(truth, found) > 0.6
 
 
-def test_too_little_text_is_said(sentences):
+def test_too_little_text_is_an_error(sentences):
     with pytest.raises(InputError, match="more text"):
         plant(sentences[:200], words=12, at_least=50)
 
 
-def test_words_without_a_sense_count_as_one_sense_and_controls_by_their_share():
+def test_words_without_a_sense_count_as_one_sense():
     text = [["ab", "c", "ab"], ["ab", "c"], ["ab", "c", "c"]]
     truth = [["0", "-", "1"], ["0", "-"], ["1", "-", "-"]]
     found = [["-", "1", "-"], ["-", "1"], ["-", "1", "0"]]
@@ -89,7 +89,7 @@ def test_words_without_a_sense_count_as_one_sense_and_controls_by_their_share():
     assert score_found(text, truth, truth, ["ab"], ["c"])["v_measure"] == 1
 
 
-def test_any_two_words_of_like_frequency_can_be_joined(sentences):
+def test_any_two_words_of_similar_frequency_can_be_joined(sentences):
     planted = plant(sentences, words=12, per_pseudo=(2, 2), at_least=50, unlike=False, seed=3)
     flat = [word for line in sentences for word in line]
     counts = [[flat.count(part) for part in parts] for parts in planted.members.values()]
@@ -99,7 +99,7 @@ def test_any_two_words_of_like_frequency_can_be_joined(sentences):
     assert others.members != planted.members
 
 
-def test_renamed_languages_share_no_word_and_say_the_same(sentences):
+def test_renamed_languages_share_no_word_and_are_translations(sentences):
     renamed = rename(sentences, held_out=100, words=150, seed=0)
     first, second = ({word for line in lines for word in line} for lines in (renamed.first, renamed.second))
     assert first.isdisjoint(second)
@@ -114,7 +114,7 @@ def test_renamed_languages_share_no_word_and_say_the_same(sentences):
     assert RARE not in renamed.dictionary
 
 
-def test_retrieval_asks_only_hidden_words_and_tells_occurrences_from_words():
+def test_retrieval_queries_only_hidden_words_by_token_and_type():
     test = [(["a", "b"], ["x", "y"]), (["a", "c"], ["x", "z"])]
     offsets = offsets_of(np.array([2, 2]))
     source = Embeddings(np.eye(4, dtype=np.float32), offsets)
@@ -128,7 +128,7 @@ def test_retrieval_asks_only_hidden_words_and_tells_occurrences_from_words():
     assert figures["accuracy_of_the_word"] == 1
 
 
-def test_the_commands_from_text_to_figures(tmp_path, sentences, capsys):
+def test_commands_make_and_score_planted_text(tmp_path, sentences, capsys):
     (tmp_path / "text.txt").write_text("".join(f"{' '.join(line)}\n" for line in sentences), encoding="utf-8")
 
     def run(*arguments) -> dict:
@@ -152,11 +152,11 @@ def test_the_commands_from_text_to_figures(tmp_path, sentences, capsys):
     with pytest.raises(SystemExit, match=r"line 7: 9 senses, but the line of the text has 8 words"):
         run("score", "senses", senses, truth)
     run("make", "translations", tmp_path / "text.txt", "--out", translations, "--words", 150, "--test", 100)
-    told, names, test = (
+    known, names, test = (
         {line.split("\t")[0] for line in (translations / f"{name}.tsv").read_text(encoding="utf-8").splitlines()}
         for name in ("dictionary", "names", "test")
     )
-    assert (len(told), len(names)) == (75, 151)
+    assert (len(known), len(names)) == (75, 151)
     figures = run("score", "translations", translations, "--encoder", "mini")
-    assert figures["words"] == len({word for line in test for word in line.split()} - told - {RARE})
+    assert figures["words"] == len({word for line in test for word in line.split()} - known - {RARE})
     assert 0 <= figures["accuracy"] < 0.5

@@ -1,4 +1,4 @@
-"""Damaged files: every reader gives a normal result or one line; and what the long runs of `dev/fuzz_readers.py` found."""
+"""Damaged files: every reader returns a normal result or raises an error of one line (`dev/fuzz_readers.py`)."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ SCRIPT = Path(__file__).parents[2] / "dev" / "fuzz_readers.py"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork") or not SCRIPT.exists(), reason="needs fork and a checkout")
-def test_no_reader_is_brought_down_by_damaged_files():
-    """The quick version; `python dev/fuzz_readers.py` gives each reader 1,000 inputs."""
+def test_readers_survive_damaged_files():
+    """Run few inputs; `python dev/fuzz_readers.py` gives each reader 1,000."""
     done = forked.run(SCRIPT, "--inputs", 15)
     assert len(done.stdout.splitlines()) > 25, done.stderr[-2000:]
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "no failure"), done.stdout
 
 
 @pytest.mark.skipif(not hasattr(os, "fork") or not SCRIPT.exists(), reason="needs fork and a checkout")
-def test_the_fuzz_sees_failures(monkeypatch, tmp_path):
+def test_the_fuzzer_reports_failures(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(SCRIPT.parent)
     import fuzz_readers as fuzz
 
@@ -45,16 +45,16 @@ def test_the_fuzz_sees_failures(monkeypatch, tmp_path):
             raise KeyError("another exception")
         os.kill(os.getpid(), signal.SIGKILL)
 
-    told = list(fuzz.results("made up", fuzz.Reader({"t.txt": "valid"}, unready), list(range(30)), tmp_path))
-    assert len(told) == 30
-    failed = " ".join(why for _, what, why in told if what == "failed")
+    outcomes = list(fuzz.results("made up", fuzz.Reader({"t.txt": "valid"}, unready), list(range(30)), tmp_path))
+    assert len(outcomes) == 30
+    failed = " ".join(why for _, what, why in outcomes if what == "failed")
     assert "not one plain line" in failed
     assert "KeyError" in failed
     assert "SIGKILL" in failed
-    assert {what for _, what, _ in told} <= {"failed", "accepted"}
+    assert {what for _, what, _ in outcomes} <= {"failed", "accepted"}
 
 
-def test_absurd_sizes_are_refused_before_anything_is_built(tiny_folder, tmp_path):
+def test_absurd_sizes_are_refused_before_the_model_is_built(tiny_folder, tmp_path):
     shutil.copytree(tiny_folder, tmp_path / "e")
     config = json.loads((tmp_path / "e" / "config.json").read_text())
     for change in ({"num_hidden_layers": 100_000}, {"hidden_size": 10**9}, {"vocab_size": 10**12}, {"vocab_size": -1},
@@ -71,7 +71,7 @@ def test_absurd_sizes_are_refused_before_anything_is_built(tiny_folder, tmp_path
     b"{", b"[]", b'{"kind": "later"}', b'{"kind": "huggingface", "layer": 1e400}', b"[" * 100_000, b"\xff\xfe",
     b'{"kind": "mapped", "maps": 3}', b'{"kind": "per-language", "langs": ["en", "en"]}',
 ])  # fmt: skip
-def test_a_damaged_calque_json_is_one_line(tiny_folder, tmp_path, content):
+def test_a_damaged_calque_json_raises_an_error_of_one_line(tiny_folder, tmp_path, content):
     shutil.copytree(tiny_folder, tmp_path / "e")
     (tmp_path / "e" / "calque.json").write_bytes(content)
     with pytest.raises(InputError) as caught:
@@ -115,7 +115,7 @@ def test_a_damaged_arrow_file_does_not_end_the_process(tmp_path):
         ParallelCorpus.open(tmp_path / "t.arrow")
 
 
-def test_damaged_tables_of_a_word_aligner_are_known_by_their_check_sum(tmp_path):
+def test_damaged_tables_of_a_word_aligner_fail_their_checksum(tmp_path):
     from calque.wordalign import WordAligner
 
     corpus = ParallelCorpus.of(
@@ -132,8 +132,8 @@ def test_damaged_tables_of_a_word_aligner_are_known_by_their_check_sum(tmp_path)
             WordAligner.open(path)
 
 
-def test_a_released_map_does_not_set_aside_gigabytes(tmp_path):
-    """Asked for 4 GiB, Python's files set them aside before they look how much there is."""
+def test_reading_a_released_map_allocates_little_memory(tmp_path):
+    """Check memory, because Python allocates the requested size before it reads a file."""
     import pickle
     import tracemalloc
 
@@ -149,14 +149,14 @@ def test_a_released_map_does_not_set_aside_gigabytes(tmp_path):
         tracemalloc.stop()
 
 
-def test_a_table_that_promises_more_words_than_python_counts(tmp_path):
-    """Python refuses to read whole numbers of more than 4,300 digits."""
+def test_a_word_count_of_5000_digits_is_refused(tmp_path):
+    """Check a header with 5,000 digits; Python refuses to parse integers of more than 4,300."""
     (tmp_path / "v.vec").write_bytes(b"9" * 5000 + b" 3\na 1 2 3\n")
     with pytest.raises(InputError, match="v.vec"):
         load_encoder(tmp_path / "v.vec")
 
 
-def test_half_a_character_in_results_is_found_where_it_stands(tmp_path):
+def test_a_lone_surrogate_in_results_is_reported_with_its_line(tmp_path):
     from calque.report.reading import read_results
     from report_results import line
 
@@ -167,7 +167,7 @@ def test_half_a_character_in_results_is_found_where_it_stands(tmp_path):
         read_results([path])
 
 
-def test_a_line_of_a_thousand_columns_is_no_sentence_pair(tmp_path):
+def test_a_line_of_a_thousand_columns_is_refused_as_sentence_pair(tmp_path):
     from calque.corpora import read_parallel
 
     path = tmp_path / "t.tsv"
@@ -185,11 +185,11 @@ def test_messages_are_one_line_of_bounded_length():
     assert str(error).endswith(" end")
 
 
-# -- what a thousand inputs to each reader found -----------------------------------------------------------------------
+# -- faults found by long runs of the fuzzer --------------------------------------------------------------------------
 
 
-def test_a_tokenizer_that_cannot_split_is_one_line(tiny_folder, tmp_path):
-    """It is found when it is used first, by an exception of no kind."""
+def test_a_tokenizer_without_unk_raises_an_error_of_one_line(tiny_folder, tmp_path):
+    """Check a tokenizer without [UNK], which raises a bare Exception when it is first used."""
     shutil.copytree(tiny_folder, tmp_path / "encoder")
     path = tmp_path / "encoder" / "tokenizer.json"
     about = json.loads(path.read_text(encoding="utf-8"))
@@ -201,7 +201,7 @@ def test_a_tokenizer_that_cannot_split_is_one_line(tiny_folder, tmp_path):
         load_encoder(tmp_path / "encoder")
 
 
-def test_static_words_without_vectors_are_one_line(tmp_path):
+def test_static_words_without_vectors_raise_an_error_of_one_line(tmp_path):
     from calque.encoders.static import WORDS_FILE
 
     (tmp_path / "en.vec").write_text("2 3\nhouse 1 0 0\ncat 0 1 0\n")

@@ -1,4 +1,4 @@
-"""The golden record (`dev/golden.py`) is the same twice, and what changed between two records is named where it belongs."""
+"""`dev/golden.py` makes equal records of equal code, and lists each difference of two records under its step."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SCRIPT = Path(__file__).parents[2] / "dev" / "golden.py"
 
 
 def golden(*arguments) -> subprocess.CompletedProcess[str]:
-    # the fork server's seed of hashes is one for all; another would have the script start Python again
+    # the hash seed of the fork server; with another one the script would restart Python
     return forked.run(SCRIPT, *arguments, environment={**os.environ, "PYTHONHASHSEED": "0"})
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="every command is a fork")
-def test_a_record_is_the_same_twice_and_a_change_is_found(tmp_path):
+def test_two_records_are_equal_and_a_change_is_found(tmp_path):
     for name in ("one", "two"):
         made = golden("record", tmp_path / name, "--only", "help/report", "words/fast")
         assert made.returncode == 0, made.stderr

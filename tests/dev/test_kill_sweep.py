@@ -1,4 +1,4 @@
-"""The sweep of kills (`dev/kill_sweep.py`) finds what it looks for: tried on programs that save well and badly."""
+"""`dev/kill_sweep.py` finds the faults of small programs that save their results correctly or wrongly."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ os.replace(".result.calque-part", "result")
 
 @pytest.fixture
 def sweep(tmp_path, monkeypatch, capsys):
-    """Runs the sweep over a program of these lines: its exit code and what it printed."""
+    """Run the sweep over a program of the given lines, and return exit code and output."""
     monkeypatch.syspath_prepend(SCRIPT.parent)
     spec = importlib.util.spec_from_file_location("kill_sweep", SCRIPT)
     script = importlib.util.module_from_spec(spec)
@@ -90,7 +90,7 @@ def sweep(tmp_path, monkeypatch, capsys):
     return run
 
 
-def test_a_program_that_saves_well_passes(sweep):
+def test_a_program_that_saves_atomically_passes(sweep):
     code, found = sweep(WELL, "--kills", "6")
     assert code == 0, found
     assert " 0 failures" in found
@@ -106,12 +106,12 @@ def test_a_program_that_saves_well_passes(sweep):
         (BY_CHANCE, "two undisturbed runs differ: result differs"),
     ],
 )
-def test_what_is_wrong_after_a_kill_is_found(sweep, program, said):
+def test_faults_after_a_kill_are_found(sweep, program, said):
     code, found = sweep(program, "--at", "step:2")
     assert (code, said in found) == (1, True), found
 
 
-def test_a_signal_is_answered_by_one_line(sweep):
+def test_a_signal_must_be_answered_by_one_line(sweep):
     for kind in ("SIGINT", "GROUP"):
         code, found = sweep(ANSWERING.replace("ANSWER", "'one line'"), "--at", f"{kind}:0")
         assert code == 0, found
@@ -119,13 +119,13 @@ def test_a_signal_is_answered_by_one_line(sweep):
         assert (code, f"{kind}:0 is answered by 130 and more than a line" in found) == (1, True), found
 
 
-def test_an_older_result_is_replaced_and_foreign_files_in_it_are_not(sweep):
+def test_an_older_result_is_replaced_but_not_foreign_files_in_it(sweep):
     for refuse, expected in (("sys.stderr.write('thesis.tex'); sys.exit(2)", 0), ("pass", 1)):
         code, found = sweep(REPLACING.replace("REFUSE", refuse), "--at", "step:2", line="new", over="old")
         assert (code, "--overwrite over a foreign file ended with" in found) == (expected, bool(expected)), found
 
 
-def test_times_do_not_count_but_their_names_do(tmp_path, sweep):
+def test_values_of_times_are_ignored_but_not_their_keys(tmp_path, sweep):
     script = sys.modules["kill_sweep"]
     texts = {
         "a": '{"seconds": {"all": 3}, "n": 1} <dd>2026-01-02 03:04 UTC</dd>',

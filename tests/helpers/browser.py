@@ -1,4 +1,6 @@
-"""A page in headless Chromium that keeps what went wrong in it and what it asked for; skipped where there is none.
+"""Fixtures for tests in headless Chromium, which are skipped if no browser is installed.
+
+The fixture `seen` records the errors and requests of the fixture `page`.
 
 from browser import browser, page, seen, violations  # noqa: F401 (fixtures)
 
@@ -6,7 +8,8 @@ def test_it_renders(page, seen):
     page.goto(url)
     assert violations(page) == []
 
-Run as a program it says how to get a browser, if there is none, and nothing otherwise.
+Run as a program, the module prints how to install a browser if none is found.
+
 """
 
 from __future__ import annotations
@@ -29,10 +32,11 @@ HOW = (
 
 
 def find(running: Any = None) -> str | None:
-    """The program: what CHROMIUM names, one in the path, or the one that Playwright has downloaded.
+    """Return the path of the browser: the value of CHROMIUM, a program in PATH, or the one that Playwright downloaded.
 
     Args:
-        running: Playwright, which knows where it puts its own.
+        running: Playwright, which contains the path of its own browser.
+
     """
     named = os.environ.get("CHROMIUM")
     places = [*map(shutil.which, (named,) if named else NAMES), *PLACES]
@@ -43,11 +47,12 @@ def find(running: Any = None) -> str | None:
 
 @dataclass
 class Seen:
-    """What happened in a page since it was opened.
+    """Errors and requests of a page since it was opened.
 
     Attributes:
-        errors: messages of the console's errors, of exceptions nobody caught, and of requests that failed.
-        requests: addresses asked for, the page's own among them; `data:` and `blob:` ask nobody.
+        errors: messages of errors in the console, uncaught exceptions and failed requests.
+        requests: requested addresses with that of the page, without `data:` and `blob:`.
+
     """
 
     errors: list[str] = field(default_factory=list)
@@ -55,15 +60,18 @@ class Seen:
 
     @property
     def foreign(self) -> list[str]:
-        """Requests that leave this machine."""
+        """Return the requests to other machines."""
         own = ("file:", "http://127.0.0.1", "http://localhost")
         return [url for url in self.requests if not url.startswith(own)]
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Chromium, one for a file of tests. It ends with the file: an event loop runs in this thread as long as it lives, and
-    `asyncio.run` of other tests would fail."""
+    """Start one Chromium for each test file.
+
+    It is closed after the file, because `asyncio.run` in other tests would fail while its event loop runs in this thread.
+
+    """
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with playwright.sync_playwright() as running:
         program = find(running)
@@ -76,16 +84,19 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def seen() -> Seen:
-    """What happened in `page`."""
+    """Return the record of errors and requests of `page`."""
     return Seen()
 
 
 @pytest.fixture
 def page(browser: Any, seen: Seen) -> Iterator[Any]:
-    """An empty page of 1280 × 900, in which nothing may go wrong; `set_viewport_size` and `emulate_media(color_scheme="dark")`
-    change it."""
+    """Open an empty page of 1280 × 900, and check after the test that no error occurred.
+
+    `set_viewport_size` and `emulate_media(color_scheme="dark")` change its size and colours.
+
+    """
     context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light", bypass_csp=True)
-    context.set_default_timeout(60_000)  # a busy machine is no failure
+    context.set_default_timeout(60_000)  # a busy machine must not fail the test
     opened = context.new_page()
     opened.on("console", lambda message: seen.errors.append(message.text) if message.type == "error" else None)
     opened.on("pageerror", lambda error: seen.errors.append(str(error)))
@@ -97,13 +108,13 @@ def page(browser: Any, seen: Seen) -> Iterator[Any]:
 
 
 def _failed(seen: Seen, request: Any) -> None:
-    """A request that the browser gave up itself, because the page was left, did not fail."""
+    """Record a failed request, except requests that the browser cancelled because the page was left."""
     if "ERR_ABORTED" not in str(request.failure):
         seen.errors.append(f"{request.url}: {request.failure}")
 
 
 def violations(page: Any, *, impacts: tuple[str, ...] = ("serious", "critical")) -> list[str]:
-    """What axe-core finds wrong for people who use a keyboard or a screen reader or need contrast; a line for each."""
+    """Return the accessibility problems that axe-core finds, one line each."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
     found = axe.Axe().run(page).response["violations"]
     return [
@@ -114,7 +125,7 @@ def violations(page: Any, *, impacts: tuple[str, ...] = ("serious", "critical"))
 
 
 def scrolls_sideways(page: Any) -> bool:
-    """Whether the page is wider than the window."""
+    """Return whether the page is wider than the window."""
     return page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
 
 

@@ -1,4 +1,4 @@
-"""CLCR's first step with tiny encoders, for tests that run it several times. Not a test itself."""
+"""First step of CLCR with tiny encoders, for tests that run it several times. Not a test itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def two_languages(folder: str, dropout: float = 0.0) -> dict[str, Any]:
-    """The same tiny encoder for three languages, which part when they are trained."""
+    """Return copies of one tiny encoder for three languages; training makes them differ."""
     encoders = {}
     for lang in ("en", "xx", "yy"):
         encoders[lang] = load_encoder(folder)
@@ -34,7 +34,7 @@ def two_languages(folder: str, dropout: float = 0.0) -> dict[str, Any]:
 def run(
     folder: str, out: Path | None, *, dropout: float = 0.0, sizes: tuple[int, ...] = (14, 6), **settings: Any
 ) -> tuple[Transformed, dict[str, torch.Tensor]]:
-    """What comes of it, and all weights."""
+    """Return the result and all weights."""
     texts = [make_text(lang, n, number) for number, (lang, n) in enumerate(zip(("xx", "yy"), sizes, strict=False))]
     job = KeyPointAlignment(**(SETTINGS | settings))
     job.align(
@@ -50,5 +50,5 @@ def run(
     return found, weights
 
 
-#: Adam divides a gradient by its size: where all of a gradient is rounding, so is the step, unless it is small beside epsilon.
+#: Adam divides a gradient by its size, so a gradient of rounding errors makes a full step unless it is small beside epsilon.
 EQUAL = replace(method.PHASES, epsilon=1e-2)

@@ -1,4 +1,4 @@
-"""The command line from outside: run it, or watch it fail."""
+"""Run the command line as a user does, and check its output and errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from calque.cli import main
 
 
 def run(capsys, *arguments) -> tuple[int, str, str]:
-    """Exit status, standard output and standard error."""
+    """Return exit status, standard output and standard error."""
     with pytest.raises(SystemExit) as end:
         main([str(a) for a in arguments])
     captured = capsys.readouterr()
@@ -16,14 +16,14 @@ def run(capsys, *arguments) -> tuple[int, str, str]:
 
 
 def works(capsys, *arguments) -> tuple[str, str]:
-    """Standard output and standard error of a command that ends well."""
+    """Run a command that must succeed, and return standard output and standard error."""
     code, out, err = run(capsys, *arguments)
     assert code == 0, err
     return out, err
 
 
 def fails(capsys, *arguments) -> str:
-    """The one line of an error, and nothing else on standard output."""
+    """Run a command that must fail, and return its error of one line; standard output must be empty."""
     code, out, err = run(capsys, *arguments)
     assert (code, out) == (2, ""), err
     assert "Traceback" not in err

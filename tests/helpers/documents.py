@@ -1,8 +1,9 @@
-"""Blocks of Markdown pages that say how they are to be run, and what runs them.
+"""Find and run the marked code blocks of Markdown pages.
 
-`<!-- test: commands -->` before a block: each line is a command of calque's. `<!-- test: python -->`: it runs, in one name space
-for the whole page. `<!-- test: file NAME -->`: it is the content of a file. ENCODER, and names of encoders on the hub, stand for
-a tiny encoder; so does mini.
+A comment before a block marks it: `<!-- test: commands -->` for one command of calque a line, `<!-- test: python -->` for Python
+with one name space for all blocks of the page, `<!-- test: file NAME -->` for the content of a file. A tiny encoder replaces
+ENCODER, mini and the names of encoders on the hub.
+
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _BLOCK = re.compile(r"^<!-- test: (commands|python|file (\S+)) -->\n+```[^\n]*\n
 
 
 def blocks(page: Path) -> list[tuple[str, str, str]]:
-    """Kind, name of the file if it is one, and text of each block that is to be run."""
+    """Return kind, file name (if any) and text of each marked block."""
     text = page.read_text(encoding="utf-8")
     found = [(kind.split()[0], name, block) for kind, name, block in _BLOCK.findall(text)]
     assert len(found) == text.count("<!-- test:"), f"{page.name}: a mark without a block"
@@ -31,7 +32,7 @@ def blocks(page: Path) -> list[tuple[str, str, str]]:
 
 
 def write_texts(folder: Path) -> None:
-    """The texts that pages speak of: parallel text, names, plain text; German is English in capitals."""
+    """Write the files that pages use: parallel text, named entities and plain text. German is English in capitals."""
     rng = np.random.default_rng(0)
     for name, n in (("train", 60), ("test", 20), ("en-de", 30), ("en-fr", 30)):
         lines = [" ".join(WORDS[i] for i in rng.choice(10, rng.integers(3, 9), replace=False)) for _ in range(n)]
@@ -50,7 +51,7 @@ def write_texts(folder: Path) -> None:
 
 
 def run_commands(text: str, encoder: str, capsys) -> None:
-    """Each command ends well."""
+    """Run each command, which must succeed."""
     for line in filter(None, text.replace("\\\n", " ").splitlines()):
         command, *arguments = shlex.split(line, comments=True)
         assert command == "calque", line

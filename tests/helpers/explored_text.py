@@ -1,4 +1,4 @@
-"""Sentences for the explorer, with two meanings of a word and one script from right to left."""
+"""Sentences for tests of the explorer, with an ambiguous word and a script written from right to left."""
 
 from calque.text import ParallelCorpus
 

@@ -1,7 +1,8 @@
-"""Tiny models of the usual families with tokenizers trained in memory, written as folders that `transformers` reads.
+"""Tiny models of common families with tokenizers trained in memory, saved as `transformers` folders.
 
-Each is what the family's published checkpoints look like: the same tokenizer pipeline, class and special subwords, and
-the same model class; only small, and with random weights that are large enough for layers to differ.
+Each has the tokenizer pipeline, classes and special tokens of the family's published checkpoints. The random weights are large
+enough for the hidden states of layers to differ.
+
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def _ends(tokenizer: Tokenizer, first: str | None, last: str | None) -> processo
 
 
 def _wordpiece() -> Tokenizer:
-    # The library's own trainer would give another vocabulary every time.
+    # The trainer of the library makes another vocabulary in every run.
     tokenizer = train_wordpiece(TEXT, size=VOCABULARY)._tokenizer
     tokenizer.post_processor = _ends(tokenizer, "[CLS]", "[SEP]")
     return tokenizer
@@ -111,7 +112,7 @@ def _unigram(special: list[str], unknown: str, first: str | None, last: str) -> 
 
 
 def _tokenizer(family: str) -> tuple[Tokenizer, dict]:
-    """The tokenizer of a family and its tokenizer_config.json."""
+    """Return the tokenizer of a family and its tokenizer_config.json."""
     if family in ("bert", "distilbert", "electra"):
         name = {"bert": "BertTokenizer", "distilbert": "DistilBertTokenizer", "electra": "ElectraTokenizer"}[family]
         about = {"tokenizer_class": name, "do_lower_case": False, "strip_accents": False, "model_max_length": 64}
@@ -159,7 +160,7 @@ def _config(family: str, tokenizer: Tokenizer):
             vocab_size=size, dim=32, n_layers=3, n_heads=2, hidden_dim=48, initializer_range=0.2,
             max_position_embeddings=64, pad_token_id=ids("[PAD]"),
         )  # fmt: skip
-    if family in ("roberta", "xlm-roberta"):  # 514 in the published ones, of which 512 can be used
+    if family in ("roberta", "xlm-roberta"):  # published models have 514, of which 512 can be used
         kind = RobertaConfig if family == "roberta" else XLMRobertaConfig
         return kind(
             **shape, max_position_embeddings=66, type_vocab_size=1, pad_token_id=ids("<pad>"),
@@ -187,7 +188,7 @@ def _config(family: str, tokenizer: Tokenizer):
 
 
 def make_family(family: str, folder: Path) -> Path:
-    """Write a tiny model of the family with its tokenizer to `folder`; always the same weights."""
+    """Write a tiny model of the family with its tokenizer to `folder`, with the same weights in every call."""
     tokenizer, about = _tokenizer(family)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(len(family))
@@ -199,7 +200,7 @@ def make_family(family: str, folder: Path) -> Path:
 
 
 def make_decoder(layout: str, folder: Path) -> Path:
-    """Write a tiny decoder with its language-model head and tokenizer to `folder`; always the same weights."""
+    """Write a tiny decoder with language-model head and tokenizer to `folder`, with the same weights in every call."""
     kind, begins = DECODERS[layout]
     tokenizer = _byte_level(["<pad>", "<s>", "</s>"], "<s>" if begins else None, None)
     local = {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"] * 2}

@@ -1,4 +1,4 @@
-"""The smallest training there is, for tests of the loop: a line through points."""
+"""A minimal training for tests of the training loop: fit a line to points."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from calque.training.objective import Objective
 
 
 class FittedLine(Objective[int]):
-    """y = 2x − 1, from points that the number of an update draws."""
+    """Objective that fits y = 2x − 1 to points drawn with the number of the update as seed."""
 
     def __init__(self, module: nn.Module | None = None):
         torch.manual_seed(0)
@@ -28,7 +28,7 @@ class FittedLine(Objective[int]):
 
 
 class Steps:
-    """A plan of so many updates in an epoch."""
+    """Plan with a fixed number of updates in each epoch."""
 
     def __init__(self, steps_per_epoch: int = 5):
         self.steps_per_epoch = steps_per_epoch

@@ -1,11 +1,10 @@
-"""Programs in processes of their own for the price of a fork: torch and transformers, five seconds of a processor, are
-loaded once for all of them.
+"""Run Python programs in forked processes, so that torch and transformers (five seconds of processor time) are imported once.
 
-Python's fork server loads them when the first program is asked for; each program is a fork of it, with its own memory,
-environment, signals and exit status, in which nothing of calque has been loaded. It is given arguments as `python` is:
-`run("-m", "calque", "words", …)`, `run("-c", code)`, `run("program.py", …)`. What Python reads when it starts (`-W`,
-PYTHONHASHSEED), and what loading itself brings and costs, wants `subprocess`. All forks have the same hashes of words, which
-are not those of the tests' own process.
+Python's fork server imports them when the first program starts. Each program is a fork of the server with its own memory,
+environment, signals and exit status, in which no module of calque is imported. Arguments are those of `python`:
+`run("-m", "calque", "words", …)`, `run("-c", code)`, `run("program.py", …)`. Use `subprocess` to test options of the interpreter
+(`-W`, PYTHONHASHSEED) and the cost of imports. All forks have the same hash seed, which differs from that of the test process.
+
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ SERVER.set_forkserver_preload([
 
 
 class Program:
-    """A program that runs; what it prints stands in the files `out` and `err`."""
+    """A running program, whose output is written to the files `out` and `err`."""
 
     def __init__(self, arguments: tuple[str, ...], environment: Mapping[str, str], folder: Path):
         self.arguments = arguments
@@ -48,10 +47,11 @@ class Program:
         self.process.kill()
 
     def wait(self, timeout: float = 600) -> subprocess.CompletedProcess[str]:
-        """How it ended; a signal is a negative status, as `subprocess` has it.
+        """Return the exit status; a signal has a negative status, as in `subprocess`.
 
         Raises:
-            TimeoutError: it has not ended within so many seconds, and has been killed.
+            TimeoutError: the program did not end within the given number of seconds, and was killed.
+
         """
         self.process.join(timeout)
         if self.process.exitcode is None:
@@ -63,19 +63,19 @@ class Program:
 
 
 def start(*arguments: object, folder: Path, environment: Mapping[str, str] | None = None) -> Program:
-    """Start a program, and leave what it prints in a folder; it inherits the environment unless one is given."""
+    """Start a program that writes its output to a folder; the default environment is that of this process."""
     folder.mkdir(parents=True, exist_ok=True)
     return Program(tuple(map(str, arguments)), os.environ if environment is None else environment, folder)
 
 
 def run(*arguments: object, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end."""
+    """Run a program and wait for its end."""
     with tempfile.TemporaryDirectory() as folder:
         return start(*arguments, folder=Path(folder), environment=environment).wait()
 
 
 def _begin(arguments: tuple[str, ...], environment: dict[str, str], out: str, err: str) -> None:
-    """In the fork: become `python ARGUMENTS`."""
+    """Run `python ARGUMENTS` in the fork."""
     os.environ.clear()
     os.environ.update(environment)
     for number, path in ((1, out), (2, err)):

@@ -1,4 +1,4 @@
-"""A page of HTML as its elements and texts; one that is not well formed fails."""
+"""Parse an HTML page into elements and texts; malformed HTML fails."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ VOID = {"meta", "link", "br", "img", "input", "hr"}
 
 
 class Page(HTMLParser):
-    """A page as a list of (path of open elements, text), and all elements with their attributes.
+    """Page as a list of (path of open elements, text), and a list of elements.
 
-    Every element is (tag, attributes, its text, its ancestors).
+    Each element is (tag, attributes, text, ancestors).
+
     """
 
     def __init__(self, text: str):

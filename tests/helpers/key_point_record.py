@@ -1,4 +1,4 @@
-"""A made-up folder as `calque align --method clcr` leaves it: the record of the run, and the metrics of its phases."""
+"""Write an artificial folder of `calque align --method clcr`, with the record of the run and the metrics of its phases."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ MODELS = ("labels as they are", "confident labels")
 def write_key_points(
     folder: Path, *, updates: Sequence[int] = (400, 30, 1, 90), words: Sequence[str] | None = None
 ) -> Path:
-    """Write it.
+    """Write the folder.
 
     Args:
-        folder: of the encoder.
-        updates: of each phase; those beyond have none.
-        words: of every sentence.
+        folder: folder of the encoder.
+        updates: number of updates of each phase; phases without a number are left out.
+        words: number of words of each sentence.
+
     """
     folder.mkdir(parents=True, exist_ok=True)
     for phase, n in zip(PHASES, updates, strict=False):
@@ -40,7 +41,7 @@ def write_key_points(
 
 
 def record(words: Sequence[str] | None = None) -> dict[str, Any]:
-    """A `calque-run.json` of such a run."""
+    """Return the `calque-run.json` of such a run."""
     return {
         "calque": "0.1.0", "command": "calque align --method clcr train.tsv", "method": "clcr", "towards": "en",
         "texts": [{"path": "train.tsv", "langs": ["en", "de"], "sentence_pairs": 1000, "word_pairs": 8123}],

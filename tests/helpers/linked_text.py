@@ -1,4 +1,4 @@
-"""Parallel text with links, small and made up, and what of a tiny BERT has no gradient."""
+"""Small artificial parallel text with links, and the parameters of a tiny BERT that have no gradient."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ WORDS = ["the", "cat", "sees", "a", "house", "of", "time", "and", "water", "in"]
 
 
 def make_text(lang: str, n: int, seed: int) -> tuple[ParallelCorpus, WordPairs]:
-    """Sentences whose partner is their mirror image in capitals, with some words left unlinked."""
+    """Return sentences translated by their reversed words in capitals, with some words unlinked."""
     rng = np.random.default_rng(seed)
     source = [[WORDS[i] for i in rng.integers(0, 10, rng.integers(3, 9))] for _ in range(n)]
     target = [[word.upper() for word in reversed(words)] for words in source]
@@ -19,9 +19,10 @@ def make_text(lang: str, n: int, seed: int) -> tuple[ParallelCorpus, WordPairs]:
 
 
 def cancels(name: str) -> bool:
-    """Whether a weight of the tiny BERT has a gradient of 0 but for rounding, which Adam blows up to whole steps.
+    """Return whether the gradient of a weight of the tiny BERT is 0 except for rounding, which Adam scales up to full steps.
 
-    A key's bias adds the same to all scores of a query, which softmax does not see. The bias of the last layer's norm
-    is the same in both words of a pair, so their difference does not have it.
+    The bias of a key adds the same number to all scores of a query, which the softmax cancels. The bias of the last layer norm is
+    added to both words of a pair, so their difference does not depend on it.
+
     """
     return "key.bias" in name or name == "encoder.layer.2.output.LayerNorm.bias"

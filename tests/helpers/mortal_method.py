@@ -1,5 +1,4 @@
-"""A contrastive alignment of which one process ends in the middle of the training, as the environment says; a method by its
-name, `mortal_method:Mortal`. Not a test itself."""
+"""A contrastive method of which one process ends during training, for the name `mortal_method:Mortal`. Not a test itself."""
 
 from __future__ import annotations
 
@@ -13,8 +12,11 @@ from calque.errors import InputError
 
 @dataclass(kw_only=True, eq=False)
 class Mortal(Contrastive):
-    """`MORTAL=1:4:killed` kills process 1 in its update 4, `…:failed` has it find a mistake of the user's, `…:stopped`
-    asks it to end."""
+    """Contrastive alignment that reads from the environment when a process ends.
+
+    `MORTAL=1:4:killed` kills process 1 in update 4, `…:failed` raises a user error there, `…:stopped` requests a stop.
+
+    """
 
     _updates: list[int] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""Encoders whose vectors are known, and text whose answers follow from its words."""
+"""Encoders with known vectors, and labelled text whose labels follow from its words."""
 
 import hashlib
 from types import SimpleNamespace
@@ -20,9 +20,10 @@ from calque.vectors import Embeddings
 
 
 class Planted(Encoder):
-    """A word is a letter for its language, a number for what it means: `e17` and `d17` have the same vector.
+    """Encoder of words that are a letter for the language and a number for the meaning: `e17` and `d17` have the same vector.
 
-    With `speaks` another language's words have vectors of their own, which have nothing to do with the others.
+    With `apart` the words of each language have independent vectors.
+
     """
 
     def __init__(self, dim=24, apart=False, constant=False):
@@ -46,7 +47,7 @@ class Planted(Encoder):
 
 
 class KeyPoints(Planted):
-    """Drops the words from 8 on and gives the others from the last to the first: as many vectors as are left, perhaps none."""
+    """Encoder that drops words with numbers from 8 on and reverses the others; a sentence may have no vector."""
 
     rows = "key points"
 
@@ -54,7 +55,7 @@ class KeyPoints(Planted):
         return super().encode([key_points(sentence) for sentence in sentences])
 
     def key_points(self, sentences):
-        """Which word of its sentence each vector is of: `data` `[n_rows]` and `offsets` `[n_sentences + 1]`."""
+        """Return the word index of each vector: `data` `[n_rows]` and `offsets` `[n_sentences + 1]`."""
         places = [[k for k, word in enumerate(each.words) if int(word[1:]) < 8][::-1] for each in sentences]
         data = np.array([k for each in places for k in each], dtype=np.int64)
         return SimpleNamespace(data=data, offsets=np.cumsum([0, *map(len, places)]))
@@ -69,7 +70,7 @@ def words(rng, n, lang, low=1, high=7, vocabulary=12):
 
 
 def tagged(n, lang, seed=0, name=None, tag=None, intents=False):
-    """Words 0–3 are people, 4 and 5 places, all others nothing; a sentence is `long` or `short` by its first word."""
+    """Tag words 0–3 as people, 4 and 5 as places and others as O; the first word determines the intent of a sentence."""
     rng = np.random.default_rng([seed, ord(lang[0])])
     text = words(rng, n, lang)
     tag = tag or (lambda k: "B-PER" if k < 4 else "B-LOC" if k < 6 else "O")
@@ -83,7 +84,7 @@ def tagged(n, lang, seed=0, name=None, tag=None, intents=False):
 
 
 def labelled(n, lang, seed=0, pairs=False):
-    """Good if there is a word below 4 in it; pairs: the same first word, or not."""
+    """Label a text good if it has a word below 4; label a pair yes if both texts are equal."""
     rng = np.random.default_rng([seed, ord(lang[0])])
     first = words(rng, n, lang, 1, 4)
     if not pairs:
@@ -98,7 +99,7 @@ def labelled(n, lang, seed=0, pairs=False):
 
 
 def trees(n, lang, seed=0):
-    """Every word hangs on the one before it, with a relation that its own number says; the first is the root."""
+    """Attach each word to the previous one, with a relation that its number determines; the first word is the root."""
     rng = np.random.default_rng([seed, ord(lang[0])])
     text = words(rng, n, lang, 2, 7)
     heads = np.array([k for sentence in text for k in range(len(sentence))], dtype=np.int32)
@@ -111,7 +112,7 @@ def trees(n, lang, seed=0):
 
 
 def asked(text, lang, targets, probe="planted", name=None):
-    """Sentences with targets, `(spans, labels)` for each sentence."""
+    """Return a data set of sentences with targets, `(spans, labels)` for each sentence."""
     flat = [target for each in targets for target in each]
     width = len(flat[0][0]) if flat else 1
     return Dataset(
@@ -126,7 +127,7 @@ def asked(text, lang, targets, probe="planted", name=None):
 
 
 def spans(n, lang, seed=0):
-    """Two words at the beginning of each sentence, `low` if one is below 4, and `high` if one is above 7."""
+    """Label the first two words of each sentence `low` if one is below 4, and `high` if one is above 7."""
     rng = np.random.default_rng([seed, ord(lang[0])])
     text = words(rng, n, lang, 2, 7)
     kinds = {"low": lambda k: k < 4, "high": lambda k: k > 7}
@@ -137,7 +138,7 @@ def spans(n, lang, seed=0):
 
 
 def questions(n, lang, seed=0, length=10, vocabulary=40, each=2):
-    """Of a word of a passage is asked; the answer are the two words behind it. No word comes twice in a passage."""
+    """Ask for a word of a passage whose answer is the next two words. The words of a passage are distinct."""
     rng = np.random.default_rng([seed, ord(lang[0])])
     passages = [[f"{lang[0]}{k}" for k in rng.permutation(vocabulary)[:length]] for _ in range(-(-n // each))]
     owner = np.arange(n) // each
@@ -156,14 +157,14 @@ def questions(n, lang, seed=0, length=10, vocabulary=40, each=2):
 
 
 def write_tags(named, path):
-    """Tagged text as a file of columns."""
+    """Write tagged text as a file of columns."""
     tags = iter(named.data.tags.to_list())
     blocks = ["".join(f"{word}\t{next(tags)}\n" for word in sentence.words) for sentence in named.data.sentences]
     path.write_text("\n".join(blocks), encoding="utf-8")
 
 
 def write_trees(named, path):
-    """A treebank as CoNLL-U."""
+    """Write a treebank as CoNLL-U."""
     bank, position, lines = named.data, 0, []
     for sentence in bank.sentences:
         for k, word in enumerate(sentence.words, 1):
@@ -178,7 +179,7 @@ QUICK = {"epochs": 16, "patience": 4, "learning_rate": 5e-3, "batch": 16}
 
 
 def jobs(n=120, seeds=(0,), **settings):
-    """Every kind of task, with planted answers."""
+    """Return one task of each kind, with planted labels."""
     small = {"seeds": seeds, "bootstrap": 50, "options": QUICK} | settings
     return {
         "ner": Tagging("ner", [tagged(n, "en")], [tagged(60, "de", 1), tagged(60, "en", 1)], hidden=16, **small),

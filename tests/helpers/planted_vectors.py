@@ -1,4 +1,4 @@
-"""Two languages of which one is a nonlinear map of the other, with noise, words in another order, and some of them missing."""
+"""Two languages, one of which is a noisy nonlinear map of the other with another word order and missing words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from calque.vectors import Embeddings
 
 
 class Known(Encoder):
-    """A vector for each word, and noise that the sentence and the place in it decide."""
+    """Encoder with a fixed vector for each word, and noise that depends on the sentence and the position."""
 
     def __init__(self, name: str, table: dict[str, np.ndarray], noise: float):
         self.name, self.table, self.noise = name, table, noise
@@ -37,9 +37,10 @@ class Known(Encoder):
 @dataclass
 class Languages:
     """Attributes:
-    encoders: of `aa` and `bb`.
-    corpus: `aa` and `bb`.
-    links: which word of it translates which.
+    encoders: encoders of `aa` and `bb`.
+    corpus: parallel text in `aa` and `bb`.
+    links: gold links of the corpus.
+
     """
 
     encoders: dict[str, Encoder]
@@ -50,14 +51,15 @@ class Languages:
 def languages(
     n: int = 1200, *, dims: tuple[int, int] = (24, 20), scale: float = 1.0, words: int = 120, seed: int = 0
 ) -> Languages:
-    """Text of `n` sentence pairs of 3 to 9 words.
+    """Generate a text of `n` sentence pairs of 3 to 9 words.
 
     Args:
-        n: sentence pairs.
-        dims: of the vectors of `aa` and `bb`.
-        scale: of the vectors: the standard deviation of a component, and a fifth of it the noise.
-        words: types of each language.
-        seed: of everything.
+        n: number of sentence pairs.
+        dims: dimensions of the vectors of `aa` and `bb`.
+        scale: standard deviation of a component; the noise has a fifth of it.
+        words: number of word types of each language.
+        seed: seed of all random numbers.
+
     """
     rng = np.random.default_rng(seed)
     meaning = rng.standard_normal((words, dims[0]))
@@ -83,6 +85,6 @@ def languages(
 
 
 def f1(found: WordPairs, right: WordPairs) -> float:
-    """Of links."""
+    """Return the F1 of links."""
     keys = [set(zip(p.sentence.tolist(), p.source.tolist(), p.target.tolist(), strict=True)) for p in (found, right)]
     return 2 * len(keys[0] & keys[1]) / (len(keys[0]) + len(keys[1]))

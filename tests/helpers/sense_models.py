@@ -1,4 +1,4 @@
-"""Language models with senses, made by hand: small random networks beside tables whose clusters are known."""
+"""Language models with senses: small random networks with sense tables of known clusters."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ WORDS = ("bank", "river", "boat", "money", "loan", "may", "Ufer", "Fluss", "Geld
 
 
 def a_text(n: int, seed: int = 0, lang: str = "en") -> Sentences:
-    """Sentences of up to 20 of these words, and of some that no vocabulary has; a few are empty."""
+    """Return sentences of up to 20 of these words and some out-of-vocabulary words; a few are empty."""
     rng = np.random.default_rng(seed)
     words = [*WORDS, "zyzzyvas", "outlandishly"]
     return Sentences.of([[words[k] for k in rng.integers(len(words), size=rng.integers(21))] for _ in range(n)], lang)
 
 
 def a_table(n_words: int, dim: int, seed: int, most: int = 4) -> SenseTable:
-    """Senses of every word with clusters at random, some of them pruned, and with counts as after training."""
+    """Return a sense table with random clusters, some of them pruned, and counts as after training."""
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     table = SenseTable(rng.integers(1, most + 1, size=n_words), dim, axes=min(4, dim), queue=10, spread=1.0)
@@ -31,7 +31,7 @@ def a_table(n_words: int, dim: int, seed: int, most: int = 4) -> SenseTable:
     table.counts.copy_(torch.from_numpy(rng.integers(0, 30, size=len(table))))
     table.live &= torch.from_numpy(rng.random(len(table)) < 0.8)
     table.live[table.index[:, 0]] = True
-    table.counts[~table.live] = 7  # what was counted before they went
+    table.counts[~table.live] = 7  # counts from before pruning
     return table
 
 
@@ -41,7 +41,7 @@ def select(table: SenseTable, states: torch.Tensor, words: torch.Tensor) -> torc
 
 
 def an_elmo(folder: Path, seed: int = 0) -> Path:
-    """An ELMo that predicts `WORDS` forwards and backwards."""
+    """Return an ELMo that predicts `WORDS` forwards and backwards."""
     from calque.senses.elmo import ElmoEncoder, ElmoNetwork, elmo_options
     from calque.senses.text import FIRST_WORD, Vocabulary
 
@@ -51,7 +51,7 @@ def an_elmo(folder: Path, seed: int = 0) -> Path:
     )
     vocabulary = Vocabulary(WORDS, np.arange(len(WORDS) + FIRST_WORD)[::-1].copy())
     network = ElmoNetwork(options)
-    with torch.no_grad():  # an untrained network's states are all alike
+    with torch.no_grad():  # the hidden states of an untrained network are all similar
         for weights in network.parameters():
             weights.copy_(torch.randn_like(weights) * 0.7)
     ElmoEncoder(network).save(folder)
@@ -61,7 +61,7 @@ def an_elmo(folder: Path, seed: int = 0) -> Path:
 
 
 def a_bert(folder: Path, seed: int = 0, texts: Sequence[Sentences] = ()) -> Path:
-    """A BERT whose tokenizer has `WORDS` whole."""
+    """Return a BERT whose tokenizer has each of `WORDS` as one subword."""
     from transformers import BertConfig, BertForMaskedLM
 
     from calque.encoders.checkpoint import save_model

@@ -1,4 +1,4 @@
-"""A tiny SaELMo and a tiny SaBERT of two languages, as a program too, for tests that start it twice. Not a test itself."""
+"""Train a tiny SaELMo and a tiny SaBERT of two languages, also as a program for tests that start it twice. Not a test itself."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def tables_of(method) -> list[SenseTable]:
 
 
 def outcome(method) -> dict[str, Any]:
-    """All that two trainings of the same must agree in."""
+    """Return everything that must be equal after two trainings with the same settings."""
     return {
         "losses": [line["loss"] for line in method.history],
         "model": method.model.state_dict(),

@@ -1,4 +1,4 @@
-"""The explorer's page for tests that look at it in a browser."""
+"""Serve the page of the explorer for browser tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from calque.explore.explorer import Explorer
 
 @contextmanager
 def served(explorer: Explorer) -> Iterator[str]:
-    """Address of an explorer's page while the block runs."""
+    """Serve an explorer's page during the block, and return its address."""
     listening = listen("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(make_app(explorer), log_level="warning", lifespan="off", ws="none"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

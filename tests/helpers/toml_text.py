@@ -1,4 +1,4 @@
-"""Values as TOML, which Python reads but does not write."""
+"""Write values as TOML, which the standard library can only read."""
 
 import json
 

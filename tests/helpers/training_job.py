@@ -1,4 +1,4 @@
-"""A small training run as a program of its own, for tests that kill it or start it twice. Not a test itself."""
+"""A small training run as a program, for tests that kill it or start it twice. Not a test itself."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def main(
 
 
 if __name__ == "__main__":
-    if sys.argv[3].startswith("{"):  # several runs: the folder of each, its method and its settings
+    if sys.argv[3].startswith("{"):  # several runs: folder, method and settings of each
         for place, (method, settings) in json.loads(sys.argv[3]).items():
             main(sys.argv[1], str(Path(sys.argv[2]) / place), method, **settings)
     else:

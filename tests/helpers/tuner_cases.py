@@ -1,4 +1,4 @@
-"""Small trainings of every method that trains, for one process or several; as a program too. Not a test itself."""
+"""Small trainings of all methods that train, for one or several processes, also as a program. Not a test itself."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from calque.encoders.sentence_store import TeacherVectors
 from calque.encoders.sentence_vectors import SentencePooling
 from linked_text import make_text
 
-# Adam divides a gradient by its own size. With this epsilon a gradient that is 0 but for rounding makes no whole step, and
-# what is left of a difference is one of the gradients.
+# Adam divides a gradient by its own size. With this epsilon a gradient that is 0 except for rounding makes a small step, so
+# remaining differences of weights are differences of gradients.
 SETTINGS: dict[str, Any] = {"towards": "en", "learning_rate": 1e-3, "batch": 3, "epochs": 2}
 
 
 def steady(make: type) -> Any:
-    """Return the method with that epsilon."""
+    """Return the method with this epsilon of Adam."""
     return type(make.__name__, (make,), {"epsilon": 1e-2})
 
 
@@ -39,24 +39,25 @@ class Linked(Contrastive):
 
 
 LETTERS = {"en": "a e t s", "de": "d r u n"}
-#: 13 and 5 sentence pairs in batches of 3, and one: the last batch has one pair, and some processes have none
+#: numbers of sentence pairs: 13 and 5 in batches of 3, or 1; the last batch has one pair, so some processes have none
 SIZES = {"xx": 13, "yy": 5, "zz": 1}
 
 Outcome = tuple[list[dict[str, float]], dict[str, torch.Tensor]]
 
 
 class Ends(Exception):
-    """A training ends here, as asked for."""
+    """Raised to end a training at a chosen update."""
 
 
 def run(folder: str, out: str, case: str, stop: int | None = None) -> None:
-    """Train, and save the losses and weights as `OUT/CASE.pt`; checkpoints go to `OUT/CASE`.
+    """Train, and save losses and weights as `OUT/CASE.pt`, with checkpoints in `OUT/CASE`.
 
     Args:
-        folder: of a tiny BERT.
-        out: where to.
+        folder: folder of a tiny BERT.
+        out: output folder.
         case: one of `CASES`.
-        stop: the update in which all processes end, before the weights have followed.
+        stop: update in which all processes end, before the weights change.
+
     """
     place = Path(out) / case
     place.mkdir(parents=True, exist_ok=True)
@@ -68,7 +69,7 @@ def run(folder: str, out: str, case: str, stop: int | None = None) -> None:
 
 
 def encoder(folder: str) -> Any:
-    """Without dropout, which draws other random numbers in each process."""
+    """Return the encoder without dropout, whose random numbers would differ between processes."""
     loaded: Any = load_encoder(folder)
     for module in loaded.model.modules():
         if isinstance(module, torch.nn.Dropout):
@@ -99,7 +100,7 @@ def tuned(kind: type, **settings: Any) -> Callable[[str, Path, int | None], Outc
 
 
 def key_points(folder: str, place: Path, stop: int | None) -> Outcome:
-    """All phases of CLCR's first step, and the classifiers of the second."""
+    """Train all phases of the first step of CLCR, and the classifiers of the second."""
     clcr.PHASES = clcr_job.EQUAL
     settings: dict[str, Any] = {
         "towards": "en", "batch": 3, "epochs": (1.0,) * 5, "learning_rate": (5e-3, 1e-3, 1e-3), "steps": "transform,extract",
@@ -119,7 +120,7 @@ def key_points(folder: str, place: Path, stop: int | None) -> Outcome:
 
 
 def distilled(folder: str, place: Path, stop: int | None) -> Outcome:
-    """A teacher that reads in shares, and updates of which some processes have no text."""
+    """Distil from a teacher whose vectors are computed in parts; in some updates a process has no text."""
     student = encoder(folder)
     store = TeacherVectors(place / "store", student, SentencePooling.of(student, "cls"))
     method = steady(Distillation)(**SETTINGS, ranking=0.5, negatives=3, source_share=0.5)
@@ -140,7 +141,7 @@ CASES: dict[str, Callable[[str, Path, int | None], Outcome]] = {
 }
 
 
-if __name__ == "__main__":  # FOLDER, and of each training where to, which, and where it is to stop
+if __name__ == "__main__":  # arguments: FOLDER, and OUT, CASE and STOP of each training
     torch.set_num_threads(1)
     for out, case, stop in json.loads(sys.argv[2]):
         run(sys.argv[1], out, case, stop)
