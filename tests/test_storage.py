@@ -17,8 +17,8 @@ from calque import storage
 from calque.errors import CalqueError, OutputError, SettingError
 from calque.storage import (
     append_lines,
+    mapped_array,
     naming,
-    room,
     unwritten,
     whole,
     write_text,
@@ -117,7 +117,7 @@ def test_lines_are_appended_all_or_none(tmp_path):
     assert names(tmp_path) == ["results.jsonl"]
 
 
-# -- room for what is mapped ---------------------------------------------------------------------------------------------
+# -- space of mapped files ---------------------------------------------------------------------------------------------
 def test_room_is_taken_when_a_file_is_made(tmp_path):
     """Without it, a write to mapped memory ends the process when the disk is full."""
     with filling(tmp_path / "x", {"a": ((300_000,), np.float64)}):
@@ -255,7 +255,7 @@ def test_verbs_that_do_not_get_their_output_written(capsys, tmp_path, monkeypatc
 # -- arrays of word vectors ----------------------------------------------------------------------------------------------
 def test_room_is_zeros_in_memory_or_in_a_file_without_a_name(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    held, mapped = room((125,), np.float64, 1000), room((126, 3), np.float64, 1000)
+    held, mapped = mapped_array((125,), np.float64, 1000), mapped_array((126, 3), np.float64, 1000)
     assert type(held) is np.ndarray
     assert isinstance(mapped, np.memmap)
     assert mapped.shape == (126, 3)
@@ -265,4 +265,4 @@ def test_room_is_zeros_in_memory_or_in_a_file_without_a_name(monkeypatch, tmp_pa
     assert mapped.sum() == 21
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setattr(storage, "reserve", full)  # memory has to do where the disk has no room
-    assert type(room((1000,), np.int64, 1000)) is np.ndarray
+    assert type(mapped_array((1000,), np.int64, 1000)) is np.ndarray

@@ -11,7 +11,7 @@ import numpy as np
 
 from calque.errors import SettingError
 from calque.pairs import WordPairs
-from calque.storage import room
+from calque.storage import mapped_array
 from calque.text import ParallelCorpus
 from calque.wordalign.similarity import MEMORY, STORED, Similarities, check_extraction, cosines, links_from_matrices
 from calque.wordalign.statistical import WordAligner, is_aligner
@@ -151,7 +151,7 @@ class Linker:
             SettingError: the model is a table without vectors.
         """
         sizes = corpus.source.lengths(), corpus.target.lengths()
-        data, at = room((int((sizes[0] * sizes[1]).sum()),), STORED, MEMORY), 0
+        data, at = mapped_array((int((sizes[0] * sizes[1]).sum()),), STORED, MEMORY), 0
         for first in range(0, len(corpus), block):
             for matrix in self._matrices(corpus[first : first + block]):
                 data[at : at + matrix.size] = matrix.ravel()

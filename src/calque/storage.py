@@ -389,7 +389,7 @@ def _make_folder(path: Path) -> None:
 
 
 # -- arrays of word vectors --------------------------------------------------------------------------------------------
-def room(shape: Sequence[int], dtype: np.typing.DTypeLike, small: int | None = None) -> np.ndarray:
+def mapped_array(shape: Sequence[int], dtype: np.typing.DTypeLike, small: int | None = None) -> np.ndarray:
     """Return an array of zeros; if it has more than `small` bytes (default: `VECTORS`), in a mapped temporary file.
 
     Without space on the disk the array is in memory.

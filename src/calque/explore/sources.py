@@ -18,7 +18,7 @@ from calque.corpora.languages import language_and_path
 from calque.corpora.sample import LANGUAGES, sample_text
 from calque.encoders.folder import holds_encoder
 from calque.errors import CalqueError, InputError, SettingError
-from calque.linking import tell_skipped
+from calque.input_texts import tell_skipped
 from calque.offsets import offsets_of
 from calque.segment import split_words
 from calque.text import Sentence, Sentences
