@@ -148,10 +148,6 @@ def test_pretokenized_text_is_split_at_spaces_only(tmp_path):
     path.write_text("don't  stop . \t10\u00a0000 \u3000 x\n")
     assert words(read(path, pretokenized=True)) == [(["don't", "stop", "."], ["10\u00a0000", "\u3000", "x"])]
     assert words(read(path)) == [(["don", "'t", "stop", "."], ["10", "000", "x"])]
-    assert read(path, pretokenized=True).segmenters == ("spaces", "spaces")
-    path.write_text("a\t北京\n")
-    segmenters = read_parallel(path, langs=("en", "zh")).segmenters
-    assert (segmenters[0], segmenters[1].startswith("calque-1+rjieba-")) == ("calque-1", True)
 
 
 def moses(folder, source, target, prefix="c.en-de"):
