@@ -13,6 +13,17 @@ _CODES = frozenset(TWO_LETTERS.values()) - {"ae", "sh"} | {"gsw", "nap"}  # lang
 _OTHERS = {"esp": "es", "ned": "nl"} | {code: TWO_LETTERS[code] for code in ("eng", "deu", "ger", "fra", "spa", "nld")}
 
 
+def two_languages(langs: Sequence[str]) -> tuple[str, str]:
+    """Return the languages as a tuple, after a check that there are two.
+
+    Raises:
+        SettingError: `langs` is a string, or not two languages.
+    """
+    if isinstance(langs, str) or len(langs) != 2:
+        raise SettingError(f"langs is {langs!r}, expected two languages, as ('en', 'de')")
+    return langs[0], langs[1]
+
+
 def language_of(path: str | PathLike[str]) -> str | None:
     """Return the language in a file name (`panx.dev.de.tsv`, `en_ewt.train.iob2`, `xsid.valid.de-ba.conll`, `hub:pan-x:de`), or
     None if the name contains no language or several."""

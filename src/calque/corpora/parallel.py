@@ -9,7 +9,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Literal, get_args
 
-from calque.corpora.languages import TWO_LETTERS
+from calque.corpora.languages import TWO_LETTERS, two_languages
 from calque.corpora.lines import (
     BLANK,
     Flaw,
@@ -21,14 +21,14 @@ from calque.corpora.lines import (
     read_blocks,
     read_lines,
     unpacked_name,
-)
+)  # fmt: skip
 from calque.corpora.rows import PREFIX, read_dataset
 from calque.corpora.store import TableWriter
 from calque.corpora.tmx import read_tmx
 from calque.errors import InputError, SettingError
 from calque.pairs import WordPairs
 from calque.progress import bar
-from calque.segment import get_segmenter, language_parts, split_spaces
+from calque.segment import language_parts, splitter
 from calque.text import ParallelCorpus
 
 _MOST_COLUMNS = 100  # each extra column becomes a column of the table; a corrupt line can contain a million
@@ -44,12 +44,7 @@ _BY_NAME |= {".arrow": "arrow", ".parquet": "hub", ".jsonl": "hub", ".ndjson": "
 def find_format(
     path: AnyPath | tuple[AnyPath, AnyPath], langs: tuple[str, str], format: Format | None = None
 ) -> tuple[list[str], Format]:
-    """Find the file or files of a path, and their format.
-
-    Raises:
-        InputError: the file does not exist.
-        SettingError: two files were given for a format with one file.
-    """
+    """Find the file or files of a path, and their format."""
     if isinstance(path, tuple | list):
         if len(path) != 2 or format not in (None, "moses"):
             raise SettingError(f"{len(path)} paths with format {format}, expected two with format 'moses' or one")
@@ -58,10 +53,9 @@ def find_format(
     if name.startswith(PREFIX):
         return [name], "hub"
     try:
-        if format == "moses" or (format is None and not os.path.exists(name)):
-            pair = moses_files(name, langs)
-            if len(pair) == 2:
-                return pair, "moses"
+        is_prefix = format == "moses" or (format is None and not os.path.exists(name))
+        if is_prefix and len(pair := _moses_files(name, langs)) == 2:
+            return pair, "moses"
         if format == "moses" or not os.path.exists(name):
             fact = f"no such file, nor {name}.{langs[0]} with {name}.{langs[1]}; is the path right?"
             raise InputError(f"{fact} (a data set of the Hugging Face hub is written hub:{name})", path=path)
@@ -72,13 +66,13 @@ def find_format(
     return [name], format or _detect(name)
 
 
-def moses_files(prefix: AnyPath, langs: tuple[str, str]) -> list[str]:
+def _moses_files(prefix: str, langs: tuple[str, str]) -> list[str]:
     """Find the files `PREFIX.LANG` of both languages, plain or compressed. For German, LANG is de, deu or ger."""
     found = []
     for lang in langs:
         code = language_parts(lang)[0]
         tags = dict.fromkeys((lang, code, *(three for three, two in TWO_LETTERS.items() if two == code)))
-        found += [str(file) for tag in tags if (file := find_packed(f"{fspath(prefix)}.{tag}"))][:1]
+        found += [str(file) for tag in tags if (file := find_packed(f"{prefix}.{tag}"))][:1]
     return found
 
 
@@ -101,29 +95,20 @@ def _detect(path: str) -> Format:
     return "hub" if suffix == ".csv" else "tsv"
 
 
-def open_raw(paths: list[str], langs: tuple[str, str], format: Format) -> RawCorpus:
-    """Open the sentence pairs of a text format or data set."""
+def _open(paths: list[str], langs: tuple[str, str], format: Format) -> RawCorpus:
     if format == "hub":
         return read_dataset(paths[0], langs)
     if format == "moses":
-        return RawCorpus(read_moses(paths[0], paths[1]))
-    if format in ("tsv", "fast-align"):
-        return RawCorpus(read_columns(paths[0], "\t" if format == "tsv" else "|||"))
-    return RawCorpus(read_tmx(paths[0], langs))
+        return RawCorpus(_read_moses(paths[0], paths[1]))
+    if format == "tmx":
+        return RawCorpus(read_tmx(paths[0], langs))
+    separator = "\t" if format == "tsv" else "|||"
+    return RawCorpus(_pair(line, number, paths[0], separator) for number, line in enumerate(read_lines(paths[0]), 1))
 
 
-# -- a sentence pair a line ----------------------------------------------------------------------------------------------
-def read_columns(path: str | PathLike[str], separator: str) -> Iterator[RawPair | Flaw]:
-    """Read `source⇥target` or `source ||| target` (fast_align); further columns are kept. Quotes are ordinary characters.
-
-    Args:
-        separator: a tab or `|||`.
-    """
-    for number, line in enumerate(read_lines(path), 1):
-        yield _pair(line, number, path, separator)
-
-
+# -- one sentence pair per line ------------------------------------------------------------------------------------------
 def _pair(line: str | Flaw, number: int, path: str | PathLike[str], separator: str) -> RawPair | Flaw:
+    """Return the pair of a line; quotes are ordinary characters."""
     if isinstance(line, Flaw):
         return line
     source, divided, rest = line.partition(separator)
@@ -141,7 +126,7 @@ def _pair(line: str | Flaw, number: int, path: str | PathLike[str], separator: s
     return Flaw(number, "too many columns", fact, path)
 
 
-def read_moses(source: str | PathLike[str], target: str | PathLike[str]) -> Iterator[RawPair | Flaw]:
+def _read_moses(source: str | PathLike[str], target: str | PathLike[str]) -> Iterator[RawPair | Flaw]:
     """Read two files with translations in equal lines."""
     pairs = enumerate(zip_longest(read_lines(source), read_lines(target)), 1)
     for number, (left, right) in pairs:
@@ -165,7 +150,6 @@ def read_moses(source: str | PathLike[str], target: str | PathLike[str]) -> Iter
 
 
 OnError = Literal["raise", "skip", "blank"]
-_Split = Callable[[str], Sequence[str]]
 
 
 def read_parallel(
@@ -188,9 +172,8 @@ def read_parallel(
         on_error: handling of lines without a usable pair (a column or side is missing or empty, bytes that are not UTF-8,
             a NUL). `raise` raises an error with the line. `skip` skips the line, counts it in `corpus.skipped`, and
             keeps the line number of every pair in `corpus.lines`. `blank` counts the line and replaces it with a pair of
-            empty sentences, so that pair i is line i + 1. In every mode, blank lines at the end of a file are allowed,
-            entries that the format defines as no pair (an untranslated message) are skipped and counted, and corrupt
-            data that makes the rest unreadable is an error.
+            empty sentences, so that pair i is line i + 1. In every mode, blank lines at the end of a file are allowed, and
+            TMX units that lack a language are skipped and counted.
         limit: maximum number of pairs to read.
         progress: whether to show a progress bar on stderr.
 
@@ -199,20 +182,18 @@ def read_parallel(
         SettingError: an argument has an unknown value.
         MissingExtraError: a library required by the format is not installed.
     """
-    if isinstance(langs, str) or len(langs) != 2:
-        raise SettingError(f"langs is {langs!r}, expected two languages, as ('en', 'de')")
+    langs = two_languages(langs)
     if on_error not in ("raise", "skip", "blank"):
         raise SettingError(f"on_error is {on_error!r}, expected 'raise', 'skip' or 'blank'")
     if format is not None and format not in FORMATS:
         raise SettingError(f"no format {format!r}, there are {', '.join(FORMATS)}")
     if limit is not None and limit < 0:
         raise SettingError(f"limit is {limit}, expected a number of pairs")
-    langs = (langs[0], langs[1])
     paths, format = find_format(path, langs, format)
     if format == "arrow":
         return _saved(paths[0], langs, limit)
-    split, names = _splitters(langs, pretokenized)
-    source = open_raw(paths, langs, format)
+    split = [splitter(lang, pretokenized=pretokenized) for lang in langs]
+    source = _open(paths, langs, format)
     reading = _Reading(paths[0], split, on_error, TableWriter(source.columns, lines=on_error == "skip"))
     with bar(None, unit=" lines", show=progress) as shown:
         for item in source.items if limit != 0 else ():
@@ -223,22 +204,22 @@ def read_parallel(
     skipped = reading.skipped
     if not reading.pairs and limit != 0:
         raise InputError(f"no sentence pair could be read: {str(skipped) or 'the file is empty'}", path=paths[0])
-    return ParallelCorpus(
-        reading.writer.finish(), langs, skipped=skipped.counts, first_skipped=skipped.first, segmenters=names, path=paths[0]
-    )  # fmt: skip
+    table = reading.writer.finish()
+    return ParallelCorpus(table, langs, skipped=skipped.counts, first_skipped=skipped.first, path=paths[0])
 
 
 class _Reading:
-    """Processing of items, with the count of unusable ones."""
+    """Pairs that are segmented into words and written, and the counts of unusable items."""
 
-    def __init__(self, path: str, split: tuple[_Split, _Split], on_error: OnError, writer: TableWriter):
+    def __init__(
+        self, path: str, split: Sequence[Callable[[str], Sequence[str]]], on_error: OnError, writer: TableWriter
+    ):
         self._path, self._split, self._on_error, self.writer = path, split, on_error, writer
         self.pairs = 0
         self.skipped = Skipped()
         self._blanks: list[Flaw] = []  # pending blank lines; they count only if another line follows
 
     def take(self, item: RawPair | Flaw | Omission) -> None:
-        """Segment a pair into words, or count an unusable item."""
         if isinstance(item, Omission):
             self.skipped.count(item, self._path)
         elif isinstance(item, Flaw):
@@ -283,14 +264,6 @@ def _error(flaw: Flaw) -> InputError:
     return InputError(f'{flaw.fact}; or read with on_error="skip"', path=flaw.path, line=flaw.line)
 
 
-def _splitters(langs: tuple[str, str], pretokenized: bool) -> tuple[tuple[_Split, _Split], tuple[str, str]]:
-    """Return the segmenter of each side and its name."""
-    if pretokenized:
-        return (split_spaces, split_spaces), ("spaces", "spaces")
-    source, target = map(get_segmenter, langs)
-    return (source.split, target.split), (source.name, target.name)
-
-
 def _saved(path: str, langs: tuple[str, str], limit: int | None) -> ParallelCorpus:
     corpus = ParallelCorpus.open(path)
     if corpus.langs == (langs[1], langs[0]):
@@ -304,8 +277,7 @@ def _saved(path: str, langs: tuple[str, str], limit: int | None) -> ParallelCorp
 def gold_links(
     corpus: ParallelCorpus, *, column: str = "column_3", one_based: bool = False, check: bool = True
 ) -> WordPairs:
-    """Return the word links in a column of the corpus file, such as `0-0 1?2`, checked against the words unless `check` is
-    False.
+    """Return the word links in a column of the corpus file, such as `0-0 1?2`; `check` compares them with the words.
 
     Raises:
         SettingError: the column does not exist.

@@ -9,9 +9,10 @@ from os import PathLike, fspath
 import pyarrow as pa
 
 from calque.annotated import Dictionary
+from calque.corpora.languages import two_languages
 from calque.corpora.lines import Flaw, Losses, OnError, read_lines
 from calque.corpora.store import Batches
-from calque.errors import InputError, SettingError
+from calque.errors import InputError
 from calque.segment import splitter
 from calque.storage import WORDS, from_words
 from calque.text import Sentences
@@ -83,8 +84,7 @@ def read_dictionary(path: str | PathLike[str], *, langs: tuple[str, str], on_err
             bytes are not UTF-8.
         SettingError: an argument has an unknown value.
     """
-    if isinstance(langs, str) or len(langs) != 2:
-        raise SettingError(f"langs is {langs!r}, expected two languages, as ('en', 'de')")
+    langs = two_languages(langs)
     losses = Losses(path, on_error, "entries")
     source, target = [], []
     for number, line in enumerate(read_lines(path), 1):
@@ -103,4 +103,4 @@ def read_dictionary(path: str | PathLike[str], *, langs: tuple[str, str], on_err
         source.append(words[0])
         target.append(words[1])
     losses.settle(len(source))
-    return Dictionary(tuple(source), tuple(target), (langs[0], langs[1]), fspath(path))
+    return Dictionary(tuple(source), tuple(target), langs, fspath(path))
