@@ -54,8 +54,8 @@ def test_ranges_and_empty_nodes_do_not_shift_heads(tmp_path):
 @pytest.mark.parametrize(
     ("bad", "line", "reason", "fact"),
     [
-        (tree(2, 3, 0) + tree(0, 3, 2), 6, "not a tree", "the heads from word 2 ('w2') go round in a circle"),
-        (tree(0) + tree(0, 2), 4, "not a tree", "the heads from word 2 ('w2') go round in a circle"),
+        (tree(2, 3, 0) + tree(0, 3, 2), 6, "not a tree", "the heads from word 2 ('w2') form a cycle"),
+        (tree(0) + tree(0, 2), 4, "not a tree", "the heads from word 2 ('w2') form a cycle"),
         (tree(0) + tree(0, 0), 4, "not one root", "2 words with the head 0 ('w1', 'w2'), expected one root"),
         (tree(0, 3), 2, "head not in the sentence", "the head '3' of 'w2', expected 0 or one of the words 1 to 2"),
         (tree(0, "²"), 2, "head not in the sentence", "the head '²' of 'w2'"),

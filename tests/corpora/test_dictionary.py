@@ -33,7 +33,7 @@ def test_a_tab_or_the_first_space_separates_word_and_translation(tmp_path):
         (b"a\t", "not two words", "one word, expected a word and its translation"),
         (b"a\tb\t0.5", "not two words", "3 columns, expected a word and its translation"),
         (b"a b\xff", "not UTF-8", "byte 0xff at position 3 is not UTF-8"),
-        (b"a b\0", "NUL character", "holds a NUL character"),
+        (b"a b\0", "NUL character", "contains a NUL character"),
     ],
 )
 def test_unusable_entries_are_refused_or_counted_with_their_line(tmp_path, bad, reason, fact):

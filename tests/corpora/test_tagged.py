@@ -159,7 +159,7 @@ def test_facebook_offsets_count_characters_or_bytes(tmp_path, unit):
 
 def test_facebook_rows_without_tokens_are_segmented(tmp_path):
     assert pairs(read_tagged(write(tmp_path, "x\t0:3:a\tGo, don't.\n"), lang="en")) == ["Go/B-a ,/I-a don/O 't/O ./O"]
-    with pytest.raises(InputError, match=r"line 1: the tokens of the last column do not stand in the text"):
+    with pytest.raises(InputError, match=r"line 1: the tokens of the last column are not in the text"):
         read_tagged(write(tmp_path, request("x", "", "ab cd", ["ab", "cd"]).replace("\tab", "\tba")), lang="en")
 
 

@@ -52,7 +52,7 @@ class _Example(NamedTuple):
 
 
 class _Names(NamedTuple):
-    """Roles of the columns."""
+    """Names of the columns of texts, labels and languages."""
 
     texts: tuple[str, ...]
     label: str
@@ -72,7 +72,7 @@ def read_labelled(
     Args:
         path: a file, the folder of a data set, or `hub:NAME` (see `rows.open_rows`).
         lang: the language; selects the rows of a file with a column `language`.
-        format: format of the file; None detects it from its name and contents.
+        format: format of the file; `auto` detects it from its name and contents.
 
             - `header`: the first line names the columns: `premise` and `hypothesis`, `sentence1` and `sentence2`
               (MultiNLI, XNLI), `sentence_A` and `sentence_B` (SICK; in SICK-NL these are Dutch, and English is in
@@ -91,8 +91,6 @@ def read_labelled(
     Raises:
         InputError: the file cannot be read, has no row in the language, or its columns cannot be identified; or (`raise`) a
             row has a different number of columns, an empty text, no label, or bytes that are not UTF-8.
-        SettingError: an argument has an unknown value.
-        MissingExtraError: the file needs `datasets`, which is not installed.
     """
     if format not in get_args(Format):
         raise SettingError(f"no format {format!r}, there are {', '.join(get_args(Format))}")
@@ -106,7 +104,7 @@ def read_labelled(
                 others[item.lang] = best_match(lang, [item.lang]) is not None
             if not others[item.lang]:
                 continue
-        used = _used(item, split, path) if isinstance(item, _Example) else item
+        used = _used(item, split) if isinstance(item, _Example) else item
         if isinstance(used, Flaw | Omission):
             losses.take(used)
             continue
@@ -121,20 +119,18 @@ def read_labelled(
     return LabelledText(texts, Labels.of(labels), fspath(path), np.array(lines, np.int64))
 
 
-def _used(
-    row: _Example, split: Callable[[str], Sequence[str]], path: AnyPath
-) -> tuple[list[Sequence[str]], str] | Flaw | Omission:
+def _used(row: _Example, split: Callable[[str], Sequence[str]]) -> tuple[list[Sequence[str]], str] | Flaw | Omission:
     """Return the words of each text and the label, or the flaw of an unusable row."""
     label = row.label.strip().lower()
     if label == _NONE:
         return Omission(row.line, "no agreed label")
     if not label:
-        return Flaw(row.line, "no label", "a text without a label, expected one; is a column missing?", path)
+        return Flaw(row.line, "no label", "a text without a label, expected one; is a column missing?")
     texts = [split(text) for text in row.texts]
     for number, words in enumerate(texts, 1):
         if not words:
             which = f"text {number} of {len(texts)}" if len(texts) > 1 else "the text"
-            return Flaw(row.line, "empty text", f"{which} has no words, expected a sentence", path)
+            return Flaw(row.line, "empty text", f"{which} has no words, expected a sentence")
     return texts, _SPELLINGS.get(label, label)
 
 
@@ -164,11 +160,8 @@ def _open(path: AnyPath, lang: str, format: Format) -> _Items:
             format = "pairs"
     if format == "header":
         flaws = [line for _, line in before if isinstance(line, Flaw)]
-        return (
-            chain(flaws, _named_columns(lines, first.split("\t"), lang, path, " as in the first line"))
-            if first
-            else flaws
-        )
+        named = _named_columns(lines, first.split("\t"), lang, path, " as in the first line") if first else ()
+        return chain(flaws, named)
     if format == "jsonl":
         return _json(every, lang, path)
     rows = every if format == "pairs" else list(every)
@@ -201,11 +194,11 @@ def _named_columns(
         elif line.strip():
             row = line.split("\t")
             if len(row) == len(header):
-                yield _example(number, dict(zip(reversed(header), reversed(row), strict=True)), names, path)
+                yield _example(number, dict(zip(reversed(header), reversed(row), strict=True)), names)
                 continue
             count = "one column" if len(row) == 1 else f"{len(row)} columns"
             fact = f"{count}, expected {len(header)}{expected}; is a tab missing, or one in the text?"
-            yield Flaw(number, "other columns", fact, path)
+            yield Flaw(number, "other columns", fact)
 
 
 def _which_first(lines: Iterable[tuple[int, str | Flaw]], path: AnyPath) -> Literal["label-text", "text-label"]:
@@ -226,10 +219,10 @@ def _json(lines: Iterable[tuple[int, str | Flaw]], lang: str, path: AnyPath) -> 
         if isinstance(values, Flaw):
             yield values
         elif not isinstance(values, dict):
-            yield Flaw(number, "no JSON object", "not a JSON object, expected one a line; is the file whole?", path)
+            yield Flaw(number, "no JSON object", "not a JSON object, expected one a line; is the file complete?")
         else:
             names = names or _choose(list(values), lang, path)
-            yield _example(number, values, names, path)
+            yield _example(number, values, names)
 
 
 def _dataset(path: AnyPath, lang: str) -> Iterator[_Example | Flaw | Omission]:
@@ -242,10 +235,10 @@ def _dataset(path: AnyPath, lang: str) -> Iterator[_Example | Flaw | Omission]:
         if label is None and values[names.label] is not None:
             yield Omission(number, "no agreed label")
         else:
-            yield _example(number, {**values, names.label: label}, names, path)
+            yield _example(number, {**values, names.label: label}, names)
 
 
-def _example(number: int, values: Mapping[str, Any], names: _Names, path: AnyPath) -> _Example | Flaw:
+def _example(number: int, values: Mapping[str, Any], names: _Names) -> _Example | Flaw:
     """Build an example from named values; integral labels are written without a decimal point."""
     label = values.get(names.label)
     label = str(label) if isinstance(label, int) else label
@@ -253,5 +246,5 @@ def _example(number: int, values: Mapping[str, Any], names: _Names, path: AnyPat
     lang = None if names.lang is None else values.get(names.lang)
     for name, value in zip((*names.texts, names.label), (*texts, label), strict=True):
         if not is_text(value):
-            return Flaw(number, "missing value", f"{name} is {value!r:.40}, expected text", path)
+            return Flaw(number, "missing value", f"{name} is {value!r:.40}, expected text")
     return _Example(number, tuple(map(str, texts)), str(label), lang if isinstance(lang, str) else None)

@@ -31,6 +31,7 @@ from calque.progress import bar
 from calque.segment import language_parts, splitter
 from calque.text import ParallelCorpus
 
+_REMEDY = 'read with on_error="skip"'
 _MOST_COLUMNS = 100  # each extra column becomes a column of the table; a corrupt line can contain a million
 
 AnyPath = str | PathLike[str]
@@ -103,27 +104,27 @@ def _open(paths: list[str], langs: tuple[str, str], format: Format) -> RawCorpus
     if format == "tmx":
         return RawCorpus(read_tmx(paths[0], langs))
     separator = "\t" if format == "tsv" else "|||"
-    return RawCorpus(_pair(line, number, paths[0], separator) for number, line in enumerate(read_lines(paths[0]), 1))
+    return RawCorpus(_pair(line, number, separator) for number, line in enumerate(read_lines(paths[0]), 1))
 
 
 # -- one sentence pair per line ------------------------------------------------------------------------------------------
-def _pair(line: str | Flaw, number: int, path: str | PathLike[str], separator: str) -> RawPair | Flaw:
+def _pair(line: str | Flaw, number: int, separator: str) -> RawPair | Flaw:
     """Return the pair of a line; quotes are ordinary characters."""
     if isinstance(line, Flaw):
         return line
     source, divided, rest = line.partition(separator)
     if not divided:
         if not line or line.isspace():
-            return Flaw(number, BLANK, "blank, expected a sentence pair", path)
+            return Flaw(number, BLANK, "blank, expected a sentence pair")
         fact = f"one column, expected source and target separated by {'a tab' if separator == chr(9) else separator}"
-        return Flaw(number, "missing column", f"{fact} (two files are given as a pair of paths)", path)
+        return Flaw(number, "missing column", f"{fact} (two files are given as a pair of paths)")
     if separator not in rest:
         return RawPair(number, source, rest)
     target, *extra = rest.split(separator, _MOST_COLUMNS)
     if len(extra) < _MOST_COLUMNS:
         return RawPair(number, source, target, extra)
     fact = f"more than {_MOST_COLUMNS} columns, expected source and target; is there a separator in the text?"
-    return Flaw(number, "too many columns", fact, path)
+    return Flaw(number, "too many columns", fact)
 
 
 def _read_moses(source: str | PathLike[str], target: str | PathLike[str]) -> Iterator[RawPair | Flaw]:
@@ -230,10 +231,10 @@ class _Reading:
             if not source or not target:
                 side = "target" if source else "source"
                 fact = f"the {side} side has no words, expected text"
-                self._refuse(Flaw(line, f"empty {side}", fact, self._path))
+                self._refuse(Flaw(line, f"empty {side}", fact))
             elif self.writer.width is not None and len(extra) > self.writer.width:
                 fact = f"{len(extra) + 2} columns, expected at most {self.writer.width + 2} as in the first lines; is there a "
-                self._refuse(Flaw(line, "too many columns", f"{fact}separator in the text?", self._path))
+                self._refuse(Flaw(line, "too many columns", f"{fact}separator in the text?"))
             else:
                 self._settle_blanks()
                 self.writer.add(source, target, extra, line, len(source_text) + len(target_text))
@@ -246,8 +247,8 @@ class _Reading:
             return
         self._settle_blanks()
         if self._on_error == "raise":
-            raise _error(item)
-        self.skipped.count(item, item.path)
+            raise item.error(self._path, _REMEDY)
+        self.skipped.count(item, self._path)
         if self._on_error == "blank":
             self.writer.add((), (), (), item.line, 0)
             self.pairs += 1
@@ -255,13 +256,9 @@ class _Reading:
     def _settle_blanks(self) -> None:
         for blank in self._blanks:
             if self._on_error == "raise":
-                raise _error(blank)
-            self.skipped.count(blank, blank.path)
+                raise blank.error(self._path, _REMEDY)
+            self.skipped.count(blank, self._path)
         self._blanks = []
-
-
-def _error(flaw: Flaw) -> InputError:
-    return InputError(f'{flaw.fact}; or read with on_error="skip"', path=flaw.path, line=flaw.line)
 
 
 def _saved(path: str, langs: tuple[str, str], limit: int | None) -> ParallelCorpus:

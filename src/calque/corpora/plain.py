@@ -98,7 +98,7 @@ def read_dictionary(path: str | PathLike[str], *, langs: tuple[str, str], on_err
         if len(words) != 2 or not all(words):
             count = f"{len(words)} columns" if len(words) > 2 else "one word"
             fact = f"{count}, expected a word and its translation, separated by a tab or space; correct the line"
-            losses.take(Flaw(number, "not two words", fact, path))
+            losses.take(Flaw(number, "not two words", fact))
             continue
         source.append(words[0])
         target.append(words[1])
