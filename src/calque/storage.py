@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 
 from calque.errors import OutputError, SettingError
-from calque.offsets import offsets_of
 
 NEW, _OLD = "new", "old"  # names in a temporary folder
 _TEMPORARY = re.compile(rf"(.*/)?\.?([^/]*)\.calque-[a-z]+(/{NEW}(?=/|$))?")  # names that `part_of` makes
@@ -141,30 +140,12 @@ def append_lines(path: str | PathLike[str], lines: Iterable[str]) -> None:
     Raises:
         OutputError: there is no space, or the file cannot be written.
     """
-    data = "".join(lines).encode("utf-8", "replace")
-    try:
-        if not Path(path).parent.exists():
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "a+b", buffering=0) as file:
-            with suppress(ImportError, OSError):  # Windows, or a file system without locks
-                import fcntl
-
-                fcntl.flock(file, fcntl.LOCK_EX)  # released when the file is closed
-            before = os.fstat(file.fileno()).st_size
-            if before and file.seek(before - 1) and file.read(1) != b"\n":
-                data = b"\n" + data
-            try:
-                left = data
-                while left:
-                    left = left[file.write(left) :]
-            except OSError:
-                with suppress(OSError):  # not a regular file
-                    os.truncate(path, before)
-                    if not before:
-                        os.unlink(path)
-                raise
-    except OSError as error:
-        raise failure(path, unwritten(error) or f"cannot be written ({error.strerror})") from error
+    with locked(path, wait=True):
+        data = Path(path).read_bytes() if Path(path).is_file() else b""
+        if data and not data.endswith(b"\n"):
+            data += b"\n"
+        with whole(path) as part:
+            part.write_bytes(data + "".join(lines).encode("utf-8", "replace"))
 
 
 @contextmanager
@@ -336,21 +317,13 @@ def slice_rows(table: pa.Table, index: slice) -> pa.Table:
 
 
 def take_rows(table: pa.Table, indices: Sequence[int] | np.ndarray) -> pa.Table:
-    """Return the rows at `indices`. `Table.take` would load a mapped corpus, because it first concatenates all batches."""
+    """Return the rows at `indices`. `Table.take` alone would load a mapped corpus, because it concatenates all chunks first."""
     rows = np.asarray(indices, dtype=np.int64)
     rows = np.where(rows < 0, rows + table.num_rows, rows)
     if len(rows) and not 0 <= rows.min() <= rows.max() < table.num_rows:
         raise IndexError(f"pairs {rows.min()} to {rows.max()} of {table.num_rows}")
-    order = np.argsort(rows, kind="stable")
-    batches = table.to_batches()
-    starts = offsets_of([len(batch) for batch in batches])
-    cuts = np.searchsorted(rows[order], starts)
-    parts = [
-        batch.take(pa.array(rows[order[first:last]] - start))
-        for batch, start, first, last in zip(batches, starts[:-1], cuts[:-1], cuts[1:], strict=True)
-        if last > first
-    ]
-    taken = pa.Table.from_batches(parts, table.schema)
-    if (np.diff(rows) >= 0).all():
-        return taken
-    return taken.take(pa.array(np.argsort(order)))
+    chosen = np.zeros(table.num_rows, bool)
+    chosen[rows] = True
+    taken = table.filter(pa.array(chosen))
+    places = np.searchsorted(np.flatnonzero(chosen), rows)
+    return taken if np.array_equal(places, np.arange(len(taken))) else taken.take(pa.array(places))
