@@ -63,7 +63,7 @@ _TREEBANKS = (
     "el=Greek he=Hebrew hi=Hindi hu=Hungarian id=Indonesian it=Italian ja=Japanese kk=Kazakh ko=Korean mr=Marathi fa=Persian "
     "pt=Portuguese ru=Russian es=Spanish tl=Tagalog ta=Tamil te=Telugu th=Thai tr=Turkish ur=Urdu vi=Vietnamese yo=Yoruba"
 )
-_UDPOS = dict(pair.split("=") for pair in _TREEBANKS.split())
+_UDPOS = {pair[:2]: pair[3:] for pair in _TREEBANKS.split()}
 _PANX = _same(
     "af ar bg bn de el en es et eu fa fi fr he hi hu id it ja jv ka kk ko ml mr ms my nl pt ru sw ta te th tl tr ur vi yo zh"
 )

@@ -68,6 +68,9 @@ class Omission(NamedTuple):
     place: str = ""  # see `Flaw`
 
 
+Item = RawPair | Flaw | Omission
+
+
 class Skipped:
     """Number of skipped items by reason (`counts`), and position of the first one by reason (`first`)."""
 
@@ -125,7 +128,7 @@ class Losses:
 class RawCorpus(NamedTuple):
     """Items of a reader, and the names of `RawPair.extra`, None if their number can differ between lines."""
 
-    items: Iterable[RawPair | Flaw | Omission]
+    items: Iterable[Item]
     columns: list[str] | None = None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
 from os import PathLike, fspath
 from pathlib import Path
@@ -13,6 +13,7 @@ from calque.corpora.languages import TWO_LETTERS, two_languages
 from calque.corpora.lines import (
     BLANK,
     Flaw,
+    Item,
     Omission,
     RawCorpus,
     RawPair,
@@ -21,7 +22,7 @@ from calque.corpora.lines import (
     read_blocks,
     read_lines,
     unpacked_name,
-)  # fmt: skip
+)
 from calque.corpora.rows import PREFIX, read_dataset
 from calque.corpora.store import TableWriter
 from calque.corpora.tmx import read_tmx
@@ -31,7 +32,6 @@ from calque.progress import bar
 from calque.segment import language_parts, splitter
 from calque.text import ParallelCorpus
 
-_REMEDY = 'read with on_error="skip"'
 _MOST_COLUMNS = 100  # each extra column becomes a column of the table; a corrupt line can contain a million
 
 AnyPath = str | PathLike[str]
@@ -194,71 +194,52 @@ def read_parallel(
     if format == "arrow":
         return _saved(paths[0], langs, limit)
     split = [splitter(lang, pretokenized=pretokenized) for lang in langs]
-    source = _open(paths, langs, format)
-    reading = _Reading(paths[0], split, on_error, TableWriter(source.columns, lines=on_error == "skip"))
+    source, skipped = _open(paths, langs, format), Skipped()
+    writer = TableWriter(source.columns, lines=on_error == "skip")
+    items = source.items if on_error == "blank" else _without_blank_end(source.items)
     with bar(None, unit=" lines", show=progress) as shown:
-        for item in source.items if limit != 0 else ():
-            reading.take(item)
-            shown.update()
-            if reading.pairs == limit:
-                break
-    skipped = reading.skipped
-    if not reading.pairs and limit != 0:
-        raise InputError(f"no sentence pair could be read: {str(skipped) or 'the file is empty'}", path=paths[0])
-    table = reading.writer.finish()
-    return ParallelCorpus(table, langs, skipped=skipped.counts, first_skipped=skipped.first, path=paths[0])
-
-
-class _Reading:
-    """Pairs that are segmented into words and written, and the counts of unusable items."""
-
-    def __init__(
-        self, path: str, split: Sequence[Callable[[str], Sequence[str]]], on_error: OnError, writer: TableWriter
-    ):
-        self._path, self._split, self._on_error, self.writer = path, split, on_error, writer
-        self.pairs = 0
-        self.skipped = Skipped()
-        self._blanks: list[Flaw] = []  # pending blank lines; they count only if another line follows
-
-    def take(self, item: RawPair | Flaw | Omission) -> None:
-        if isinstance(item, Omission):
-            self.skipped.count(item, self._path)
-        elif isinstance(item, Flaw):
-            self._refuse(item)
-        else:
-            line, source_text, target_text, extra = item
-            source, target = self._split[0](source_text), self._split[1](target_text)
-            if not source or not target:
-                side = "target" if source else "source"
-                fact = f"the {side} side has no words, expected text"
-                self._refuse(Flaw(line, f"empty {side}", fact))
-            elif self.writer.width is not None and len(extra) > self.writer.width:
-                fact = f"{len(extra) + 2} columns, expected at most {self.writer.width + 2} as in the first lines; is there a "
-                self._refuse(Flaw(line, "too many columns", f"{fact}separator in the text?"))
+        for item in items if limit != 0 else ():
+            row = _segmented(item, split, writer.width) if isinstance(item, RawPair) else item
+            if isinstance(row, Flaw) and on_error == "raise":
+                raise row.error(paths[0], 'read with on_error="skip"')
+            if isinstance(row, Flaw | Omission):
+                skipped.count(row, paths[0])
+                if isinstance(row, Flaw) and on_error == "blank":
+                    writer.add((), (), (), row.line, 0)
             else:
-                self._settle_blanks()
-                self.writer.add(source, target, extra, line, len(source_text) + len(target_text))
-                self.pairs += 1
+                writer.add(*row)
+            shown.update()
+            if writer.n_rows == limit:
+                break
+    if not writer.n_rows and limit != 0:
+        raise InputError(f"no sentence pair could be read: {str(skipped) or 'the file is empty'}", path=paths[0])
+    return ParallelCorpus(writer.finish(), langs, skipped=skipped.counts, first_skipped=skipped.first, path=paths[0])
 
-    def _refuse(self, item: Flaw) -> None:
-        """Raise or count a line without a usable pair."""
-        if item.reason == BLANK and self._on_error != "blank":
-            self._blanks.append(item)
-            return
-        self._settle_blanks()
-        if self._on_error == "raise":
-            raise item.error(self._path, _REMEDY)
-        self.skipped.count(item, self._path)
-        if self._on_error == "blank":
-            self.writer.add((), (), (), item.line, 0)
-            self.pairs += 1
 
-    def _settle_blanks(self) -> None:
-        for blank in self._blanks:
-            if self._on_error == "raise":
-                raise blank.error(self._path, _REMEDY)
-            self.skipped.count(blank, self._path)
-        self._blanks = []
+def _without_blank_end(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield the items without blank lines at the end."""
+    blanks = []
+    for item in items:
+        if isinstance(item, Flaw) and item.reason == BLANK:
+            blanks.append(item)
+        else:
+            yield from blanks
+            yield item
+            blanks = []
+
+
+def _segmented(
+    pair: RawPair, split: Sequence[Callable[[str], Sequence[str]]], width: int | None
+) -> tuple[Sequence[str], Sequence[str], Sequence[str | None], int, int] | Flaw:
+    """Return a row for `TableWriter.add`, or the flaw of an unusable pair."""
+    source, target = split[0](pair.source), split[1](pair.target)
+    if not source or not target:
+        side = "target" if source else "source"
+        return Flaw(pair.line, f"empty {side}", f"the {side} side has no words, expected text")
+    if width is not None and len(pair.extra) > width:
+        fact = f"{len(pair.extra) + 2} columns, expected at most {width + 2} as in the first lines"
+        return Flaw(pair.line, "too many columns", f"{fact}; is there a separator in the text?")
+    return source, target, pair.extra, pair.line, len(pair.source) + len(pair.target)
 
 
 def _saved(path: str, langs: tuple[str, str], limit: int | None) -> ParallelCorpus:

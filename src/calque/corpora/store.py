@@ -30,13 +30,14 @@ class TableWriter:
         self.width = None if columns is None else len(columns)  # maximum number of extra columns, None if unknown
         self._batches: Batches | None = None
         self._rows: list[tuple[Sequence[str], Sequence[str], int, Sequence[str | None]]] = []  # since the last batch
-        self._characters = 0
+        self._characters = self.n_rows = 0
 
     def add(
         self, source: Sequence[str], target: Sequence[str], extra: Sequence[str | None], line: int, size: int
     ) -> None:
         """Add a row; `size` is its approximate number of characters."""
         self._rows.append((source, target, line, extra))
+        self.n_rows += 1
         self._characters += size
         if len(self._rows) >= _ROWS or self._characters >= _CHARACTERS:
             self._flush()
