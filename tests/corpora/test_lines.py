@@ -265,3 +265,18 @@ def test_a_line_longer_than_memory_is_refused(tmp_path):
     path.write_bytes(PACK[".zst"](b"a\tb\n" + b"0" * (LONGEST_LINE + 2**21)))
     with pytest.raises(InputError, match="line 2: a line of more than 64 MiB"):
         read(path)
+
+
+def test_saved_corpora_are_read(tmp_path):
+    tsv, path = tmp_path / "f.tsv", tmp_path / "c.arrow"
+    tsv.write_text("".join(f"word {k}\tWort {k}\tnote{k}\n" if k % 100 else "\tempty\n" for k in range(1, 2001)))
+    corpus = read(tsv, on_error="skip")
+    corpus.save(path)
+    assert read(path).table.equals(corpus.table)
+    assert read(path).skipped == corpus.skipped
+    assert read_parallel(path, langs=("de", "en")).source[0].words == ("Wort", "1")
+    assert len(read(path, limit=7)) == 7
+    (tmp_path / "other").write_bytes(path.read_bytes())
+    assert len(read(tmp_path / "other")) == len(corpus)
+    with pytest.raises(InputError, match="a saved corpus in en-de, expected en-fr"):
+        read_parallel(path, langs=("en", "fr"))
