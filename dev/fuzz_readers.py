@@ -153,7 +153,7 @@ def readers() -> dict[str, Reader]:
     from calque.encoders import load_encoder
     from calque.encoders.mapped import MappedEncoder
     from calque.encoders.sentence_vectors import SentencePooling, sentence_vectors
-    from calque.linking import Words
+    from calque.input_texts import Words
     from calque.maps import KINDS
     from calque.maps.released import read_released
     from calque.pairs import WordPairs

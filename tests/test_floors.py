@@ -13,7 +13,7 @@ FLOOR = {
     "pairs": 1, "vectors": 1, "annotated": 1,
     "spans": 2, "distributed": 2, "algebra": 2,
     "corpora": 3, "wordalign": 3, "anchors": 3, "maps": 3,
-    "nn": 3, "encoders": 4, "linking": 4,
+    "nn": 3, "encoders": 4, "input_texts": 4,
     "training": 5, "linker": 5,
     "alignment": 7, "tasks": 7,
     "analyses": 8,

@@ -1,7 +1,6 @@
 """Files are written atomically, a full disk is one line, and large arrays are the same numbers in a mapped file."""
 
 import errno
-import json
 import os
 import stat
 import subprocess
@@ -11,21 +10,19 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-import torch
 
 from calque import storage
 from calque.errors import CalqueError, OutputError, SettingError
 from calque.storage import (
     append_lines,
+    mapped_array,
     naming,
-    room,
     unwritten,
     whole,
     write_text,
 )  # fmt: skip
 from calque.vectors import filling, map_arrays, write_arrays
-from command import fails, run, works
-from fitted_line import FittedLine, line_loop
+from command import run
 
 
 def names(folder):
@@ -117,7 +114,7 @@ def test_lines_are_appended_all_or_none(tmp_path):
     assert names(tmp_path) == ["results.jsonl"]
 
 
-# -- room for what is mapped ---------------------------------------------------------------------------------------------
+# -- space of mapped files ---------------------------------------------------------------------------------------------
 def test_room_is_taken_when_a_file_is_made(tmp_path):
     """Without it, a write to mapped memory ends the process when the disk is full."""
     with filling(tmp_path / "x", {"a": ((300_000,), np.float64)}):
@@ -180,17 +177,6 @@ def test_an_error_that_came_of_a_full_disk_is_one_and_others_are_not():
         assert unwritten(other) is None
 
 
-def test_a_checkpoint_on_a_full_disk_leaves_the_one_before(tmp_path):
-    loop = line_loop(FittedLine(torch.nn.Linear(200, 200)), tmp_path)
-    loop.save()
-    before = (tmp_path / "checkpoint.pt").read_bytes()
-    loop.step = 1
-    with pytest.raises(OutputError, match=r"checkpoint\.pt: the file is larger"), files_up_to(100_000):
-        loop.save()
-    assert (tmp_path / "checkpoint.pt").read_bytes() == before
-    assert names(tmp_path) == ["checkpoint.pt"]
-
-
 # -- the command line ------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("error", "said"),
@@ -222,40 +208,10 @@ def test_a_full_disk_behind_standard_output():
     assert ended.stderr == "calque: error: standard output: no space left on the disk\n"
 
 
-@pytest.mark.parametrize(
-    ("command", "out"),
-    [
-        ("words text.tsv --langs en de --pretokenized --out {}", "links"),
-        ("encode words.vec text --lang en --pretokenized --out {}", "vectors"),
-        ("anchors text --lang en --encoder words.vec --pretokenized --out {}", "anchors"),
-        ("report scores.jsonl --out {}", "report.html"),
-    ],
-)
-def test_verbs_that_do_not_get_their_output_written(capsys, tmp_path, monkeypatch, command, out):
-    words = [f"w{number}" for number in range(60)]
-    lines = [" ".join(words[k % 50 : k % 50 + 9]) for k in range(300)]
-    (tmp_path / "text").write_text("".join(f"{line}\n" for line in lines))
-    (tmp_path / "text.tsv").write_text("".join(f"{line}\t{line}\n" for line in lines))
-    rng = np.random.default_rng(0)
-    rows = [f"{word} {' '.join(map(str, rng.normal(size=8).round(3)))}\n" for word in words]
-    (tmp_path / "words.vec").write_text("60 8\n" + "".join(rows))
-    score = {"task": "retrieval", "metric": "accuracy.all", "data": "d", "languages": ["en", "de"], "value": 0.5,
-             "low": 0.4, "high": 0.6, "n": 10, "encoder": "e"}  # fmt: skip
-    (tmp_path / "scores.jsonl").write_text(json.dumps(score) + "\n")
-    monkeypatch.chdir(tmp_path)
-    works(capsys, *command.format(f"before-{out}").split())  # what is compiled and kept for later is there now
-    there = {*names(tmp_path), "links"}
-    with files_up_to(200):
-        said = fails(capsys, *command.format(out).split())
-    assert said.startswith(f"calque: error: {out}")
-    assert "the file is larger than the system allows" in said
-    assert {*names(tmp_path), "links"} == there
-
-
 # -- arrays of word vectors ----------------------------------------------------------------------------------------------
 def test_room_is_zeros_in_memory_or_in_a_file_without_a_name(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    held, mapped = room((125,), np.float64, 1000), room((126, 3), np.float64, 1000)
+    held, mapped = mapped_array((125,), np.float64, 1000), mapped_array((126, 3), np.float64, 1000)
     assert type(held) is np.ndarray
     assert isinstance(mapped, np.memmap)
     assert mapped.shape == (126, 3)
@@ -265,4 +221,4 @@ def test_room_is_zeros_in_memory_or_in_a_file_without_a_name(monkeypatch, tmp_pa
     assert mapped.sum() == 21
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setattr(storage, "reserve", full)  # memory has to do where the disk has no room
-    assert type(room((1000,), np.int64, 1000)) is np.ndarray
+    assert type(mapped_array((1000,), np.int64, 1000)) is np.ndarray

@@ -61,11 +61,11 @@ def test_save_and_open_are_exact(pairs, tmp_path_factory):
     path = tmp_path_factory.mktemp("corpus") / "c.arrow"
     corpus = corpus_of(pairs, ("en", "zh-Hans"), note=[str(k) for k in range(len(pairs))])
     corpus.skipped, corpus.first_skipped = {"empty source": 2}, {"empty source": "f line 3"}
-    corpus.segmenters, corpus.path = ("calque-1", "other"), "f"
+    corpus.path = "f"
     corpus.save(path)
     again = ParallelCorpus.open(path)
     assert again.table.equals(corpus.table)
-    for name in ("langs", "skipped", "first_skipped", "segmenters", "path", "metadata_names"):
+    for name in ("langs", "skipped", "first_skipped", "path", "metadata_names"):
         assert getattr(again, name) == getattr(corpus, name)
     again[1:].save(path)  # over the file that it is mapped from
     assert list(ParallelCorpus.open(path).target) == list(corpus.target)[1:]
@@ -108,13 +108,10 @@ def test_swapped(corpus):
 
 
 def test_joined(corpus):
-    corpus.skipped = {"blank line": 1}
     other = ParallelCorpus.of([["q"]], [["r"]], ("en", "de"))
-    other.skipped = {"blank line": 2, "not UTF-8": 1}
     both = corpus + other
     assert len(both) == 4
     assert both.metadata_names == []
-    assert both.skipped == {"blank line": 3, "not UTF-8": 1}
     with pytest.raises(SettingError, match="languages differ"):
         corpus + other.swapped()
 

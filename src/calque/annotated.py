@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 
@@ -14,12 +15,7 @@ from calque.text import Sentences
 
 @dataclass(frozen=True)
 class Labels:
-    """Labels as codes of a list of names.
-
-    Attributes:
-        codes: index into `names`, int32 `[n]`.
-        names: distinct names.
-    """
+    """Labels as codes, int32 `[n]`, which are indices into distinct names."""
 
     codes: np.ndarray
     names: tuple[str, ...]
@@ -63,18 +59,38 @@ class Labels:
 
 
 @dataclass(frozen=True)
-class TaggedText:
+class _AnnotatedSentences:
+    """Base class of sentences with annotation. Subclasses have the line of each sentence in the file as `lines`."""
+
+    sentences: Sentences
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    def _taken(self, rows: np.ndarray, **parts: Any) -> Self:
+        """Return the sentences with the given indices and their annotation, `parts`."""
+        lines = getattr(self, "lines")  # noqa: B009 (a field of subclasses)
+        return replace(
+            self, sentences=self.sentences.take(rows), **{"lines": None if lines is None else lines[rows]}, **parts
+        )
+
+    def _words(self, rows: np.ndarray) -> np.ndarray:
+        """Return the indices of the words of the given sentences, in order."""
+        lengths = self.sentences.lengths()
+        return ranges(offsets_of(lengths)[:-1][rows], lengths[rows])
+
+
+@dataclass(frozen=True)
+class TaggedText(_AnnotatedSentences):
     """Sentences with a tag for each word (entities, slots, parts of speech).
 
     Attributes:
-        sentences: the sentences.
         tags: tags of all words, `[n_words]`. Spans are converted to BIO (IOB2).
         intents: label of each sentence `[n_sentences]`, or None.
         repaired: number of tags that were changed because no scheme allows them at their position.
         path, lines: file, and line of each sentence, int64 `[n_sentences]`, for messages.
     """
 
-    sentences: Sentences
     tags: Labels
     intents: Labels | None = None
     repaired: int = 0
@@ -82,19 +98,14 @@ class TaggedText:
     lines: np.ndarray | None = None
 
     def __post_init__(self):
-        _same(int(self.sentences.lengths().sum()), len(self.tags), "words", "tags", self.path)
+        _check(int(self.sentences.lengths().sum()), len(self.tags), "words", "tags", self.path)
         if self.intents is not None:
-            _same(len(self.sentences), len(self.intents), "sentences", "intents", self.path)
-
-    def __len__(self) -> int:
-        return len(self.sentences)
+            _check(len(self.sentences), len(self.intents), "sentences", "intents", self.path)
 
     def take(self, rows: np.ndarray) -> TaggedText:
-        """Some of the sentences, by their numbers."""
-        return replace(
-            self, sentences=self.sentences.take(rows), tags=self.tags.take(_words_of(self.sentences, rows)),
-            intents=None if self.intents is None else self.intents.take(rows), lines=_taken(self.lines, rows),
-        )  # fmt: skip
+        """Return the sentences with the given indices."""
+        intents = None if self.intents is None else self.intents.take(rows)
+        return self._taken(rows, tags=self.tags.take(self._words(rows)), intents=intents)
 
 
 @dataclass(frozen=True)
@@ -114,30 +125,29 @@ class LabelledText:
 
     def __post_init__(self):
         for column in self.texts:
-            _same(len(column), len(self.labels), "texts", "labels", self.path)
+            _check(len(column), len(self.labels), "texts", "labels", self.path)
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def take(self, rows: np.ndarray) -> LabelledText:
-        """Some of the texts, by their numbers."""
+        """Return the texts with the given indices."""
         texts = tuple(column.take(rows) for column in self.texts)
-        return replace(self, texts=texts, labels=self.labels.take(rows), lines=_taken(self.lines, rows))
+        lines = None if self.lines is None else self.lines[rows]
+        return replace(self, texts=texts, labels=self.labels.take(rows), lines=lines)
 
 
 @dataclass(frozen=True)
-class Treebank:
+class Treebank(_AnnotatedSentences):
     """Sentences with dependency trees.
 
     Attributes:
-        sentences: the sentences.
         upos: universal part of speech of each word, `[n_words]`.
         heads: position of the head in the sentence, from 1, or 0 for the root: int32 `[n_words]`.
         relations: label of the arc to the head, `[n_words]`.
         path, lines: file, and line of each sentence, for messages.
     """
 
-    sentences: Sentences
     upos: Labels
     heads: np.ndarray
     relations: Labels
@@ -147,26 +157,21 @@ class Treebank:
     def __post_init__(self):
         n_words = int(self.sentences.lengths().sum())
         for name, values in (("tags", self.upos), ("heads", self.heads), ("relations", self.relations)):
-            _same(n_words, len(values), "words", name, self.path)
-
-    def __len__(self) -> int:
-        return len(self.sentences)
+            _check(n_words, len(values), "words", name, self.path)
 
     def take(self, rows: np.ndarray) -> Treebank:
-        """Some of the sentences, by their numbers."""
-        words = _words_of(self.sentences, rows)
-        return replace(
-            self, sentences=self.sentences.take(rows), upos=self.upos.take(words), heads=self.heads[words],
-            relations=self.relations.take(words), lines=_taken(self.lines, rows),
-        )  # fmt: skip
+        """Return the sentences with the given indices."""
+        words = self._words(rows)
+        return self._taken(
+            rows, upos=self.upos.take(words), heads=self.heads[words], relations=self.relations.take(words)
+        )
 
 
 @dataclass(frozen=True)
-class ProbeText:
+class ProbeText(_AnnotatedSentences):
     """Sentences with labelled spans or labelled pairs of spans, for edge probing (Tenney et al. 2019b, §2).
 
     Attributes:
-        sentences: the sentences.
         offsets: int64 `[n_sentences + 1]`; the targets of sentence i are `offsets[i]` to `offsets[i + 1]`.
         spans: first word and end (exclusive) of each span of a target, int32 `[n_targets, 1 or 2, 2]`.
         labels: labels of all targets, `[n_labels]`.
@@ -178,7 +183,6 @@ class ProbeText:
         InputError: the arrays do not fit together.
     """
 
-    sentences: Sentences
     offsets: np.ndarray
     spans: np.ndarray
     labels: Labels
@@ -188,28 +192,28 @@ class ProbeText:
     lines: np.ndarray | None = None
 
     def __post_init__(self):
-        _same(len(self.sentences) + 1, len(self.offsets), "sentences and an end", "offsets", self.path)
-        _same(int(self.offsets[-1]), len(self.spans), "targets", "spans", self.path)
-        _same(len(self.spans) + 1, len(self.label_offsets), "targets and an end", "offsets of labels", self.path)
-        _same(int(self.label_offsets[-1]), len(self.labels), "labels of targets", "labels", self.path)
-
-    def __len__(self) -> int:
-        return len(self.sentences)
+        _check(len(self.sentences) + 1, len(self.offsets), "sentences and an end", "offsets", self.path)
+        _check(int(self.offsets[-1]), len(self.spans), "targets", "spans", self.path)
+        _check(len(self.spans) + 1, len(self.label_offsets), "targets and an end", "offsets of labels", self.path)
+        _check(int(self.label_offsets[-1]), len(self.labels), "labels of targets", "labels", self.path)
 
     def owners(self) -> np.ndarray:
         """Return the sentence of each target, int64 `[n_targets]`."""
         return np.repeat(np.arange(len(self.sentences)), np.diff(self.offsets))
 
     def take(self, rows: np.ndarray) -> ProbeText:
-        """Some of the sentences, by their numbers."""
+        """Return the sentences with the given indices."""
         counts = np.diff(self.offsets)[rows]
         targets = ranges(self.offsets[:-1][rows], counts)
         label_counts = np.diff(self.label_offsets)[targets]
-        return replace(
-            self, sentences=self.sentences.take(rows), offsets=offsets_of(counts), spans=self.spans[targets],
-            labels=self.labels.take(ranges(self.label_offsets[:-1][targets], label_counts)),
-            label_offsets=offsets_of(label_counts), lines=_taken(self.lines, rows),
-        )  # fmt: skip
+        labels = self.labels.take(ranges(self.label_offsets[:-1][targets], label_counts))
+        return self._taken(
+            rows,
+            offsets=offsets_of(counts),
+            spans=self.spans[targets],
+            labels=labels,
+            label_offsets=offsets_of(label_counts),
+        )
 
 
 @dataclass(frozen=True)
@@ -228,22 +232,12 @@ class Dictionary:
     path: str | None = None
 
     def __post_init__(self):
-        _same(len(self.source), len(self.target), "source words", "target words", self.path)
+        _check(len(self.source), len(self.target), "source words", "target words", self.path)
 
     def __len__(self) -> int:
         return len(self.source)
 
 
-def _taken(lines: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
-    return None if lines is None else lines[rows]
-
-
-def _words_of(sentences: Sentences, rows: np.ndarray) -> np.ndarray:
-    """Return the indices of the words of the given sentences, in order."""
-    lengths = sentences.lengths()
-    return ranges(offsets_of(lengths)[:-1][rows], lengths[rows])
-
-
-def _same(expected: int, got: int, unit: str, what: str, path: str | None) -> None:
+def _check(expected: int, got: int, unit: str, what: str, path: str | None) -> None:
     if expected != got:
         raise InputError(f"{got:,} {what} for {expected:,} {unit}", path=path)

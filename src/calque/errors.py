@@ -1,4 +1,4 @@
-"""Errors that a user can correct. A message has the fact, its place and a remedy."""
+"""Errors that a user can correct. A message states the fact, its place and a remedy."""
 
 from __future__ import annotations
 
@@ -16,11 +16,7 @@ _LONGEST = 1200  # maximum number of characters of a message, which may quote a 
 
 
 class CalqueError(Exception):
-    """Base class of all errors that the caller can correct. The command line prints the message and exits with 2.
-
-    Args:
-        message: shortened to one line of bounded length.
-    """
+    """Base class of all errors that the caller can correct. The command line prints the message, one line, and exits with 2."""
 
     def __init__(self, message: object = ""):
         super().__init__(_line(str(message)))
@@ -32,7 +28,7 @@ def _line(text: str) -> str:
 
 
 class CalqueWarning(UserWarning):
-    """Warning about a fact that matters for the result, such as skipped lines. The command line prints it even with -q."""
+    """Warning about a fact that affects the result, such as skipped lines. The command line prints it even with -q."""
 
 
 class SkippedWarning(CalqueWarning):
@@ -80,13 +76,9 @@ def check_number(
     name: str, value: Any, *, above: float | None = None, least: float | None = None, below: float | None = None,
     most: float | None = None, whole: bool = False,
 ) -> None:  # fmt: skip
-    """Check that a setting is a finite number within its bounds.
+    """Check that a setting is a finite number, and a whole one if `whole`, within its bounds.
 
-    Args:
-        value: value of the setting.
-        above, below: exclusive bounds.
-        least, most: inclusive bounds.
-        whole: require a whole number.
+    `above` and `below` are exclusive bounds, `least` and `most` inclusive ones.
 
     Raises:
         SettingError: the value is invalid.
@@ -97,10 +89,9 @@ def check_number(
         right = isinstance(value, Integral if whole else Real) and not isinstance(value, bool) and isfinite(value)
         if right and all(holds(value, bound) for holds, bound in given.values()):
             return
-    bounds = [f"{word} {bound:g}" for word, (_, bound) in given.items()]
+    bounds = " and ".join(f"{word} {bound:g}" for word, (_, bound) in given.items())
     kind = "a whole number" if whole else "a finite number"
-    must = f"{' and '.join(bounds)} ({kind})" if bounds else kind
-    raise SettingError(f"{name} must be {must}, got {value!r}")
+    raise SettingError(f"{name} must be {f'{bounds} ({kind})' if bounds else kind}, got {value!r}")
 
 
 class MissingExtraError(CalqueError):
@@ -113,9 +104,7 @@ class MissingExtraError(CalqueError):
 class Stopped(KeyboardInterrupt):
     """A signal stopped a run after its state was saved.
 
-    Args:
-        message: the point of the stop and how to resume, in one line.
-        signal: number of the signal; the command line exits with this number plus 128.
+    The command line prints the message, which explains how to resume, and exits with the number of the signal plus 128.
     """
 
     def __init__(self, message: str, signal: int):

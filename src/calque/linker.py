@@ -11,7 +11,7 @@ import numpy as np
 
 from calque.errors import SettingError
 from calque.pairs import WordPairs
-from calque.storage import room
+from calque.storage import mapped_array
 from calque.text import ParallelCorpus
 from calque.wordalign.similarity import MEMORY, STORED, Similarities, check_extraction, cosines, links_from_matrices
 from calque.wordalign.statistical import WordAligner, is_aligner
@@ -24,12 +24,9 @@ BLOCK = 1 << 11  # number of sentence pairs whose vectors are in memory
 
 
 class Link(NamedTuple):
-    """A link between two words.
+    """Positions of two linked words, from 0, and the score of the link from 0 to 1.
 
-    Attributes:
-        source, target: positions in the sentences, from 0.
-        score: confidence from 0 to 1: the posterior of a statistical aligner, or the score of the extraction method of an encoder
-            (see `calque.wordalign.similarity`).
+    The score is the posterior of a statistical aligner, or that of the extraction method (see `calque.wordalign.similarity`).
     """
 
     source: int
@@ -38,7 +35,7 @@ class Link(NamedTuple):
 
 
 class Linker:
-    """Links the words of sentence pairs. The model is loaded once.
+    """Links the words of sentence pairs with an encoder, or with the saved tables of an aligner.
 
     Args:
         model: encoder or its name (see `calque.load_encoder`), or a `WordAligner` or a file of `calque words --tables`.
@@ -72,53 +69,33 @@ class Linker:
         self.aligner, self.encoder = _opened(model, load, method)
         self._pivots = getattr(self.encoder, "pivots", None) if method is None else None
         self.method, self.symmetrize, self.options = method or "mutual", symmetrize or "one-to-one", dict(options or {})
-        if self.encoder is None and (method is not None or options or load):
+        check_extraction(self.method)
+        check_method(self.symmetrize)
+        if self.aligner is None:
+            if symmetrize is not None:
+                raise SettingError("symmetrize applies to tables of an aligner only, got an encoder: leave it out")
+        elif method is not None or options or load:
             raise SettingError(
                 "method, options and layers apply to encoders only, got tables of an aligner: leave them out"
             )
-        if self.aligner is None and symmetrize is not None:
-            raise SettingError("symmetrize applies to tables of an aligner only, got an encoder: leave it out")
-        check_extraction(self.method)
-        check_method(self.symmetrize)
-        if self.aligner is not None and langs not in (None, self.aligner.langs):
+        elif langs not in (None, self.aligner.langs):
             raise SettingError(f"langs={langs}, but the tables are for {'-'.join(self.aligner.langs)}")
         self.langs = langs or (("", "") if self.aligner is None else self.aligner.langs)
 
-    def __repr__(self) -> str:
-        return f"Linker({self.aligner if self.encoder is None else self.encoder.name})"
-
     def link(self, source: Sequence[str], target: Sequence[str]) -> list[Link]:
-        """Return the sorted links of one sentence pair.
-
-        Args:
-            source, target: words of the two sentences.
-
-        Raises:
-            SettingError: a sentence is a string instead of a list of words.
-        """
+        """Return the sorted links of the words of two sentences."""
         return next(self.links([(source, target)]))
 
     def links(
         self, pairs: Iterable[tuple[Sequence[str], Sequence[str]]], *, block: int = BLOCK
     ) -> Iterator[list[Link]]:
-        """Yield the links of many sentence pairs, with one block in memory at a time.
-
-        Args:
-            pairs: words of each source sentence and of its translation.
-            block: number of sentence pairs of a block.
-
-        Yields:
-            the sorted links of each sentence pair.
-        """
+        """Yield the sorted links of each sentence pair, with the vectors of one block of sentence pairs in memory."""
         rest = iter(pairs)
         while some := list(islice(rest, block)):
             found = self.align(ParallelCorpus.of([a for a, _ in some], [b for _, b in some], self.langs))
             score = np.ones(len(found)) if found.posterior is None else found.posterior
-            links = [
-                Link(*each) for each in zip(found.source.tolist(), found.target.tolist(), score.tolist(), strict=True)
-            ]
-            offsets = found.offsets().tolist()
-            yield from (sorted(links[a:b]) for a, b in pairwise(offsets))
+            links = list(map(Link, found.source.tolist(), found.target.tolist(), score.tolist()))
+            yield from (sorted(links[a:b]) for a, b in pairwise(found.offsets().tolist()))
 
     def align(self, corpus: ParallelCorpus) -> WordPairs:
         """Return the links of a text whose vectors fit into memory."""
@@ -128,39 +105,30 @@ class Linker:
             return self._pivots(corpus)
         return links_from_matrices(self._matrices(corpus), len(corpus), method=self.method, **self.options)
 
-    def aligned(self, corpus: ParallelCorpus, *, block: int = BLOCK) -> Iterator[WordPairs]:
-        """Yield the links of a text block by block, with the vectors of one block in memory.
-
-        Args:
-            corpus: the text.
-            block: number of sentence pairs of a block.
-
-        Yields:
-            the links of each block; its sentence pairs are numbered from 0.
-        """
+    def aligned(self, corpus: ParallelCorpus) -> Iterator[WordPairs]:
+        """Yield the links of a text in blocks, with sentence pairs numbered from 0 in each and one block's vectors in memory."""
         if self.aligner is not None:
             yield from self.aligner.aligned(corpus, symmetrize=self.symmetrize)
             return
-        for first in range(0, len(corpus), block):
-            yield self.align(corpus[first : first + block])
+        for first in range(0, len(corpus), BLOCK):
+            yield self.align(corpus[first : first + BLOCK])
 
-    def similarities(self, corpus: ParallelCorpus, *, block: int = BLOCK) -> Similarities:
+    def similarities(self, corpus: ParallelCorpus) -> Similarities:
         """Return the similarities of a text's words, for `prior` of `calque.align_words`; large ones are in a temporary file.
 
         Raises:
             SettingError: the model is a table without vectors.
         """
         sizes = corpus.source.lengths(), corpus.target.lengths()
-        data, at = room((int((sizes[0] * sizes[1]).sum()),), STORED, MEMORY), 0
-        for first in range(0, len(corpus), block):
-            for matrix in self._matrices(corpus[first : first + block]):
+        data, at = mapped_array((int((sizes[0] * sizes[1]).sum()),), STORED, MEMORY), 0
+        for first in range(0, len(corpus), BLOCK):
+            for matrix in self._matrices(corpus[first : first + BLOCK]):
                 data[at : at + matrix.size] = matrix.ravel()
                 at += matrix.size
         return Similarities(data, *sizes)
 
     def similarity(self, source: Sequence[str], target: Sequence[str]) -> np.ndarray:
-        """Return the cosines of the words of a sentence pair, float32 `[source words, target words]`; NaN for a word without a
-        vector.
+        """Return the cosines of the words of a sentence pair, float32 `[source words, target words]`, NaN without a vector.
 
         Raises:
             SettingError: the model is a table without vectors.

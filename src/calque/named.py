@@ -1,7 +1,7 @@
 """Tables of named classes, and classes of other packages by `package.module:Class`.
 
 A table lists names without importing the classes, so that help and error messages are fast. A class that the user names is
-imported. A class that a file names is not, because files can come from strangers (`class_in_file`).
+imported. A class that a file names is not imported, because files can come from strangers (`class_in_file`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from importlib.util import find_spec
+from operator import attrgetter
 from os import PathLike
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -36,11 +37,7 @@ def is_path(name: str) -> bool:
 
 
 def exported(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package that imports its names at first use.
-
-    Args:
-        names: names exported from each module of the package, separated by spaces.
-    """
+    """Return the `__getattr__` of a package that imports names, given by module and separated by spaces, at first use."""
     places = {name: f"{package}.{module}" for module, several in names.items() for name in several.split()}
 
     def get(name: str) -> Any:
@@ -63,14 +60,12 @@ def imported(target: str) -> Any:
     try:
         value: Any = importlib.import_module(module)
     except ImportError as error:
-        raise SettingError(
-            f"{target}: {module} cannot be imported ({error}); is it installed, or its folder on PYTHONPATH?"
-        ) from error
-    for part in attribute.split("."):
-        if not hasattr(value, part):
-            raise SettingError(f"{target}: {module} has no {attribute}")
-        value = getattr(value, part)
-    return value
+        remedy = "is it installed, or its folder on PYTHONPATH?"
+        raise SettingError(f"{target}: {module} cannot be imported ({error}); {remedy}") from error
+    try:
+        return attrgetter(attribute)(value)
+    except AttributeError:
+        raise SettingError(f"{target}: {module} has no {attribute}") from None
 
 
 def file_of(target: str) -> Path:
@@ -81,9 +76,8 @@ def file_of(target: str) -> Path:
     """
     module = target.partition(":")[0]
     with suppress(ImportError, ValueError):
-        spec = find_spec(module)
-        if spec is not None and spec.origin and Path(spec.origin).is_file():
-            return Path(spec.origin)
+        if (spec := find_spec(module)) is not None and spec.has_location:
+            return Path(str(spec.origin))
     raise SettingError(f"{target}: there is no module {module}; is it installed, or its folder on PYTHONPATH?")
 
 
@@ -99,7 +93,7 @@ class Permission:
 
     @contextmanager
     def given(self, given: bool = True) -> Iterator[None]:
-        """Grant the permission within the block; `given=False` changes nothing."""
+        """Grant the permission within the block, or change nothing if `given` is False."""
         token = self._is_given.set(given or bool(self))
         try:
             yield
@@ -114,8 +108,7 @@ TRUST_CODE = Permission("calque_trusts_code")
 def class_in_file(target: str, base: type[Any], path: str | PathLike[str]) -> type[Any]:
     """Return the class of another package, `package.module:Class`, that a file names.
 
-    Importing a module runs its code. Therefore the program must have imported the class already, or trust the code
-    (`TRUST_CODE`).
+    Importing a module runs its code. Therefore the class must be imported already, or the code trusted (`TRUST_CODE`).
 
     Args:
         base: required base class.
@@ -124,18 +117,17 @@ def class_in_file(target: str, base: type[Any], path: str | PathLike[str]) -> ty
     Raises:
         InputError: the class is not imported and not trusted, or not a subclass of `base`.
     """
+    if target.partition(":")[0].partition(".")[0] == "calque":
+        raise InputError(f"names {target}, which is no {base.__name__} that calque saves", path=path)
     kinds = [base]
     for kind in kinds:
         kinds += kind.__subclasses__()
-    known = {f"{kind.__module__}:{kind.__qualname__}": kind for kind in kinds}
-    if target.partition(":")[0].partition(".")[0] == "calque":
-        raise InputError(f"names {target}, which is no {base.__name__} that calque saves", path=path)
-    if target in known:
-        return known[target]
+        if f"{kind.__module__}:{kind.__qualname__}" == target:
+            return kind
     if not TRUST_CODE:
         raise InputError(
             f"names the class {target}, which is not part of calque and was not imported: if you trust this code, import its "
-            "module before you open the folder, or say trust_code=True (--trust-code on the command line)",
+            "module before you open the folder, or pass trust_code=True (--trust-code on the command line)",
             path=path,
         )
     try:
@@ -144,11 +136,11 @@ def class_in_file(target: str, base: type[Any], path: str | PathLike[str]) -> ty
         raise InputError(str(error), path=path) from error
 
 
-def _subclass(target: str, base: type[Any], what: str) -> type[Any]:
-    """Import a class, and check that it is a subclass of `base`, which messages call `what`."""
+def _subclass(target: str, base: type[Any], noun: str) -> type[Any]:
+    """Import a class, and check that it is a subclass of `base`."""
     kind = imported(target)
     if not (isinstance(kind, type) and issubclass(kind, base)):
-        raise SettingError(f"{target} is no {what}: expected a subclass of {base.__module__}:{base.__qualname__}")
+        raise SettingError(f"{target} is no {noun}: expected a subclass of {base.__module__}:{base.__qualname__}")
     return kind
 
 
@@ -177,33 +169,19 @@ class Table(Mapping[str, R], Generic[R]):
         return name in self.rows or (isinstance(name, str) and is_path(name))
 
     def __getitem__(self, name: str) -> R:
-        """Return the row of a name.
-
-        Raises:
-            SettingError: there is no such row.
-        """
         if name in self.rows:
             return self.rows[name]
         if not is_path(name):
-            raise SettingError(
-                f"unknown {self.what} {name!r}, expected one of {', '.join(self.rows)}, or package.module:Class"
-            )
+            names = ", ".join(self.rows)
+            raise SettingError(f"unknown {self.what} {name!r}, expected one of {names}, or package.module:Class")
         return self._row_of(name, self._checked(name))
 
     def load(self, name: str) -> type[Any]:
-        """Import the class of a name.
-
-        Raises:
-            SettingError: there is no such class, or it is not a subclass of the base class.
-        """
+        """Import the class of a name, a subclass of the base class."""
         return self._checked(self.rows[name].target if name in self.rows else self[name].target)
 
     def load_from_file(self, name: str, path: str | PathLike[str]) -> type[Any]:
-        """Return the class that a file names: the class of a row, or of another package (see `class_in_file`).
-
-        Raises:
-            InputError: there is no such class, or it is not trusted.
-        """
+        """Return the class that a file names: the class of a row, or of another package (see `class_in_file`)."""
         known = {row.target: row for row in self.rows.values()} | self.rows
         return self._checked(known[name].target) if name in known else class_in_file(name, imported(self._base), path)
 

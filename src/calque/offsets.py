@@ -21,11 +21,9 @@ def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def overlapped(places: np.ndarray, start: int, end: int) -> tuple[int, int] | None:
-    """Return the range of words (end exclusive) that overlap with a range of characters, or None.
+    """Return the range of words (end exclusive) that overlap with the characters from `start` to `end` (exclusive), or None.
 
-    Args:
-        places: start and end (exclusive) of each word in characters, `[n_words, 2]`.
-        start, end: range of characters, end exclusive.
+    `places` are start and end (exclusive) of each word in characters, `[n_words, 2]`.
     """
     first = int(np.searchsorted(places[:, 1], start, side="right"))
     last = int(np.searchsorted(places[:, 0], end, side="left"))

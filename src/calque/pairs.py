@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from calque.text import ParallelCorpus
 
 _LINES = 1 << 14  # number of lines written at a time
-_LINK = re.compile(r"(\d+)([-?p])(\d+)(?::([0-9.eE+-]+))?")
+_PROBABILITY = r"0|0?\.\d+|1(?:\.0*)?|\d(?:\.\d*)?[eE]-\d+"
+_LINK = re.compile(rf"(\d{{1,9}})([-?p])(\d{{1,9}})(?::({_PROBABILITY}))?")
 
 
 class WordPairs:
@@ -54,11 +55,10 @@ class WordPairs:
         if any(extra is not None and extra.shape != arrays[0].shape for extra in (self.posterior, self.possible)):
             raise SettingError(f"{len(self)} links, but posterior or possible has another shape")
         if len(self) and (self.sentence.min() < 0 or self.sentence.max() >= self.n_sentences):
-            raise SettingError(
-                f"links name sentences {self.sentence.min()} to {self.sentence.max()}, there are {self.n_sentences}"
-            )
-        if len(self) and (self.source.min() < 0 or self.target.min() < 0):
-            raise SettingError("a link names a word before the first, words count from 0")
+            places = f"{self.sentence.min()} to {self.sentence.max()}"
+            raise SettingError(f"links are in sentences {places}, but there are {self.n_sentences}")
+        if len(self) and min(self.source.min(), self.target.min()) < 0:
+            raise SettingError("a link has a word before the first, words count from 0")
         if (self.sentence[1:] < self.sentence[:-1]).any():
             order = np.argsort(self.sentence, kind="stable")
             self.sentence, self.source, self.target = (array[order] for array in arrays)
@@ -85,9 +85,7 @@ class WordPairs:
 
     @classmethod
     def of(cls, links: Iterable[Iterable[tuple[int, int]]]) -> WordPairs:
-        """Build from a list of links (source position, target position) for each sentence pair.
-
-        Duplicate links are removed.
+        """Build from lists of links (source position, target position), one for each sentence pair, without duplicates.
 
         Raises:
             SettingError: a link is not a pair of non-negative whole numbers.
@@ -102,10 +100,8 @@ class WordPairs:
             try:
                 flat += dict.fromkeys((n - 1, index(i), index(j)) for i, j in sentence)
             except (TypeError, ValueError) as error:
-                raise SettingError(
-                    f"links of sentence pair {n - 1}: expected pairs of whole numbers, (source word, target word), got "
-                    f"{str(sentence)[:60]}"
-                ) from error
+                fact = f"expected pairs of whole numbers, (source word, target word), got {str(sentence)[:60]}"
+                raise SettingError(f"links of sentence pair {n - 1}: {fact}") from error
         return cls(*np.array(flat, dtype=np.int64).reshape(-1, 3).T, n_sentences=n)
 
     # -- selection -------------------------------------------------------------------------------------------
@@ -150,20 +146,18 @@ class WordPairs:
 
     def swapped(self) -> WordPairs:
         """Return the links with source and target exchanged."""
-        return WordPairs(
-            self.sentence, self.target, self.source,
-            n_sentences=self.n_sentences, posterior=self.posterior, possible=self.possible,
-        )  # fmt: skip
+        scores = {"posterior": self.posterior, "possible": self.possible}
+        return WordPairs(self.sentence, self.target, self.source, n_sentences=self.n_sentences, **scores)
 
     def offsets(self) -> np.ndarray:
-        """Offsets of the links of each sentence, int64 `[n_sentences + 1]`."""
+        """Return the offsets of the links of each sentence, int64 `[n_sentences + 1]`."""
         return np.searchsorted(self.sentence, np.arange(self.n_sentences + 1))
 
     def check(self, corpus: ParallelCorpus, *, path: str | PathLike[str] | None = None) -> WordPairs:
-        """Return self if every link points at a word that exists.
+        """Return self after a check that the linked words exist.
 
         Raises:
-            InputError: naming the first line that does not fit.
+            InputError: a link is to a missing word, with the line of the first one.
         """
         if self.n_sentences != len(corpus):
             fact = f"{self.n_sentences} lines of links, but the corpus has {len(corpus)} sentence pairs"
@@ -179,38 +173,31 @@ class WordPairs:
         return self
 
     # -- Pharaoh files ---------------------------------------------------------------------------------------
-    def pharaoh_lines(self, *, one_based: bool = False, posteriors: bool = False) -> Iterator[str]:
+    def pharaoh_lines(self, *, posteriors: bool = False) -> Iterator[str]:
         """Yield one line per sentence pair, with `i-j` for a sure link, `i?j` for a possible one, and `:p` for the posterior."""
-        offsets, shift = self.offsets(), int(one_based)
+        offsets = self.offsets()
         for first in range(0, self.n_sentences, _LINES):
             cut = offsets[first : first + _LINES + 1]
             part = slice(cut[0], cut[-1])
-            probability = self.posterior[part].tolist() if posteriors and self.posterior is not None else None
             marks = np.where(self.possible[part], "?", "-").tolist()
-            ends = ((side[part] + shift).tolist() for side in (self.source, self.target))
-            links = [*zip(*ends, marks, probability or marks, strict=True)]
+            ends = [""] * len(marks)
+            if posteriors and self.posterior is not None:
+                ends = [f":{p:.4g}" for p in self.posterior[part].tolist()]
+            links = [*zip(self.source[part].tolist(), self.target[part].tolist(), marks, ends, strict=True)]
             for a, b in pairwise((cut - cut[0]).tolist()):
-                some = sorted(links[a:b])
-                if probability is None:
-                    yield " ".join([f"{i}{mark}{j}" for i, j, mark, _ in some])
-                else:
-                    yield " ".join([f"{i}{mark}{j}:{p:.4g}" for i, j, mark, p in some])
+                yield " ".join([f"{i}{mark}{j}{end}" for i, j, mark, end in sorted(links[a:b])])
 
-    def save(self, path: str | PathLike[str], *, one_based: bool = False, posteriors: bool = False) -> None:
+    def save(self, path: str | PathLike[str], *, posteriors: bool = False) -> None:
         """Write a Pharaoh file: one line per sentence pair, also for pairs without a link."""
-        write_lines(path, (f"{line}\n" for line in self.pharaoh_lines(one_based=one_based, posteriors=posteriors)))
+        write_lines(path, (f"{line}\n" for line in self.pharaoh_lines(posteriors=posteriors)))
 
     @classmethod
     def parse(
-        cls,
-        lines: Iterable[str],
-        *,
-        one_based: bool = False,
-        path: str | PathLike[str] | None = None,
+        cls, lines: Iterable[str], *, one_based: bool = False, path: str | PathLike[str] | None = None
     ) -> WordPairs:
         """Parse Pharaoh lines: `i-j` is a sure link, `i?j` or `ipj` a possible one, `:p` the optional posterior.
 
-        A link that occurs twice in a line counts once, as sure if one of them is.
+        A link that occurs twice in a line counts once, as sure if one of them is. With `one_based`, words count from 1.
 
         Raises:
             InputError: a line has another form.
@@ -223,11 +210,12 @@ class WordPairs:
             for item in line.split():
                 match = _LINK.fullmatch(item)
                 if match is None:
-                    raise InputError(f"{item[:40]!r} is not a link, expected i-j or i?j", path=path, line=number + 1)
+                    fact = f"{item[:40]!r} is not a link, expected i-j or i?j, with a probability from 0 to 1 after a colon"
+                    raise InputError(fact, path=path, line=number + 1)
                 i, mark, j, probability = match.groups()
-                if len(i) > 9 or len(j) > 9 or int(i) < shift or int(j) < shift:
-                    raise InputError(f"link {item[:40]!r} is out of range", path=path, line=number + 1)
                 link = (int(i) - shift, int(j) - shift)
+                if min(link) < 0:
+                    raise InputError(f"link {item[:40]!r} is out of range", path=path, line=number + 1)
                 if link in seen:
                     possible[seen[link]] &= mark != "-"
                     continue
@@ -236,7 +224,7 @@ class WordPairs:
                 source.append(link[0])
                 target.append(link[1])
                 possible.append(mark != "-")
-                posterior.append(1.0 if probability is None else _probability(probability, path, number + 1))
+                posterior.append(float(probability or 1))
                 any_posterior |= probability is not None
         ends = (np.array(column, dtype=np.int64) for column in (sentence, source, target))
         probabilities = np.array(posterior, dtype=np.float32) if any_posterior else None
@@ -256,13 +244,3 @@ class WordPairs:
                 return cls.parse(file, one_based=one_based, path=path)
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"cannot be read as links ({error})", path=path) from error
-
-
-def _probability(text: str, path: str | PathLike[str] | None, line: int) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value <= 1.0:
-        raise InputError(f"{text[:40]!r} is not a probability, expected a number from 0 to 1", path=path, line=line)
-    return value

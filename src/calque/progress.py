@@ -19,7 +19,6 @@ def bar(
 
     Args:
         over: total number, None if unknown, or the items.
-        unit: unit of the counter.
         show: whether to show the bar; only the first of several processes shows it.
         scaled: write thousands as k and millions as M.
         leave: keep the last state on the screen.

@@ -10,8 +10,7 @@ characters.
 - Hyphens stay inside words (`well-known`, `Vor- und Nachteile`), points and commas inside numbers and names.
 - Apostrophes: `don 't`, `dogs '` (most languages), `l' homme` (Romance, Irish), `п'ять` (where it is a letter).
 - A full stop stays with an abbreviation (`U.S.`, `Mr. Smith`, `approx. half`, German `3. Mai`).
-- Chinese is segmented by jieba (its Rust port), Japanese, Thai and Traditional Chinese by BudouX. Both are deterministic and
-  installed with calque. `Segmenter.name` is the name of the segmenter with its version.
+- Chinese is segmented by jieba (its Rust port), Japanese, Thai and Traditional Chinese by BudouX. Both are deterministic.
 """
 
 from __future__ import annotations
@@ -25,14 +24,12 @@ from itertools import chain
 
 import regex
 
-RULES = "calque-1"  # increase the number with every change of the resulting words
-
 _KEPT = 1 << 17  # number of cached chunks of text per language
 _LONG = 256  # maximum length of chunks that are tested for URLs and similar patterns, in characters
 
 # -- languages -----------------------------------------------------------------------------------------------
-# ISO 639-3 (and the older codes of some) with 639-1 behind them; a macrolanguage's code also behind the member that test sets
-# have of it.
+# ISO 639-3 codes (and some older codes), each followed by its ISO 639-1 code. Members of a macrolanguage that test sets contain
+# have the code of the macrolanguage.
 _THREE = (
     "aaraa abkab afraf akaak alssq amham araar arbar argan asmas avaav aveae aymay azeaz azjaz bakba bambm belbe benbn "
     "bisbi bodbo bosbs brebr bulbg catca cescs chach chece chizh chucu chvcv cmnzh corkw cosco crecr cymcy czecs danda "
@@ -51,7 +48,7 @@ TWO_LETTERS = {code[:3]: code[3:] for code in _THREE.split()}
 _ELIDING = {"fr", "it", "ca", "ga", "gd", "oc", "co", "fur", "lij", "pms", "wa"}
 _APOSTROPHE_IS_LETTER = {"uk", "be", "rue", "br", "uz", "haw", "gn", "ha", "fi", "he", "yi"}
 _ORDINAL_POINT = "de da nb nn no fi et cs sk sl hr sr bs hu tr lv is"
-# Abbreviations before a capital or a number; before a lower-case letter every short word with a full stop is one.
+# Abbreviations before a capital letter or a number. Before a lower-case letter, every short word with a full stop is one.
 _ABBREVIATIONS = {
     "en": "Mr Mrs Ms Dr Prof St Sr Jr Rev Hon Gen Col Capt Lt Sgt Gov Sen Rep Messrs vs cf Fig Figs Eq Vol",
     "de": "Dr Prof Hr Hrn Fr bzw ca vgl ggf evtl inkl sog St Nr Abs Abb Bd Kap Str Mio Mrd Jh Tel",
@@ -78,15 +75,15 @@ _SCRIPTS = {"zh": r"\p{Han}〻", "ja": r"\p{Han}\p{Hiragana}\p{Katakana}ー〻",
 _BUDOUX = {"zh-hant": "zh-hant", "ja": "ja_word", "th": "th"}
 
 
-def _cutter(language: str) -> Callable[[str], list[str]]:
-    """Return the function that segments text in a script without spaces."""
+def _cutter(language: str) -> Callable[[str], list[str]] | None:
+    """Return the function that segments text in a script without spaces, None for other languages."""
     if language == "zh":
-        return (
-            importlib.import_module("rjieba").Jieba().cut
-        )  # a separate dictionary, which rjieba.add_word does not change
+        return importlib.import_module("rjieba").Jieba().cut  # its dictionary is not changed by rjieba.add_word
+    if language not in _BUDOUX:
+        return None
     model = (
         resources.files("budoux") / "models" / f"{_BUDOUX[language]}.json"
-    )  # BudouX has no loader for the Japanese word model
+    )  # BudouX cannot load the Japanese word model
     return importlib.import_module("budoux").Parser(json.loads(model.read_text(encoding="utf-8"))).parse
 
 
@@ -152,7 +149,7 @@ class Chunks(dict):
         return words
 
     def _words(self, chunk: str) -> tuple[str, ...]:
-        if self._run is None:  # most chunks are a word with at most one punctuation mark, and need no pattern
+        if self._run is None:  # fast path: most chunks are a word with at most one punctuation mark
             if chunk.isalpha():
                 return (chunk,)
             if chunk[-1] in ".,;:!?" and chunk[:-1].isalpha():
@@ -166,23 +163,12 @@ class Chunks(dict):
 
 
 class Segmenter:
-    """Divides text in one language into words.
-
-    Args:
-        lang: language tag such as `en`, `en-US`, `zh-Hant` or `jpn`; unknown languages get the common rules.
-    """
+    """Divides text in a language (`en`, `en-US`, `zh-Hant`, `jpn`) into words; unknown languages get the common rules."""
 
     def __init__(self, lang: str):
         language, *rest = language_parts(lang)
         traditional = language == "zh" and ({"hant", "tw", "hk", "mo"} & set(rest) or lang.startswith("yue"))
-        key = "zh-hant" if traditional else language
-        library = "rjieba" if key == "zh" else "budoux" if key in _BUDOUX else None
-        self.chunks = Chunks(language, None if library is None else _cutter(key))
-        self.name = RULES
-        if library is not None:
-            from importlib.metadata import version  # slow to import
-
-            self.name += f"+{library}-{version(library)}"
+        self.chunks = Chunks(language, _cutter("zh-hant" if traditional else language))
         self._abbreviations = frozenset(_ABBREVIATIONS.get(language, "").split())
         self._numbered = frozenset(_NUMBERED.get(language, "").split())
         self._ordinals = language in _ORDINAL_POINT.split()
@@ -248,11 +234,7 @@ def splitter(lang: str, *, pretokenized: bool) -> Callable[[str], list[str]]:
 
 
 def word_places(text: str, words: list[str]) -> list[tuple[int, int]]:
-    """Return start and end (exclusive) of each word in the text, in characters.
-
-    Args:
-        text: the text that was divided.
-        words: all words in order.
+    """Return start and end (exclusive) in characters of each word of a text.
 
     Raises:
         ValueError: `words` are not the words of the text.

@@ -1,8 +1,7 @@
 """Spans (entities, slots) encoded as one tag for each word.
 
-Every function takes the tags of many sentences as codes: `codes` int `[n_words]` are indices into `names`, and `offsets` int64
-`[n_sentences + 1]` are the sentences. A code of −1 is outside every span. Each name is parsed once, and all else are array
-operations.
+Functions take the tags of many sentences: `codes`, int `[n_words]`, are indices into `names` (−1 is outside every span), and
+`offsets`, int64 `[n_sentences + 1]`, are the offsets of the sentences.
 
 Schemes, on "Ann in Paris Rome Old York", where the three places touch:
 
@@ -13,8 +12,8 @@ Schemes, on "Ann in Paris Rome Old York", where the three places touch:
 | bioes | S-PER | O | S-LOC | S-LOC | B-LOC | E-LOC | a span of one word is S, the last word of a longer one E |
 | bilou | U-PER | O | U-LOC | U-LOC | B-LOC | L-LOC | the same with other letters |
 
-A tag that its scheme does not allow at its position (I after O) begins a span, as in conlleval, the script of the CoNLL shared
-tasks (Tjong Kim Sang and Buchholz 2000), and in seqeval. A tag without a type (`B`) has the type `_`, as in conlleval.
+A tag that its scheme does not allow at its position (I after O) begins a span, and a tag without a type (`B`) has the type `_`,
+as in conlleval, the script of the CoNLL shared tasks (Tjong Kim Sang and Buchholz 2000).
 """
 
 from __future__ import annotations
@@ -37,13 +36,8 @@ _SPAN = re.compile(r"([BIESLU])(?:-(.*))?", re.DOTALL)
 
 
 class Spans(NamedTuple):
-    """Spans in the order of the text.
-
-    Attributes:
-        start, end: first word and end (exclusive), counted over all sentences, int64 `[n_spans]`.
-        type: index into `types`, int32 `[n_spans]`.
-        types: all types in alphabetical order.
-    """
+    """Spans in the order of the text: first word and end (exclusive), counted over all sentences, int64 `[n_spans]`; and type,
+    int32 `[n_spans]`, an index into the sorted `types`."""
 
     start: np.ndarray
     end: np.ndarray
@@ -52,19 +46,15 @@ class Spans(NamedTuple):
 
 
 class SpanCounts(NamedTuple):
-    """Numbers of correct, predicted and gold spans, for F1 = 2·correct / (predicted + gold).
-
-    Attributes:
-        table: correct, predicted and gold spans of each sentence and type, int64 `[n_sentences, n_types, 3]`.
-        types: names of the types in alphabetical order.
-    """
+    """Numbers of correct, predicted and gold spans of each sentence and type, int64 `[n_sentences, n_types, 3]`, and the sorted
+    types. F1 = 2·correct / (predicted + gold)."""
 
     table: np.ndarray
     types: tuple[str, ...]
 
     @property
     def sentences(self) -> np.ndarray:
-        """Numbers of correct, predicted and gold spans of each sentence, int64 `[n_sentences, 3]`."""
+        """Sums over the types, int64 `[n_sentences, 3]`."""
         return self.table.sum(axis=1)
 
 
@@ -92,15 +82,11 @@ def detect_scheme(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) 
 def to_bio(
     codes: np.ndarray, names: Sequence[str], offsets: np.ndarray, scheme: Scheme | None = None
 ) -> tuple[Labels, int]:
-    """Convert tags of any scheme to BIO (`iob2`).
-
-    Args:
-        codes, names, offsets: tags, see the module.
-        scheme: scheme of the tags; default: see `detect_scheme`. `plain` tags are not changed.
+    """Convert tags of a scheme, by default that of `detect_scheme`, to BIO (`iob2`); `plain` tags are not changed.
 
     Returns:
-        the tags, their names in alphabetical order, and the number of repairs: an I or E at the beginning of a span became B
-        (except in `iob1`), and a tag outside the scheme (`Oloc` among `O` and `B-loc`) became O.
+        the tags, with sorted names, and the number of repairs: an I or E at the beginning of a span became B (except in
+        `iob1`), and a tag outside the scheme (`Oloc` among `O` and `B-loc`) became O.
     """
     scheme = scheme or detect_scheme(codes, names, offsets)
     if scheme == "plain":
@@ -129,18 +115,8 @@ def span_table(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) -> 
     return Spans(starts, ends, words.type[starts], words.types)
 
 
-def span_counts(
-    gold: np.ndarray,
-    predicted: np.ndarray,
-    names: Sequence[str],
-    offsets: np.ndarray,
-) -> SpanCounts:
+def span_counts(gold: np.ndarray, predicted: np.ndarray, names: Sequence[str], offsets: np.ndarray) -> SpanCounts:
     """Count correct, predicted and gold spans; a span is correct if its words and its type are.
-
-    Args:
-        gold, predicted: codes of the same words.
-        names: names of both.
-        offsets: offsets of the sentences.
 
     Raises:
         InputError: gold and predicted tags differ in number.
@@ -163,8 +139,7 @@ def span_counts(
 
 
 class _Words:
-    """Letter and type of each word's tag, those of the previous word in the sentence, and whether the tag begins or continues a
-    span."""
+    """Letter and type of each tag and of the tag before it, and masks of the tags that begin and continue a span."""
 
     def __init__(self, codes: np.ndarray, names: Sequence[str], offsets: np.ndarray):
         matches = [_SPAN.fullmatch(name) for name in names]

@@ -6,7 +6,6 @@ import errno
 import os
 import re
 import shutil
-import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -18,9 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from calque.errors import OutputError, SettingError
-from calque.offsets import offsets_of
 
-NEW, _OLD, _MARK = "new", "old", "made-by-calque"  # names in a temporary folder
+NEW, _OLD = "new", "old"  # names in a temporary folder
 _TEMPORARY = re.compile(rf"(.*/)?\.?([^/]*)\.calque-[a-z]+(/{NEW}(?=/|$))?")  # names that `part_of` makes
 _FULL = {
     errno.ENOSPC: "no space left on the disk",
@@ -38,19 +36,12 @@ WORDS = pa.list_(pa.string())
 _PATIENCE = 7 * 86_400  # maximum time in seconds to wait for a lock
 
 
-class InUseError(SettingError):
-    """Another process writes the same output."""
-
-
 # -- files -------------------------------------------------------------------------------------------------------------
 @contextmanager
 def whole(path: str | PathLike[str]) -> Iterator[Path]:
     """Write a file atomically: the block writes a temporary file, which replaces `path` at the end and is removed on failure.
 
-    Devices and pipes are written directly.
-
-    Args:
-        path: the file; missing folders are created.
+    Missing folders are created. Devices and pipes are written directly.
 
     Yields:
         the temporary name.
@@ -61,26 +52,23 @@ def whole(path: str | PathLike[str]) -> Iterator[Path]:
     name = Path(path)
     if name.is_dir():
         raise OutputError(f"{name}: is a folder, expected the name of a file")
-    plain = name.is_file() or not name.exists()
-    where = Path(os.path.realpath(name)) if plain and name.is_symlink() else name  # keeps a symbolic link
-    part = part_of(where) if plain else where
-    if plain:
-        check_free(part)
+    if name.exists() and not name.is_file():
+        with naming(name):
+            yield name
+        return
+    where = Path(os.path.realpath(name)) if name.is_symlink() else name  # keeps a symbolic link
+    part = part_of(where)
     try:
-        if plain:
-            _make_folder(where.parent)
+        if not where.parent.exists():
+            where.parent.mkdir(parents=True, exist_ok=True)
         yield part
-        if plain:
-            readable(part)
-            sync(part)
-            os.replace(part, where)
+        readable(part)
+        sync(part)
+        os.replace(part, where)
     except BaseException as error:
-        if plain:
-            with suppress(OSError):
-                part.unlink()
-        if isinstance(error, OutputError):
-            raise
-        reason = unwritten(error)
+        with suppress(OSError):
+            part.unlink()
+        reason = None if isinstance(error, OutputError) else unwritten(error)
         if isinstance(error, OSError) and error.filename in (None, *map(fspath, (part, *where.parents))):
             reason = reason or f"cannot be written ({os.strerror(error.errno) if error.errno else error})"
         if reason is None:
@@ -89,44 +77,24 @@ def whole(path: str | PathLike[str]) -> Iterator[Path]:
 
 
 def part_of(path: Path, kind: str = "part") -> Path:
-    """Return a temporary name beside a file or folder: hidden, and none that anybody else gives.
+    """Return the hidden temporary name beside a file or folder.
 
     Args:
         path: the file or folder.
-        kind: what is kept there: the part that is done, an encoder that is being saved, a journal, a lock.
+        kind: "part" for unfinished output, "saving" for an encoder, "training" for checkpoints, or "lock".
     """
     return path.with_name(f".{path.name}.calque-{kind}")
 
 
-def check_free(part: Path) -> None:
-    """Check that a temporary name is free or a regular file.
-
-    Raises:
-        OutputError: a folder, a link or a device has this name.
-    """
-    with suppress(OSError):  # the name is free
-        if stat.S_ISREG(os.lstat(part).st_mode):
-            return
-        raise OutputError(f"{part}: is not a temporary file of calque, which needs this name: rename it")
-
-
 def temporary_folder(place: Path, out: Path) -> Path:
-    """Create a temporary folder, or reuse that of a killed process.
+    """Create a temporary folder, or reuse the one of a killed process, and return the folder to fill inside it.
 
     Args:
-        place: name made by `part_of`; a marker file shows that the folder is calque's.
+        place: name made by `part_of`.
         out: final name; an older folder that a killed `replace_folder` had moved away is moved back.
-
-    Returns:
-        the folder to fill, inside the temporary one.
-
-    Raises:
-        OutputError: the name is used by something else.
     """
-    _check_mark(place)
-    place.mkdir(parents=True, exist_ok=True)
-    (place / _MARK).touch()
     old, new = place / _OLD, place / NEW
+    place.mkdir(parents=True, exist_ok=True)
     if old.is_dir() and not out.exists():
         os.rename(old, out)
     remove(old)
@@ -140,28 +108,6 @@ def replace_folder(new: Path, out: Path) -> None:
         os.rename(out, new.with_name(_OLD))
     os.rename(new, out)
     sync(out.parent)
-
-
-def remove_temporary(place: Path) -> None:
-    """Remove a temporary folder if it exists, and its marker last.
-
-    Raises:
-        OutputError: the name is used by something else.
-    """
-    _check_mark(place)
-    if place.is_dir():
-        for entry in place.iterdir():
-            if entry.name != _MARK:
-                remove(entry)
-        (place / _MARK).unlink(missing_ok=True)
-        place.rmdir()
-
-
-def _check_mark(place: Path) -> None:
-    if os.path.lexists(place) and not (
-        place.is_dir() and not place.is_symlink() and ((place / _MARK).is_file() or not any(place.iterdir()))
-    ):
-        raise OutputError(f"{place}: is not a temporary folder of calque, which needs this name: rename it")
 
 
 def remove(entry: Path) -> None:
@@ -178,17 +124,8 @@ def write_text(path: str | PathLike[str], text: str) -> None:
     Raises:
         OutputError: see `whole`.
     """
-    write_bytes(path, text.encode("utf-8", "replace"))
-
-
-def write_bytes(path: str | PathLike[str], data: bytes) -> None:
-    """Write a file atomically.
-
-    Raises:
-        OutputError: see `whole`.
-    """
     with whole(path) as part:
-        part.write_bytes(data)
+        part.write_bytes(text.encode("utf-8", "replace"))
 
 
 def write_lines(path: str | PathLike[str], lines: Iterable[str]) -> None:
@@ -203,30 +140,16 @@ def append_lines(path: str | PathLike[str], lines: Iterable[str]) -> None:
     Raises:
         OutputError: there is no space, or the file cannot be written.
     """
-    data = "".join(lines).encode("utf-8", "replace")
-    try:
-        _make_folder(Path(path).parent)
-        with open(path, "a+b", buffering=0) as file:
-            lock(file)
-            before = os.fstat(file.fileno()).st_size
-            if before and file.seek(before - 1) and file.read(1) != b"\n":
-                data = b"\n" + data
-            try:
-                left = data
-                while left:
-                    left = left[file.write(left) :]
-            except OSError:
-                with suppress(OSError):  # not a regular file
-                    os.truncate(path, before)
-                    if not before:
-                        os.unlink(path)
-                raise
-    except OSError as error:
-        raise failure(path, unwritten(error) or f"cannot be written ({error.strerror})") from error
+    with locked(path, wait=True):
+        data = Path(path).read_bytes() if Path(path).is_file() else b""
+        if data and not data.endswith(b"\n"):
+            data += b"\n"
+        with whole(path) as part:
+            part.write_bytes(data + "".join(lines).encode("utf-8", "replace"))
 
 
 @contextmanager
-def locked(out: str | PathLike[str], *, when: bool = True, wait: bool = False) -> Iterator[None]:
+def locked(out: str | PathLike[str], *, wait: bool = False) -> Iterator[None]:
     """Prevent other processes from writing `out` during the block.
 
     The lock is a file `.NAME.calque-lock` beside the output. The kernel releases it when the process ends. It is not
@@ -234,22 +157,20 @@ def locked(out: str | PathLike[str], *, when: bool = True, wait: bool = False) -
 
     Args:
         out: file or folder to be written. Missing parent folders are created, and removed if they stay empty.
-        when: False takes no lock, for processes that do not write: `when=is_first()`.
         wait: wait for the other process instead of raising an error.
 
     Raises:
-        InUseError: another process holds the lock.
+        SettingError: another process holds the lock.
         OutputError: the block failed because the disk is full.
     """
     from filelock import FileLock, Timeout  # imports asyncio
 
     name = Path(out)
-    if not when or (name.exists() and not name.is_file() and not name.is_dir()):  # there can be no lock beside a device
+    if name.exists() and not name.is_file() and not name.is_dir():  # there can be no lock beside a device
         with naming(out):
             yield
         return
-    where = name.resolve()
-    check_free(path := part_of(where, "lock"))
+    path = part_of(name.resolve(), "lock")
     missing = [folder for folder in path.parents if not folder.exists()]  # the innermost first
     file = FileLock(path, timeout=_PATIENCE if wait else 0)
     try:
@@ -260,7 +181,7 @@ def locked(out: str | PathLike[str], *, when: bool = True, wait: bool = False) -
                 break
     except Timeout:
         who = f"another process is writing {fspath(out)}"
-        raise InUseError(f"{who}: wait until it has finished, or write somewhere else") from None
+        raise SettingError(f"{who}: wait until it has finished, or write somewhere else") from None
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
             raise  # no lock can be created beside the output
@@ -276,28 +197,14 @@ def locked(out: str | PathLike[str], *, when: bool = True, wait: bool = False) -
                 folder.rmdir()
 
 
-def lock(file: IO[bytes]) -> None:
-    """Lock an open file until it is closed; other processes wait."""
-    with suppress(ImportError, OSError):  # Windows, or a file system without locks
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX)
-
-
 def reserve(file: IO[bytes], size: int) -> None:
-    """Set the size of an open file and allocate the space on disk.
+    """Set the size of an open file in bytes and allocate the space on disk; existing contents are kept.
 
     Without allocated space, writing to the mapped file would kill the process when the disk is full.
-
-    Args:
-        file: file opened for writing.
-        size: size in bytes; existing contents are kept.
 
     Raises:
         OSError: there is no space.
     """
-    if size <= 0:
-        return
     try:
         os.posix_fallocate(file.fileno(), 0, size)
     except (AttributeError, OSError) as error:  # not available on macOS, Windows and some file systems
@@ -328,39 +235,31 @@ def readable(path: str | PathLike[str]) -> None:
 
 @contextmanager
 def naming(path: str | PathLike[str]) -> Iterator[None]:
-    """Convert errors of a full disk in the block to an `OutputError` with the name of the output.
-
-    Raises:
-        OutputError: there is no space.
-    """
+    """Convert errors of a full disk in the block to an `OutputError` with the name of the output."""
     try:
         yield
-    except OutputError:
-        raise
     except Exception as error:
-        if (reason := unwritten(error)) is None:
+        reason = None if isinstance(error, OutputError) else unwritten(error)
+        if reason is None:
             raise
         raise failure(path, reason) from error
 
 
-def unwritten(error: BaseException) -> str | None:
+def unwritten(error: BaseException | None) -> str | None:
     """Return the reason for a failed write from an error or its causes, or None."""
-    seen: set[int] = set()
-    cause: BaseException | None = error
-    torn = False
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
-        said = str(cause)
-        number = cause.errno if isinstance(cause, OSError) else None
-        if number is None and (match := _NUMBER.search(said)):
-            number = int(match[1])
-        if number in _FULL:
-            return _FULL[number]
-        if isinstance(cause, OSError) and _NUMPY.search(said):
-            return _FULL[errno.ENOSPC]
-        torn |= isinstance(cause, RuntimeError) and _TORCH.search(said) is not None
-        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
-    return "only part of it could be written" if torn else None
+    reason = None
+    while error is not None:
+        numbers = [error.errno] if isinstance(error, OSError) else []
+        numbers += map(int, _NUMBER.findall(str(error)))
+        if isinstance(error, OSError) and _NUMPY.search(str(error)):
+            numbers.append(errno.ENOSPC)
+        for number in numbers:
+            if number in _FULL:
+                return _FULL[number]
+        if isinstance(error, RuntimeError) and _TORCH.search(str(error)):
+            reason = "only part of it could be written"
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return reason
 
 
 def is_text(path: Path) -> bool:
@@ -381,15 +280,8 @@ def failure(path: str | PathLike[str], reason: str) -> OutputError:
     return OutputError(f"{finished(path)}: {reason}")
 
 
-def _make_folder(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:  # a file has the name of a needed folder
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), fspath(path)) from None
-
-
 # -- arrays of word vectors --------------------------------------------------------------------------------------------
-def room(shape: Sequence[int], dtype: np.typing.DTypeLike, small: int | None = None) -> np.ndarray:
+def mapped_array(shape: Sequence[int], dtype: np.typing.DTypeLike, small: int | None = None) -> np.ndarray:
     """Return an array of zeros; if it has more than `small` bytes (default: `VECTORS`), in a mapped temporary file.
 
     Without space on the disk the array is in memory.
@@ -425,21 +317,13 @@ def slice_rows(table: pa.Table, index: slice) -> pa.Table:
 
 
 def take_rows(table: pa.Table, indices: Sequence[int] | np.ndarray) -> pa.Table:
-    """Return the rows at `indices`. `Table.take` would load a mapped corpus, because it first concatenates all batches."""
+    """Return the rows at `indices`. `Table.take` alone would load a mapped corpus, because it concatenates all chunks first."""
     rows = np.asarray(indices, dtype=np.int64)
     rows = np.where(rows < 0, rows + table.num_rows, rows)
     if len(rows) and not 0 <= rows.min() <= rows.max() < table.num_rows:
         raise IndexError(f"pairs {rows.min()} to {rows.max()} of {table.num_rows}")
-    order = np.argsort(rows, kind="stable")
-    batches = table.to_batches()
-    starts = offsets_of([len(batch) for batch in batches])
-    cuts = np.searchsorted(rows[order], starts)
-    parts = [
-        batch.take(pa.array(rows[order[first:last]] - start))
-        for batch, start, first, last in zip(batches, starts[:-1], cuts[:-1], cuts[1:], strict=True)
-        if last > first
-    ]
-    taken = pa.Table.from_batches(parts, table.schema)
-    if (np.diff(rows) >= 0).all():
-        return taken
-    return taken.take(pa.array(np.argsort(order)))
+    chosen = np.zeros(table.num_rows, bool)
+    chosen[rows] = True
+    taken = table.filter(pa.array(chosen))
+    places = np.searchsorted(np.flatnonzero(chosen), rows)
+    return taken if np.array_equal(places, np.arange(len(taken))) else taken.take(pa.array(places))

@@ -76,7 +76,7 @@ class Sentences(Sequence[Sentence]):
         return len(self._column)
 
     def take(self, rows: np.ndarray) -> Sentences:
-        """Some of the sentences, by their numbers."""
+        """Return the sentences with the given indices."""
         return Sentences(self._column.take(pa.array(np.asarray(rows, dtype=np.int64))), self.lang)
 
     @overload
@@ -95,7 +95,6 @@ class Sentences(Sequence[Sentence]):
                     yield Sentence(tuple(words), self.lang)
 
     def chunks(self) -> Sequence[pa.Array]:
-        """Return the Arrow chunks of the sentences."""
         return self._column.chunks
 
     def lengths(self) -> np.ndarray:
@@ -105,12 +104,7 @@ class Sentences(Sequence[Sentence]):
         return np.array(pc.call_function("list_value_length", [self._column]), dtype=np.int64)
 
     def flat(self) -> tuple[pa.ChunkedArray, np.ndarray]:
-        """Return all words in one array, and the offsets of the sentences.
-
-        Returns:
-            words: Arrow strings `[n_words]`; `words.dictionary_encode()` numbers the word types.
-            offsets: int64 `[n_sentences + 1]`.
-        """
+        """Return all words, Arrow strings `[n_words]`, and the offsets of the sentences, int64 `[n_sentences + 1]`."""
         offsets = offsets_of(self.lengths())
         words = pc.call_function("list_flatten", [self._column])
         return (pa.chunked_array([words], type=pa.string()) if isinstance(words, pa.Array) else words), offsets
@@ -127,7 +121,6 @@ class ParallelCorpus:
         langs: languages of the two sides.
         skipped: number of skipped lines by reason.
         first_skipped: place of the first skipped line by reason.
-        segmenters: names of the segmenters of the two sides (`calque.segment.Segmenter.name`), empty if unknown.
         path: file of the corpus, for messages.
     """
 
@@ -138,7 +131,6 @@ class ParallelCorpus:
         *,
         skipped: Mapping[str, int] | None = None,
         first_skipped: Mapping[str, str] | None = None,
-        segmenters: tuple[str, str] = ("", ""),
         path: str | None = None,
     ):
         if len(langs) != 2:
@@ -150,7 +142,6 @@ class ParallelCorpus:
         self.langs = (langs[0], langs[1])
         self.skipped = dict(skipped or {})
         self.first_skipped = dict(first_skipped or {})
-        self.segmenters = (segmenters[0], segmenters[1])
         self.path = path
 
     @classmethod
@@ -230,7 +221,7 @@ class ParallelCorpus:
 
     # -- derived corpora -------------------------------------------------------------------------------------
     def _part(self, table: pa.Table) -> ParallelCorpus:
-        return ParallelCorpus(table, self.langs, segmenters=self.segmenters, path=self.path)
+        return ParallelCorpus(table, self.langs, path=self.path)
 
     def take(self, indices: Sequence[int] | np.ndarray) -> ParallelCorpus:
         """Return the pairs at `indices`, in that order."""
@@ -241,8 +232,7 @@ class ParallelCorpus:
         names = {"source": "target", "target": "source"}
         return ParallelCorpus(
             self.table.rename_columns([names.get(name, name) for name in self.table.column_names]),
-            (self.langs[1], self.langs[0]), skipped=self.skipped, first_skipped=self.first_skipped,
-            segmenters=(self.segmenters[1], self.segmenters[0]), path=self.path,
+            (self.langs[1], self.langs[0]), skipped=self.skipped, first_skipped=self.first_skipped, path=self.path,
         )  # fmt: skip
 
     def __add__(self, other: ParallelCorpus) -> ParallelCorpus:
@@ -250,22 +240,12 @@ class ParallelCorpus:
         if self.langs != other.langs:
             raise SettingError(f"cannot join {self.langs} and {other.langs}: the languages differ")
         shared = [name for name in self.table.column_names if name in other.table.column_names and name != LINE]
-        reasons = [*self.skipped, *(reason for reason in other.skipped if reason not in self.skipped)]
-        return ParallelCorpus(
-            pa.concat_tables([self.table.select(shared), other.table.select(shared)]),
-            self.langs,
-            skipped={reason: self.skipped.get(reason, 0) + other.skipped.get(reason, 0) for reason in reasons},
-            first_skipped={**other.first_skipped, **self.first_skipped},
-            segmenters=self.segmenters if self.segmenters == other.segmenters else ("", ""),
-        )
+        return ParallelCorpus(pa.concat_tables([self.table.select(shared), other.table.select(shared)]), self.langs)
 
     # -- disk ------------------------------------------------------------------------------------------------
     def save(self, path: str | PathLike[str]) -> None:
-        """Write atomically as an Arrow IPC file, which `open` maps into memory.
-
-        A corpus can be saved over the file that it is mapped from.
-        """
-        names = ("langs", "skipped", "first_skipped", "segmenters", "path")
+        """Write an Arrow IPC file atomically, also over the file that the corpus is mapped from."""
+        names = ("langs", "skipped", "first_skipped", "path")
         record = {"calque": json.dumps({name: getattr(self, name) for name in names})}
         schema = self.table.schema.with_metadata(record)
         with whole(path) as part, pa.OSFile(fspath(part), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
@@ -285,19 +265,16 @@ class ParallelCorpus:
             raise InputError(f"not a saved parallel corpus ({error!s:.200})", path=path) from error
         try:
             record = json.loads((table.schema.metadata or {})[b"calque"])
+            record.pop("segmenters", None)  # saved by earlier versions
             if [table.schema.field(side).type for side in ("source", "target")] != [WORDS, WORDS]:
                 raise ValueError
             return cls(table, **record)
-        except (KeyError, ValueError, TypeError, IndexError, SettingError) as error:
+        except (KeyError, ValueError, TypeError, IndexError, AttributeError, SettingError) as error:
             raise InputError("an Arrow file, but not a parallel corpus that calque saved", path=path) from error
 
 
 def not_a_string(sentence: Sequence[str]) -> Sequence[str]:
-    """Return the words of a sentence, after checking that they are not one string.
-
-    Raises:
-        SettingError: the sentence is one string, whose letters would be taken for words.
-    """
+    """Check that the words of a sentence are not one string, whose letters would be taken for words."""
     if isinstance(sentence, str):
         raise SettingError(
             f"a sentence is given as one string, expected its words ({sentence[:30]!r}): split it first, as in "

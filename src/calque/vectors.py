@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike, fspath
 from typing import Literal
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 
 from calque.errors import InputError
 from calque.offsets import offsets_of, ranges
 from calque.storage import reserve, whole
 
 _DTYPES = {"F16": np.float16, "F32": np.float32, "F64": np.float64, "I64": np.int64, "BOOL": np.bool_}
-_UNREADABLE = (
-    OSError, ValueError, KeyError, AttributeError, TypeError, OverflowError, RecursionError, SafetensorError, struct.error,
-)  # fmt: skip
 _NAMES = {np.dtype(value): key for key, value in _DTYPES.items()}
 
 
@@ -65,7 +60,7 @@ class Embeddings:
         return self.data.shape[0]
 
     def rows(self, sentence: np.ndarray, word: np.ndarray) -> np.ndarray:
-        """Return the row indices of words given by sentence and position, int64 `[n]`."""
+        """Return the row indices of words, given by sentence and position, int64 `[n]`."""
         return self.offsets[sentence] + word
 
     def take(self, sentences: np.ndarray) -> Embeddings:
@@ -139,25 +134,19 @@ def filling(
     header: dict[str, object] = {"__metadata__": metadata} if metadata else {}
     position = 0
     for name, (shape, dtype) in shapes.items():
-        size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-        header[name] = {
-            "dtype": _NAMES[np.dtype(dtype)],
-            "shape": list(shape),
-            "data_offsets": [position, position + size],
-        }
-        position += size
+        end = position + int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        header[name] = {"dtype": _NAMES[np.dtype(dtype)], "shape": list(shape), "data_offsets": [position, end]}
+        position = end
     text = json.dumps(header).encode()
     text += b" " * (-(len(text) + 8) % 64)  # aligns the arrays to 64 bytes
     with whole(path) as part:
         with open(part, "wb") as file:
-            file.write(struct.pack("<Q", len(text)) + text)
+            file.write(len(text).to_bytes(8, "little") + text)
             file.flush()
             reserve(file, 8 + len(text) + position)
-        arrays = map_arrays(part, mode="r+")[0]
+        file, arrays, _ = _mapped(part, "r+")
         yield arrays
-        for array in arrays.values():
-            if isinstance(array, np.memmap):  # empty arrays are not mapped
-                array.flush()
+        file.flush()
         arrays.clear()
 
 
@@ -171,9 +160,7 @@ def write_arrays(
             mapped[name][...] = array
 
 
-def map_arrays(
-    path: str | PathLike[str], mode: Literal["r", "r+"] = "r"
-) -> tuple[dict[str, np.memmap], dict[str, str]]:
+def map_arrays(path: str | PathLike[str]) -> tuple[dict[str, np.memmap], dict[str, str]]:
     """Map every tensor of a safetensors file into memory.
 
     Returns:
@@ -183,21 +170,24 @@ def map_arrays(
         InputError: the file is not a valid safetensors file, or has a type that NumPy lacks (bfloat16).
     """
     try:
-        with safe_open(fspath(path), framework="np") as checked:
-            metadata = checked.metadata() or {}
-        with open(path, "rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            header = json.loads(file.read(length))
-        header.pop("__metadata__", None)
-        arrays = {}
-        for name, entry in header.items():
-            shape, (begin, end) = tuple(entry["shape"]), entry["data_offsets"]
-            dtype = np.dtype(_DTYPES[entry["dtype"]])
-            if end == begin:  # empty arrays cannot be mapped
-                arrays[name] = np.zeros(shape, dtype=dtype)
-            else:
-                arrays[name] = np.memmap(fspath(path), dtype=dtype, mode=mode, offset=8 + length + begin, shape=shape)
-    except _UNREADABLE as error:
-        what = f"not a safetensors file that can be mapped ({error}); copy it again, or make it anew"
-        raise InputError(what, path=path) from error
+        _, arrays, metadata = _mapped(path, "r")
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, OverflowError, RecursionError) as error:
+        fact = f"not a safetensors file that can be mapped ({type(error).__name__}: {error!s:.200})"
+        raise InputError(f"{fact}; copy or create it again", path=path) from error
     return arrays, metadata
+
+
+def _mapped(
+    path: str | PathLike[str], mode: Literal["r", "r+"]
+) -> tuple[np.memmap, dict[str, np.memmap], dict[str, str]]:
+    """Return the bytes of a safetensors file, its tensors, which are views of the bytes, and its metadata."""
+    file = np.memmap(fspath(path), mode=mode)
+    start = 8 + int.from_bytes(file[:8].tobytes(), "little")
+    header = json.loads(file[8:start].tobytes())
+    metadata = header.pop("__metadata__", None) or {}
+    arrays = {}
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        data = file[start + begin : start + end].view(_DTYPES[entry["dtype"]])
+        arrays[name] = data.reshape(entry["shape"])
+    return file, arrays, metadata

@@ -84,7 +84,7 @@ def test_named_data_sets_are_read_by_their_reader(copies):
         ("hub:pan-x", "pan-x is written hub:pan-x:de"),
         ("hub:pan-x:la", "in af ar bg"),
         ("hub:panx:de", "did you mean hub:pan-x? calque data lists all names"),
-        ("hub:pan-x:de", "google/xtreme is on the Hugging Face hub: is the network there"),
+        ("hub:pan-x:de", "google/xtreme is on the Hugging Face hub: is the network available"),
     ],
 )
 def test_unknown_names_and_languages_are_refused_in_one_line(monkeypatch, tmp_path, path, said):

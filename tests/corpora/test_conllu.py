@@ -1,12 +1,10 @@
 """Treebanks in CoNLL-U: ranges, empty nodes, and sentences that are not trees."""
 
-import re
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from calque.corpora import SkippedWarning, read_treebank
+from calque.corpora import read_treebank
 from calque.errors import InputError
 
 
@@ -49,33 +47,6 @@ def test_ranges_and_empty_nodes_do_not_shift_heads(tmp_path):
     assert read(tmp_path, SPANISH, subtypes=True).relations[1] == "obj:arg"
     with pytest.raises(InputError, match=r"f\.conllu: no sentences could be read: the file is empty"):
         read(tmp_path, "# text = x\n\n")
-
-
-@pytest.mark.parametrize(
-    ("bad", "line", "reason", "fact"),
-    [
-        (tree(2, 3, 0) + tree(0, 3, 2), 6, "not a tree", "the heads from word 2 ('w2') go round in a circle"),
-        (tree(0) + tree(0, 2), 4, "not a tree", "the heads from word 2 ('w2') go round in a circle"),
-        (tree(0) + tree(0, 0), 4, "not one root", "2 words with the head 0 ('w1', 'w2'), expected one root"),
-        (tree(0, 3), 2, "head not in the sentence", "the head '3' of 'w2', expected 0 or one of the words 1 to 2"),
-        (tree(0, "²"), 2, "head not in the sentence", "the head '²' of 'w2'"),
-        (row(1, "a", 0, "dep", ""), 1, "empty part of speech", "the word 'a' without a part of speech"),
-        (row(1, "a", 0, ""), 1, "empty relation", "the word 'a' without a relation"),
-        (row(1, " ", 0), 1, "empty word", "a relation without a word"),
-        (row(1, "a", 2) + row(3, "b", 0), 2, "words not counted", "word number '3', expected 2"),
-        (row("1-2", "al", "_"), 1, "no words", "a sentence without words"),
-        (row(1, "a", 0).encode() + b"2\t\xff\n", 2, "not UTF-8", "byte 0xff"),
-    ],
-)
-def test_sentences_that_are_not_trees_are_refused_or_counted(tmp_path, bad, line, reason, fact):
-    path = tmp_path / "f.conllu"
-    with pytest.raises(InputError, match=re.escape(fact)) as caught:
-        read(tmp_path, bad)
-    assert str(caught.value).startswith(f"{path} line {line}: ")
-    raw = bad if isinstance(bad, bytes) else bad.encode()
-    with pytest.warns(SkippedWarning, match=rf"skipped 1 of \d+ [\w ]+: 1 × {reason} \(first: .* line {line}\)"):
-        bank = read(tmp_path, raw + b"\n" + tree(2, 0).encode(), on_error="skip")
-    assert bank.heads.tolist()[-2:] == [2, 0]
 
 
 def circles(heads):

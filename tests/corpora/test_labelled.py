@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import re
 import warnings
 
 import pytest
@@ -69,32 +68,6 @@ def test_pairs_without_an_agreed_label_are_skipped(tmp_path):
         assert len(read_labelled(write(tmp_path, XNLI), lang="de")) == 1
     with pytest.raises(InputError, match=r"f\.tsv: no text in 'fr', the file has de, en; ask for one of them"):
         read_labelled(write(tmp_path, XNLI), lang="fr")
-
-
-PAIRS, HEADER, OBJECT = "a\tb\tneutral\n", "text\tlabel\ngood\tx\n", '{"text": "good", "label": "x"}\n'
-
-
-@pytest.mark.parametrize(
-    ("content", "line", "reason", "fact"),
-    [
-        (PAIRS + "a\tb\n", 2, "other columns", "2 columns, expected 3: premise, hypothesis and label; is a tab"),
-        (PAIRS + "a\tb\t\n", 2, "no label", "a text without a label"),
-        (HEADER + "\ta\n", 3, "empty text", "the text has no words"),
-        (HEADER + "a\n", 3, "other columns", "one column, expected 2 as in the first line"),
-        (PAIRS.encode() + b"a\tb\xe9\tneutral\n", 2, "not UTF-8", "byte 0xe9 at position 3 is not UTF-8"),
-        (OBJECT + '{"text": "a"\n', 2, "no JSON object", "not a JSON object, expected one a line"),
-        (OBJECT + '{"text": "\\ud800", "label": "x"}\n', 2, "missing value", r"text is '\ud800', expected text"),
-        ("x\ta\nx\tb\nx\tc\nx\n", 4, "other columns", "one column, expected 2: a text and its label"),
-    ],
-)
-def test_unusable_rows_are_refused_or_counted_with_their_line(tmp_path, content, line, reason, fact):
-    path = write(tmp_path, content)
-    with pytest.raises(InputError, match=re.escape(fact)) as caught:
-        read_labelled(path, lang="en")
-    assert str(caught.value).startswith(f"{path} line {line}: ")
-    assert str(caught.value).endswith('or skip it (on_error="skip", --on-error skip)')
-    with pytest.warns(SkippedWarning, match=rf"skipped 1 of \d+ [\w ]+: 1 × {reason} \(first: .*f\.tsv line {line}\)"):
-        assert len(read_labelled(path, lang="en", on_error="skip")) in (1, 3)
 
 
 def test_ambiguous_columns_need_a_format(tmp_path):

@@ -1,10 +1,10 @@
-"""Text in one language."""
+"""Text in one language, and bilingual dictionaries."""
 
 import gzip
 
 import pytest
 
-from calque.corpora import read_sentences
+from calque.corpora import read_dictionary, read_sentences
 from calque.errors import InputError
 
 
@@ -35,3 +35,13 @@ def test_a_text_without_words_is_refused(tmp_path, content):
     with pytest.raises(InputError, match="no word in the first 2 lines"):
         read_sentences(tmp_path / "late", lang="en", limit=2)
     assert len(read_sentences(tmp_path / "late", lang="en", limit=0)) == 0
+
+
+def test_a_tab_or_the_first_space_separates_word_and_translation(tmp_path):
+    content = "\ufeffthe die\nthe  der\n\nnew york\tNew York\r\n of von Haus aus \nl'eau\tWasser"
+    for path in (tmp_path / "f.txt", tmp_path / "f.gz"):
+        path.write_bytes(gzip.compress(content.encode()) if path.suffix == ".gz" else content.encode())
+        pairs = read_dictionary(path, langs=("en", "de"))
+        assert pairs.source == ("the", "the", "new york", "of", "l'eau")
+        assert pairs.target == ("die", "der", "New York", "von Haus aus", "Wasser")
+        assert (pairs.langs, pairs.path, len(pairs)) == (("en", "de"), str(path), 5)

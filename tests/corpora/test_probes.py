@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from calque.corpora import SkippedWarning, read_probe
+from calque.corpora import read_probe
 from calque.errors import InputError
 
 CONLLU = """# text = Ann sees old Rome
@@ -92,26 +92,3 @@ def test_json_lines_in_jiant_format_are_read(tmp_path):
         ("He slept", []),
     ]  # fmt: skip
     assert read_probe(path, lang="en", probe="srl").probe == "srl"
-
-
-GOOD = {"text": "a b c", "targets": [{"span1": [0, 1], "label": "X"}]}
-
-
-@pytest.mark.parametrize(
-    ("bad", "fact"),
-    [
-        ("[1, 2]", "not a JSON object"),
-        (json.dumps({"text": "a b"}), "has the keys text, expected a text and a list of targets"),
-        (json.dumps({"text": " ", "targets": []}), "the text has no words"),
-        (json.dumps({"text": "a b", "targets": [7]}), "target 1 of 1 is 7, expected label, span1"),
-        (json.dumps({"text": "a b", "targets": [{"span1": [1, 3], "label": "X"}]}), r"0 <= start < end <= 2"),
-        (json.dumps({"text": "a b", "targets": [{"span1": [0, 1], "span2": [0, 1], "label": "X"}]}), "has two spans, unlike")
-    ]
-)  # fmt: skip
-def test_unusable_lines_are_refused_or_counted(tmp_path, bad, fact):
-    path = write(tmp_path, "a.jsonl", lines(GOOD) + bad + "\n" + lines(GOOD))
-    with pytest.raises(InputError, match=fact) as caught:
-        read_probe(path, lang="en")
-    assert caught.value.line == 2
-    with pytest.warns(SkippedWarning, match="skipped 1 of 3 texts"):
-        assert len(read_probe(path, lang="en", on_error="skip")) == 2

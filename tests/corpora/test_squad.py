@@ -104,7 +104,7 @@ def test_unusable_questions_are_refused_or_counted_with_their_place(tmp_path, ba
 @pytest.mark.parametrize(
     ("whole", "said"),
     [
-        (b'{"data": [', ".json line 1: not JSON (Expecting value at column 11), expected one JSON object; is the file whole?"),
+        (b'{"data": [', ".json line 1: not JSON (Expecting value: line 1 column 11 (char 10)), expected one JSON object; is"),
         (b"\xff{}", ".json: byte 0 is not UTF-8"),
         (b"[]", ".json: not the JSON of SQuAD (TypeError"),
         ({"data": [{"paragraphs": [{"qas": [1]}]}]}, "data[0].paragraphs[0]: not the JSON of SQuAD (KeyError('context'))"),

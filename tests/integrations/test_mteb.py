@@ -84,7 +84,7 @@ def test_words_where_there_are_no_subwords_and_languages_are_refused(tiny_encode
     class German(RandomVectors):
         languages = ("de",)
 
-    with pytest.raises(SettingError, match="has to know the language of a text, which MTEB does not say"):
+    with pytest.raises(SettingError, match="needs the language of each text, which MTEB does not pass on"):
         MtebEncoder(German(8))
 
 

@@ -25,10 +25,7 @@ def save_anchors(path: str | PathLike[str], anchors: Mapping[int, Anchors]) -> N
 
     Args:
         path: file, or folder of `anchors.safetensors`.
-        anchors: anchors by layer, all with the same words.
-
-    Raises:
-        SettingError: the words of the layers differ.
+        anchors: anchors by layer, all of the same words.
     """
     if len({(of_layer.words, of_layer.lang) for of_layer in anchors.values()}) != 1:
         raise SettingError("every layer needs anchors of the same words, in the same language")
@@ -44,14 +41,7 @@ def save_anchors(path: str | PathLike[str], anchors: Mapping[int, Anchors]) -> N
 
 
 def open_anchors(path: str | PathLike[str]) -> dict[int, Anchors]:
-    """Map saved anchors into memory, by layer.
-
-    Args:
-        path: a file that `save_anchors` wrote, or a folder with one.
-
-    Raises:
-        InputError: another or a damaged file.
-    """
+    """Map anchors that `save_anchors` wrote to a file or folder into memory, by layer."""
     where = _file(path)
     arrays, metadata = map_arrays(where)
     try:
@@ -61,12 +51,12 @@ def open_anchors(path: str | PathLike[str]) -> dict[int, Anchors]:
         for layer in about["layers"]:
             parts = [arrays[f"{layer}.vectors"], *(arrays.get(f"{layer}.{name}") for name in ("variances", "norms"))]
             if any(part is not None and len(part) != len(words) for part in (counts, *parts)):
-                raise ValueError(f"layer {layer} does not have as many anchors as there are words")
+                raise ValueError(f"the numbers of words and of anchors of layer {layer} differ")
             if not all(np.isfinite(part).all() for part in parts if part is not None):
-                raise ValueError(f"layer {layer} has numbers that are not finite: copy the file again")
+                raise ValueError(f"layer {layer} contains numbers that are not finite")
             anchors[int(layer)] = Anchors(words, parts[0], counts, about["lang"], parts[1], parts[2])
     except (KeyError, ValueError, TypeError, IndexError, OverflowError, RecursionError) as error:
-        raise InputError(f"not anchors saved by calque ({type(error).__name__}: {error})", path=where) from error
+        raise InputError(f"not anchors saved by calque ({error!r})", path=where) from error
     return anchors
 
 
@@ -76,17 +66,13 @@ def write_avg_embeds(folder: str | PathLike[str], anchors: Mapping[int, Anchors]
     `norms.json` has the mean norm of all occurrences' vectors as `avg_norm_layer_{layer}`, and `occurrences`: the
     frequency of each word, in the order of the text files. The published script for BERT used the order of its vocabulary
     file instead.
-
-    Raises:
-        SettingError: a word contains a space, which the format does not allow.
     """
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     norms: dict[str, object] = {}
     for layer, of_layer in anchors.items():
-        wrong = next((word for word in of_layer.words if not word or word.split() != [word]), None)
-        if wrong is not None:
-            raise SettingError(f"the word {wrong!r} is empty or has a space: word2vec text cannot hold it")
+        if wrong := [word for word in of_layer.words if word.split() != [word]]:
+            raise SettingError(f"word2vec text cannot contain empty words and words with spaces, got {wrong[0]!r}")
         rows = zip(of_layer.words, of_layer.vectors, strict=True)
         lines = (f"{word} {' '.join(map(str, vector))}\n" for word, vector in rows)
         head = f"{len(of_layer)} {of_layer.vectors.shape[1]}\n"
@@ -98,11 +84,7 @@ def write_avg_embeds(folder: str | PathLike[str], anchors: Mapping[int, Anchors]
 
 
 def read_avg_embeds(folder: str | PathLike[str], *, lang: str = "") -> tuple[dict[int, Anchors], dict[int, float]]:
-    """Read the files of the published code.
-
-    Args:
-        folder: folder with `avg_embeds_{layer}.txt` and optionally `norms.json`.
-        lang: language code, which the files do not contain.
+    """Read a folder of the published code, `avg_embeds_{layer}.txt` and optionally `norms.json`, which contain no language.
 
     Returns:
         anchors by layer; their counts are 0 if `norms.json` has no occurrences in the same order.
@@ -125,7 +107,7 @@ def read_avg_embeds(folder: str | PathLike[str], *, lang: str = "") -> tuple[dic
             norms = {layer: float(record[name]) for layer in files if (name := f"avg_norm_layer_{layer}") in record}
             occurrences = np.array([int(count) for count in record.get("occurrences", [])], dtype=np.int64)
         except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            raise InputError(f"no norms by layer ({type(error).__name__}: {error})", path=record_path) from error
+            raise InputError(f"no norms by layer ({error!r})", path=record_path) from error
     anchors = {}
     for layer, file in sorted(files.items()):
         try:
@@ -138,31 +120,30 @@ def read_avg_embeds(folder: str | PathLike[str], *, lang: str = "") -> tuple[dic
 
 
 def _read_text(file: Path) -> tuple[tuple[str, ...], np.ndarray]:
+    """Read word2vec text."""
     with open(file, encoding="utf-8", newline="\n") as lines:
         try:
             n, dim = map(int, next(lines, "").split())
         except ValueError:
             raise InputError("expected the number of words and of dimensions", path=file, line=1) from None
         if n < 0 or dim < 1 or 2 * n * dim > file.stat().st_size:  # each number has at least a digit and a space
-            fact = f"{n:,} words of {dim:,} dimensions are promised, more than the file can hold"
-            raise InputError(fact, path=file, line=1)
+            raise InputError(f"{n:,} words of {dim:,} dimensions, more than the size of the file", path=file, line=1)
         words: list[str] = []
-        vectors = np.empty((n, dim), dtype=np.float32)
+        vectors = np.zeros((n, dim), dtype=np.float32)
         for number, line in enumerate(lines, 2):
             fields = line.rstrip("\r\n").rsplit(" ", dim)
             if len(fields) != dim + 1 or number > n + 1:
-                fact = f"a word and {dim} numbers, {n:,} times"
-                raise InputError(f"expected {fact}, got {len(fields)} fields", path=file, line=number)
+                fact = f"expected a word and {dim} numbers, {n:,} times, got {len(fields)} fields"
+                raise InputError(fact, path=file, line=number)
             try:
                 vectors[number - 2] = [float(value) for value in fields[1:]]
+                if not np.isfinite(vectors[number - 2]).all():
+                    raise ValueError(f"the vector of {fields[0]!r:.40} is not finite")
             except ValueError as error:
-                raise InputError(f"not a number ({error})", path=file, line=number) from None
+                raise InputError(f"not numbers ({error})", path=file, line=number) from None
             words.append(fields[0])
-    if not np.isfinite(vectors[: len(words)]).all():
-        wrong = int(np.flatnonzero(~np.isfinite(vectors[: len(words)]).all(axis=1))[0])
-        raise InputError(f"the vector of {words[wrong]!r:.40} is not finite", path=file, line=wrong + 2)
     if len(words) != n:
-        raise InputError(f"{n:,} words are promised, {len(words):,} are there", path=file)
+        raise InputError(f"{len(words):,} words, expected {n:,} as in the first line", path=file)
     return tuple(words), vectors
 
 

@@ -10,7 +10,7 @@ from os import PathLike
 
 import numpy as np
 
-from calque.errors import InputError, SettingError
+from calque.errors import InputError, SettingError, check_number
 from calque.text import Sentences
 from calque.vectors import Embeddings, map_arrays, write_arrays
 
@@ -64,9 +64,8 @@ class AnchorSums:
 
     `add` adds a part of a text with its vectors, `merge` adds the sums of another process, `save` and `open` suspend and
     resume a pass, and `finish` returns the anchors. The result does not depend on the division of the text, except for
-    rounding in float64. The memory is one float64 vector for each type and layer, briefly two when the vocabulary grows;
-    it does not depend on the length of the text. The running mean of the published code, (n · mean + x) / (n + 1), agrees
-    up to rounding.
+    rounding in float64, and agrees with the running mean of the published code, (n · mean + x) / (n + 1). The memory is one
+    float64 vector for each type and layer, briefly two when the vocabulary grows.
 
     Args:
         dim: dimensions of a vector.
@@ -75,7 +74,6 @@ class AnchorSums:
         most_occurrences: maximum number of occurrences of a type, the first ones. It applies to each merged part
             separately.
         lang: language code.
-        seed: random seed; parts that will be merged must have different seeds.
 
     Attributes:
         words: word types in the order of their first occurrence, or in that of `vocabulary`, `[n_types]`.
@@ -85,20 +83,14 @@ class AnchorSums:
     """
 
     def __init__(
-        self,
-        dim: int,
-        *,
-        layers: Sequence[int] = (0,),
-        vocabulary: Iterable[str] | None = None,
-        most_occurrences: int | None = None,
-        lang: str = "",
-        seed: int = 0,
-    ):
+        self, dim: int, *, layers: Sequence[int] = (0,), vocabulary: Iterable[str] | None = None,
+        most_occurrences: int | None = None, lang: str = "",
+    ):  # fmt: skip
         if not layers or len(set(layers)) < len(layers):
             raise SettingError(f"layers {list(layers)}: expected at least one, and each once")
-        if most_occurrences is not None and most_occurrences < 1:
-            raise SettingError(f"most_occurrences={most_occurrences}, expected 1 or more, or None for no limit")
-        self.dim, self.layers, self.lang, self.seed = dim, tuple(layers), lang, seed
+        if most_occurrences is not None:
+            check_number("most_occurrences", most_occurrences, least=1, whole=True)
+        self.dim, self.layers, self.lang = dim, tuple(layers), lang
         self.most_occurrences = most_occurrences
         self.is_open = vocabulary is None
         self._numbers = {word: k for k, word in enumerate(dict.fromkeys(vocabulary or ()))}
@@ -118,11 +110,7 @@ class AnchorSums:
 
     # -- adding ----------------------------------------------------------------------------------------------------
     def add(self, sentences: Sentences, embeddings: Embeddings | Mapping[int, Embeddings]) -> None:
-        """Add a part of the text.
-
-        Args:
-            sentences: the text.
-            embeddings: vectors of the text by layer; for a single layer, the vectors alone.
+        """Add a part of the text with its vectors by layer, or the vectors alone for a single layer.
 
         Raises:
             SettingError: the vectors do not match the text, the layers or the dimensions.
@@ -133,9 +121,8 @@ class AnchorSums:
         codes = self._codes(sentences, grow=self.is_open)
         for layer, vectors in by_layer.items():
             if vectors.data.shape != (len(codes), self.dim):
-                raise SettingError(
-                    f"layer {layer}: vectors {vectors.data.shape} for {len(codes)} words and {self.dim} dimensions"
-                )
+                expected = f"{len(codes)} words and {self.dim} dimensions"
+                raise SettingError(f"layer {layer}: vectors of shape {vectors.data.shape}, expected {expected}")
         covered = by_layer[self.layers[0]].covered
         if covered is not None:
             self.uncovered += int((~covered).sum())
@@ -167,7 +154,7 @@ class AnchorSums:
                     sums[code] += block[a:b].sum(axis=0)
 
     def wanted(self, sentences: Sentences) -> np.ndarray:
-        """Return whether each sentence has a word still to be counted, bool `[n_sentences]`; the others need no vectors."""
+        """Return a mask of the sentences with words that still count, bool `[n_sentences]`; the others need no vectors."""
         if self.is_open and self.most_occurrences is None:
             return np.ones(len(sentences), dtype=bool)
         codes = self._codes(sentences, grow=False)
@@ -190,14 +177,13 @@ class AnchorSums:
         return np.fromiter(map(numbers.get, words, repeat(-1)), dtype=np.int64)
 
     def _grow(self, n: int) -> None:
-        """Allocate room for `n` types, at least 1.5 times the previous room, so that copying stays cheap."""
-        if n <= len(self._counts):
-            return
-        room = max(n, len(self._counts) * 3 // 2) if self.is_open else n
-        self._counts = _longer(self._counts, room)
-        for store in (self._sums, self._lengths):
-            for layer in self.layers:
-                store[layer] = _longer(store[layer], room)
+        """Allocate arrays for `n` types, at least 1.5 times as many as before, so that copying stays cheap."""
+        if n > len(self._counts):
+            size = max(n, len(self._counts) * 3 // 2) if self.is_open else n
+            self._counts = _longer(self._counts, size)
+            for store in (self._sums, self._lengths):
+                for layer in self.layers:
+                    store[layer] = _longer(store[layer], size)
 
     # -- joining ---------------------------------------------------------------------------------------------------
     def merge(self, other: AnchorSums) -> AnchorSums:
@@ -212,24 +198,19 @@ class AnchorSums:
         rows = self._numbered(other._numbers, grow=self.is_open)
         self._grow(len(self._numbers))
         known = np.flatnonzero(rows >= 0)
-        ours = rows[known]
-        self._counts[ours] += other._counts[known]
-        for layer in self.layers:
-            self._sums[layer][ours] += other._sums[layer][known]
-            self._lengths[layer][ours] += other._lengths[layer][known]
+        self._counts[rows[known]] += other._counts[known]
+        for store, added in ((self._sums, other._sums), (self._lengths, other._lengths)):
+            for layer in self.layers:
+                store[layer][rows[known]] += added[layer][known]
         self.n_sentences += other.n_sentences
         self.uncovered += other.uncovered
         return self
 
     # -- the result ------------------------------------------------------------------------------------------------
     def finish(self, *, at_least: int = 1, most: int | None = None) -> dict[int, Anchors]:
-        """Return the anchors by layer, most frequent words first; ties in the order of `words`.
-
-        Args:
-            at_least: minimum number of occurrences of a word.
-            most: maximum number of words, the most frequent ones.
-        """
-        order = self.order(at_least=at_least, most=most)
+        """Return the anchors by layer of the `most` most frequent words that occur `at_least` times, ordered by frequency."""
+        order = np.lexsort((np.arange(len(self.counts)), -self.counts))[:most]
+        order = order[self.counts[order] >= max(1, at_least)]
         names, counts = self.words, self.counts[order].copy()
         words = tuple(names[k] for k in order)
         anchors = {}
@@ -243,23 +224,12 @@ class AnchorSums:
             anchors[layer] = Anchors(words, vectors, counts, self.lang, np.maximum(squares - spread, 0.0), norms)
         return anchors
 
-    def order(self, *, at_least: int = 1, most: int | None = None) -> np.ndarray:
-        """Return the indices of the types that `finish` returns, in its order, int64."""
-        counts = self.counts
-        order = np.lexsort((np.arange(len(counts)), -counts))[:most]
-        return order[counts[order] >= max(1, at_least)]
-
     # -- disk ------------------------------------------------------------------------------------------------------
     def save(self, path: str | PathLike[str], *, note: str = "") -> None:
-        """Write everything to a safetensors file that `open` reads; the file is replaced when it is complete.
-
-        Args:
-            path: the file.
-            note: text saved in the file; `note_of` returns it.
-        """
+        """Write a safetensors file for `open` atomically, with a text that `note_of` returns."""
         tensors = {"counts": self.counts, **self._arrays()}
         about = {
-            "dim": self.dim, "layers": self.layers, "lang": self.lang, "seed": self.seed, "is_open": self.is_open,
+            "dim": self.dim, "layers": self.layers, "lang": self.lang, "is_open": self.is_open,
             "most_occurrences": self.most_occurrences, "n_sentences": self.n_sentences, "uncovered": self.uncovered,
             "words": self.words,
         }  # fmt: skip
@@ -281,18 +251,11 @@ class AnchorSums:
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> AnchorSums:
-        """Read a file that `save` wrote.
-
-        Raises:
-            InputError: another or a damaged file.
-        """
+        """Read a file that `save` wrote."""
         arrays, metadata = map_arrays(path)
         try:
             about = json.loads(metadata["about"])
-            sums = cls(
-                about["dim"], layers=about["layers"], most_occurrences=about["most_occurrences"],
-                lang=about["lang"], seed=about["seed"],
-            )  # fmt: skip
+            sums = cls(about["dim"], **{name: about[name] for name in ("layers", "most_occurrences", "lang")})
             sums._numbers = {word: k for k, word in enumerate(about["words"])}
             n = len(sums._numbers)
             if any(arrays[f"{layer}.sums"].shape != (n, sums.dim) for layer in sums.layers):
@@ -306,26 +269,18 @@ class AnchorSums:
             sums.is_open = about["is_open"]
             sums.n_sentences, sums.uncovered = about["n_sentences"], about["uncovered"]
         except (KeyError, ValueError, TypeError, IndexError, OverflowError, RecursionError, SettingError) as error:
-            reason = f"not sums of anchors saved by calque ({type(error).__name__}: {error})"
-            raise InputError(reason, path=path) from error
+            raise InputError(f"not sums of anchors saved by calque ({error!r})", path=path) from error
         return sums
 
 
 def anchors_of(sentences: Sentences, embeddings: Embeddings, *, at_least: int = 1, most: int | None = None) -> Anchors:
-    """Average the vectors of the occurrences of each word; see `AnchorSums` for long texts.
-
-    Args:
-        sentences: text.
-        embeddings: vectors of the text.
-        at_least: minimum number of occurrences of a word.
-        most: maximum number of words, the most frequent ones.
-    """
+    """Average the vectors of the occurrences of each word, see `AnchorSums.finish`; `AnchorSums` itself is for long texts."""
     sums = AnchorSums(embeddings.dim, lang=sentences.lang)
     sums.add(sentences, embeddings)
     return sums.finish(at_least=at_least, most=most)[sums.layers[0]]
 
 
-def _longer(array: np.ndarray, room: int) -> np.ndarray:
-    longer = np.zeros((room, *array.shape[1:]), dtype=array.dtype)
+def _longer(array: np.ndarray, size: int) -> np.ndarray:
+    longer = np.zeros((size, *array.shape[1:]), dtype=array.dtype)
     longer[: len(array)] = array
     return longer

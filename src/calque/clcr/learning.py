@@ -23,7 +23,7 @@ from calque.clcr.transform import Transform, attention_distance
 from calque.distributed import Processes
 from calque.encoders.base import Encoder
 from calque.errors import SettingError
-from calque.linking import digest_of
+from calque.input_texts import digest_of
 from calque.nn.matched import MatchedSentences
 from calque.nn.pooling import sums
 from calque.offsets import offsets_of

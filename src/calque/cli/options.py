@@ -24,7 +24,7 @@ from calque.errors import SettingError
 from calque.runs.settings import Layer, MaxLength, Model, Pooling, Seed, is_language, numbers, opt
 
 if TYPE_CHECKING:
-    from calque.linking import Words
+    from calque.input_texts import Words
 
 
 # -- groups of options -------------------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ class Linking:
 
     def words(self, pretokenized: bool, limit: int | None) -> Words:
         """Return the settings of tokenisation and word alignment."""
-        from calque.linking import Words
+        from calque.input_texts import Words
 
         return Words(self.model, self.symmetrize, pretokenized, self.seed, limit)
 

@@ -90,7 +90,7 @@ def _root(
         raise SettingError(f"--on-error {on_error}, expected raise or skip")
     context.with_resource(TRUST_CODE.given(trust_code))
     if on_error == "skip":
-        from calque.linking import SKIP_UNUSABLE
+        from calque.input_texts import SKIP_UNUSABLE
 
         context.with_resource(SKIP_UNUSABLE.given())
 

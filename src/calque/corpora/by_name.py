@@ -18,13 +18,11 @@ PREFIX = "hub:"
 
 @dataclass(frozen=True)
 class NamedData:
-    """A row of the table.
+    """A data set of the hub.
 
     Attributes:
         task: task that reads the data set; "parallel" for commands that read parallel text.
-        repository: name of the repository on the hub.
-        config: name of a configuration; `{}` is replaced with the tag of the language.
-        tags: tag of each language in the names of configurations.
+        config: name of a configuration; `{}` is replaced with the tag of the language, `tags`.
         splits: names of the splits; the first is the default.
         columns: columns to read. Parallel text has a column in the language and one in English, or a single column if each
             language has its own configuration with parallel rows.
@@ -40,7 +38,6 @@ class NamedData:
     licence: str
 
     def config_of(self, lang: str) -> str | None:
-        """Return the configuration of a language, or None."""
         found = best_match(lang, self.tags)
         return None if found is None else self.config.format(self.tags[found])
 
@@ -54,10 +51,6 @@ def _same(langs: str) -> dict[str, str]:
     return {lang: lang for lang in langs.split()}
 
 
-def _tags(pairs: str) -> dict[str, str]:
-    return dict(pair.split("=") for pair in pairs.split())
-
-
 def _by_code(tags: str) -> dict[str, str]:
     """Map two-letter language codes to tags that begin with a three-letter code."""
     return {TWO_LETTERS[tag[:3]]: tag for tag in tags.split()}
@@ -65,11 +58,12 @@ def _by_code(tags: str) -> dict[str, str]:
 
 _XTREME = "google/xtreme"
 _ALL = ("test", "validation", "train")
-_UDPOS = _tags(
+_TREEBANKS = (
     "af=Afrikaans ar=Arabic eu=Basque bg=Bulgarian zh=Chinese nl=Dutch en=English et=Estonian fi=Finnish fr=French de=German "
     "el=Greek he=Hebrew hi=Hindi hu=Hungarian id=Indonesian it=Italian ja=Japanese kk=Kazakh ko=Korean mr=Marathi fa=Persian "
     "pt=Portuguese ru=Russian es=Spanish tl=Tagalog ta=Tamil te=Telugu th=Thai tr=Turkish ur=Urdu vi=Vietnamese yo=Yoruba"
 )
+_UDPOS = {pair[:2]: pair[3:] for pair in _TREEBANKS.split()}
 _PANX = _same(
     "af ar bg bn de el en es et eu fa fi fr he hi hu id it ja jv ka kk ko ml mr ms my nl pt ru sw ta te th tl tr ur vi yo zh"
 )
@@ -130,11 +124,7 @@ def _asked(path: str | PathLike[str]) -> tuple[str, list[str]] | None:
 
 def place(path: str | PathLike[str]) -> tuple[str, str | None, str | None]:
     """Return repository, configuration and split of `hub:NAME[:CONFIG][:SPLIT]`, or of `hub:NAME:LANGUAGE[:SPLIT]` for names in
-    the table; any other path is returned unchanged.
-
-    Raises:
-        InputError: the language is missing, or the data set does not contain it.
-    """
+    the table; any other path is returned unchanged."""
     text = fspath(path)
     if (asked := _asked(path)) is None:
         name, *rest = text.removeprefix(PREFIX).split(":") if text.startswith(PREFIX) else [text]
@@ -149,14 +139,7 @@ def place(path: str | PathLike[str]) -> tuple[str, str | None, str | None]:
 
 
 def sides(path: str | PathLike[str], langs: tuple[str, str]) -> list[tuple[str, str]] | None:
-    """Return the data set and the column of each side of parallel text `hub:NAME[:SPLIT]`; None for names not in the table.
-
-    Args:
-        path: path as given by the user.
-
-    Raises:
-        InputError: the data set does not contain these languages.
-    """
+    """Return the data set and the column of each side of parallel text `hub:NAME[:SPLIT]`; None for names not in the table."""
     if (asked := _asked(path)) is None or NAMED[asked[0]].task != "parallel":
         return None
     name, rest = asked
@@ -205,8 +188,8 @@ def remedy(path: str | PathLike[str]) -> str:
     if _asked(path) is not None or rows:
         repository = name if rows else NAMED[name].repository
         return (
-            f"; {repository} is on the Hugging Face hub: is the network there, and has whoever is logged in accepted its "
-            "terms? A copy on disk is hub:FOLDER:CONFIG:SPLIT"
+            f"; {repository} is on the Hugging Face hub: is the network available, and did you log in and accept its terms? "
+            "A copy on disk is hub:FOLDER:CONFIG:SPLIT"
         )
     near = difflib.get_close_matches(name.lower(), NAMED, n=3)
     return f"; did you mean {' or '.join(PREFIX + each for each in near)}? calque data lists all names" if near else ""

@@ -1,9 +1,10 @@
-"""CoNLL-U, the format of Universal Dependencies (https://universaldependencies.org/format.html)."""
+"""CoNLL-U, the format of Universal Dependencies (https://universaldependencies.org/format.html), and other CoNLL formats."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from os import PathLike, fspath
 from typing import NamedTuple
 
@@ -17,143 +18,33 @@ from calque.text import Sentences
 _NAMING = re.compile(r"# +(?:[\w.-]+ ?[=:](?: |$)|(?:id|sent_id|newdoc|newpar)\b)")
 _PART = re.compile(r"[0-9]+[-.][0-9]+")
 _DOCUMENT = "-DOCSTART-"  # document separator (CoNLL-2002 and 2003)
-WIDTH = 10  # columns
+_COUNT = [str(k) for k in range(1, 1000)]  # first column of nearly all sentences
+WIDTH = 10  # number of columns
 COLUMNS = {"upos": 3, "xpos": 4}
 _FORM, _UPOS, _HEAD, _RELATION = 1, 3, 6, 7
 
 
-class _Sentence(NamedTuple):
-    """Words of a sentence with their ten columns.
-
-    Attributes:
-        line: line number of the first row.
-        rows, lines: row and line number of each word.
-    """
-
-    line: int
-    rows: list[list[str]]
-    lines: Sequence[int]
-
-
-def read_treebank(
-    path: str | PathLike[str], *, lang: str, on_error: OnError = "raise", subtypes: bool = False
-) -> Treebank:
-    """Read dependency trees.
-
-    Words are syntactic words, to which word numbers and heads refer: a multiword token (`1-2 del`) is replaced by its
-    parts, and empty nodes (`1.1`) are skipped.
-
-    Args:
-        path: CoNLL-U file, plain or compressed (gzip, zstd, xz, bzip2).
-        lang: language of the text.
-        on_error: handling of sentences without a valid tree: `raise` an error, or `skip` them and count them in a
-            `SkippedWarning`.
-        subtypes: whether to keep subtypes of relations (`nsubj:pass`) instead of universal relations.
-
-    Raises:
-        InputError: the file cannot be read or contains no sentence; or (`raise`) a row does not have ten columns, words are
-            not numbered 1, 2, 3 …, a head is not a word of the sentence, the number of roots is not 1, or heads form a cycle.
-        SettingError: `on_error` has an unknown value.
-    """
-    losses = Losses(path, on_error, "sentences")
-    words, upos, relations, heads, lines = [], [], [], [], []
-    for item in losses.kept(_read_words(path)):
-        for tree in losses.kept([_heads(item, path)]):
-            words.append([row[_FORM] for row in item.rows])
-            upos += [row[_UPOS] for row in item.rows]
-            relations += [row[_RELATION] if subtypes else row[_RELATION].partition(":")[0] for row in item.rows]
-            heads += tree
-            lines.append(item.line)
-    losses.settle(len(lines))
-    return Treebank(
-        Sentences.of(words, lang), Labels.of(upos), np.array(heads, np.int32), Labels.of(relations), fspath(path),
-        np.array(lines, np.int64),
-    )  # fmt: skip
-
-
-def tagged_words(path: str | PathLike[str], column: int) -> Iterator[TaggedSentence | Flaw]:
-    """Return the words with the tags of one column; other columns are not checked."""
-    for item in _read_words(path):
-        if isinstance(item, Flaw):
-            yield item
-            continue
-        words, tags = [row[_FORM] for row in item.rows], [row[column] for row in item.rows]
-        yield missing_value(words, tags, item.lines, path) or TaggedSentence(item.line, words, tags)
-
-
-def _read_words(path: str | PathLike[str]) -> Iterator[_Sentence | Flaw]:
-    for stanza in read_stanzas(path, numbered=True):
-        if isinstance(stanza, Flaw):
-            yield stanza
-            continue
-        rows = [row.split("\t") for row in stanza.rows]
-        if (wrong := next((k for k, row in enumerate(rows) if len(row) != WIDTH), None)) is not None:
-            fact = f"{len(rows[wrong])} columns, expected the {WIDTH} of CoNLL-U, separated by tabs"
-            few = "words with tags alone are for the task pos" if len(rows[wrong]) < 4 else "is the line whole?"
-            fact = f"{fact}; {few}"
-            yield Flaw(stanza.line + wrong, "not ten columns", fact, path)
-            continue
-        counted = counted_rows(rows, stanza.line, path)
-        yield counted if isinstance(counted, Flaw) else _Sentence(stanza.line, *counted)
-
-
-def _heads(sentence: _Sentence, path: str | PathLike[str]) -> list[int] | Flaw:
-    """Return the head of each word if the heads form a tree, else a flaw."""
-    rows, lines = sentence.rows, sentence.lines
-    words = [row[_FORM] for row in rows]
-    for column, name in ((_RELATION, "relation"), (_UPOS, "part of speech")):
-        if flaw := missing_value(words, [row[column] for row in rows], lines, path, name):
-            return flaw
-    heads = []
-    for row, line in zip(rows, lines, strict=True):
-        head = row[_HEAD]
-        if not (head.isascii() and head.isdigit() and len(head) < 10 and int(head) <= len(rows)):
-            fact = f"the head {head!r:.20} of {row[_FORM]!r:.40}, expected 0 or one of the words 1 to {len(rows)}"
-            return Flaw(line, "head not in the sentence", f"{fact}; is a row missing?", path)
-        heads.append(int(head))
-    if heads.count(0) != 1:
-        roots = [k for k, head in enumerate(heads) if head == 0]
-        several = f"{len(roots)} words with the head 0 ({', '.join(repr(words[k]) for k in roots[:2])})"
-        fact = f"{several if roots else 'no word with the head 0'}, expected one root; is it one sentence?"
-        return Flaw(lines[roots[1]] if roots else sentence.line, "not one root", fact, path)
-    if (word := _in_circle(heads)) is not None:
-        fact = f"the heads from word {word} ({words[word - 1]!r:.40}) go round in a circle, expected a tree"
-        return Flaw(lines[word - 1], "not a tree", f"{fact}; correct them", path)
-    return heads
-
-
-def _in_circle(heads: list[int]) -> int | None:
-    """Return a word (from 1) on a path that does not reach the root, or None."""
-    above = np.array([0, *heads])
-    for _ in range(
-        len(heads).bit_length()
-    ):  # pointer doubling: each round doubles the number of steps towards the root
-        above = above[above]
-    lost = np.flatnonzero(above)
-    return int(lost[0]) if len(lost) else None
-
-
-# -- sentences as blocks of lines with one word per line, as in all CoNLL formats -----------------------------------------
 class Stanza(NamedTuple):
-    """Lines of one sentence.
-
-    Attributes:
-        line: line number of the first row.
-        rows: one line for each word.
-        comments: preceding lines that begin with #.
-    """
+    """Lines of one sentence: the line number of the first row, one row for each word, and preceding lines that begin with #."""
 
     line: int
     rows: list[str]
     comments: list[str]
 
 
+class Words(NamedTuple):
+    """Columns and line number of each word of a sentence, and the line number of the first row."""
+
+    line: int
+    rows: list[list[str]]
+    lines: Sequence[int]
+
+
 class TaggedSentence(NamedTuple):
-    """Sentence returned by readers of tagged text.
+    """Words of a sentence with their tags.
 
     Attributes:
-        line: number of its first line.
-        words, tags: words and their tags, of equal length.
+        line: number of the first line.
         intent: label of the sentence, if the format has one.
         repaired: number of spans moved to word boundaries.
     """
@@ -165,22 +56,108 @@ class TaggedSentence(NamedTuple):
     repaired: int = 0
 
 
+def read_treebank(
+    path: str | PathLike[str], *, lang: str, on_error: OnError = "raise", subtypes: bool = False
+) -> Treebank:
+    """Read dependency trees from a plain or compressed CoNLL-U file.
+
+    Words are syntactic words, to which word numbers and heads refer: a multiword token (`1-2 del`) is replaced by its
+    parts, and empty nodes (`1.1`) are skipped.
+
+    Args:
+        lang: language of the text.
+        on_error: handling of sentences without a valid tree: `raise` an error, or `skip` them and count them in a
+            `SkippedWarning`.
+        subtypes: whether to keep subtypes of relations (`nsubj:pass`) instead of universal relations.
+
+    Raises:
+        InputError: the file cannot be read or contains no sentence; or (`raise`) a row does not have ten columns, words are
+            not numbered 1, 2, 3 …, a head is not a word of the sentence, the number of roots is not 1, or heads form a cycle.
+    """
+    losses = Losses(path, on_error, "sentences")
+    words, upos, relations, heads, lines = [], [], [], [], []
+    for sentence in losses.kept(_read_words(path)):
+        for tree in losses.kept([_heads(sentence)]):
+            words.append([row[_FORM] for row in sentence.rows])
+            upos += [row[_UPOS] for row in sentence.rows]
+            relations += [row[_RELATION] if subtypes else row[_RELATION].partition(":")[0] for row in sentence.rows]
+            heads += tree
+            lines.append(sentence.line)
+    losses.settle(len(lines))
+    return Treebank(
+        Sentences.of(words, lang), Labels.of(upos), np.array(heads, np.int32), Labels.of(relations), fspath(path),
+        np.array(lines, np.int64),
+    )  # fmt: skip
+
+
+def tagged_words(path: str | PathLike[str], column: int) -> Iterator[TaggedSentence | Flaw]:
+    """Yield the words with the tags of one column; other columns are not checked."""
+    for item in _read_words(path):
+        if isinstance(item, Flaw):
+            yield item
+        else:
+            words, tags = [row[_FORM] for row in item.rows], [row[column] for row in item.rows]
+            yield missing_value(words, tags, item.lines) or TaggedSentence(item.line, words, tags)
+
+
+def _read_words(path: str | PathLike[str]) -> Iterator[Words | Flaw]:
+    for stanza in read_stanzas(path, numbered=True):
+        if isinstance(stanza, Flaw):
+            yield stanza
+            continue
+        rows = [row.split("\t") for row in stanza.rows]
+        if (wrong := next((k for k, row in enumerate(rows) if len(row) != WIDTH), None)) is not None:
+            few = "words with tags alone are for the task pos" if len(rows[wrong]) < 4 else "is the line complete?"
+            fact = f"{len(rows[wrong])} columns, expected the {WIDTH} of CoNLL-U, separated by tabs; {few}"
+            yield Flaw(stanza.line + wrong, "not ten columns", fact)
+        else:
+            yield counted_rows(rows, stanza.line)
+
+
+def _heads(sentence: Words) -> list[int] | Flaw:
+    """Return the head of each word if the heads form a tree, else a flaw."""
+    rows, lines = sentence.rows, sentence.lines
+    words = [row[_FORM] for row in rows]
+    for column, name in ((_RELATION, "relation"), (_UPOS, "part of speech")):
+        if flaw := missing_value(words, [row[column] for row in rows], lines, name):
+            return flaw
+    heads = []
+    for row, line in zip(rows, lines, strict=True):
+        head = row[_HEAD]
+        if not (head.isascii() and head.isdigit() and len(head) < 10 and int(head) <= len(rows)):
+            fact = f"the head {head!r:.20} of {row[_FORM]!r:.40}, expected 0 or one of the words 1 to {len(rows)}"
+            return Flaw(line, "head not in the sentence", f"{fact}; is a row missing?")
+        heads.append(int(head))
+    if heads.count(0) != 1:
+        roots = [k for k, head in enumerate(heads) if head == 0]
+        several = f"{len(roots)} words with the head 0 ({', '.join(repr(words[k]) for k in roots[:2])})"
+        fact = f"{several if roots else 'no word with the head 0'}, expected one root; is it one sentence?"
+        return Flaw(lines[roots[1]] if roots else sentence.line, "not one root", fact)
+    above = np.array([0, *heads])
+    for _ in range(
+        len(heads).bit_length()
+    ):  # pointer doubling: each round doubles the number of steps towards the root
+        above = above[above]
+    if above.any():
+        word = int(np.flatnonzero(above)[0])
+        fact = f"the heads from word {word} ({words[word - 1]!r:.40}) form a cycle, expected a tree; correct them"
+        return Flaw(lines[word - 1], "not a tree", fact)
+    return heads
+
+
+# -- sentences as blocks of lines with one word per line, as in all CoNLL formats -----------------------------------------
 def is_comment(line: str, *, numbered: bool) -> bool:
     """Return whether a line at the beginning of a stanza is a comment. If all rows begin with a number, # suffices."""
     return line.startswith("#") and (numbered or _NAMING.match(line) is not None)
 
 
 def read_stanzas(path: str | PathLike[str], *, numbered: bool) -> Iterator[Stanza | Flaw]:
-    """Yield the sentences of a file; a sentence with an unreadable line is yielded as a flaw.
-
-    Raises:
-        InputError: see `lines.whole_lines`.
-    """
+    """Yield the sentences of a file; a sentence with an unreadable line is yielded as a flaw."""
     flaw: Flaw | None = None
     rows: list[str] = []
     comments: list[str] = []
-    first = number = 0
-    for number, line in enumerate(read_lines(path), 1):
+    first = 0
+    for number, line in enumerate(chain(read_lines(path), [""]), 1):
         if isinstance(line, Flaw):
             flaw = flaw or line
         elif not line or line.isspace() or line.startswith(_DOCUMENT):
@@ -194,52 +171,38 @@ def read_stanzas(path: str | PathLike[str], *, numbered: bool) -> Iterator[Stanz
         else:
             first = first if rows else number
             rows.append(line)
-    if flaw is not None:
-        yield flaw
-    elif rows:
-        yield Stanza(first, rows, comments)
 
 
-# First column of nearly all sentences.
-_COUNT = [str(k) for k in range(1, 1000)]
-
-
-def counted_rows(
-    rows: list[list[str]], line: int, path: str | PathLike[str]
-) -> tuple[list[list[str]], Sequence[int]] | Flaw:
-    """Return the rows of words, numbered 1, 2, 3 … in the first column.
+def counted_rows(rows: list[list[str]], line: int) -> Words | Flaw:
+    """Return the rows of words, numbered 1, 2, 3 … in the first column, or a flaw if a number is missing or invalid.
 
     Multiword tokens (`1-2`) and empty nodes (`1.1`) of CoNLL-U are skipped.
-
-    Returns:
-        the rows and their line numbers, or a flaw if a number is missing or invalid.
     """
     if [row[0] for row in rows] == _COUNT[: len(rows)]:
-        return rows, range(line, line + len(rows))
+        return Words(line, rows, range(line, line + len(rows)))
     words, lines = [], []
     for number, row in enumerate(rows, line):
         if _PART.fullmatch(row[0]):
             continue
         if row[0] != str(len(words) + 1):
             fact = f"word number {row[0]!r:.20}, expected {len(words) + 1}"
-            return Flaw(number, "words not counted", f"{fact}; is a row missing, or a blank line before it?", path)
+            return Flaw(number, "words not counted", f"{fact}; is a row missing, or a blank line before it?")
         words.append(row)
         lines.append(number)
     if not words:
-        return Flaw(line, "no words", "a sentence without words, expected rows numbered 1, 2, 3 …", path)
-    return words, lines
+        return Flaw(line, "no words", "a sentence without words, expected rows numbered 1, 2, 3 …")
+    return Words(line, words, lines)
 
 
-def missing_value(
-    words: Sequence[str], values: Sequence[str], lines: Sequence[int], path: str | PathLike[str], what: str = "tag"
-) -> Flaw | None:
-    """Return the first word that is empty or has no tag."""
+def missing_value(words: Sequence[str], values: Sequence[str], lines: Sequence[int], name: str = "tag") -> Flaw | None:
+    """Return the flaw of the first word that is empty or has no value."""
     if "" not in values and all(map(str.strip, words)):
         return None
     for word, value, line in zip(words, values, lines, strict=True):
         if not word.strip():
-            return Flaw(line, "empty word", f"a {what} without a word, expected both; is the line damaged?", path)
+            return Flaw(line, "empty word", f"a {name} without a word, expected both; is the line corrupt?")
         if not value:
-            fact = f"the word {word!r:.40} without a {what}, expected both; is the line damaged?"
-            return Flaw(line, f"empty {what}", fact, path)
+            return Flaw(
+                line, f"empty {name}", f"the word {word!r:.40} without a {name}, expected both; is the line corrupt?"
+            )
     return None

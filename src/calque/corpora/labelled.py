@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from os import PathLike, fspath
 from pathlib import Path
@@ -42,24 +42,15 @@ _SPELLINGS = {"contradictory": "contradiction"}  # XNLI's translated training da
 _NONE = "-"  # pairs of SNLI, MultiNLI and XNLI without agreement of the annotators
 
 AnyPath = str | PathLike[str]
-
-
-class _Example(NamedTuple):
-    line: int
-    texts: tuple[str, ...]
-    label: str
-    lang: str | None = None
+_Rows = Iterable[tuple[int, Mapping[str, Any] | Flaw]]  # line numbers, and values by name of the column
 
 
 class _Names(NamedTuple):
-    """Roles of the columns."""
+    """Names of the columns of texts, labels and languages."""
 
     texts: tuple[str, ...]
     label: str
     lang: str | None
-
-
-_Items = Iterable[_Example | Flaw | Omission]
 
 
 def read_labelled(
@@ -72,7 +63,7 @@ def read_labelled(
     Args:
         path: a file, the folder of a data set, or `hub:NAME` (see `rows.open_rows`).
         lang: the language; selects the rows of a file with a column `language`.
-        format: format of the file; None detects it from its name and contents.
+        format: format of the file; `auto` detects it from its name and contents.
 
             - `header`: the first line names the columns: `premise` and `hypothesis`, `sentence1` and `sentence2`
               (MultiNLI, XNLI), `sentence_A` and `sentence_B` (SICK; in SICK-NL these are Dutch, and English is in
@@ -91,61 +82,70 @@ def read_labelled(
     Raises:
         InputError: the file cannot be read, has no row in the language, or its columns cannot be identified; or (`raise`) a
             row has a different number of columns, an empty text, no label, or bytes that are not UTF-8.
-        SettingError: an argument has an unknown value.
-        MissingExtraError: the file needs `datasets`, which is not installed.
     """
     if format not in get_args(Format):
         raise SettingError(f"no format {format!r}, there are {', '.join(get_args(Format))}")
     losses, split = Losses(path, on_error, "texts"), splitter(lang, pretokenized=pretokenized)
-    rows: list[Sequence[Sequence[str]]] = []
+    texts: list[Sequence[Sequence[str]]] = []
     lines, labels = [], []
     others: dict[str, bool] = {}  # language of a row → whether it is the requested language
-    for item in _open(path, lang, format):
-        if isinstance(item, _Example) and item.lang is not None:
-            if item.lang not in others:
-                others[item.lang] = best_match(lang, [item.lang]) is not None
-            if not others[item.lang]:
+    names: _Names | None = None
+    for number, values in _open(path, format):
+        if isinstance(values, Flaw):
+            losses.take(values)
+            continue
+        names = names or _choose(list(values), lang, path)
+        language = None if names.lang is None else values.get(names.lang)
+        if isinstance(language, str):
+            if language not in others:
+                others[language] = best_match(lang, [language]) is not None
+            if not others[language]:
                 continue
-        used = _used(item, split, path) if isinstance(item, _Example) else item
+        used = _used(number, values, names, split)
         if isinstance(used, Flaw | Omission):
             losses.take(used)
             continue
-        rows.append(used[0])
+        texts.append(used[0])
         labels.append(used[1])
-        lines.append(item.line)
+        lines.append(number)
     if others and not any(others.values()):
         fact = f"no text in {lang!r}, the file has {', '.join(sorted(others)[:20])}; ask for one of them"
         raise InputError(fact, path=path)
     losses.settle(len(lines))
-    texts = tuple(Sentences.of(column, lang) for column in zip(*rows, strict=True))
-    return LabelledText(texts, Labels.of(labels), fspath(path), np.array(lines, np.int64))
+    columns = tuple(Sentences.of(column, lang) for column in zip(*texts, strict=True))
+    return LabelledText(columns, Labels.of(labels), fspath(path), np.array(lines, np.int64))
 
 
 def _used(
-    row: _Example, split: Callable[[str], Sequence[str]], path: AnyPath
+    number: int, values: Mapping[str, Any], names: _Names, split: Callable[[str], Sequence[str]]
 ) -> tuple[list[Sequence[str]], str] | Flaw | Omission:
     """Return the words of each text and the label, or the flaw of an unusable row."""
-    label = row.label.strip().lower()
+    label = values.get(names.label)
+    label = str(label) if isinstance(label, int) else label
+    found = [values.get(name) for name in names.texts]
+    for name, value in zip((*names.texts, names.label), (*found, label), strict=True):
+        if not is_text(value):
+            return Flaw(number, "missing value", f"{name} is {value!r:.40}, expected text")
+    label = str(label).strip().lower()
     if label == _NONE:
-        return Omission(row.line, "no agreed label")
+        return Omission(number, "no agreed label")
     if not label:
-        return Flaw(row.line, "no label", "a text without a label, expected one; is a column missing?", path)
-    texts = [split(text) for text in row.texts]
-    for number, words in enumerate(texts, 1):
+        return Flaw(number, "no label", "a text without a label, expected one; is a column missing?")
+    texts = [split(str(text)) for text in found]
+    for k, words in enumerate(texts, 1):
         if not words:
-            which = f"text {number} of {len(texts)}" if len(texts) > 1 else "the text"
-            return Flaw(row.line, "empty text", f"{which} has no words, expected a sentence", path)
+            which = f"text {k} of {len(texts)}" if len(texts) > 1 else "the text"
+            return Flaw(number, "empty text", f"{which} has no words, expected a sentence")
     return texts, _SPELLINGS.get(label, label)
 
 
-# -- what is in a file -------------------------------------------------------------------------------------------------
-def _open(path: AnyPath, lang: str, format: Format) -> _Items:
+# -- formats -----------------------------------------------------------------------------------------------------------
+def _open(path: AnyPath, format: Format) -> _Rows:
     name = fspath(path)
     suffix = Path(unpacked_name(name)).suffix.lower()
-    if format == "hub" or (
-        format == "auto" and (name.startswith(PREFIX) or os.path.isdir(name) or suffix in (".parquet", ".csv"))
-    ):
-        return _dataset(path, lang)
+    is_data = name.startswith(PREFIX) or os.path.isdir(name) or suffix in (".parquet", ".csv")
+    if format == "hub" or (format == "auto" and is_data):
+        return _dataset(path)
     lines = enumerate(read_lines(path), 1)
     before, first = [], ""
     while not first and (item := next(lines, None)):
@@ -155,26 +155,22 @@ def _open(path: AnyPath, lang: str, format: Format) -> _Items:
     if format == "auto":
         cells = {cell.strip().lower() for cell in first.split("\t")}
         if "\t" not in first and first.lstrip().startswith("["):  # a list of objects is not JSON lines
-            return _dataset(path, lang)
+            return _dataset(path)
         if "\t" not in first and first.lstrip().startswith("{"):
             format = "jsonl"
         elif cells & set(_LABELS) and cells & {*_TEXTS, *chain(*_PAIRS)}:
             format = "header"
         elif first.count("\t") > 1:
             format = "pairs"
-    if format == "header":
-        flaws = [line for _, line in before if isinstance(line, Flaw)]
-        return (
-            chain(flaws, _named_columns(lines, first.split("\t"), lang, path, " as in the first line"))
-            if first
-            else flaws
-        )
     if format == "jsonl":
-        return _json(every, lang, path)
+        return _json(every)
+    if format == "header":
+        flaws = [(number, line) for number, line in before if isinstance(line, Flaw)]
+        return chain(flaws, _columns(lines, first.split("\t"), " as in the first line"))
     rows = every if format == "pairs" else list(every)
     format = _which_first(rows, path) if format == "auto" else format
     expected = ": premise, hypothesis and label" if format == "pairs" else ": a text and its label"
-    return _named_columns(rows, _HEADERS[format], lang, path, expected)
+    return _columns(rows, _HEADERS[format], expected)
 
 
 def _choose(columns: Sequence[str], lang: str, path: AnyPath) -> _Names:
@@ -190,22 +186,20 @@ def _choose(columns: Sequence[str], lang: str, path: AnyPath) -> _Names:
     return _Names(tuple(names[name] for name in texts), names[label], language)
 
 
-def _named_columns(
-    lines: Iterable[tuple[int, str | Flaw]], header: Sequence[str], lang: str, path: AnyPath, expected: str
-) -> Iterator[_Example | Flaw]:
+def _columns(lines: Iterable[tuple[int, str | Flaw]], header: Sequence[str], expected: str) -> _Rows:
     """Yield the non-blank lines as named columns; of columns with equal names, the first is used."""
-    names = _choose(header, lang, path)
+    first = {name: header.index(name) for name in header}
     for number, line in lines:
         if isinstance(line, Flaw):
-            yield line
+            yield number, line
         elif line.strip():
             row = line.split("\t")
             if len(row) == len(header):
-                yield _example(number, dict(zip(reversed(header), reversed(row), strict=True)), names, path)
+                yield number, {name: row[k] for name, k in first.items()}
                 continue
             count = "one column" if len(row) == 1 else f"{len(row)} columns"
             fact = f"{count}, expected {len(header)}{expected}; is a tab missing, or one in the text?"
-            yield Flaw(number, "other columns", fact, path)
+            yield number, Flaw(number, "other columns", fact)
 
 
 def _which_first(lines: Iterable[tuple[int, str | Flaw]], path: AnyPath) -> Literal["label-text", "text-label"]:
@@ -214,44 +208,21 @@ def _which_first(lines: Iterable[tuple[int, str | Flaw]], path: AnyPath) -> Lite
     first, second = (len({row[k] for row in rows}) for k in (0, 1))
     if rows and (min(first, second) > min(_MOST_LABELS, len(rows) / 2) or first == second):
         fact = f"two columns with {first} and {second} different values in {len(rows)} rows"
-        remedy = 'say which holds the labels: format="label-text" or "text-label" (--format)'
-        raise InputError(f"{fact}, expected one of few labels; {remedy}", path=path)
+        remedy = 'name the column of labels by format="label-text" or "text-label" (--format)'
+        raise InputError(f"{fact}, expected a column with few labels; {remedy}", path=path)
     return "label-text" if first < second else "text-label"
 
 
-# -- named values ------------------------------------------------------------------------------------------------------
-def _json(lines: Iterable[tuple[int, str | Flaw]], lang: str, path: AnyPath) -> Iterator[_Example | Flaw]:
-    names: _Names | None = None
+def _json(lines: Iterable[tuple[int, str | Flaw]]) -> _Rows:
     for number, values in json_lines(lines):
-        if isinstance(values, Flaw):
-            yield values
-        elif not isinstance(values, dict):
-            yield Flaw(number, "no JSON object", "not a JSON object, expected one a line; is the file whole?", path)
-        else:
-            names = names or _choose(list(values), lang, path)
-            yield _example(number, values, names, path)
+        if not isinstance(values, Flaw | dict):
+            fact = "not a JSON object, expected one a line; is the file complete?"
+            values = Flaw(number, "no JSON object", fact)
+        yield number, values
 
 
-def _dataset(path: AnyPath, lang: str) -> Iterator[_Example | Flaw | Omission]:
+def _dataset(path: AnyPath) -> _Rows:
     data = open_rows(path)
-    if not data.columns:
-        return
-    names = _choose(data.columns, lang, path)
     for number, values in data.rows:
-        label = data.name_of(names.label, values[names.label])
-        if label is None and values[names.label] is not None:
-            yield Omission(number, "no agreed label")
-        else:
-            yield _example(number, {**values, names.label: label}, names, path)
-
-
-def _example(number: int, values: Mapping[str, Any], names: _Names, path: AnyPath) -> _Example | Flaw:
-    """Build an example from named values; integral labels are written without a decimal point."""
-    label = values.get(names.label)
-    label = str(label) if isinstance(label, int) else label
-    texts = [values.get(name) for name in names.texts]
-    lang = None if names.lang is None else values.get(names.lang)
-    for name, value in zip((*names.texts, names.label), (*texts, label), strict=True):
-        if not is_text(value):
-            return Flaw(number, "missing value", f"{name} is {value!r:.40}, expected text", path)
-    return _Example(number, tuple(map(str, texts)), str(label), lang if isinstance(lang, str) else None)
+        named = {name: data.name_of(name, values[name]) for name in data.labels if values[name] is not None}
+        yield number, {**values, **{name: _NONE if label is None else label for name, label in named.items()}}

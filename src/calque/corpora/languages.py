@@ -13,6 +13,13 @@ _CODES = frozenset(TWO_LETTERS.values()) - {"ae", "sh"} | {"gsw", "nap"}  # lang
 _OTHERS = {"esp": "es", "ned": "nl"} | {code: TWO_LETTERS[code] for code in ("eng", "deu", "ger", "fra", "spa", "nld")}
 
 
+def two_languages(langs: Sequence[str]) -> tuple[str, str]:
+    """Return the languages as a tuple, or raise a `SettingError` if there are not two."""
+    if isinstance(langs, str) or len(langs) != 2:
+        raise SettingError(f"langs is {langs!r}, expected two languages, as ('en', 'de')")
+    return langs[0], langs[1]
+
+
 def language_of(path: str | PathLike[str]) -> str | None:
     """Return the language in a file name (`panx.dev.de.tsv`, `en_ewt.train.iob2`, `xsid.valid.de-ba.conll`, `hub:pan-x:de`), or
     None if the name contains no language or several."""
@@ -44,18 +51,13 @@ def best_match(wanted: str, available: Iterable[str]) -> str | None:
 
 
 def name_and_path(text: str) -> tuple[str, str]:
-    """Split `NAME=FILE` into name and path. Without a name, or if the part before `=` belongs to a folder's name, the name is
-    "" and the path is the whole text."""
+    """Split `NAME=FILE` into name and path. The name is "" if there is none, or `=` is part of the path."""
     name, equals, path = text.partition("=")
     return (name, path) if equals and name and not any(character in name for character in "/\\:") else ("", text)
 
 
 def pair_and_path(text: str) -> tuple[tuple[str, str] | None, str]:
-    """Split `en-de=FILE` into two languages and the file; None for a file without languages.
-
-    Raises:
-        SettingError: the part before `=` is not two languages.
-    """
+    """Split `en-de=FILE` into two languages, or None, and the file."""
     name, path = name_and_path(text)
     if not name:
         return None, text
@@ -66,15 +68,7 @@ def pair_and_path(text: str) -> tuple[tuple[str, str] | None, str]:
 
 
 def language_and_path(file: str, otherwise: str | None = None) -> tuple[str, str]:
-    """Return language and path of `de=FILE`, or of a file whose name contains the language.
-
-    Args:
-        file: argument as given by the user.
-        otherwise: default language.
-
-    Raises:
-        SettingError: no language is given.
-    """
+    """Return language and path of `de=FILE`, or of a file whose name contains the language, by default `otherwise`."""
     lang, path = name_and_path(file)
     if lang:
         if not path:

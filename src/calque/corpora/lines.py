@@ -38,36 +38,48 @@ class RawPair(NamedTuple):
 
 
 class Flaw(NamedTuple):
-    """Line without a usable sentence pair."""
+    """Unusable item of a file.
+
+    Attributes:
+        reason: short reason, equal for all flaws of a kind, because flaws are counted by reason.
+        fact: fact, expectation and remedy.
+        path: file, if it is not the file that is read.
+        place: position that replaces the line number in a file with a single object.
+    """
 
     line: int
-    reason: str  # short reason, equal for all flaws of a kind, because flaws are counted by reason
-    fact: str  # fact, expectation and remedy
-    path: str | PathLike[str]
-    place: str = ""  # position that replaces the line number in a file with a single object
+    reason: str
+    fact: str
+    path: str | PathLike[str] | None = None
+    place: str = ""
+
+    def error(self, path: str | PathLike[str], remedy: str) -> InputError:
+        """Return the error for the item of a file."""
+        link = " or" if self.fact.endswith("?") else "; or"
+        place, line = (f"{self.place}: ", None) if self.place else ("", self.line)
+        return InputError(f"{place}{self.fact}{link} {remedy}", path=self.path or path, line=line)
 
 
 class Omission(NamedTuple):
-    """Entry that the format itself defines as no sentence pair (an untranslated message); counted, never an error."""
+    """Item that its format defines as unusable, such as a text without an agreed label; it is counted and never an error."""
 
     line: int
     reason: str
     place: str = ""  # see `Flaw`
 
 
-class Skipped:
-    """Items that a reader skipped.
+Item = RawPair | Flaw | Omission
 
-    Attributes:
-        counts: number of items by reason.
-        first: position of the first item by reason.
-    """
+
+class Skipped:
+    """Number of skipped items by reason (`counts`), and position of the first one by reason (`first`)."""
 
     def __init__(self):
         self.counts: dict[str, int] = {}
         self.first: dict[str, str] = {}
 
     def count(self, item: Flaw | Omission, path: str | PathLike[str]) -> None:
+        path = (item.path if isinstance(item, Flaw) else None) or path
         self.counts[item.reason] = self.counts.get(item.reason, 0) + 1
         self.first.setdefault(item.reason, f"{fspath(path)} {item.place or f'line {item.line}'}")
 
@@ -76,31 +88,22 @@ class Skipped:
 
 
 class Losses:
-    """Handling of unusable items: raise an error, or count them and warn at the end.
+    """Unusable items: an error is raised (`on_error="raise"`), or they are counted, with a warning at the end ("skip").
 
-    Args:
-        on_error: `raise` or `skip`.
-        what: noun for the items, such as "sentences".
-
-    Raises:
-        SettingError: `on_error` has another value.
+    `noun` is the noun for the items in messages, such as "sentences".
     """
 
-    def __init__(self, path: str | PathLike[str], on_error: OnError, what: str):
+    def __init__(self, path: str | PathLike[str], on_error: OnError, noun: str):
         if on_error not in get_args(OnError):
             raise SettingError(f"on_error is {on_error!r}, expected 'raise' or 'skip'")
-        self._path, self._on_error, self._what = path, on_error, what
+        self._path, self._on_error, self._noun = path, on_error, noun
         self._skipped = Skipped()
 
     def take(self, item: Flaw | Omission) -> None:
-        """Count an item, or raise an error for it; an `Omission` is never an error."""
+        """Count an item, or raise an error for a `Flaw`."""
         if isinstance(item, Flaw) and self._on_error == "raise":
-            link = " or" if item.fact.endswith("?") else "; or"
-            remedy = 'skip it (on_error="skip", --on-error skip)'
-            place = f"{item.place}: " if item.place else ""
-            line = None if item.place else item.line
-            raise InputError(f"{place}{item.fact}{link} {remedy}", path=item.path, line=line)
-        self._skipped.count(item, item.path if isinstance(item, Flaw) else self._path)
+            raise item.error(self._path, 'skip it (on_error="skip", --on-error skip)')
+        self._skipped.count(item, self._path)
 
     def kept(self, items: Iterable[T | Flaw | Omission]) -> Iterator[T]:
         """Yield the usable items; pass all other items to `take`."""
@@ -111,26 +114,22 @@ class Losses:
                 yield item
 
     def settle(self, used: int) -> None:
-        """Warn about skipped items; the warning points to the caller of the reader.
-
-        Raises:
-            InputError: no item was usable.
-        """
+        """Warn about skipped items, or raise an `InputError` if no item was usable."""
         skipped = str(self._skipped)
         if not used:
-            fact = f"no {self._what} could be read: {skipped or 'the file is empty or blank'}"
+            fact = f"no {self._noun} could be read: {skipped or 'the file is empty or blank'}"
             raise InputError(fact, path=self._path)
         if skipped:
             lost = sum(self._skipped.counts.values())
-            message = f"{fspath(self._path)}: skipped {lost:,} of {lost + used:,} {self._what}: {skipped}"
+            message = f"{fspath(self._path)}: skipped {lost:,} of {lost + used:,} {self._noun}: {skipped}"
             warnings.warn(SkippedWarning(message, self._skipped.counts, self._skipped.first), stacklevel=3)
 
 
 class RawCorpus(NamedTuple):
-    """Result of a format's reader."""
+    """Items of a reader, and the names of `RawPair.extra`, None if their number can differ between lines."""
 
-    items: Iterable[RawPair | Flaw | Omission]
-    columns: list[str] | None = None  # names of `RawPair.extra`; None if their number can differ between lines
+    items: Iterable[Item]
+    columns: list[str] | None = None
 
 
 def unpacked_name(path: str | PathLike[str]) -> str:
@@ -158,7 +157,9 @@ def unpacked(path: str | PathLike[str]) -> Iterator[BufferedIOBase]:
             start = file.peek(6)
             packing = next((name for name, magic in _MAGIC.items() if start.startswith(magic)), None)
             if suffix in SUFFIXES and packing is None:
-                raise InputError(f"named {suffix} but is not compressed so; rename or pack it again", path=path)
+                raise InputError(
+                    f"named {suffix} but is not compressed in this format; rename or compress it again", path=path
+                )
             if packing is None:
                 yield file
             elif packing == ".xz":
@@ -169,16 +170,11 @@ def unpacked(path: str | PathLike[str]) -> Iterator[BufferedIOBase]:
     except (EOFError, lzma.LZMAError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise InputError(f"cannot be read ({error.strerror})", path=path) from error
-        fact = f"compressed data is damaged or cut off ({error})"
-        raise InputError(f"{fact}, expected a whole file; fetch it again", path=path) from error
+        raise InputError(f"compressed data is corrupt or truncated ({error}); fetch it again", path=path) from error
 
 
 def read_blocks(path: str | PathLike[str]) -> Iterator[bytes]:
-    """Read the decompressed content in non-empty blocks.
-
-    Raises:
-        InputError: the file cannot be opened or decompressed.
-    """
+    """Read the decompressed content in non-empty blocks."""
     with unpacked(path) as file:
         while block := file.read(_BLOCK):
             yield block
@@ -214,7 +210,7 @@ def read_lines(path: str | PathLike[str]) -> Iterator[str | Flaw]:
 
 def _readable(raw: bytes, number: int, path: str | PathLike[str]) -> str | Flaw:
     if b"\0" in raw:
-        return Flaw(number, "NUL character", "holds a NUL character, expected text; is the file damaged?", path)
+        return Flaw(number, "NUL character", "contains a NUL character, expected text; is the file corrupt?", path)
     try:
         return raw.decode("utf-8").removesuffix("\r")
     except UnicodeDecodeError as error:
@@ -229,9 +225,8 @@ def _encoding(raw: bytes) -> str:
     high = [byte for byte in raw if byte > 127]
     if 3 * len(high) < len(raw):  # few letters outside ASCII
         return "ISO-8859-1" if min(high) >= 0xA0 else "WINDOWS-1252"
-    return (
-        "WINDOWS-1251" if 2 * sum(byte >= 0xE0 for byte in high) > len(high) else "GB18030"
-    )  # lower-case Cyrillic letters
+    is_cyrillic = 2 * sum(byte >= 0xE0 for byte in high) > len(high)  # most letters are lower-case Cyrillic
+    return "WINDOWS-1251" if is_cyrillic else "GB18030"
 
 
 def json_lines(lines: Iterable[tuple[int, str | Flaw]]) -> Iterator[tuple[int, Any]]:
@@ -247,20 +242,14 @@ def json_lines(lines: Iterable[tuple[int, str | Flaw]]) -> Iterator[tuple[int, A
 
 
 def read_json(path: str | PathLike[str]) -> Any:
-    """Read a plain or compressed file that contains one JSON value.
-
-    Raises:
-        InputError: the file cannot be decompressed, or is not valid JSON in UTF-8.
-    """
+    """Read a plain or compressed file that contains one JSON value."""
     try:
         return json.loads(b"".join(read_blocks(path)).decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise InputError(f"byte {error.start:,} is not UTF-8; convert the file", path=path) from error
-    except json.JSONDecodeError as error:
-        fact = f"not JSON ({error.msg} at column {error.colno}), expected one JSON object; is the file whole?"
-        raise InputError(fact, path=path, line=error.lineno) from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"not JSON that can be read ({error!s:.100}), expected one JSON object", path=path) from error
+        fact = f"not JSON ({error!s:.100}), expected one JSON object; is the file complete?"
+        raise InputError(fact, path=path, line=getattr(error, "lineno", None)) from error
 
 
 def is_text(value: object) -> bool:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Literal, get_args
 
-from calque.corpora.languages import TWO_LETTERS
+from calque.corpora.languages import TWO_LETTERS, two_languages
 from calque.corpora.lines import (
     BLANK,
     Flaw,
+    Item,
     Omission,
     RawCorpus,
     RawPair,
@@ -28,7 +29,7 @@ from calque.corpora.tmx import read_tmx
 from calque.errors import InputError, SettingError
 from calque.pairs import WordPairs
 from calque.progress import bar
-from calque.segment import get_segmenter, language_parts, split_spaces
+from calque.segment import language_parts, splitter
 from calque.text import ParallelCorpus
 
 _MOST_COLUMNS = 100  # each extra column becomes a column of the table; a corrupt line can contain a million
@@ -44,12 +45,7 @@ _BY_NAME |= {".arrow": "arrow", ".parquet": "hub", ".jsonl": "hub", ".ndjson": "
 def find_format(
     path: AnyPath | tuple[AnyPath, AnyPath], langs: tuple[str, str], format: Format | None = None
 ) -> tuple[list[str], Format]:
-    """Find the file or files of a path, and their format.
-
-    Raises:
-        InputError: the file does not exist.
-        SettingError: two files were given for a format with one file.
-    """
+    """Find the file or files of a path, and their format."""
     if isinstance(path, tuple | list):
         if len(path) != 2 or format not in (None, "moses"):
             raise SettingError(f"{len(path)} paths with format {format}, expected two with format 'moses' or one")
@@ -58,10 +54,9 @@ def find_format(
     if name.startswith(PREFIX):
         return [name], "hub"
     try:
-        if format == "moses" or (format is None and not os.path.exists(name)):
-            pair = moses_files(name, langs)
-            if len(pair) == 2:
-                return pair, "moses"
+        is_prefix = format == "moses" or (format is None and not os.path.exists(name))
+        if is_prefix and len(pair := _moses_files(name, langs)) == 2:
+            return pair, "moses"
         if format == "moses" or not os.path.exists(name):
             fact = f"no such file, nor {name}.{langs[0]} with {name}.{langs[1]}; is the path right?"
             raise InputError(f"{fact} (a data set of the Hugging Face hub is written hub:{name})", path=path)
@@ -72,13 +67,13 @@ def find_format(
     return [name], format or _detect(name)
 
 
-def moses_files(prefix: AnyPath, langs: tuple[str, str]) -> list[str]:
+def _moses_files(prefix: str, langs: tuple[str, str]) -> list[str]:
     """Find the files `PREFIX.LANG` of both languages, plain or compressed. For German, LANG is de, deu or ger."""
     found = []
     for lang in langs:
         code = language_parts(lang)[0]
         tags = dict.fromkeys((lang, code, *(three for three, two in TWO_LETTERS.items() if two == code)))
-        found += [str(file) for tag in tags if (file := find_packed(f"{fspath(prefix)}.{tag}"))][:1]
+        found += [str(file) for tag in tags if (file := find_packed(f"{prefix}.{tag}"))][:1]
     return found
 
 
@@ -101,47 +96,38 @@ def _detect(path: str) -> Format:
     return "hub" if suffix == ".csv" else "tsv"
 
 
-def open_raw(paths: list[str], langs: tuple[str, str], format: Format) -> RawCorpus:
-    """Open the sentence pairs of a text format or data set."""
+def _open(paths: list[str], langs: tuple[str, str], format: Format) -> RawCorpus:
     if format == "hub":
         return read_dataset(paths[0], langs)
     if format == "moses":
-        return RawCorpus(read_moses(paths[0], paths[1]))
-    if format in ("tsv", "fast-align"):
-        return RawCorpus(read_columns(paths[0], "\t" if format == "tsv" else "|||"))
-    return RawCorpus(read_tmx(paths[0], langs))
+        return RawCorpus(_read_moses(paths[0], paths[1]))
+    if format == "tmx":
+        return RawCorpus(read_tmx(paths[0], langs))
+    separator = "\t" if format == "tsv" else "|||"
+    return RawCorpus(_pair(line, number, separator) for number, line in enumerate(read_lines(paths[0]), 1))
 
 
-# -- a sentence pair a line ----------------------------------------------------------------------------------------------
-def read_columns(path: str | PathLike[str], separator: str) -> Iterator[RawPair | Flaw]:
-    """Read `source⇥target` or `source ||| target` (fast_align); further columns are kept. Quotes are ordinary characters.
-
-    Args:
-        separator: a tab or `|||`.
-    """
-    for number, line in enumerate(read_lines(path), 1):
-        yield _pair(line, number, path, separator)
-
-
-def _pair(line: str | Flaw, number: int, path: str | PathLike[str], separator: str) -> RawPair | Flaw:
+# -- one sentence pair per line ------------------------------------------------------------------------------------------
+def _pair(line: str | Flaw, number: int, separator: str) -> RawPair | Flaw:
+    """Return the pair of a line; quotes are ordinary characters."""
     if isinstance(line, Flaw):
         return line
     source, divided, rest = line.partition(separator)
     if not divided:
         if not line or line.isspace():
-            return Flaw(number, BLANK, "blank, expected a sentence pair", path)
+            return Flaw(number, BLANK, "blank, expected a sentence pair")
         fact = f"one column, expected source and target separated by {'a tab' if separator == chr(9) else separator}"
-        return Flaw(number, "missing column", f"{fact} (two files are given as a pair of paths)", path)
+        return Flaw(number, "missing column", f"{fact} (two files are given as a pair of paths)")
     if separator not in rest:
         return RawPair(number, source, rest)
     target, *extra = rest.split(separator, _MOST_COLUMNS)
     if len(extra) < _MOST_COLUMNS:
         return RawPair(number, source, target, extra)
     fact = f"more than {_MOST_COLUMNS} columns, expected source and target; is there a separator in the text?"
-    return Flaw(number, "too many columns", fact, path)
+    return Flaw(number, "too many columns", fact)
 
 
-def read_moses(source: str | PathLike[str], target: str | PathLike[str]) -> Iterator[RawPair | Flaw]:
+def _read_moses(source: str | PathLike[str], target: str | PathLike[str]) -> Iterator[RawPair | Flaw]:
     """Read two files with translations in equal lines."""
     pairs = enumerate(zip_longest(read_lines(source), read_lines(target)), 1)
     for number, (left, right) in pairs:
@@ -165,7 +151,6 @@ def read_moses(source: str | PathLike[str], target: str | PathLike[str]) -> Iter
 
 
 OnError = Literal["raise", "skip", "blank"]
-_Split = Callable[[str], Sequence[str]]
 
 
 def read_parallel(
@@ -188,9 +173,8 @@ def read_parallel(
         on_error: handling of lines without a usable pair (a column or side is missing or empty, bytes that are not UTF-8,
             a NUL). `raise` raises an error with the line. `skip` skips the line, counts it in `corpus.skipped`, and
             keeps the line number of every pair in `corpus.lines`. `blank` counts the line and replaces it with a pair of
-            empty sentences, so that pair i is line i + 1. In every mode, blank lines at the end of a file are allowed,
-            entries that the format defines as no pair (an untranslated message) are skipped and counted, and corrupt
-            data that makes the rest unreadable is an error.
+            empty sentences, so that pair i is line i + 1. In every mode, blank lines at the end of a file are allowed, and
+            TMX units that lack a language are skipped and counted.
         limit: maximum number of pairs to read.
         progress: whether to show a progress bar on stderr.
 
@@ -199,96 +183,63 @@ def read_parallel(
         SettingError: an argument has an unknown value.
         MissingExtraError: a library required by the format is not installed.
     """
-    if isinstance(langs, str) or len(langs) != 2:
-        raise SettingError(f"langs is {langs!r}, expected two languages, as ('en', 'de')")
+    langs = two_languages(langs)
     if on_error not in ("raise", "skip", "blank"):
         raise SettingError(f"on_error is {on_error!r}, expected 'raise', 'skip' or 'blank'")
     if format is not None and format not in FORMATS:
         raise SettingError(f"no format {format!r}, there are {', '.join(FORMATS)}")
     if limit is not None and limit < 0:
         raise SettingError(f"limit is {limit}, expected a number of pairs")
-    langs = (langs[0], langs[1])
     paths, format = find_format(path, langs, format)
     if format == "arrow":
         return _saved(paths[0], langs, limit)
-    split, names = _splitters(langs, pretokenized)
-    source = open_raw(paths, langs, format)
-    reading = _Reading(paths[0], split, on_error, TableWriter(source.columns, lines=on_error == "skip"))
+    split = [splitter(lang, pretokenized=pretokenized) for lang in langs]
+    source, skipped = _open(paths, langs, format), Skipped()
+    writer = TableWriter(source.columns, lines=on_error == "skip")
+    items = source.items if on_error == "blank" else _without_blank_end(source.items)
     with bar(None, unit=" lines", show=progress) as shown:
-        for item in source.items if limit != 0 else ():
-            reading.take(item)
-            shown.update()
-            if reading.pairs == limit:
-                break
-    skipped = reading.skipped
-    if not reading.pairs and limit != 0:
-        raise InputError(f"no sentence pair could be read: {str(skipped) or 'the file is empty'}", path=paths[0])
-    return ParallelCorpus(
-        reading.writer.finish(), langs, skipped=skipped.counts, first_skipped=skipped.first, segmenters=names, path=paths[0]
-    )  # fmt: skip
-
-
-class _Reading:
-    """Processing of items, with the count of unusable ones."""
-
-    def __init__(self, path: str, split: tuple[_Split, _Split], on_error: OnError, writer: TableWriter):
-        self._path, self._split, self._on_error, self.writer = path, split, on_error, writer
-        self.pairs = 0
-        self.skipped = Skipped()
-        self._blanks: list[Flaw] = []  # pending blank lines; they count only if another line follows
-
-    def take(self, item: RawPair | Flaw | Omission) -> None:
-        """Segment a pair into words, or count an unusable item."""
-        if isinstance(item, Omission):
-            self.skipped.count(item, self._path)
-        elif isinstance(item, Flaw):
-            self._refuse(item)
-        else:
-            line, source_text, target_text, extra = item
-            source, target = self._split[0](source_text), self._split[1](target_text)
-            if not source or not target:
-                side = "target" if source else "source"
-                fact = f"the {side} side has no words, expected text"
-                self._refuse(Flaw(line, f"empty {side}", fact, self._path))
-            elif self.writer.width is not None and len(extra) > self.writer.width:
-                fact = f"{len(extra) + 2} columns, expected at most {self.writer.width + 2} as in the first lines; is there a "
-                self._refuse(Flaw(line, "too many columns", f"{fact}separator in the text?", self._path))
+        for item in items if limit != 0 else ():
+            row = _segmented(item, split, writer.width) if isinstance(item, RawPair) else item
+            if isinstance(row, Flaw) and on_error == "raise":
+                raise row.error(paths[0], 'read with on_error="skip"')
+            if isinstance(row, Flaw | Omission):
+                skipped.count(row, paths[0])
+                if isinstance(row, Flaw) and on_error == "blank":
+                    writer.add((), (), (), row.line, 0)
             else:
-                self._settle_blanks()
-                self.writer.add(source, target, extra, line, len(source_text) + len(target_text))
-                self.pairs += 1
-
-    def _refuse(self, item: Flaw) -> None:
-        """Raise or count a line without a usable pair."""
-        if item.reason == BLANK and self._on_error != "blank":
-            self._blanks.append(item)
-            return
-        self._settle_blanks()
-        if self._on_error == "raise":
-            raise _error(item)
-        self.skipped.count(item, item.path)
-        if self._on_error == "blank":
-            self.writer.add((), (), (), item.line, 0)
-            self.pairs += 1
-
-    def _settle_blanks(self) -> None:
-        for blank in self._blanks:
-            if self._on_error == "raise":
-                raise _error(blank)
-            self.skipped.count(blank, blank.path)
-        self._blanks = []
+                writer.add(*row)
+            shown.update()
+            if writer.n_rows == limit:
+                break
+    if not writer.n_rows and limit != 0:
+        raise InputError(f"no sentence pair could be read: {str(skipped) or 'the file is empty'}", path=paths[0])
+    return ParallelCorpus(writer.finish(), langs, skipped=skipped.counts, first_skipped=skipped.first, path=paths[0])
 
 
-def _error(flaw: Flaw) -> InputError:
-    return InputError(f'{flaw.fact}; or read with on_error="skip"', path=flaw.path, line=flaw.line)
+def _without_blank_end(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield the items without blank lines at the end."""
+    blanks = []
+    for item in items:
+        if isinstance(item, Flaw) and item.reason == BLANK:
+            blanks.append(item)
+        else:
+            yield from blanks
+            yield item
+            blanks = []
 
 
-def _splitters(langs: tuple[str, str], pretokenized: bool) -> tuple[tuple[_Split, _Split], tuple[str, str]]:
-    """Return the segmenter of each side and its name."""
-    if pretokenized:
-        return (split_spaces, split_spaces), ("spaces", "spaces")
-    source, target = map(get_segmenter, langs)
-    return (source.split, target.split), (source.name, target.name)
+def _segmented(
+    pair: RawPair, split: Sequence[Callable[[str], Sequence[str]]], width: int | None
+) -> tuple[Sequence[str], Sequence[str], Sequence[str | None], int, int] | Flaw:
+    """Return a row for `TableWriter.add`, or the flaw of an unusable pair."""
+    source, target = split[0](pair.source), split[1](pair.target)
+    if not source or not target:
+        side = "target" if source else "source"
+        return Flaw(pair.line, f"empty {side}", f"the {side} side has no words, expected text")
+    if width is not None and len(pair.extra) > width:
+        fact = f"{len(pair.extra) + 2} columns, expected at most {width + 2} as in the first lines"
+        return Flaw(pair.line, "too many columns", f"{fact}; is there a separator in the text?")
+    return source, target, pair.extra, pair.line, len(pair.source) + len(pair.target)
 
 
 def _saved(path: str, langs: tuple[str, str], limit: int | None) -> ParallelCorpus:
@@ -304,8 +255,7 @@ def _saved(path: str, langs: tuple[str, str], limit: int | None) -> ParallelCorp
 def gold_links(
     corpus: ParallelCorpus, *, column: str = "column_3", one_based: bool = False, check: bool = True
 ) -> WordPairs:
-    """Return the word links in a column of the corpus file, such as `0-0 1?2`, checked against the words unless `check` is
-    False.
+    """Return the word links in a column of the corpus file, such as `0-0 1?2`; `check` compares them with the words.
 
     Raises:
         SettingError: the column does not exist.

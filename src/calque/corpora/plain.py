@@ -9,9 +9,10 @@ from os import PathLike, fspath
 import pyarrow as pa
 
 from calque.annotated import Dictionary
+from calque.corpora.languages import two_languages
 from calque.corpora.lines import Flaw, Losses, OnError, read_lines
 from calque.corpora.store import Batches
-from calque.errors import InputError, SettingError
+from calque.errors import InputError
 from calque.segment import splitter
 from calque.storage import WORDS, from_words
 from calque.text import Sentences
@@ -83,8 +84,7 @@ def read_dictionary(path: str | PathLike[str], *, langs: tuple[str, str], on_err
             bytes are not UTF-8.
         SettingError: an argument has an unknown value.
     """
-    if isinstance(langs, str) or len(langs) != 2:
-        raise SettingError(f"langs is {langs!r}, expected two languages, as ('en', 'de')")
+    langs = two_languages(langs)
     losses = Losses(path, on_error, "entries")
     source, target = [], []
     for number, line in enumerate(read_lines(path), 1):
@@ -98,9 +98,9 @@ def read_dictionary(path: str | PathLike[str], *, langs: tuple[str, str], on_err
         if len(words) != 2 or not all(words):
             count = f"{len(words)} columns" if len(words) > 2 else "one word"
             fact = f"{count}, expected a word and its translation, separated by a tab or space; correct the line"
-            losses.take(Flaw(number, "not two words", fact, path))
+            losses.take(Flaw(number, "not two words", fact))
             continue
         source.append(words[0])
         target.append(words[1])
     losses.settle(len(source))
-    return Dictionary(tuple(source), tuple(target), (langs[0], langs[1]), fspath(path))
+    return Dictionary(tuple(source), tuple(target), langs, fspath(path))

@@ -32,12 +32,7 @@ Span = tuple[int, int]
 
 
 class Target(NamedTuple):
-    """One or two labelled spans of a sentence.
-
-    Attributes:
-        spans: first word and end (exclusive) of each span, from 0.
-        labels: zero or more labels.
-    """
+    """First word and end (exclusive) of one or two spans of a sentence, and their labels, zero or more."""
 
     spans: Sequence[Span]
     labels: Sequence[str]
@@ -74,9 +69,8 @@ def read_probe(
         on_error: "raise", or "skip" to skip and count unreadable items.
 
     Raises:
-        InputError: see the readers; the file does not support the probe or contains no usable line; or (`raise`) a line cannot
-            be read, for example because a span exceeds the text.
-        SettingError: an argument has an unknown value.
+        InputError: the file does not support the probe or contains no usable line; or (`raise`) a line cannot be read, for
+            example because a span exceeds the text.
     """
     kind = _kind(path)
     if kind == "edges":
@@ -165,7 +159,7 @@ def _read_edges(path: str | PathLike[str], lang: str, probe: str | None, on_erro
     words, labels, lines, spans, counts, label_counts = [], [], [], [], [], []
     width = 0  # number of spans of the first target
     for number, values in json_lines(enumerate(read_lines(path), 1)):
-        read = values if isinstance(values, Flaw) else _sentence(number, values, width, path)
+        read = values if isinstance(values, Flaw) else _sentence(number, values, width)
         if isinstance(read, Flaw):
             losses.take(read)
             continue
@@ -185,28 +179,27 @@ def _read_edges(path: str | PathLike[str], lang: str, probe: str | None, on_erro
     )  # fmt: skip
 
 
-def _sentence(number: int, values: Any, width: int, path: str | PathLike[str]) -> tuple[list[str], list[Target]] | Flaw:
+def _sentence(number: int, values: Any, width: int) -> tuple[list[str], list[Target]] | Flaw:
     """Return the words and targets of a line; `width` is the required number of spans of a target, 0 for any."""
     if not isinstance(values, dict):
-        return Flaw(number, "no JSON object", "not a JSON object, expected one a line; is the file whole?", path)
+        return Flaw(number, "no JSON object", "not a JSON object, expected one a line; is the file complete?")
     text, listed = values.get("text"), values.get("targets")
     if not isinstance(text, str) or not is_text(text) or not isinstance(listed, list):
         keys = ", ".join(map(str, values))
-        return Flaw(number, "no targets", f"has the keys {keys:.80}, expected a text and a list of targets", path)
+        return Flaw(number, "no targets", f"has the keys {keys:.80}, expected a text and a list of targets")
     words, targets = split_spaces(text), []
     if not words:
-        return Flaw(number, "empty text", "the text has no words, expected a sentence", path)
+        return Flaw(number, "empty text", "the text has no words, expected a sentence")
     for k, each in enumerate(listed, 1):
         target = _target(each, len(words))
         if target is None:
             fact = f"is {each!r:.80}, expected label, span1 and maybe span2, [start, end] with 0 <= start < end <= {len(words)}"
-            return Flaw(number, "no target", f"target {k} of {len(listed)} {fact}", path)
+            return Flaw(number, "no target", f"target {k} of {len(listed)} {fact}")
         width = width or len(target.spans)
         if width != len(target.spans):
-            fact = (
-                f"target {k} of {len(listed)} has {'one span' if width == 2 else 'two spans'}, unlike those before it"
-            )
-            return Flaw(number, "one or two spans", fact, path)
+            spans = "one span" if width == 2 else "two spans"
+            fact = f"target {k} of {len(listed)} has {spans}, unlike the targets before it"
+            return Flaw(number, "one or two spans", fact)
         targets.append(target)
     return words, targets
 

@@ -24,13 +24,7 @@ _SIDES = (  # column names of parallel text in published data sets
 
 
 class Rows(NamedTuple):
-    """Rows of a data set.
-
-    Attributes:
-        first: values of each column in the first rows; empty without rows.
-        labels: names of the label numbers of each column (`ClassLabel`).
-        rows: iterator over row numbers, from 1, and rows.
-    """
+    """Values of each column in the first rows, names of the label numbers of columns, and all row numbers, from 1, and rows."""
 
     first: dict[str, list]
     labels: Mapping[str, Sequence[str]]
@@ -38,7 +32,6 @@ class Rows(NamedTuple):
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns."""
         return list(self.first)
 
     def name_of(self, column: str, value: object) -> object:
@@ -67,10 +60,6 @@ def open_rows(path: str | PathLike[str]) -> Rows:
         path: a table file; a folder (saved with `save_to_disk`, or of table files); or `hub:NAME`, `hub:NAME:SPLIT`,
             `hub:NAME:CONFIG:SPLIT`, where NAME is a data set of the hub or a folder; or a name of `by_name`, such as
             `hub:pan-x:de`. The default split is `train`, or the only split. Files and folders are streamed without network.
-
-    Raises:
-        MissingExtraError: `datasets` is not installed.
-        InputError: no such data set or split.
     """
     try:
         import datasets
@@ -99,8 +88,7 @@ def _rows(
         try:
             batch = next(following, {})
         except Exception as error:  # see open_rows
-            fact = f"the data set cannot be read further ({_cause(error)})"
-            raise InputError(fact, path=path, line=number + 1) from error
+            raise InputError(f"cannot be read further ({_cause(error)})", path=path, line=number + 1) from error
 
 
 def _open(datasets: Any, path: str) -> Any:
@@ -147,16 +135,10 @@ Column = tuple[str, str | None]  # name of a column, and the key within a column
 
 
 def read_dataset(path: str | PathLike[str], langs: tuple[str, str]) -> RawCorpus:
-    """Read parallel text from a path that `open_rows` supports.
+    """Read parallel text from a path that `open_rows` supports, or a name of `by_name`, such as `hub:tatoeba`.
 
-    Args:
-        path: see `open_rows`; or a name of `by_name`, such as `hub:tatoeba`.
-        langs: the two languages, found in a column of translations (`{"en": …, "de": …}`), or in columns named after them
-            (`en`, `sentence_en`); otherwise the columns `source` and `target`, `sentence1` and `sentence2`, or similar are read.
-
-    Raises:
-        MissingExtraError: `datasets` is not installed.
-        InputError: the data set or split does not exist, or no columns contain the two languages.
+    The languages are found in a column of translations (`{"en": …, "de": …}`), or in columns named after them (`en`,
+    `sentence_en`); otherwise the columns `source` and `target`, `sentence1` and `sentence2`, or similar are read.
     """
     if (sides := by_name.sides(path, langs)) is not None:
         return RawCorpus(_joined(sides, path), [])
@@ -166,7 +148,7 @@ def read_dataset(path: str | PathLike[str], langs: tuple[str, str]) -> RawCorpus
     source, target = _sides(data.first, langs, path)
     nested = {name for name, values in data.first.items() if any(isinstance(x, list | dict | bytes) for x in values)}
     extra = [name for name in data.first if name not in {source[0], target[0], *nested}]
-    return RawCorpus((_pair(number, row, row, source, target, extra, path) for number, row in data.rows), extra)
+    return RawCorpus((_pair(number, row, row, source, target, extra) for number, row in data.rows), extra)
 
 
 def _sides(batch: dict[str, list], langs: tuple[str, str], path: str | PathLike[str]) -> tuple[Column, Column]:
@@ -189,15 +171,19 @@ def _sides(batch: dict[str, list], langs: tuple[str, str], path: str | PathLike[
 
 
 def _pair(
-    number: int, left: Mapping[str, Any], right: Mapping[str, Any], source: Column, target: Column, extra: Sequence[str],
-    path: str | PathLike[str],
-) -> RawPair | Flaw:  # fmt: skip
+    number: int,
+    left: Mapping[str, Any],
+    right: Mapping[str, Any],
+    source: Column,
+    target: Column,
+    extra: Sequence[str] = (),
+) -> RawPair | Flaw:
     texts = []
     for row, (name, key), side in ((left, source, "source"), (right, target, "target")):
         value = row.get(name)
         text = value if key is None else value.get(key) if isinstance(value, dict) else None
         if not isinstance(text, str):
-            return Flaw(number, "missing value", f"the {side} side is {text!r:.40}, expected text", path)
+            return Flaw(number, "missing value", f"the {side} side is {text!r:.40}, expected text")
         texts.append(text)
     others = (left.get(name) for name in extra)
     return RawPair(number, texts[0], texts[1], [None if value is None else str(value) for value in others])
@@ -213,7 +199,7 @@ def _joined(sides: Sequence[tuple[str, str]], path: str | PathLike[str]) -> Iter
         beside = row if same else next(other, (0, None))[1]
         if beside is None:
             break
-        yield _pair(number, row, beside, (source, None), (target, None), (), path)
+        yield _pair(number, row, beside, (source, None), (target, None))
     else:
         if next(other, None) is None:
             return

@@ -49,7 +49,6 @@ class QuestionText:
     path: str | None = None
 
     def __len__(self) -> int:
-        """Number of questions."""
         return len(self.owner)
 
     @property
@@ -62,7 +61,7 @@ class QuestionText:
         return self.answers[self.offsets[question] : self.offsets[question + 1]]
 
     def word_offsets(self) -> np.ndarray:
-        """Offsets of each passage's words in `places`, int64 `[n_passages + 1]`."""
+        """Return the offsets of each passage's words in `places`, int64 `[n_passages + 1]`."""
         return offsets_of(self.passages.lengths())
 
     def take(self, rows: np.ndarray) -> QuestionText:
@@ -99,7 +98,6 @@ def read_questions(path: str | PathLike[str], *, lang: str, on_error: OnError = 
     Raises:
         InputError: the file does not have this format, or contains no usable question; or (`raise`) a question or passage has
             no words, a value is missing or has the wrong type, or an answer is not at its position.
-        SettingError: `on_error` has an unknown value.
     """
     losses, misplaced = Losses(path, on_error, "questions"), Skipped()
     split = splitter(lang, pretokenized=False)
@@ -107,7 +105,7 @@ def read_questions(path: str | PathLike[str], *, lang: str, on_error: OnError = 
     numbers: dict[str, int] = {}
     passages, places, questions, owner, counts, spans, answers = [], [], [], [], [], [], []
     for place, passage, asked in _dataset(path) if is_hub else _items(path):
-        checked = _checked(place, passage, asked, path)
+        checked = _checked(place, passage, asked)
         if isinstance(checked, Flaw | Omission):
             losses.take(checked)
             continue
@@ -118,7 +116,7 @@ def read_questions(path: str | PathLike[str], *, lang: str, on_error: OnError = 
             places.append(np.array(word_places(passage, words), dtype=np.int32))
         if not question or passage not in numbers:
             what = "passage" if question else "question"
-            losses.take(Flaw(0, f"{what} without words", f"the {what} has no words", path, place))
+            losses.take(Flaw(0, f"{what} without words", f"the {what} has no words", place=place))
             continue
         at = numbers[passage]
         found = [
@@ -127,7 +125,7 @@ def read_questions(path: str | PathLike[str], *, lang: str, on_error: OnError = 
         ]
         if None in found:
             fact = _misplaced(passage, *given[found.index(None)])
-            flaw = Flaw(0, "answer not at answer_start", fact, path, place)
+            flaw = Flaw(0, "answer not at answer_start", fact, place=place)
             if on_error == "raise":
                 losses.take(flaw)
             misplaced.count(flaw, path)
@@ -138,7 +136,7 @@ def read_questions(path: str | PathLike[str], *, lang: str, on_error: OnError = 
         spans += [span or (-1, -1) for span in found]
     losses.settle(len(owner))
     if misplaced.counts:
-        message = f"{fspath(path)}: {misplaced}: nothing is learnt from these answers; in tests their text counts"
+        message = f"{fspath(path)}: {misplaced}: training ignores these answers; evaluation uses their text"
         warnings.warn(SkippedWarning(message, misplaced.counts, misplaced.first), stacklevel=2)
     return QuestionText(
         Sentences.of(passages, lang), tuple(numbers), np.concatenate(places), Sentences.of(questions, lang),
@@ -165,11 +163,7 @@ def _dataset(path: str | PathLike[str]) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _items(path: str | PathLike[str]) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the position, passage and question of every question in the JSON.
-
-    Raises:
-        InputError: the file does not have the format of SQuAD.
-    """
+    """Yield the position, passage and question of every question in the JSON."""
     whole, place = read_json(path), ""
     try:
         for a, article in enumerate(whole["data"]):
@@ -181,7 +175,7 @@ def _items(path: str | PathLike[str]) -> Iterator[tuple[str, Any, Any]]:
         raise InputError(f"{place}not the JSON of SQuAD ({error!r:.60}), expected {_SHAPE}", path=path) from error
 
 
-def _checked(place: str, passage: Any, asked: Any, path: str | PathLike[str]) -> tuple[str, _Answers] | Flaw | Omission:
+def _checked(place: str, passage: Any, asked: Any) -> tuple[str, _Answers] | Flaw | Omission:
     """Return the question and its answers, or a flaw if one is missing."""
     if isinstance(asked, dict) and asked.get("is_impossible") is True:
         return Omission(0, "no answer in the passage (SQuAD 2.0)", place)
@@ -193,4 +187,4 @@ def _checked(place: str, passage: Any, asked: Any, path: str | PathLike[str]) ->
     if answers and all(text and is_text(text) for text in texts) and all(type(k) is int and k >= 0 for _, k in answers):
         return str(question), answers
     fact = f"is {asked!r:.80}, expected a question, and answers with text and answer_start, a number from 0"
-    return Flaw(0, "no question or answers", fact, path, place)
+    return Flaw(0, "no question or answers", fact, place=place)

@@ -18,46 +18,39 @@ MEMORY = 1 << 25  # bytes of Arrow data; a larger table is written to disk
 
 
 class TableWriter:
-    """Writer that collects sentence pairs.
+    """Sentence pairs that become a table.
 
     Args:
         columns: names of extra columns; None names them `column_3`, `column_4` … up to the widest of the first rows.
         lines: whether to keep line numbers.
-
-    Attributes:
-        width: maximum number of extra columns of a row; None while it is unknown.
     """
 
     def __init__(self, columns: Sequence[str] | None, *, lines: bool) -> None:
         self._names, self._keep_lines = columns, lines
-        self.width = None if columns is None else len(columns)
+        self.width = None if columns is None else len(columns)  # maximum number of extra columns, None if unknown
         self._batches: Batches | None = None
-        self._rows: list[
-            tuple[Sequence[str], Sequence[str], int, Sequence[str | None]]
-        ] = []  # rows since the last batch
-        self._characters = 0
+        self._rows: list[tuple[Sequence[str], Sequence[str], int, Sequence[str | None]]] = []  # since the last batch
+        self._characters = self.n_rows = 0
 
     def add(
         self, source: Sequence[str], target: Sequence[str], extra: Sequence[str | None], line: int, size: int
     ) -> None:
         """Add a row; `size` is its approximate number of characters."""
         self._rows.append((source, target, line, extra))
+        self.n_rows += 1
         self._characters += size
         if len(self._rows) >= _ROWS or self._characters >= _CHARACTERS:
             self._flush()
 
     def finish(self) -> pa.Table:
-        """Return the table."""
         return (self._flush() if self._rows or self._batches is None else self._batches).finish()
 
     def _flush(self) -> Batches:
         source, target, lines, extra = zip(*self._rows, strict=True) if self._rows else ((), (), (), ())
         if self._batches is None:
-            names = (
-                [f"column_{k + 3}" for k in range(max(map(len, extra), default=0))]
-                if self._names is None
-                else self._names
-            )
+            names = self._names
+            if names is None:
+                names = [f"column_{k + 3}" for k in range(max(map(len, extra), default=0))]
             self.width = len(names)
             fields = [("source", WORDS), ("target", WORDS), *((name, pa.string()) for name in names)]
             self._batches = Batches(pa.schema([*fields, (LINE, pa.int64())] if self._keep_lines else fields))
@@ -80,7 +73,6 @@ class Batches:
         self._writer: Any = None
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add rows."""
         self._held.append(batch)
         self._size += batch.nbytes
         if self._writer is None and self._size > MEMORY:

@@ -23,12 +23,12 @@ from calque.corpora.conllu import (
     missing_value,
     read_stanzas,
     tagged_words,
-)
+)  # fmt: skip
 from calque.corpora.lines import Flaw, Losses, OnError, read_lines
 from calque.corpora.rows import Rows, first_of, is_dataset, open_rows
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of
-from calque.segment import get_segmenter, split_spaces
+from calque.segment import split_spaces, split_words, word_places
 from calque.spans import to_bio
 from calque.text import Sentences
 
@@ -61,29 +61,39 @@ def read_facebook(path: str | PathLike[str], lang: str) -> Iterator[TaggedSenten
         if isinstance(line, Flaw):
             yield line
         elif line and not line.isspace():
-            yield _request(line.split("\t"), number, path, lang)
+            yield _request(line.split("\t"), number, lang)
 
 
-def _request(row: list[str], number: int, path: str | PathLike[str], lang: str) -> TaggedSentence | Flaw:
+def _request(row: list[str], number: int, lang: str) -> TaggedSentence | Flaw:
     if len(row) < 3:
-        fact = f"{len(row)} columns, expected intent, slots and text, separated by tabs; is the line whole?"
-        return Flaw(number, "missing column", fact, path)
+        fact = f"{len(row)} columns, expected intent, slots and text, separated by tabs; is the line complete?"
+        return Flaw(number, "missing column", fact)
     intent, slots, text = row[:3]
     if not intent.strip():
-        return Flaw(number, "no intent", "no intent in the first column, expected its name", path)
+        return Flaw(number, "no intent", "no intent in the first column, expected its name")
     if not _SLOTS.fullmatch(slots):
         fact = f"the slots {slots!r:.40}, expected start:end:name, separated by commas"
-        return Flaw(number, "not slots", f"{fact}; are the columns in another order?", path)
+        return Flaw(number, "not slots", f"{fact}; are the columns in another order?")
     named = [(int(start), int(end), name) for start, end, name in (s.split(":", 2) for s in slots.split(",") if s)]
     for start, end, name in named:
         if not start < end <= len(text):
             fact = f"the slot {start}:{end}:{name[:40]} in a text of {len(text)} characters, expected it inside"
-            return Flaw(number, "slot not in the text", f"{fact}; was the text changed?", path)
+            return Flaw(number, "slot not in the text", f"{fact}; was the text changed?")
     tokenization = row[4] if len(row) > 4 and not row[4].isspace() else ""
-    spans = _token_spans(text, tokenization) if tokenization else _segmented(text, lang)
-    if isinstance(spans, str):
-        return Flaw(number, "tokens not in the text", spans, path)
-    return _tagged(number, text, spans, named, intent.strip(), path)
+    words = _token_spans(text, tokenization) if tokenization else word_places(text, split_words(text, lang))
+    if isinstance(words, str):
+        return Flaw(number, "tokens not in the text", words)
+    if not words:
+        return Flaw(number, "empty text", "a text without words, expected a request")
+    tags, repaired = ["O"] * len(words), 0
+    for start, end, name in sorted(named):
+        inside = [k for k, (first, last) in enumerate(words) if first < end and last > start]
+        free = [k for k in inside if tags[k] == "O"]
+        cut = any(words[k][0] < start or words[k][1] > end for k in inside)
+        repaired += cut or len(free) < len(inside) or not inside
+        for k in free:
+            tags[k] = f"{'B' if k == free[0] else 'I'}-{name}"
+    return TaggedSentence(number, [text[start:end] for start, end in words], tags, intent.strip(), repaired)
 
 
 def _token_spans(text: str, tokenization: str) -> list[Span] | str:
@@ -93,7 +103,7 @@ def _token_spans(text: str, tokenization: str) -> list[Span] | str:
         tokens = [str(token) for token in first["tokens"]]
         spans = [(int(span["start"]), int(span["start"]) + int(span["length"])) for span in first["tokenSpans"]]
     except (ValueError, LookupError, TypeError, RecursionError, OverflowError):
-        return "the last column, expected JSON with tokenizations, tokens and tokenSpans; leave it empty to do without"
+        return "the last column, expected JSON with tokenizations, tokens and tokenSpans; leave it empty to ignore it"
     at = {size: k for k, size in enumerate(accumulate((len(c.encode()) for c in text), initial=0))}
     in_bytes = [(at.get(start, -1), at.get(end, -1)) for start, end in spans]
     for found in (spans, in_bytes):
@@ -102,39 +112,11 @@ def _token_spans(text: str, tokenization: str) -> list[Span] | str:
         ordered = all(last <= start < end for last, (start, end) in zip(ends, found, strict=False))
         if ordered and all(map(str.strip, words)) and list(map(_plain, words)) == list(map(_plain, tokens)):
             return found
-    return "the tokens of the last column do not stand in the text at tokenSpans; leave the column empty to do without"
+    return "the tokens of the last column are not in the text at tokenSpans; leave the column empty to ignore it"
 
 
 def _plain(text: str) -> str:
     return unicodedata.normalize("NFKC", text).casefold()
-
-
-def _segmented(text: str, lang: str) -> list[Span]:
-    spans, last = [], 0
-    for word in get_segmenter(lang).split(text):
-        start = text.find(word, last)
-        if start < 0:  # the token lacks an invisible character of the text
-            return [match.span() for match in re.finditer(r"\S+", text)]
-        last = start + len(word)
-        spans.append((start, last))
-    return spans
-
-
-def _tagged(
-    number: int, text: str, words: list[Span], slots: list[tuple[int, int, str]], intent: str | None, path: str | PathLike[str]
-) -> TaggedSentence | Flaw:  # fmt: skip
-    """Return the words of a text, each with a BIO tag."""
-    if not words:
-        return Flaw(number, "empty text", "a text without words, expected a request", path)
-    tags, repaired = ["O"] * len(words), 0
-    for start, end, name in sorted(slots):
-        inside = [k for k, (first, last) in enumerate(words) if first < end and last > start]
-        free = [k for k in inside if tags[k] == "O"]
-        cut = any(words[k][0] < start or words[k][1] > end for k in inside)
-        repaired += cut or len(free) < len(inside) or not inside
-        for k in free:
-            tags[k] = f"{'B' if k == free[0] else 'I'}-{name}"
-    return TaggedSentence(number, [text[start:end] for start, end in words], tags, intent, repaired)
 
 
 Format = Literal["auto", "columns", "numbered", "conllu", "facebook", "hub"]
@@ -159,7 +141,7 @@ def read_tagged(
     Args:
         path: a file, the folder of a data set, or `hub:NAME` (see `rows.open_rows`).
         lang: the language.
-        format: format of the file; None detects it from the name and the first 1,000 lines.
+        format: format of the file; `auto` detects it from the name and the first 1,000 lines.
 
             - `columns`: one word per line, blank lines between sentences; the word is the first column and the tag the
               last, separated by tabs or spaces (CoNLL-2002, CoNLL-2003, WikiANN, PAN-X, MultiCoNER, `word⇥UPOS`). Lines
@@ -167,7 +149,7 @@ def read_tagged(
             - `numbered`: like `columns`, with word numbers in an additional first column: `id word tag …` (UNER), or
               `id word intent tag` if comments `# intent = …` precede the sentences (xSID).
             - `conllu`: ten columns with the universal part of speech; see `conllu.read_treebank`.
-            - `facebook`: `intent⇥start:end:slot,…⇥text⇥locale⇥tokenization`; see `slots.read_facebook`.
+            - `facebook`: `intent⇥start:end:slot,…⇥text⇥locale⇥tokenization`; see `tagged.read_facebook`.
             - `hub`: rows of a data set with a list of words and a list of tags (strings, or numbers for which the data
               set has names); needs the extra `hub`.
         column: column of the tag: its number, from 1; `upos` or `xpos` (CoNLL-U); or its name in the data set.
@@ -177,8 +159,6 @@ def read_tagged(
     Raises:
         InputError: the file cannot be read or contains no sentence; or (`raise`) a row has a different number of columns, a
             word or its tag is missing, words are not numbered 1, 2, 3 …, or bytes are not UTF-8.
-        SettingError: an argument has an unknown value.
-        MissingExtraError: the file needs `datasets`, which is not installed.
     """
     if format not in get_args(Format):
         raise SettingError(f"no format {format!r}, there are {', '.join(get_args(Format))}")
@@ -188,7 +168,7 @@ def read_tagged(
     if format in ("columns", "numbered"):
         layout = _layout(path, format, column)
         stanzas = read_stanzas(path, numbered=layout.numbered)
-        items = (stanza if isinstance(stanza, Flaw) else _sentence(stanza, layout, path) for stanza in stanzas)
+        items = (stanza if isinstance(stanza, Flaw) else _sentence(stanza, layout) for stanza in stanzas)
     elif format == "conllu":
         if column not in (None, *COLUMNS):
             raise SettingError(f"no column {column!r} in CoNLL-U, expected one of {', '.join(COLUMNS)}")
@@ -270,7 +250,7 @@ def _common_prefix(rows: list[str]) -> str:
 
 
 # -- columns -----------------------------------------------------------------------------------------------------------
-def _sentence(stanza: Stanza, layout: _Layout, path: str | PathLike[str]) -> TaggedSentence | Flaw:
+def _sentence(stanza: Stanza, layout: _Layout) -> TaggedSentence | Flaw:
     rows = [row.split("\t") for row in stanza.rows] if layout.tabs else list(map(split_spaces, stanza.rows))
     width, needed = max(map(len, rows)), max(layout.word + 1, layout.tag, 1) + 1
     for line, row in enumerate(rows, stanza.line):
@@ -278,23 +258,23 @@ def _sentence(stanza: Stanza, layout: _Layout, path: str | PathLike[str]) -> Tag
             columns = "one column" if len(row) == 1 else f"{len(row)} columns"
             why = f"{width}, as the rows beside it" if len(row) < width else f"{needed} or more: a word and its tag"
             fact = f"{columns}, expected {why}; is a {'tab' if layout.tabs else 'space'} missing?"
-            return Flaw(line, "missing column", fact, path)
+            return Flaw(line, "missing column", fact)
     lines: Sequence[int] = range(stanza.line, stanza.line + len(rows))
     if layout.numbered:
-        counted = counted_rows(rows, stanza.line, path)
+        counted = counted_rows(rows, stanza.line)
         if isinstance(counted, Flaw):
             return counted
-        rows, lines = counted
+        _, rows, lines = counted
     words = [row[layout.word].removeprefix(layout.prefix) for row in rows]
     tags = [row[layout.tag] for row in rows]
-    if (flaw := missing_value(words, tags, lines, path)) is not None:
+    if (flaw := missing_value(words, tags, lines)) is not None:
         return flaw
     if not layout.intents:
         return TaggedSentence(stanza.line, words, tags)
     intent = next((match[1].strip() for line in stanza.comments if (match := _INTENT.match(line))), "")
     if not intent:
         fact = "a sentence without a line # intent = …, which those before it have; write it above the sentence"
-        return Flaw(stanza.line, "no intent", fact, path)
+        return Flaw(stanza.line, "no intent", fact)
     return TaggedSentence(stanza.line, words, tags, intent)
 
 
@@ -309,20 +289,20 @@ def _dataset(path: str | PathLike[str], column: int | str | None) -> Iterator[Ta
         raise InputError(fact, path=path)
     for number, row in data.rows:
         intents = [] if intent is None else [data.name_of(intent, row[intent])]
-        yield _tagged_row(data, number, row, str(words), str(tags), intents, path)
+        yield _tagged_row(data, number, row, str(words), str(tags), intents)
 
 
 def _tagged_row(
-    data: Rows, number: int, row: dict[str, Any], word_column: str, tag_column: str, intents: list, path: str | PathLike[str]
+    data: Rows, number: int, row: dict[str, Any], word_column: str, tag_column: str, intents: list
 ) -> TaggedSentence | Flaw:  # fmt: skip
     words, tags = row[word_column], row[tag_column]
     if not isinstance(words, list) or not isinstance(tags, list) or not words or len(words) != len(tags):
         n_words, n_tags = (len(values) if isinstance(values, list) else "no list of" for values in (words, tags))
         fact = f"{n_words} words and {n_tags} tags, expected one tag for each word"
-        return Flaw(number, "words without tags", fact, path)
+        return Flaw(number, "words without tags", fact)
     tags: list[Any] = [data.name_of(tag_column, tag) for tag in tags]
     for value in (*words, *tags, *intents):
         if not isinstance(value, str):
             fact = f"the value {value!r:.40}, expected text, or a number that the data set has a name for"
-            return Flaw(number, "value without a name", fact, path)
-    return missing_value(words, tags, [number] * len(words), path) or TaggedSentence(number, words, tags, *intents)
+            return Flaw(number, "value without a name", fact)
+    return missing_value(words, tags, [number] * len(words)) or TaggedSentence(number, words, tags, *intents)

@@ -11,28 +11,21 @@ from calque.corpora.languages import best_match
 from calque.corpora.lines import Omission, RawPair, unpacked
 from calque.errors import InputError
 
-_CODES = {
-    "bpt",
-    "ept",
-    "it",
-    "ph",
-    "ut",
-}  # elements that contain markup of the original document; <hi> and <g> contain text
+_CODES = {"bpt", "ept", "it", "ph", "ut"}  # elements with markup of the original document; <hi> and <g> contain text
 _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _CHUNK = 1 << 16  # number of bytes of a line parsed at a time
 
 
-def read_elements(path: str | PathLike[str], root: str, name: str, what: str) -> Iterator[tuple[int, Element]]:
+def read_elements(path: str | PathLike[str], root: str, name: str, noun: str) -> Iterator[tuple[int, Element]]:
     """Yield the elements of a name with their line numbers, and remove each from the parsed document.
 
     Args:
         path: file, plain or compressed.
         root: name of the root element.
-        what: name of the document type in messages.
+        noun: noun for the document in messages.
 
     Raises:
-        InputError: the XML is not well-formed, is another type of document, contains undeclared entities, or has entities
-            that expand to far more text than the file contains.
+        InputError: the XML is not well-formed, has another root, or undeclared or explosively expanding entities.
     """
     parser, above, line = XMLPullParser(("start", "end")), [], 1
     with unpacked(path) as file:
@@ -41,17 +34,12 @@ def read_elements(path: str | PathLike[str], root: str, name: str, what: str) ->
             try:
                 parser.feed(chunk) if chunk else parser.close()
                 events: list[Any] = list(parser.read_events())
-            except (
-                ParseError,
-                ValueError,
-                LookupError,
-            ) as error:  # the last two: encodings that the parser does not support
-                fact = f"not well-formed XML ({error}), expected {what}"
-                raise InputError(fact, path=path, line=line) from error
+            except (ParseError, ValueError, LookupError) as error:  # the last two: unsupported encodings
+                raise InputError(f"not well-formed XML ({error}), expected {noun}", path=path, line=line) from error
             for event, element in events:
                 if event == "start":
                     if not above and element.tag != root:
-                        fact = f"the document is <{element.tag[:40]}>, expected <{root}>; is it {what}?"
+                        fact = f"the document is <{element.tag[:40]}>, expected <{root}>; is it {noun}?"
                         raise InputError(fact, path=path, line=line)
                     above.append((line, element))
                     continue
@@ -69,9 +57,6 @@ def read_tmx(path: str | PathLike[str], langs: tuple[str, str]) -> Iterator[RawP
 
     `xml:lang` is matched by `best_match`. Units that lack one of the languages are skipped and counted. Inline tags are
     removed, together with their content if it is code.
-
-    Raises:
-        InputError: see `read_elements`.
     """
     for line, unit in read_elements(path, "tmx", "tu", "a TMX document"):
         sides: dict[str, str] = {}

@@ -89,9 +89,7 @@ def sum_anchors(
         blocks = (text[start : start + block] for start in range(0, len(text), block))
     first = next(blocks, Sentences.of([]))
     words = None if vocabulary is None else list(dict.fromkeys(vocabulary))
-    sums = AnchorSums(
-        encoder.dim, layers=numbers, vocabulary=words, most_occurrences=most_occurrences, lang=first.lang, seed=seed
-    )
+    sums = AnchorSums(encoder.dim, layers=numbers, vocabulary=words, most_occurrences=most_occurrences, lang=first.lang)
     about, seen = {"encoder": encoder.name}, ""
     if partial is not None:
         settings = json.dumps([numbers, words, most_occurrences, 0, [0, 1], seed, first.lang])  # as in former versions

@@ -14,7 +14,7 @@ from calque.encoders.batches import WordBatch, collate, token_batches
 from calque.encoders.split import SplitSentences
 from calque.offsets import offsets_of, ranges
 from calque.progress import bar
-from calque.storage import room
+from calque.storage import mapped_array
 from calque.text import Sentence, Sentences, not_a_string
 from calque.vectors import Embeddings
 
@@ -49,7 +49,7 @@ def extract(
     """
     sentences = sentences if isinstance(sentences, Sequence) else list(sentences)
     offsets = offsets_of(word_counts(sentences))
-    data = {layer: room((offsets[-1], dim), np.float32) for layer in layers}
+    data = {layer: mapped_array((offsets[-1], dim), np.float32) for layer in layers}
     covered, lost = np.zeros(offsets[-1], dtype=bool), np.zeros(3, dtype=np.int64)
     with bar(int(offsets[-1]), show=progress, **BAR) as shown, torch.inference_mode():
         for start in range(0, len(sentences), window):

@@ -13,7 +13,7 @@ from typing import Any
 
 from calque.errors import InputError, SettingError
 from calque.named import Table, is_path
-from calque.storage import part_of, readable, remove_temporary, temporary_folder
+from calque.storage import part_of, readable, remove, temporary_folder
 
 ABOUT_FILE, RUN_FILE = "calque.json", "calque-run.json"
 ADAPTERS_FILE = "adapter_config.json"  # of PEFT
@@ -173,7 +173,7 @@ def saving(folder: str | PathLike[str], encoder: Any = None) -> Iterator[Path]:
     """
     folder = Path(folder).absolute()
     place = part_of(folder, "saving")
-    remove_temporary(place)
+    remove(place)
     part = temporary_folder(place, folder)
     try:
         yield part
@@ -186,7 +186,7 @@ def saving(folder: str | PathLike[str], encoder: Any = None) -> Iterator[Path]:
         else:
             os.rename(part, folder)
     finally:
-        remove_temporary(place)
+        remove(place)
 
 
 def move_into(part: Path, folder: Path) -> None:

@@ -17,7 +17,7 @@ from calque.encoders.extraction import word_counts
 from calque.encoders.folder import ABOUT_FILE, open_folder, read_about, saving, write_about
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of, ranges
-from calque.storage import room
+from calque.storage import mapped_array
 from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings
 
@@ -120,7 +120,7 @@ def encode_by_language(
         return dict(encode(sentences))
     sentences = list(sentences)
     offsets = offsets_of(word_counts(sentences))
-    data = {layer: room((offsets[-1], dim), np.float32) for layer in layers}
+    data = {layer: mapped_array((offsets[-1], dim), np.float32) for layer in layers}
     covered = np.ones(offsets[-1], dtype=bool)
     for part, places in sentences_by_language(sentences):
         rows = ranges(offsets[places], part.lengths())

@@ -28,7 +28,7 @@ from calque.maps import VectorMap, about_map, open_map
 from calque.nn.pooling import maxima, means, owners
 from calque.offsets import offsets_of
 from calque.progress import bar
-from calque.storage import room
+from calque.storage import mapped_array
 from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings, map_arrays, write_arrays
 
@@ -111,7 +111,7 @@ class StaticEncoder(Encoder):
     def _of_language(self, text: Sentences, progress: bool) -> Embeddings:
         forms, numbers, offsets = number_words(text)
         vectors, known = self._type_vectors(text.lang, forms)
-        data, covered = room((offsets[-1], self.dim), np.float32), known[numbers]
+        data, covered = mapped_array((offsets[-1], self.dim), np.float32), known[numbers]
         with bar(int(offsets[-1]), unit="word", title="look up", show=progress) as shown:
             for start in range(0, len(text), _SENTENCES):
                 bounds = offsets[start : start + _SENTENCES + 1]

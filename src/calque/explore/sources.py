@@ -18,7 +18,7 @@ from calque.corpora.languages import language_and_path
 from calque.corpora.sample import LANGUAGES, sample_text
 from calque.encoders.folder import holds_encoder
 from calque.errors import CalqueError, InputError, SettingError
-from calque.linking import tell_skipped
+from calque.input_texts import warn_skipped
 from calque.offsets import offsets_of
 from calque.segment import split_words
 from calque.text import Sentence, Sentences
@@ -279,7 +279,7 @@ def find_text(
     parallel = []
     for path, pair in zip(test, pairs, strict=True):
         corpus = read_parallel(path, langs=pair, pretokenized=pretokenized, on_error="skip", limit=limit)
-        tell_skipped(corpus, path)
+        warn_skipped(corpus, path)
         parallel.append((corpus, False))
     if not text and not test:
         for path, lang, part in (file for name in names for file in _demo_texts(Path(name))):

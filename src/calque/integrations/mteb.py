@@ -43,10 +43,8 @@ class MtebEncoder:
         except ImportError as error:
             raise MissingExtraError("mteb", "mteb", "running its tasks") from error
         if encoder.languages or getattr(encoder, "maps", None):
-            raise SettingError(
-                f"{encoder.name} has to know the language of a text, which MTEB does not say: evaluate it by "
-                "calque evaluate … sentences"
-            )
+            fact = f"{encoder.name} needs the language of each text, which MTEB does not pass on"
+            raise SettingError(f"{fact}: evaluate it by calque evaluate … sentences")
         if pooling is None and isinstance(encoder, HuggingFaceEncoder) and encoder.modules is None:
             pooling = "subwords"
         self.encoder, self.pooling = encoder, SentencePooling.of(encoder, pooling)
@@ -60,42 +58,33 @@ class MtebEncoder:
 
     @property
     def mteb_model_meta(self) -> Any:
-        """Metadata that MTEB writes beside its results."""
+        """Metadata that MTEB saves with its results."""
         return self._meta
 
     def encode(
-        self,
-        inputs: Iterable[Mapping[str, Any]],
-        *,
-        task_metadata: Any = None,
-        hf_split: str = "",
-        hf_subset: str = "",
-        prompt_type: Any = None,
-        **options: Any,
-    ) -> np.ndarray:
-        """Vectors of the texts of all batches, float32 `[n, dim]`, zero for a text without any.
+        self, inputs: Iterable[Mapping[str, Any]], *, task_metadata: Any = None, hf_split: str = "", hf_subset: str = "",
+        prompt_type: Any = None, **options: Any,
+    ) -> np.ndarray:  # fmt: skip
+        """Return the vectors of the lists `text` of all batches, float32 `[n, dim]`, zero for a text without a vector.
 
-        Args:
-            inputs: batches, each with a list `text`.
-            task_metadata, hf_split, hf_subset, prompt_type, options: of the task; calque has no prompts by task.
+        Other arguments describe the task and are ignored.
         """
-        is_text = (
-            isinstance(self.encoder, HuggingFaceEncoder) and self.pooling.unit == "subwords"
-        )  # joined again by spaces
-        split = partial(str.split, sep=" ") if is_text else split_spaces
+        # Encoders that pool subwords join the words by single spaces again, so spaces must not be merged.
+        is_joined = isinstance(self.encoder, HuggingFaceEncoder) and self.pooling.unit == "subwords"
+        split = partial(str.split, sep=" ") if is_joined else split_spaces
         words = [split(text) for batch in inputs for text in batch["text"]]
         return sentence_vectors(self.encoder, Sentences.of(words), self.pooling).data
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:
-        """Cosines of all with all, `[n, m]`."""
+        """Return the cosines of all pairs of rows, `[n, m]`."""
         return torch.from_numpy(_unit(embeddings1) @ _unit(embeddings2).T)
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Tensor:
-        """Cosines of rows that belong together, `[n]`."""
+        """Return the cosines of corresponding rows, `[n]`."""
         return torch.from_numpy((_unit(embeddings1) * _unit(embeddings2)).sum(axis=1))
 
 
 def _unit(vectors: Any) -> np.ndarray:
-    """float32 `[n, dim]` of length 1; of one vector, `[1, dim]`."""
+    """Return L2-normalised vectors, float32 `[n, dim]`; `[1, dim]` for a single vector."""
     data = vectors.detach().cpu().numpy() if isinstance(vectors, Tensor) else np.asarray(vectors)
     return unit_rows(np.atleast_2d(data).astype(np.float32))

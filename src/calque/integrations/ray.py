@@ -1,7 +1,7 @@
 """Classes for `map_batches` of Ray Data (extra `ray`) that add vectors or word links to large text.
 
-Each takes an Arrow table and returns it with more columns. Ray reads and writes the text, starts an object of the class in every
-actor, and repeats the batches of a node that dies. Nothing here needs Ray itself: any engine that hands out Arrow tables will do.
+Each takes an Arrow table and returns it with more columns. Ray reads and writes the text, creates an object of the class in every
+actor, and repeats the batches of a node that fails. The classes do not import Ray and work with other engines for Arrow tables.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 class Encode:
-    """Add `vectors`, a list for each sentence; and, unless they are of key points, `words`, and in `covered` which have one.
+    """Add `vectors`, a list for each sentence; for word vectors also `words` and `covered`, the mask of words with a vector.
 
     Args:
         encoder: hub name, folder, `mini` or a file of vectors; a folder must exist on every node.
-        lang, pretokenized: language and format of the text, see `calque.segment.splitter`.
+        lang, pretokenized: language of the text, and whether words are separated by spaces.
         column: name of the column of text, or of lists of words.
         load: keyword arguments of `load_encoder`.
     """
@@ -54,13 +54,13 @@ class Encode:
 class Link:
     """Add `links` of sentence pairs in Pharaoh format, by tables of `calque words --tables`.
 
-    The links of a sentence pair depend on the tables only, so they equal those of `calque words --use` on one machine.
+    The links equal those of `calque words --use` on one machine, because they depend on the tables only.
 
     Args:
         tables: file of the tables, which must exist on every node.
         columns: names of the columns of the source and of the target.
         symmetrize, seed: see `WordAligner.align`.
-        pretokenized: see `calque.segment.splitter`.
+        pretokenized: whether words are separated by spaces.
         posteriors: write each link with its probability.
     """
 
@@ -81,16 +81,11 @@ class Link:
             for name, lang in zip(self._columns, langs, strict=True)
         ]
         pairs = self._aligner.align(ParallelCorpus.of(sides[0], sides[1], langs), **self._how)
-        lines = [line.rstrip("\n") for line in pairs.pharaoh_lines(posteriors=self._posteriors)]
-        return _with(rows, {"links": pa.array(lines, pa.string())})
+        return _with(rows, {"links": pa.array(pairs.pharaoh_lines(posteriors=self._posteriors), pa.string())})
 
 
 def sentences(rows: pa.Table, column: str, *, lang: str, pretokenized: bool = False) -> Sentences:
-    """Return the sentences of a column of text, which is split into words, or of lists of words.
-
-    Raises:
-        InputError: there is no such column, or a row has neither text nor words.
-    """
+    """Return the sentences of a column of text, which is segmented into words, or of lists of words."""
     if column not in rows.column_names:
         raise InputError(f"no column {column!r}, expected one of {', '.join(rows.column_names) or 'some'}")
     split, words = splitter(lang, pretokenized=pretokenized), []

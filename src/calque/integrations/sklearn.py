@@ -20,15 +20,14 @@ _METHODS = ("rotation", "procrustes", "linear")
 
 
 class AlignmentMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Maps vectors of one space into another, fitted on paired rows such as words and translations:
-    `AlignmentMap().fit(X, Y).transform(X)` approximates `Y`.
+    """Map of vectors of one space into another, fitted on paired rows such as words and translations.
 
-    It fits the maps `Rotation`, `NormalizedRotation` and `LinearMap` of `calque.maps`. In a `Pipeline`, earlier steps change
-    only X.
+    `AlignmentMap().fit(X, Y).transform(X)` approximates `Y`. It fits the maps `Rotation`, `NormalizedRotation` and
+    `LinearMap` of `calque.maps`. In a `Pipeline`, earlier steps change only X.
 
     Args:
-        method: "rotation" or "procrustes": min Σ ‖xW − y‖² with WᵀW = I; "linear": over all W. For a rotation, the narrower
-            side is padded with zeros.
+        method: "rotation" or "procrustes": min Σ ‖xW − y‖² with WᵀW = I; "linear": over all W. For a rotation, the side with
+            fewer dimensions is padded with zeros.
         centre: fit mean-centred vectors, and shift the mean of X to that of Y: x → (x − x̄)W + ȳ.
 
     Attributes:
@@ -49,15 +48,7 @@ class AlignmentMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.centre = centre
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit on paired rows.
-
-        Args:
-            X: `[n, dim]`.
-            y: `[n, target_dim]`, or `[n]` for one column.
-
-        Raises:
-            SettingError: the method is unknown.
-        """
+        """Fit on paired rows: X is `[n, dim]`, y is `[n, target_dim]`, or `[n]` for one column."""
         if self.method not in _METHODS:
             raise SettingError(f"method={self.method!r}, expected one of {', '.join(_METHODS)}")
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True)
@@ -94,6 +85,4 @@ def _narrowed(moments: Moments, centre: bool) -> VectorMap:
     matrix = procrustes(np.pad(cross, ((0, size - rows), (0, size - columns))))[:rows, :columns]
     means = (moments.source_mean, moments.target_mean) if centre else (np.zeros(rows), np.zeros(columns))
     kind = NormalizedRotation if centre else Rotation
-    return kind.from_arrays(
-        {"matrix": matrix, "source_mean": means[0], "target_mean": means[1]}, moments.n
-    )  # fmt: skip
+    return kind.from_arrays({"matrix": matrix, "source_mean": means[0], "target_mean": means[1]}, moments.n)

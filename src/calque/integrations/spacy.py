@@ -1,10 +1,10 @@
-"""A component of spaCy's pipelines (extra `spacy`): each token's contextual vector, and word links between two docs.
+"""A component of spaCy's pipelines (extra `spacy`): a contextual vector of each token, and word links between two docs.
 
     nlp = spacy.blank("en")
     nlp.add_pipe("calque", config={"encoder": "mini"})
 
-Words are spaCy's tokens, without those of white space. Where sentences are known (by a parser, a `sentencizer`, … before this
-component), each is read for itself, as encoders were aligned; else a doc is read as a whole.
+Words are spaCy's tokens except white space. If an earlier component, such as a parser or `sentencizer`, finds sentences, each
+sentence is encoded separately, as in alignment; else the doc is encoded as one sentence.
 """
 
 # Without `from __future__ import annotations`, because spaCy reads the types of a factory's arguments.
@@ -33,7 +33,7 @@ _FOLDER = "encoder"  # subfolder of a saved pipeline
 class WordVectors:
     """The component: sets `doc._.calque_vectors`, float32 `[tokens, dim]`, zero for white space and words without a vector.
 
-    Then there are `token._.calque`, its row, and `doc._.calque_links(other)`, see `links_between`.
+    `token._.calque` is the row of a token, and `doc._.calque_links(other)` calls `links_between`.
 
     Args:
         encoder: hub name, folder or bundled name, see `calque.load_encoder`; loaded at first use.
@@ -49,11 +49,7 @@ class WordVectors:
 
     @property
     def encoder(self) -> Any:
-        """The encoder.
-
-        Raises:
-            CalqueError: the encoder cannot be loaded, or has no word vectors.
-        """
+        """The encoder, loaded at first use."""
         if self._loaded is None:
             self._loaded = _load(self._name, self._layer)
         return self._loaded
@@ -88,7 +84,7 @@ class WordVectors:
 
     # -- disk ----------------------------------------------------------------------------------------------------------
     def to_disk(self, path: Any, *, exclude: Sequence[str] = ()) -> None:
-        """Save the whole encoder, so that the pipeline needs nothing else."""
+        """Save the complete encoder with the pipeline."""
         encoder = self.encoder
         (encoder.merged() if hasattr(encoder, "merged") else encoder).save(Path(path) / _FOLDER)
 
@@ -128,16 +124,13 @@ def _parts(doc: Doc) -> list[np.ndarray]:
 # -- extensions of docs and tokens ---------------------------------------------------------------------------------------
 def _vectors(doc: Doc) -> np.ndarray:
     if not isinstance(doc, Doc):
-        raise SettingError(
-            f"{type(doc).__name__} is no doc of spaCy: hand over what a pipeline with calque made, nlp(text)"
-        )
+        raise SettingError(f"expected a doc of a pipeline with calque, nlp(text), got {type(doc).__name__}")
     vectors = doc._.calque_vectors
     if vectors is None:
-        raise SettingError("this doc has no vectors: the component calque has not seen it")
+        raise SettingError("this doc has no vectors: process it with a pipeline that contains the component calque")
     if len(vectors) != len(doc):
-        raise SettingError(
-            f"{len(vectors)} vectors for {len(doc)} tokens: the doc was retokenized behind the component calque"
-        )
+        fact = f"{len(vectors)} vectors for {len(doc)} tokens"
+        raise SettingError(f"{fact}: the doc was retokenized after the component calque")
     return vectors
 
 
@@ -158,7 +151,7 @@ def links_between(doc: Doc, other: Doc, method: str = "mutual", **options: Any) 
     """
     rows = [_vectors(each) for each in (doc, other)]
     words = [np.flatnonzero(each.any(axis=1)) for each in rows]
-    sides = [Embeddings(each[which], np.array([0, len(which)])) for each, which in zip(rows, words, strict=True)]
+    sides = [Embeddings(each[of], np.array([0, len(of)])) for each, of in zip(rows, words, strict=True)]
     i, j, score = link_matrix(next(cosines(*sides)), method=method, **options)
     source, target = words[0][i], words[1][j]
     return [Link(*each) for each in zip(source.tolist(), target.tolist(), score.tolist(), strict=True)]

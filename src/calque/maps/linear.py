@@ -12,7 +12,7 @@ import numpy as np
 from calque.algebra.procrustes import Moments, least_squares, procrustes
 from calque.errors import InputError, SettingError
 from calque.named import class_in_file, is_path
-from calque.storage import room
+from calque.storage import mapped_array
 
 
 class VectorMap(ABC):
@@ -54,7 +54,7 @@ class VectorMap(ABC):
             raise SettingError(f"vectors must have {len(self.matrix)} dimensions, got {vectors.shape[1]}")
         dtype = np.float64 if vectors.dtype == np.float64 else np.float32
         offset = (self.target_mean - self.source_mean @ self.matrix).astype(dtype)
-        mapped = room((len(vectors), self.matrix.shape[1]), dtype)
+        mapped = mapped_array((len(vectors), self.matrix.shape[1]), dtype)
         np.matmul(vectors.astype(dtype, copy=False), self.matrix.astype(dtype), out=mapped)
         mapped += offset
         return mapped.astype(vectors.dtype, copy=False)

@@ -18,7 +18,7 @@ from calque.distributed import is_first
 from calque.encoders.folder import RUN_FILE
 from calque.encoders.mapped import Combine
 from calque.errors import InputError, SettingError
-from calque.linking import Say, Words, read_languages, skipped
+from calque.input_texts import Say, Words, read_languages, skipped
 from calque.maps.dictionary import Normalisation
 from calque.runs.anchors import open_folder
 from calque.runs.card import add_scores, scores_of, sentence_cost

@@ -14,7 +14,7 @@ from calque.analyses.questions import Finding
 from calque.analyses.table import ANALYSES
 from calque.corpora.languages import language_of, name_and_path
 from calque.errors import InputError, SettingError
-from calque.linking import Say
+from calque.input_texts import Say
 from calque.named import imported
 from calque.runs.compare import lower_is_better
 from calque.runs.settings import AnalysisSettings

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calque.errors import InputError, SettingError
-from calque.linking import Say, skipped
+from calque.input_texts import Say, skipped
 from calque.runs.folder import check_files
 from calque.runs.settings import AnchorSettings, numbers
 from calque.storage import locked

@@ -15,7 +15,7 @@ from calque.corpora.sample import LANGUAGES, sample_links, sample_text
 from calque.distributed.environment import environment
 from calque.encoders.folder import RUN_FILE
 from calque.errors import SettingError
-from calque.linking import Say
+from calque.input_texts import Say
 from calque.progress import bar
 from calque.runs.align import make_method
 from calque.runs.compare import mean_of

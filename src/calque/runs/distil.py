@@ -13,7 +13,7 @@ from calque.corpora.by_name import name_of
 from calque.corpora.languages import best_match
 from calque.distributed import is_first
 from calque.errors import SettingError
-from calque.linking import Say, Words
+from calque.input_texts import Say, Words
 from calque.runs.align import Aligned, leave
 from calque.runs.folder import TRAINING, check, writing
 

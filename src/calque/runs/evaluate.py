@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from calque.analyses.groups import compare_layers
 from calque.distributed import is_first
 from calque.errors import SettingError
-from calque.storage import part_of, remove_temporary, temporary_folder
+from calque.storage import part_of, remove, temporary_folder
 from calque.tasks.table import TASKS
 
 if TYPE_CHECKING:
@@ -104,6 +104,6 @@ def _resumable(tasks: Sequence[Any], out: Path | None) -> Iterator[None]:
         yield
     except BaseException:
         if not any(place.rglob("checkpoint.pt")):
-            remove_temporary(place)
+            remove(place)
         raise
-    remove_temporary(place)
+    remove(place)

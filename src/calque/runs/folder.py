@@ -14,7 +14,7 @@ from calque import storage
 from calque.distributed import is_first, meet
 from calque.encoders.folder import ABOUT_FILE, RUN_FILE
 from calque.errors import CalqueError, InputError, SettingError
-from calque.storage import NEW, is_text, locked, remove, remove_temporary, write_text
+from calque.storage import NEW, is_text, locked, remove, write_text
 
 #: folder for resuming a run: checkpoints, metrics and prepared data
 TRAINING = "training"
@@ -61,9 +61,9 @@ def writing(out: str | Path, *, overwrite: bool = False, holds: str = "an encode
             except BaseException:
                 _clear(part)
                 if not (kept.is_dir() or (part.is_dir() and any(part.iterdir()))):  # nothing to resume from
-                    remove_temporary(place)
+                    remove(place)
                 raise
-            remove_temporary(place)
+            remove(place)
     except OSError as error:
         if isinstance(error, FileExistsError | NotADirectoryError):
             raise InputError("is not a folder and cannot be made one", path=error.filename) from error
@@ -96,7 +96,7 @@ def check(out: str | Path, *, overwrite: bool = False, holds: str = "an encoder"
         return
     if place.is_dir() and not (place / NEW).is_dir():  # left by a run that was killed after renaming
         with suppress(CalqueError), locked(out):
-            remove_temporary(place)
+            remove(place)
     raise SettingError(f"{out} already holds {holds}: choose another folder, or add --overwrite to replace it")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import calque
 from calque.errors import InputError
 from calque.named import file_of, is_path
-from calque.storage import part_of, remove_temporary, replace_folder, temporary_folder, write_text
+from calque.storage import part_of, remove, replace_folder, temporary_folder, write_text
 
 Paths = Mapping[str, Sequence[str]]
 DONE, SCORES = "done.json", "scores.json"
@@ -104,7 +104,7 @@ class Steps:
                 about = {**vars(step), "calque": calque.__version__}
                 write_text(part / DONE, json.dumps(about, indent=2, default=str) + "\n")
             replace_folder(part, place)
-            remove_temporary(temporary)
+            remove(temporary)
         return place
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from calque.corpora.languages import pair_and_path
 from calque.distributed import is_first
 from calque.errors import InputError, SettingError
-from calque.linking import Say, Words, digest_of
+from calque.input_texts import Say, Words, digest_of
 from calque.pairs import WordPairs
 from calque.progress import bar
 from calque.runs.settings import LinkSettings

@@ -15,7 +15,7 @@ from calque.annotated import Dictionary
 from calque.distributed import Processes
 from calque.encoders.batches import token_batches
 from calque.errors import SettingError, check_number
-from calque.linking import Say
+from calque.input_texts import Say
 from calque.nn.ragged import Ragged
 from calque.offsets import offsets_of
 from calque.senses.elmo import ElmoEncoder, ElmoNetwork, character_rows, elmo_options, sentence_ends

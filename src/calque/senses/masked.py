@@ -20,7 +20,7 @@ from calque.encoders.checkpoint import save_model, weights_as, weights_digest
 from calque.encoders.folder import BUNDLED, read_about, write_about
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.errors import InputError, SettingError, check_number
-from calque.linking import Say
+from calque.input_texts import Say
 from calque.senses.sense_table import SenseTable, Softmax
 from calque.senses.text import Blocks, Mixture, mask
 from calque.senses.training import LanguageModel, Prediction, Selected, SenseTraining, Update

@@ -14,7 +14,7 @@ from calque.encoders.batches import collate, token_batches
 from calque.encoders.folder import BUNDLED, file_pair
 from calque.encoders.loading import load_encoder
 from calque.errors import SettingError
-from calque.linking import Say, read_languages
+from calque.input_texts import Say, read_languages
 from calque.offsets import offsets_of, ranges
 from calque.senses.bidirectional import WordModel
 from calque.senses.masked import open_masked

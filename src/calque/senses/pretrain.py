@@ -15,7 +15,7 @@ from calque.distributed import is_first
 from calque.distributed.environment import environment
 from calque.encoders.folder import RUN_FILE
 from calque.errors import SettingError
-from calque.linking import Say, read_languages
+from calque.input_texts import Say, read_languages
 from calque.runs.folder import TRAINING, check, writing
 from calque.senses.bidirectional import BiLanguageModel
 from calque.senses.elmo import h5py_module

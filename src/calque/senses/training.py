@@ -17,7 +17,7 @@ from calque.annotated import Dictionary
 from calque.distributed import Processes
 from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_precision
 from calque.errors import SettingError, check_number
-from calque.linking import Say
+from calque.input_texts import Say
 from calque.senses.clusters import ENOUGH, FEWEST_WORDS, split_words
 from calque.senses.sense_table import SenseTable, Softmax, Targets, nearest
 from calque.senses.text import Mixture

@@ -9,7 +9,7 @@ import numpy as np
 from calque.corpora import gold_links
 from calque.encoders.base import require
 from calque.errors import SettingError
-from calque.linking import skipped
+from calque.input_texts import skipped
 from calque.pairs import WordPairs
 from calque.tasks.base import Score, Task
 from calque.tasks.bootstrap import measure_all, ratio

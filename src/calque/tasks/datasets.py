@@ -11,7 +11,7 @@ import torch
 
 from calque.corpora.by_name import name_of
 from calque.corpora.languages import language_and_path
-from calque.linking import Say
+from calque.input_texts import Say
 from calque.offsets import offsets_of, ranges
 from calque.tasks.overlap import shared_texts, warn_of_overlap
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from calque.errors import SettingError
 
 if TYPE_CHECKING:
-    from calque.linking import Say, Words
+    from calque.input_texts import Say, Words
     from calque.text import ParallelCorpus
 
 T = TypeVar("T")
 
 
 def _words() -> Words:
-    from calque.linking import Words
+    from calque.input_texts import Words
 
     return Words()
 
@@ -80,7 +80,7 @@ class Inputs:
         Raises:
             SettingError: the numbers of files do not match.
         """
-        from calque.linking import check_pairs
+        from calque.input_texts import check_pairs
 
         if not self.langs:
             raise SettingError(f"{self.task} needs --langs, e.g. --langs en de")

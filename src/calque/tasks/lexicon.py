@@ -16,7 +16,7 @@ from calque.corpora import read_dictionary
 from calque.corpora.languages import language_and_path
 from calque.encoders.base import require
 from calque.errors import SettingError
-from calque.linking import check_pairs, read_languages, skipped
+from calque.input_texts import check_pairs, read_languages, skipped
 from calque.tasks.base import Score, Task
 from calque.tasks.bootstrap import accuracy, measure_all
 from calque.text import Sentences

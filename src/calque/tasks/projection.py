@@ -11,7 +11,7 @@ import numpy as np
 
 from calque.annotated import Labels, TaggedText
 from calque.errors import SettingError
-from calque.linking import Say
+from calque.input_texts import Say
 from calque.offsets import offsets_of
 from calque.pairs import WordPairs
 from calque.spans import span_table

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from calque.errors import SettingError
-from calque.storage import room
+from calque.storage import mapped_array
 from calque.wordalign.bitext import Bitext, F, loop
 from calque.wordalign.similarity import MEMORY, Similarities
 
@@ -52,7 +52,7 @@ def prior_of(similarities: Similarities | None, bitext: Bitext, weight: float) -
         )
     ends = similarities.offsets
     words = np.empty(len(target.words), F), np.empty(len(source.words), F)
-    made = Prior(ends[:-1].copy(), room((int(ends[-1]),), F, MEMORY), *words)
+    made = Prior(ends[:-1].copy(), mapped_array((int(ends[-1]),), F, MEMORY), *words)
     made.odds[:] = similarities.data
     fill_odds(source.offsets, target.offsets, float(weight), made)
     return made

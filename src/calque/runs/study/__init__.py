@@ -16,7 +16,7 @@ from threading import Thread
 from typing import Any
 
 from calque.errors import CalqueWarning, InputError, SettingError
-from calque.linking import SKIP_UNUSABLE, Say
+from calque.input_texts import SKIP_UNUSABLE, Say
 from calque.named import TRUST_CODE, imported
 from calque.runs.compare import asked, check_results
 from calque.runs.steps import SCORES, Step, Steps, unique

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 from calque.alignment import METHODS, learns_from, methods_for
 from calque.corpora.languages import language_of, name_and_path, pair_of
 from calque.errors import InputError, SettingError
-from calque.linking import Words
+from calque.input_texts import Words
 from calque.named import imported, is_path
 from calque.runs.align import IDENTICAL, STARTS, make_method
 from calque.runs.study.options import (

@@ -32,7 +32,7 @@ def _join(step: Step, folder: Path) -> None:
 
 # -- alignment -------------------------------------------------------------------------------------------------------
 def _link(step: Step, folder: Path) -> None:
-    from calque.linking import Words
+    from calque.input_texts import Words
     from calque.runs.settings import LinkSettings
     from calque.runs.words import link_words
 
@@ -57,7 +57,7 @@ def _entries(step: Step, folder: Path) -> None:
 
 def _align(step: Step, folder: Path) -> None:
     """Align on parallel text, on dictionaries and the anchors of words, or on text of each language."""
-    from calque.linking import Words
+    from calque.input_texts import Words
     from calque.runs.align import align
 
     options = {name: value for name, value in step.settings.items() if name != "encoder"}
@@ -96,7 +96,7 @@ def _read(options: dict[str, Any]) -> dict[str, Any]:
 
 # -- tasks -----------------------------------------------------------------------------------------------------------
 def _score(step: Step, folder: Path) -> None:
-    from calque.linking import Words
+    from calque.input_texts import Words
     from calque.runs.evaluate import evaluate
     from calque.tasks.inputs import Inputs
     from calque.tasks.table import TASKS

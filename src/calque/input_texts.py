@@ -1,4 +1,4 @@
-"""Read texts, link words and report skipped lines, for all commands."""
+"""Texts that commands read, their word links, and warnings about skipped lines."""
 
 from __future__ import annotations
 
@@ -19,11 +19,7 @@ Say = Callable[[str], None]
 
 
 def check_pairs(texts: Sequence[str], langs: Sequence[tuple[str, str]]) -> None:
-    """Check that there is one pair of languages for each text.
-
-    Raises:
-        SettingError: there are more or fewer, with the texts and the languages.
-    """
+    """Raise a `SettingError` unless there is one pair of languages for each text."""
     if len(texts) != len(langs):
         named, pairs = ", ".join(map(str, texts)), ", ".join("-".join(pair) for pair in langs)
         fact = f"{len(texts)} text(s) ({named}) and {len(langs)} pair(s) of --langs ({pairs})"
@@ -35,48 +31,33 @@ def skipped(message: str, counts: Mapping[str, int] | None = None, first: Mappin
     warnings.warn(SkippedWarning(message, dict(counts or {}), dict(first or {})), stacklevel=3)
 
 
-def skipped_lines(counts: Mapping[str, int], first: Mapping[str, str]) -> str:
-    """Return the number of skipped items by reason, with the place of the first one."""
-    return ", ".join(
-        f"{count:,} × {reason}{f', first: {first[reason]}' if reason in first else ''}"
-        for reason, count in counts.items()
-    )
-
-
 #: reasons that also occur in a valid text; lines skipped for other reasons are unusable
-_USUAL = (
-    BLANK,
-    "empty source",
-    "empty target",
-    "obsolete",
-    "fuzzy",
-    "plural",
-    "untranslated",
-    "language missing",
-    "no label",
-)
+_USUAL = (BLANK, "empty source", "empty target", "language missing", "no label")
 #: permission to read texts with more than a tenth of unusable lines
 SKIP_UNUSABLE = Permission("calque_skips_unusable")
 
 
-def tell_skipped(corpus: ParallelCorpus, path: str | PathLike[str]) -> None:
+def warn_skipped(corpus: ParallelCorpus, path: str | PathLike[str]) -> None:
     """Warn about skipped lines of a text.
 
     Raises:
-        InputError: more than a tenth of the lines are unusable, and this is not permitted (`SKIP_UNUSABLE`).
+        InputError: no line is usable; or more than a tenth of the lines are unusable, and `SKIP_UNUSABLE` is not given.
     """
-    reasons = skipped_lines(corpus.skipped, corpus.first_skipped)
+    first = {reason: f", first: {place}" for reason, place in corpus.first_skipped.items()}
+    reasons = ", ".join(f"{count:,} × {reason}{first.get(reason, '')}" for reason, count in corpus.skipped.items())
+    if not corpus.source.lengths().any():
+        raise InputError(f"no usable sentence pair in {len(corpus):,} lines: {reasons or 'all are empty'}", path=path)
     unusable = sum(count for reason, count in corpus.skipped.items() if reason not in _USUAL)
     if 10 * unusable > len(corpus) and not SKIP_UNUSABLE:
-        what = f"{unusable:,} of {len(corpus):,} lines cannot be used ({reasons}), expected at most a tenth"
+        fact = f"{unusable:,} of {len(corpus):,} lines cannot be used ({reasons}), expected at most a tenth"
         remedy = "correct the file"
         if coded := corpus.first_skipped.get("not UTF-8"):
             flaws = (line for line in read_lines(coded.rpartition(" line ")[0]) if isinstance(line, Flaw))
             remedy = next((flaw.fact for flaw in flaws if flaw.reason == "not UTF-8"), remedy)
-        raise InputError(f"{what}: {remedy}; or go on without these lines by --on-error skip", path=path)
+        raise InputError(f"{fact}: {remedy}; or go on without these lines by --on-error skip", path=path)
     if corpus.skipped:
-        lost = sum(corpus.skipped.values())
-        skipped(f"{path}: {lost:,} unusable lines skipped ({reasons})", corpus.skipped, corpus.first_skipped)
+        message = f"{path}: {sum(corpus.skipped.values()):,} unusable lines skipped ({reasons})"
+        skipped(message, corpus.skipped, corpus.first_skipped)
 
 
 @dataclass(frozen=True)
@@ -98,21 +79,17 @@ class Words:
 
     @property
     def unlimited(self) -> Words:
-        """Return the settings without the limit, for text that must be read whole, such as training text that decides what is
-        unseen."""
+        """Settings without the limit, for text that must be read whole, such as training text that defines unseen words."""
         return replace(self, limit=None)
 
     def read(self, path: str | PathLike[str], langs: tuple[str, str]) -> ParallelCorpus:
         """Read a parallel text. Unusable lines become empty sentence pairs, so that links keep their line numbers.
 
         Raises:
-            InputError: there is no usable line, or see `tell_skipped`.
+            InputError: see `warn_skipped`.
         """
         corpus = read_parallel(path, langs=langs, pretokenized=self.pretokenized, on_error="blank", limit=self.limit)
-        if not corpus.source.lengths().any():
-            reasons = skipped_lines(corpus.skipped, corpus.first_skipped) or "all are empty"
-            raise InputError(f"no usable sentence pair in {len(corpus):,} lines: {reasons}", path=path)
-        tell_skipped(corpus, path)
+        warn_skipped(corpus, path)
         return corpus
 
     def read_all(self, paths: Sequence[str], langs: Sequence[tuple[str, str]]) -> list[ParallelCorpus]:
@@ -124,9 +101,8 @@ class Words:
         """Link a corpus with the statistical aligner, trained on it and on extra text in the same languages."""
         from calque.wordalign import align_words
 
-        return align_words(
-            corpus, extra=extra, model=self.model, symmetrize=self.symmetrize, seed=self.seed, progress=progress
-        )
+        how = {"model": self.model, "symmetrize": self.symmetrize, "seed": self.seed}
+        return align_words(corpus, extra=extra, progress=progress, **how)
 
     def open_pairs(self, path: str | PathLike[str], corpus: ParallelCorpus) -> WordPairs:
         """Read links from a Pharaoh file up to the limit, and check them against the text."""
