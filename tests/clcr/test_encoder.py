@@ -50,7 +50,7 @@ def parts(dim, *, pivot_dim=6, order=RelativeOrder):
     """Of a language with rows of so many dimensions; weights that do something."""
     torch.manual_seed(dim)
     made = Parts(Transform(dim, pivot_dim, 5), Transform(pivot_dim, dim, 5), KeyPointHead(dim, 7), order(dim, 8))
-    for module in made.modules().values():
+    for module in vars(made).values():
         for weights in module.parameters():
             torch.nn.init.normal_(weights)
     return made
@@ -169,7 +169,7 @@ class SavedWide(Wide):
 def test_steps_that_were_not_learnt():
     one = Parts(to_pivot=parts(9).to_pivot)
     model = KeyPointEncoder({"en": Words(), "de": Wide()}, {"en": Parts(), "de": one}, pivot="en", steps=["transform"])
-    with pytest.raises(SettingError, match="step extract was not learnt for en"):
+    with pytest.raises(SettingError, match="step extract was not trained for en"):
         model.with_steps(("transform", "extract"))
     with pytest.raises(SettingError, match="no encoder for language 'fr'"):
         model.encode(text("fr"))

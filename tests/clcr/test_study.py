@@ -143,7 +143,7 @@ def test_views_are_rows_of_one_training(tmp_path, unread):
     (("methods", "clcr", "views"), {"P": {"steps": "pivots"}}, "clcr.views.P: steps=pivots needs translations"),
     (("methods", "clcr", "views"), {"P": {"steps": "pivots", "delta": 0.1, "translations": {"bb": ["a", "b"]}}},
      "clcr.views.P: delta does not apply to pivots"),
-    (("methods", "linear", "views"), {"L": {"steps": "transform,extract"}}, "linear.views.L: extract is not learnt with steps"),
+    (("methods", "linear", "views"), {"L": {"steps": "transform,extract"}}, "linear.views.L: extract is not trained with steps"),
     (("tasks", "pos"), {"train": ["aa=a"], "test": ["bb=b"]}, "pos: pos is on words, and row 'T.E' of methods.clcr has key"),
     (("tasks", "retrieval"), {"test": {"bb": "a"}, "methods": ["T", "all"]}, "retrieval is on words, and row 'all' of meth"),
 ])  # fmt: skip
