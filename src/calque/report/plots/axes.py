@@ -21,9 +21,7 @@ class Scale:
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        first, last, value = (
-            map(math.log, (self.first, self.last, value)) if self.log else (self.first, self.last, value)
-        )
+        first, last, value = (math.log(end) if self.log else end for end in (self.first, self.last, value))
         return self.start + (value - first) / (last - first) * (self.end - self.start)
 
     def ticks(self, about: int = 5) -> list[float]:
@@ -47,9 +45,9 @@ def nice(step: float) -> float:
 
 
 def around(values: Iterable[float], *, zero: bool = False) -> tuple[float, float]:
-    """Return round ends of an axis that contains all values, and optionally zero."""
-    held = [*values, *([0.0] if zero else [])] or [0.0, 1.0]
-    low, high = min(held), max(held)
+    """Return round ends of an axis that contains all values, and zero if `zero`."""
+    contained = [*values, *([0.0] if zero else [])] or [0.0, 1.0]
+    low, high = min(contained), max(contained)
     if low == high:
         low, high = low - abs(low or 1) / 2, high + abs(high or 1) / 2
     step = nice((high - low) / 5)
@@ -58,13 +56,12 @@ def around(values: Iterable[float], *, zero: bool = False) -> tuple[float, float
 
 def plain(value: float) -> str:
     """Format the number of a tick."""
-    if value and (abs(value) >= 10_000 or value != int(value)):
-        if abs(value) >= 1_000_000 and value % 100_000 == 0:
-            return f"{value / 1_000_000:g} M"
-        if abs(value) >= 10_000 and value % 100 == 0:
-            return f"{value / 1000:g}k"
-        return f"{value:g}".replace("-", "−")
-    return f"{value:,.0f}".replace("-", "−")
+    if abs(value) >= 1_000_000 and value % 100_000 == 0:
+        return f"{value / 1_000_000:g} M"
+    if abs(value) >= 10_000 and value % 100 == 0:
+        return f"{value / 1000:g}k"
+    whole = value == int(value) and abs(value) < 10_000
+    return (f"{value:,.0f}" if whole else f"{value:g}").replace("-", "−")
 
 
 class Frame(NamedTuple):
@@ -112,14 +109,12 @@ def shape(number: int, x: float, y: float, r: float = 4.5, class_: str = "dot") 
         return element("rect", x=x - w, y=y - h, width=2 * w, height=2 * h, class_=class_)
     if name in ("plus", "cross"):
         w, long, turn = 0.42, 1.15, 0 if name == "plus" else 45
-        corners = [
-            (a, b, turn + 90 * k) for k in range(4) for a, b in ((w, -w), (long, -w), (long, w))
-        ]  # a cross with four arms
+        arm = ((w, -w), (long, -w), (long, w))  # corners of one of four arms
+        corners = [(a, b, turn + 90 * k) for k in range(4) for a, b in arm]
         polar = [(math.hypot(a, b), math.degrees(math.atan2(b, a)) + angle) for a, b, angle in corners]
     else:
-        radii, first = {"star": ((1.35, 0.55) * 5, -90), "diamond": ((1.25,) * 4, -90), "hexagon": ((1.1,) * 6, 0)}[
-            name
-        ]
+        kinds = {"star": ((1.35, 0.55) * 5, -90), "diamond": ((1.25,) * 4, -90), "hexagon": ((1.1,) * 6, 0)}
+        radii, first = kinds[name]
         polar = [(radius, first + 360 * k / len(radii)) for k, radius in enumerate(radii)]
     points = [(x + r * d * math.cos(math.radians(a)), y + r * d * math.sin(math.radians(a))) for d, a in polar]
     return path(points, closed=True, class_=class_)

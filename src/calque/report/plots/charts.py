@@ -25,7 +25,7 @@ def _units(figures: Iterable[Figure], measure: str) -> tuple[int, str]:
 def _begun(
     series: Series, figures: Sequence[Figure], measure: str, foot: float
 ) -> tuple[list[str], Frame, Callable[[float], float]]:
-    """Return legend and value axis of a chart, the remaining frame, and the scale of values."""
+    """Draw legend and value axis of a chart, and return them, the remaining frame, and the scale of values."""
     factor, measure = _units(figures, measure)
     signs, top = legend(series, 16, 16, _WIDTH - 16)
     frame = Frame(52, top + 34, _WIDTH - 12, _HEIGHT - foot)
@@ -36,35 +36,27 @@ def _begun(
 
 def _whisker(figure: Figure, x: float, y: Callable[[float], float]) -> list[svg.Raw]:
     """Draw the interval of a score, if it has one."""
-    if figure.interval is None:
-        return []
-    low, high = (y(end.value) for end in figure.interval)
-    return [element("line", x1=x, x2=x, y1=low, y2=high, class_="whisker")]
+    ends = [y(end.value) for end in figure.interval or ()]
+    return [element("line", x1=x, x2=x, y1=ends[0], y2=ends[1], class_="whisker")] if ends else []
 
 
 def bars(
     groups: Sequence[str], series: Series, figures: Mapping[tuple[int, str], Figure], *,
     title: str, measure: str, description: str,
 ) -> Drawing:  # fmt: skip
-    """Draw a group of bars for each bin, with a bar for each encoder and its interval.
-
-    Args:
-        groups: names of the bins, from left to right.
-        series: names and numbers of the encoders.
-        figures: scores by number and bin.
-    """
+    """Draw a group of bars for each bin, with a bar and its interval for each encoder; `figures` are by number and bin."""
     known = {key: figure for key, figure in figures.items() if figure.value is not None}
     parts, frame, y = _begun(series, list(known.values()), measure, 34)
     step = (frame.right - frame.left) / max(len(groups), 1)
-    room = step * 0.72 / max(len(series), 1)  # width of a bar with its margin
-    wide = min(room * 0.82, 34)
+    pitch = step * 0.72 / max(len(series), 1)  # width of a bar with its margin
+    wide = min(pitch * 0.82, 34)
     for k, name in enumerate(groups):
         left = frame.left + step * k
         for place, (label, number) in enumerate(series):
             if (number, name) not in known:
                 continue
             figure = known[number, name]
-            middle, zero, tip = left + step * 0.14 + room * (place + 0.5), y(0), y(figure.value)  # type: ignore[arg-type]
+            middle, zero, tip = left + step * 0.14 + pitch * (place + 0.5), y(0), y(figure.value)  # type: ignore[arg-type]
             box = {"x": middle - wide / 2, "y": min(tip, zero), "width": wide, "height": abs(zero - tip)}
             foot = zero - 8 if tip <= zero else zero + 8
             sign = shape(number, middle, foot, min(4.5, max(2.5, wide / 2.6)))  # shapes also distinguish bars
@@ -82,8 +74,7 @@ def curve(
     """Draw curves over a quantity such as layers or sentence pairs, with a band for the interval.
 
     Args:
-        series: names and numbers of the encoders.
-        figures: points by number, in any order.
+        figures: points of each series by its number.
         measure, across: titles of the vertical and the horizontal axis.
         log: logarithmic horizontal axis; zero is drawn before the first tick.
         names: labels of ticks by position, such as names of bins.
@@ -95,14 +86,14 @@ def curve(
     log = log and places[0] >= 0 and len(above) > 1
     least = above[0] ** 2 / above[1] if log and places[0] == 0 else places[0]
     low, high = (least, places[-1]) if places[-1] > least else (least - 1, least + 1)
-    scale = Scale(low, high, frame.left + 14, frame.right - 24, log)  # room for half a name of the last tick
+    scale = Scale(low, high, frame.left + 14, frame.right - 24, log)  # leaves space for half of the last label
 
     def x(place: float) -> float:
         return scale(max(place, least))
 
     few = bool(names) or len(places) <= (9 if log else 13)
-    shown = [lambda tick: names.get(tick, "")] if names else []
-    parts.append(base_axis(frame, x, places if few else scale.ticks(6), across, *shown))
+    label_of = [lambda tick: names.get(tick, "")] if names else []
+    parts.append(base_axis(frame, x, places if few else scale.ticks(6), across, *label_of))
     for label, number in series:
         points = sorted(known.get(number, ()), key=lambda point: point[0])
         drawn: list[str] = []
@@ -159,21 +150,14 @@ def heat(
     rows: Series, columns: Sequence[str], cells: Mapping[tuple[int, int], tuple[Number, str, str]], *,
     title: str, description: str,
 ) -> Drawing:  # fmt: skip
-    """Draw differences of methods (rows) on test sets (columns). The largest has the deepest colour; insignificant ones have
-    none.
-
-    Args:
-        rows: names and numbers of the subjects.
-        cells: difference, outcome (better, worse, unclear) and tooltip by row and column.
-    """
+    """Draw differences of methods (rows) on test sets (columns), with difference, outcome (better, worse, unclear) and tooltip
+    of each cell. The largest difference has the deepest colour; insignificant ones have none."""
     left = min(190.0, 20 + max((width_of(label) for label, _ in rows), default=0))
     width, height = left + CELL * len(columns) + 8, 30 + ROW * len(rows) + 4
     stripes = element("line", x1=0, y1=0, x2=0, y2=7, class_="hatch")
-    pattern = element(
-        "pattern", stripes, id=HATCH, width=7, height=7, patternUnits="userSpaceOnUse", patternTransform="rotate(45)"
-    )
-    parts: list[str] = [element("defs", pattern)]
-    most = max(abs(number.value) for number, _, _ in cells.values())
+    turned = {"patternUnits": "userSpaceOnUse", "patternTransform": "rotate(45)"}
+    parts: list[str] = [element("defs", element("pattern", stripes, id=HATCH, width=7, height=7, **turned))]
+    largest = max(abs(number.value) for number, _, _ in cells.values())
     for c, name in enumerate(columns):
         parts.append(text(left + CELL * (c + 0.5), 20, shortened(name, CELL - 4), class_="label middle"))
     for r, (label, _) in enumerate(rows):
@@ -184,7 +168,7 @@ def heat(
                 continue
             number, outcome, tip = cells[r, c]
             box = {"x": left + CELL * c, "y": top, "width": CELL, "height": ROW}
-            depth = 0 if outcome == "unclear" else min(3, 1 + int(3 * abs(number.value) / most)) if most else 1
+            depth = 0 if outcome == "unclear" else min(3, 1 + int(3 * abs(number.value) / (largest or 1)))
             kind = {"better": f"good{depth}", "worse": f"bad{depth}"}.get(outcome, "none")
             drawn = [element("rect", class_=f"cell {kind}", **box)]
             if outcome == "unclear":

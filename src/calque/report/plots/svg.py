@@ -68,20 +68,14 @@ def rules(colour: Mapping[str, str]) -> str:
 
 
 def page_rules() -> str:
-    """Return the style sheet of drawings in a page, with CSS variables as colours."""
+    """Return the style sheet of drawings in a page, with CSS variables for the colours."""
     return "".join(f"svg {rule}}}" for rule in rules({name: f"var(--{name})" for name in LIGHT}).split("}") if rule)
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A drawing; one unit is about a pixel.
-
-    Attributes:
-        width, height: size.
-        body: elements.
-        title, description: texts for screen readers.
-        label: heading, if there are several drawings in a row.
-    """
+    """A drawing; one unit is about a pixel. `title` and `description` are for screen readers, `label` is the heading of one of
+    several drawings in a row."""
 
     width: float
     height: float
@@ -143,8 +137,8 @@ class Raw(str):
 
 
 def element(name: str, *children: str, **attributes: object) -> Raw:
-    """Return an element. Children and attributes are escaped, except `Raw` ones. Underscores in attribute names become hyphens, a
-    final one is dropped (`class_`), and attributes with value None are omitted."""
+    """Return an element with escaped attributes and children, except `Raw` ones. Underscores in attribute names become hyphens,
+    a final one is dropped (`class_`), and attributes with value None are omitted."""
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(number(value) if isinstance(value, float | int) else str(value))}"'
         for key, value in attributes.items()
@@ -184,10 +178,10 @@ def width_of(content: str, size: float = 12) -> float:
     return size * sum(1.0 if ord(c) > 0x2E80 else 0.3 if c in "il.,:;|'! ()-" else 0.58 for c in content)
 
 
-def shortened(content: str, most: float, size: float = 12) -> str:
+def shortened(content: str, max_width: float, size: float = 12) -> str:
     """Return a text shortened to a width, with an ellipsis."""
-    if width_of(content, size) <= most:
+    if width_of(content, size) <= max_width:
         return content
-    while content and width_of(content + "…", size) > most:
+    while content and width_of(content + "…", size) > max_width:
         content = content[:-1]
     return content + "…"

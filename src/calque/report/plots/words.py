@@ -27,12 +27,8 @@ class Dot:
 
 
 def projection(words: Sequence[Dot], *, label: str, title: str, description: str, langs: Sequence[str]) -> Drawing:
-    """Draw one encoder's words of two languages, with lines between translations, without axes and with one scale.
-
-    Args:
-        words: both words of each pair.
-        langs: the two languages, drawn as open circles and as filled squares.
-    """
+    """Draw both words of each pair in the vectors of one encoder, joined by a line, without axes and with one scale. The words of
+    the first language are open circles, the words of the other filled squares."""
     x, y = _plane(words, Frame(EDGE, EDGE, SIZE - EDGE, SIZE - EDGE))
     by_pair: dict[int, list[Dot]] = {}
     for word in words:
@@ -66,14 +62,7 @@ def _dot(word: Dot, x: float, y: float, side: int) -> Raw:
 
 @dataclass(frozen=True)
 class Sense:
-    """A point.
-
-    Attributes:
-        name: word with its sense number.
-        tip: text of the tooltip.
-        series: series of its language.
-        own: whether this is the query sense.
-    """
+    """A point: a word with its sense number, its tooltip, the series of its language, and whether it is the query sense."""
 
     x: float
     y: float
@@ -87,12 +76,8 @@ def neighbourhood(
     senses: Sequence[Sense], *, label: str, title: str, description: str, langs: Series = (),
     source: str | None = None,
 ) -> Drawing:  # fmt: skip
-    """Draw a sense among its nearest neighbours, without axes and with one scale.
-
-    Args:
-        senses: the query sense and its neighbours, nearest first; overlapping names of farther senses are shown as tooltips only.
-        langs: languages with their series, for the legend.
-    """
+    """Draw a sense among its neighbours, nearest first, without axes and with one scale. Overlapping names of farther senses are
+    shown as tooltips only. `langs` are languages with their series, for the legend."""
     signs, top = legend(langs, _EDGE, 16, _WIDTH - 16) if langs else (Raw(""), 0.0)
     x, y = _plane(senses, Frame(_EDGE, top + 18, _WIDTH - _EDGE - 40, top + _HEIGHT - 18))
     ordered = sorted(senses, key=lambda sense: not sense.own)  # places the name of the query sense first
