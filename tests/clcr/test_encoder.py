@@ -100,12 +100,6 @@ def test_each_sentence_by_itself(steps, lang, order):
     assert (model.dim, found.dim) == (6, 6)
 
 
-def test_a_sentence_without_a_key_point_keeps_its_most_probable_word():
-    model = encoder().with_steps(("transform", "extract"), threshold=0.999999)
-    counts = np.diff(model.key_points(text("de")).offsets)
-    assert counts.tolist() == [1, 0, 0, 1, 1, 1]  # no word, and no word with a vector, are nothing to keep
-
-
 def test_pivots_put_rows_into_the_order_of_the_translation():
     """T+pGA of Table 4: words that the translation does not have are left out, the others stand as they do there."""
     same, words = Transform(6), RandomVectors(6)

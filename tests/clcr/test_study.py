@@ -196,19 +196,3 @@ def test_from_texts_to_tables(plan):
     said.clear()
     assert study(plan, say=said.append) == records
     assert "aligning: 0 of 3 steps to do" in said
-
-
-def own_figure(model, value, langs=("bb", "aa"), **more):
-    return {"task": "order", "metric": "bleu-2", "data": f"held out, {model}", "languages": list(langs), "value": value,
-            "low": value - 0.01, "high": value + 0.01, "settings": {"model": model}, "encoder": "e", "layer": None,
-            "method": "clcr", "supervision": "parallel", "training_seed": 0, **more}  # fmt: skip
-
-
-def test_models_are_rows_and_pairs_of_languages_columns():
-    shown = tables(
-        [own_figure("absolute", 0.5), own_figure("relative", 0.7), own_figure("relative", 0.6, ("cc", "aa"))]
-    )
-    assert shown.splitlines()[:6] == [
-        "**Order: bleu-2, per cent, higher is better**", "", "| method | bb-aa | cc-aa | mean |", "| --- | ---: | ---: | ---: |",
-        "| clcr: absolute | 50.0 |  |  |", "| clcr: relative | 70.0 | 60.0 | 65.0 [64.3, 65.7] |",
-    ]  # fmt: skip

@@ -502,20 +502,6 @@ def test_results_with_resamples_are_compared_in_pairs(tmp_path):
     )
 
 
-# -- plots as files ---------------------------------------------------------------------------------------------------------
-def test_plots_as_files(folder, tmp_path):
-    written = report([folder], out=tmp_path / "r.html", plots=tmp_path / "plots")
-    names = [path.name for path in written]
-    assert "retrieval-heat.svg" in names
-    assert "points-de-contrastive.svg" in names
-    assert len(names) == len(set(map(str.lower, names))) > 40
-    for path in written[:40]:
-        text = path.read_text(encoding="utf-8")
-        Page(text)
-        assert "var(" not in text  # a file has no page's variables
-        assert text.startswith('<svg xmlns="http://www.w3.org/2000/svg"')
-
-
 # -- what users' files may hold -------------------------------------------------------------------------------------------------
 
 
@@ -560,14 +546,12 @@ def test_a_wrong_line_is_told_with_its_place(tmp_path, text, wrong):
     assert str(path) in str(error.value)
 
 
-def test_what_is_not_there_or_holds_nothing(tmp_path):
-    with pytest.raises(InputError, match="not there"):
-        read_results([tmp_path / "nothing"])
-    with pytest.raises(InputError, match="no results here"):
-        read_results([tmp_path])
+def test_missing_empty_and_invalid_paths(tmp_path):
+    (tmp_path / "empty").mkdir()
     (tmp_path / "results.jsonl").write_bytes(b"\xff\xfe")
-    with pytest.raises(InputError, match="is not UTF-8"):
-        read_results([tmp_path])
+    for path, message in (("nothing", "not there"), ("empty", "no results here"), (".", "is not UTF-8")):
+        with pytest.raises(InputError, match=message):
+            read_results([tmp_path / path])
 
 
 def test_undefined_figures_have_no_number(tmp_path):
@@ -605,6 +589,13 @@ def test_the_command(folder, tmp_path, capsys):
     assert captured.out.strip() == str(page)
     assert "plots saved to" in captured.err
     assert "<h1>Mine</h1>" in page.read_text(encoding="utf-8")
+    names = [path.name for path in plots.iterdir()]
+    assert {"retrieval-heat.svg", "points-de-contrastive.svg"} <= set(names)
+    assert len(names) == len(set(map(str.lower, names))) > 40
+    for text in (path.read_text(encoding="utf-8") for path in list(plots.iterdir())[:40]):
+        Page(text)
+        assert "var(" not in text  # the variables are those of a page
+        assert text.startswith('<svg xmlns="http://www.w3.org/2000/svg"')
     with pytest.raises(SystemExit) as end:
         main(["report", str(folder), "--out", str(tmp_path / "r.doc")])
     assert end.value.code == 2
