@@ -16,8 +16,24 @@ from calque.report.content import in_words, run_title
 from calque.report.document import Cell, Head, Line, Panel, Plot, Section, Table, Text
 from calque.report.numbers import Figure, Number, average, escape_source, figure_of
 from calque.report.plots import svg
-from calque.report.plots.axes import Frame, Scale, around, base_axis, legend, shape, value_axis
-from calque.report.plots.svg import Drawing, Series, element, group, mark, path, shortened, text, width_of
+from calque.report.plots.svg import (
+    Drawing,
+    Frame,
+    Scale,
+    Series,
+    around,
+    base_axis,
+    element,
+    group,
+    legend,
+    mark,
+    path,
+    shape,
+    shortened,
+    text,
+    value_axis,
+    width_of,
+)  # fmt: skip
 from calque.report.reading import Record, RunRecord
 from calque.report.verdict import metric_name
 

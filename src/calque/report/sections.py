@@ -10,8 +10,7 @@ from typing import Any
 from calque.analyses.table import Axis
 from calque.report.document import Cell, Examples, Head, Line, More, Name, Panel, Plot, Section, Table
 from calque.report.numbers import Figure, average, figure_of, mean_of, pearson
-from calque.report.plots.charts import Point, bars, curve, scatter
-from calque.report.plots.words import Dot, projection
+from calque.report.plots.charts import Dot, Point, bars, curve, projection, scatter
 from calque.report.questions import Question, Subject, Subjects
 from calque.report.reading import Record
 from calque.report.verdict import metric_name, task_name
