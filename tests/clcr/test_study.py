@@ -11,7 +11,7 @@ from benchmarks.planted_key_points import write_world
 from calque.errors import InputError
 from calque.report.study_tables import tables
 from calque.runs import steps
-from calque.runs.steps import Step, Steps
+from calque.runs.steps import Steps
 from calque.runs.study import read_study, study
 from calque.runs.study.grid import Grid
 from calque.runs.study.work import WORK
@@ -110,32 +110,6 @@ def unread(monkeypatch):
 
 
 # -- the plan ----------------------------------------------------------------------------------------------------------
-def test_views_are_rows_of_one_training(tmp_path, unread):
-    grid = laid_out(tomllib.loads(PLAN), tmp_path / "study.toml")
-    assert len({step.key for step in grid.aligning}) == 3  # clcr of two encoders, linear of one
-    rows = {(row.about["encoder"], row.about["method"]): row for row in grid.rows}
-    assert set(rows) == {(name, row) for name in ("planted", "own") for row in ("base", *VIEWS)} | {
-        ("own", "linear"), ("forms", "base"),
-    }  # fmt: skip
-    of_own = [rows["own", view] for view in VIEWS]
-    made = {row.encoder.key for row in of_own if isinstance(row.encoder, Step)}
-    assert made < {step.key for step in grid.aligning}
-    assert len(made) == 1
-    assert of_own[2].load == {"steps": "transform,extract", "delta": 0.9}
-    scored = {
-        (about["encoder"], about["method"], about["task"]): step for about, step in grid.scores if "task" in about
-    }
-    assert {key for key in scored if key[2] != "language-model"} == {
-        *((name, row, "nli") for name in ("planted", "own") for row in ("T", "T+E", "all", "T+pGA")),
-        *(("own", row, "probing") for row in ("base", "T", "T+E", "T+E, 0.9")), ("forms", "base", "probing"),
-    }  # fmt: skip
-    assert scored["own", "T+pGA", "nli"].settings["translations"] == ["bb"]
-    assert [file.rpartition("/")[2] for file in scored["own", "T+pGA", "nli"].files["translations"]] == [
-        "nli.test.aa.tsv", "nli.test.bb.tsv",
-    ]  # fmt: skip
-    assert "translations" not in scored["own", "T+E", "nli"].files
-    own = [about["method"] for about, step in grid.scores if step.kind == "align"]
-    assert sorted(own) == ["clcr", "clcr", "linear"]
 
 
 @pytest.mark.parametrize(("place", "value", "fact"), [
