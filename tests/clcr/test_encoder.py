@@ -134,7 +134,6 @@ def test_languages_in_one_list_are_read_as_each_by_itself():
 
 def test_what_is_saved_is_what_is_opened(tmp_path):
     model = encoder(threshold=0.3, beam=4, settings={"epochs": 1.0}, order=AbsoluteOrder)
-    model.encoders = {"en": Saved(), "de": SavedWide()}
     model.save(tmp_path / "it")
     again = load_encoder(tmp_path / "it")
     assert again.fingerprint == model.fingerprint
@@ -147,17 +146,11 @@ def test_what_is_saved_is_what_is_opened(tmp_path):
         load_encoder(tmp_path / "it", steps="extract")
     with pytest.raises(SettingError, match="layer does not apply"):
         load_encoder(tmp_path / "it", layer=1)
+    with pytest.raises(SettingError, match="steps does not apply to"):
+        load_encoder("mini", steps="transform")
     (tmp_path / "it" / PARTS_FILE).write_bytes(b"nothing")
     with pytest.raises(InputError, match="not the parts of an encoder of key points"):
         load_encoder(tmp_path / "it")
-
-
-class Saved(Words):
-    name = "saved"
-
-
-class SavedWide(Wide):
-    name = "saved-wide"
 
 
 def test_steps_that_were_not_learnt():
@@ -169,8 +162,3 @@ def test_steps_that_were_not_learnt():
         model.encode(text("fr"))
     with pytest.raises(SettingError, match="pivot 'fr'"):
         KeyPointEncoder({"en": Words(), "de": Wide()}, {"en": Parts(), "de": one}, pivot="fr")
-
-
-def test_steps_are_for_key_points_alone():
-    with pytest.raises(SettingError, match="steps does not apply to"):
-        load_encoder("mini", steps="transform")
