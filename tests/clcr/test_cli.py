@@ -98,14 +98,12 @@ def test_its_record_has_its_own_figures_and_sentences_that_the_report_draws(caps
     assert (trained / "training" / "transform-bb" / "metrics.jsonl").is_file()
 
 
-@pytest.mark.parametrize("steps", ["transform,extract,reorder", "pivots"])
-def test_inference_on_every_step(capsys, world, trained, steps, tmp_path):
+def test_inference_on_pivots(capsys, world, trained):
     out, _ = works(
         capsys, "evaluate", trained, "nli", "--train", f"aa={world}/nli.train.aa.tsv", "--dev", f"aa={world}/nli.dev.aa.tsv",
         "--test", f"aa={world}/nli.test.aa.tsv", f"bb={world}/nli.test.bb.tsv", "--head", "esim", "--epochs", "1", "--seeds",
-        "1", "--hidden", "8", "--pretokenized", "--load", f"steps={steps}", "--json",
-        *(["--load", f"translations=bb={world}/nli.test.aa.tsv,{world}/nli.test.bb.tsv", "--load", "pretokenized=true"]
-          if steps == "pivots" else []),
+        "1", "--hidden", "8", "--pretokenized", "--load", "steps=pivots", "--json",
+        "--load", f"translations=bb={world}/nli.test.aa.tsv,{world}/nli.test.bb.tsv", "--load", "pretokenized=true",
     )  # fmt: skip
     assert {tuple(score["languages"]) for score in json.loads(out)["scores"]} == {("aa", "aa"), ("aa", "bb")}
 
@@ -142,25 +140,3 @@ def test_what_cannot_be(capsys, world, tmp_path):
     without = [str(part).partition(",bb=")[0] for part in given]
     assert "no encoder for language 'bb'" in fails(capsys, *without)
     assert "--towards cc" in fails(capsys, *given, "--towards", "cc")
-
-
-def test_further_languages_meet_in_the_pivot(capsys, world, tmp_path):
-    """A third language that is the second by another name, from other sentences: its key points are as many."""
-    lines = (world / "train.tsv").read_text().splitlines(keepends=True)
-    for name, part in (("first", lines[:250]), ("second", lines[250:])):
-        (tmp_path / f"{name}.tsv").write_text("".join(part))
-    works(
-        capsys, "align", "--method", "clcr", "--encoder", f"aa={world}/aa,bb={world}/bb,cc={world}/bb", tmp_path / "first.tsv",
-        tmp_path / "second.tsv", "--pretokenized", "--langs", "aa", "bb", "--langs", "aa", "cc", "--towards", "aa", "--out",
-        tmp_path / "out", *SHORT, "--steps", "transform,extract",
-    )  # fmt: skip
-    encoder = load_encoder(tmp_path / "out")
-    assert encoder.languages == ("aa", "bb", "cc")
-    assert set(encoder.costs) == {"bb", "cc"}
-    record = json.loads((tmp_path / "out" / "calque-run.json").read_text())
-    assert {"transform-bb", "transform-cc", "refine-bb", "refine-cc"} <= set(record["phases"])
-    for lang in ("bb", "cc"):
-        assert len(encoder.key_points(read_sentences(world / "test.bb", lang=lang, pretokenized=True))) == 60
-    assert "no encoder for language 'dd'" in fails(
-        capsys, "encode", tmp_path / "out", world / "test.bb", "--lang", "dd", "--out", tmp_path / "x"
-    )

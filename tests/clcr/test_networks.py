@@ -104,7 +104,7 @@ def test_relative_losses_and_their_gradient_are_those_of_the_pairs(rows):
     assert torch.allclose(losses, expected, atol=1e-6)
     for mine, wanted in zip(torch.autograd.grad(losses.sum(), list(model.parameters())), gradients, strict=True):
         assert torch.allclose(mine, wanted, atol=1e-5)
-    assert model.questions(LENGTHS.numpy()).tolist() == [3, 0, 0, 10]
+    assert model.n_predictions(LENGTHS.numpy()).tolist() == [3, 0, 0, 10]
 
 
 def test_absolute_places_are_the_formula_word_by_word(rows):
@@ -118,7 +118,7 @@ def test_absolute_places_are_the_formula_word_by_word(rows):
         losses.append(sum((-expected[word][min(int(RANKS[word]), 3)] for word in words), torch.zeros(())))
     assert torch.allclose(model(rows, POSITIONS, LENGTHS), torch.stack(expected), atol=1e-6)
     assert torch.allclose(model.losses(rows, POSITIONS, LENGTHS, RANKS), torch.stack(losses), atol=1e-5)
-    assert model.questions(LENGTHS.numpy()).tolist() == [3, 0, 1, 5]
+    assert model.n_predictions(LENGTHS.numpy()).tolist() == [3, 0, 1, 5]
 
 
 @pytest.mark.parametrize("model", [RelativeOrder(6, 5, reach=3, dropout=0.5), AbsoluteOrder(6, 5, most=4, dropout=0.5)])

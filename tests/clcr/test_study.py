@@ -11,7 +11,7 @@ from benchmarks.planted_key_points import write_world
 from calque.errors import InputError
 from calque.report.study_tables import tables
 from calque.runs import steps
-from calque.runs.steps import Step, Steps
+from calque.runs.steps import Steps
 from calque.runs.study import read_study, study
 from calque.runs.study.grid import Grid
 from calque.runs.study.work import WORK
@@ -110,32 +110,6 @@ def unread(monkeypatch):
 
 
 # -- the plan ----------------------------------------------------------------------------------------------------------
-def test_views_are_rows_of_one_training(tmp_path, unread):
-    grid = laid_out(tomllib.loads(PLAN), tmp_path / "study.toml")
-    assert len({step.key for step in grid.aligning}) == 3  # clcr of two encoders, linear of one
-    rows = {(row.about["encoder"], row.about["method"]): row for row in grid.rows}
-    assert set(rows) == {(name, row) for name in ("planted", "own") for row in ("base", *VIEWS)} | {
-        ("own", "linear"), ("forms", "base"),
-    }  # fmt: skip
-    of_own = [rows["own", view] for view in VIEWS]
-    made = {row.encoder.key for row in of_own if isinstance(row.encoder, Step)}
-    assert made < {step.key for step in grid.aligning}
-    assert len(made) == 1
-    assert of_own[2].load == {"steps": "transform,extract", "delta": 0.9}
-    scored = {
-        (about["encoder"], about["method"], about["task"]): step for about, step in grid.scores if "task" in about
-    }
-    assert {key for key in scored if key[2] != "language-model"} == {
-        *((name, row, "nli") for name in ("planted", "own") for row in ("T", "T+E", "all", "T+pGA")),
-        *(("own", row, "probing") for row in ("base", "T", "T+E", "T+E, 0.9")), ("forms", "base", "probing"),
-    }  # fmt: skip
-    assert scored["own", "T+pGA", "nli"].settings["translations"] == ["bb"]
-    assert [file.rpartition("/")[2] for file in scored["own", "T+pGA", "nli"].files["translations"]] == [
-        "nli.test.aa.tsv", "nli.test.bb.tsv",
-    ]  # fmt: skip
-    assert "translations" not in scored["own", "T+E", "nli"].files
-    own = [about["method"] for about, step in grid.scores if step.kind == "align"]
-    assert sorted(own) == ["clcr", "clcr", "linear"]
 
 
 @pytest.mark.parametrize(("place", "value", "fact"), [
@@ -143,7 +117,7 @@ def test_views_are_rows_of_one_training(tmp_path, unread):
     (("methods", "clcr", "views"), {"P": {"steps": "pivots"}}, "clcr.views.P: steps=pivots needs translations"),
     (("methods", "clcr", "views"), {"P": {"steps": "pivots", "delta": 0.1, "translations": {"bb": ["a", "b"]}}},
      "clcr.views.P: delta does not apply to pivots"),
-    (("methods", "linear", "views"), {"L": {"steps": "transform,extract"}}, "linear.views.L: extract is not learnt with steps"),
+    (("methods", "linear", "views"), {"L": {"steps": "transform,extract"}}, "linear.views.L: extract is not trained with steps"),
     (("tasks", "pos"), {"train": ["aa=a"], "test": ["bb=b"]}, "pos: pos is on words, and row 'T.E' of methods.clcr has key"),
     (("tasks", "retrieval"), {"test": {"bb": "a"}, "methods": ["T", "all"]}, "retrieval is on words, and row 'all' of meth"),
 ])  # fmt: skip
@@ -196,19 +170,3 @@ def test_from_texts_to_tables(plan):
     said.clear()
     assert study(plan, say=said.append) == records
     assert "aligning: 0 of 3 steps to do" in said
-
-
-def own_figure(model, value, langs=("bb", "aa"), **more):
-    return {"task": "order", "metric": "bleu-2", "data": f"held out, {model}", "languages": list(langs), "value": value,
-            "low": value - 0.01, "high": value + 0.01, "settings": {"model": model}, "encoder": "e", "layer": None,
-            "method": "clcr", "supervision": "parallel", "training_seed": 0, **more}  # fmt: skip
-
-
-def test_models_are_rows_and_pairs_of_languages_columns():
-    shown = tables(
-        [own_figure("absolute", 0.5), own_figure("relative", 0.7), own_figure("relative", 0.6, ("cc", "aa"))]
-    )
-    assert shown.splitlines()[:6] == [
-        "**Order: bleu-2, per cent, higher is better**", "", "| method | bb-aa | cc-aa | mean |", "| --- | ---: | ---: | ---: |",
-        "| clcr: absolute | 50.0 |  |  |", "| clcr: relative | 70.0 | 60.0 | 65.0 [64.3, 65.7] |",
-    ]  # fmt: skip

@@ -6,6 +6,7 @@ import asyncio
 import copy
 import json
 import threading
+from itertools import product
 from urllib.parse import urlencode
 
 import numpy as np
@@ -15,7 +16,6 @@ import torch
 pytest.importorskip("starlette", reason="the extra explore is not installed")
 
 from calque.algebra.normalize import unit_rows
-from calque.algebra.similarity import csls_neighbours
 from calque.cli import main, spread
 from calque.encoders import load_encoder
 from calque.errors import InputError, SettingError
@@ -73,58 +73,32 @@ def planted(collection: Collection, dim: int = 24, seed: int = 0) -> Embeddings:
     return Embeddings(rng.normal(size=(collection.n_words, dim)).astype(np.float32) + 0.4, collection.offsets)
 
 
-def test_neighbours_are_those_of_a_whole_csls_search(collection, tmp_path):
-    found = planted(collection)
+@pytest.mark.parametrize("some", [False, True])
+def test_neighbours_equal_the_formula_word_by_word(collection, tmp_path, some):
+    """2·cos(x, y) − r(x) − r(y), without the word itself and without words that have no vector."""
+    vectors, covered = planted(collection), np.ones(collection.n_words, dtype=bool)
+    if some:
+        covered[[1, 5, collection.rows("de").start]] = covered[collection.rows("he")] = False
+    data = np.where(covered[:, None], vectors.data, 0)
+    found = Embeddings(data, collection.offsets, covered if some else None)
     store = WordVectors.build(tmp_path / "x.safetensors", collection, found)
-    unit = unit_rows(found.data)
-    for lang in collection.languages:
-        own = collection.rows(lang)
-        for other in collection.languages:
-            rows = collection.rows(other)
-            if other == lang:
-                continue
-            expected = csls_neighbours(unit[own], unit[rows], k=K, n_best=4)
-            for place, row in enumerate(range(own.start, own.stop)):
-                got, csls, _ = zip(*store.neighbours(store.embeddings.data[row], lang, 4, but=row)[other], strict=True)
-                assert list(got) == (expected.targets[place] + rows.start).tolist()
-                np.testing.assert_allclose(csls, expected.target_scores[place], atol=2e-6)
-
-
-def test_neighbours_in_the_same_language_leave_the_word_itself_out(collection, tmp_path):
-    """Against the formula, word by word."""
-    vectors = planted(collection, seed=1)
-    store = WordVectors.build(tmp_path / "x.safetensors", collection, vectors)
-    rows = collection.rows("en")
-    unit = unit_rows(vectors.data)[rows].astype(np.float64)
-    cosines = unit @ unit.T
+    unit = unit_rows(data).astype(np.float64)
+    cosines = np.where(covered, unit @ unit.T, -np.inf)
     np.fill_diagonal(cosines, -np.inf)
-    hubness = np.array([np.sort(row)[-K:].mean() for row in cosines])
-    for place in (0, 7, len(unit) - 1):
-        csls = 2 * cosines[place] - hubness[place] - hubness
-        best = np.argsort(-csls, kind="stable")[:5]
-        got = zip(*store.neighbours(store.embeddings.data[place], "en", 5, but=place)["en"], strict=True)
-        for found, expected in zip(got, (best, csls[best], cosines[place][best]), strict=True):
-            np.testing.assert_allclose(found, expected, atol=2e-6)
 
+    def density(row, lang):
+        near = np.sort(cosines[row, collection.rows(lang)])[::-1][:K]
+        return near[np.isfinite(near)].mean()
 
-def test_words_without_a_vector_are_nobodys_neighbours(collection, tmp_path):
-    found = planted(collection, seed=2)
-    covered = np.ones(collection.n_words, dtype=bool)
-    covered[collection.rows("he")] = False
-    covered[[1, 5, collection.rows("de").start]] = False
-    covered[collection.rows("de").start + 9 : collection.rows("de").stop - 9] = False
-    data = np.where(covered[:, None], found.data, 0)
-    store = WordVectors.build(tmp_path / "x", collection, Embeddings(data, collection.offsets, covered))
-    everyone = store.neighbours(store.embeddings.data[0], "en", 100, but=0)
-    rows = {
-        lang: np.flatnonzero(covered[of]) + of.start for lang, of in ((n, collection.rows(n)) for n in ("en", "de"))
-    }
-    found = {lang: [row for row, *_ in near] for lang, near in everyone.items()}
-    assert found["he"] == []
-    assert (set(found["de"]), set(found["en"])) == (set(rows["de"]), set(rows["en"]) - {0})
-    unit = unit_rows(data)
-    expected = csls_neighbours(unit[rows["en"]], unit[rows["de"]], k=K, n_best=3)
-    assert found["de"][:3] == rows["de"][expected.targets[0]].tolist()
+    for lang, other in product(collection.languages, repeat=2):
+        own, rows = ([r for r in range(collection.n_words)[collection.rows(of)] if covered[r]] for of in (lang, other))
+        for row in own:
+            near = store.neighbours(store.embeddings.data[row], lang, 4, but=row)[other]
+            csls = {r: 2 * cosines[row, r] - density(row, other) - density(r, lang) for r in rows if r != row}
+            expected = sorted(csls, key=lambda r: -csls[r])[:4]
+            assert [r for r, *_ in near] == expected
+            np.testing.assert_allclose([value for _, value, _ in near], [csls[r] for r in expected], atol=2e-6)
+            np.testing.assert_allclose([value for *_, value in near], cosines[row, expected], atol=2e-6)
 
 
 def view_of(encoder, collection, folder, layers):

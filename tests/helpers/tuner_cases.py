@@ -111,7 +111,7 @@ def key_points(folder: str, place: Path, stop: int | None) -> Outcome:
     method.align({lang: encoder(folder) for lang in ("en", "xx", "yy")}, texts, folder=place)
     weights = {f"{lang}.{name}": value for lang, each in method.transformed.encoders.items()
                for name, value in each.model.state_dict().items()}  # type: ignore[attr-defined]  # fmt: skip
-    for lang, part in method.learnt.parts.items():
+    for lang, part in method.trained.parts.items():
         for name, module in vars(part).items():
             if isinstance(module, torch.nn.Module):
                 weights |= {f"{lang}.{name}.{key}": value for key, value in module.state_dict().items()}

@@ -37,6 +37,15 @@ def test_it_renders_and_asks_for_nothing(page, seen, url):
         assert box["width"] > 200, name
         assert box["height"] > 100, name
     assert seen.requests == [url]
+    colour = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(colour)
+    page.get_by_role("button", name="Dark colours").click()
+    assert page.evaluate(colour) != light
+    page.get_by_role("button", name="Light colours").click()
+    assert page.evaluate(colour) == light
+    page.set_viewport_size({"width": 375, "height": 812})  # a phone
+    assert not scrolls_sideways(page)
+    assert page.locator("h1").bounding_box()["width"] <= 375
 
 
 def column(page, table: str, number: int) -> list[str]:
@@ -129,23 +138,6 @@ def test_accessible(page, url, scheme):
     page.goto(url)
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     assert violations(page) == []
-
-
-def test_light_and_dark_by_hand(page, url):
-    page.goto(url)
-    colour = "getComputedStyle(document.body).backgroundColor"
-    light = page.evaluate(colour)
-    page.get_by_role("button", name="Dark colours").click()
-    assert page.evaluate(colour) != light
-    page.get_by_role("button", name="Light colours").click()
-    assert page.evaluate(colour) == light
-
-
-def test_on_a_phone(page, url):
-    page.set_viewport_size({"width": 375, "height": 812})
-    page.goto(url)
-    assert not scrolls_sideways(page)
-    assert page.locator("h1").bounding_box()["width"] <= 375
 
 
 def test_without_scripts_everything_can_be_read(browser, url):

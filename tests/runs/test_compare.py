@@ -144,7 +144,7 @@ def said_of(rng, chance: np.ndarray, runs: tuple[int, int], up: float = 0.0) -> 
     results = Results(tuple(Record(f"r:{k}", line) for k, line in enumerate(lines)), {})
     subjects = find_subjects(results)
     claims = claim(sort_questions(results.records, subjects)[0], subjects)
-    return {outcome for (comparison,) in claims.comparisons.values() for outcome in comparison.judged.values()}
+    return {outcome for (comparison,) in claims.comparisons.values() for outcome in comparison.outcomes.values()}
 
 
 @pytest.mark.parametrize(("runs", "pairs", "most"), [((1, 1), 20, 0), ((1, 3), 20, 0), ((3, 3), 150, 13)])

@@ -25,14 +25,14 @@ from calque.encoders.base import Encoder
 from calque.encoders.folder import ABOUT_FILE, open_folder, read_about, saving, write_about
 from calque.encoders.per_language import sentences_by_language
 from calque.errors import InputError, SettingError, check_number
-from calque.offsets import offsets_of, ranges
+from calque.offsets import ranges
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentence, Sentences
 from calque.vectors import Embeddings, write_arrays
 
 Step = Literal["transform", "extract", "reorder"]
 STEPS: tuple[Step, ...] = ("transform", "extract", "reorder")
-PIVOTS = "pivots"  # instead of steps: key points by pivots, see `KeyPointEncoder.with_pivots`
+PIVOTS = "pivots"  # value of `steps` for key points by pivots, see `KeyPointEncoder.with_pivots`
 PARTS_FILE = "key-points.safetensors"
 _BLOCK = 65_536  # rows transformed at a time
 _CLASSES: Mapping[str, type[nn.Module]] = {
@@ -51,11 +51,10 @@ def named_steps(steps: str | Sequence[str] | None) -> tuple[Step, ...] | None:
     """
     if steps is None:
         return None
-    parts = steps.split(",") if isinstance(steps, str) else steps if isinstance(steps, list | tuple) else [steps]
-    named = tuple(part.strip() if isinstance(part, str) else part for part in parts)
+    named = tuple(part.strip() for part in (steps.split(",") if isinstance(steps, str) else steps))
     if not named or named != STEPS[: len(named)]:
         raise SettingError(
-            f"steps {','.join(map(str, named)) or 'none'}: expected transform, or transform,extract, or transform,extract,reorder"
+            f"steps {','.join(named)}: expected transform, or transform,extract, or transform,extract,reorder"
         )
     return STEPS[: len(named)]
 
@@ -83,10 +82,6 @@ class Parts:
     from_pivot: Transform | None = None
     head: KeyPointHead | None = None
     order: Order | None = None
-
-    def modules(self) -> dict[str, Any]:
-        """Return the parts that are not None, by name."""
-        return {name: module for name, module in vars(self).items() if module is not None}
 
 
 @dataclass(frozen=True)
@@ -131,40 +126,29 @@ class KeyPointEncoder(Encoder):
     """
 
     def __init__(
-        self,
-        encoders: Mapping[str, Encoder],
-        parts: Mapping[str, Parts],
-        *,
-        pivot: str,
-        steps: Sequence[Step] = STEPS,
-        threshold: float = 0.2,
-        beam: int = 10,
-        costs: Mapping[str, float] | None = None,
-        name: str | None = None,
+        self, encoders: Mapping[str, Encoder], parts: Mapping[str, Parts], *, pivot: str, steps: Sequence[Step] = STEPS,
+        threshold: float = 0.2, beam: int = 10, costs: Mapping[str, float] | None = None, name: str | None = None,
         settings: Mapping[str, Any] | None = None,
-    ):
+    ):  # fmt: skip
         if pivot not in encoders or set(parts) != set(encoders):
             raise SettingError(f"encoders of {', '.join(encoders)}, but parts of {', '.join(parts)}, pivot {pivot!r}")
         check_number("threshold", threshold, least=0, below=1)
         self.encoders, self.parts = dict(encoders), {lang: parts[lang] for lang in encoders}
-        self.pivot, self.threshold, self.beam = pivot, threshold, beam
-        self.steps = self._checked(steps)
-        self.dim = self.encoders[pivot].dim
-        self.settings = dict(settings or {})
-        self.costs, self._name = dict(costs or {}), name
+        self.pivot, self.threshold, self.beam, self._name = pivot, threshold, beam, name
+        self.steps, self.dim = self._checked(steps), self.encoders[pivot].dim
+        self.settings, self.costs = dict(settings or {}), dict(costs or {})
         self.translations: dict[str, dict[tuple[str, ...], tuple[str, ...]]] | None = None
         self._weights: str | None = None
 
     @property
     def name(self) -> str:  # type: ignore[override]
         names = [self._name] if self._name else [encoder.name for encoder in self.encoders.values()]
-        return "+".join([*names, *(step[0].upper() for step in self.steps)]) + (
-            "" if self.translations is None else "+pGA"
-        )
+        steps = [*(step[0].upper() for step in self.steps), *(() if self.translations is None else ("pGA",))]
+        return "+".join([*names, *steps])
 
     @property
     def rows(self) -> Literal["words", "key points"]:  # type: ignore[override]
-        return "words" if self.steps == ("transform",) and self.translations is None else "key points"
+        return "words" if self.steps == STEPS[:1] and self.translations is None else "key points"
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -216,14 +200,14 @@ class KeyPointEncoder(Encoder):
         lang = self._language(corpus.langs[0])
         parts = self.parts[lang]
         if parts.to_pivot is None or parts.from_pivot is None or lang not in self.costs:
-            raise SettingError(f"nothing is known of pivots between {corpus.langs[0]} and {self.pivot}")
+            raise SettingError(f"no transforms and maximum cost were trained for {corpus.langs[0]} and {self.pivot}")
         source = self.encoders[lang].encode(corpus.source, progress=progress)
         target = self.encoders[self.pivot].encode(corpus.target, progress=progress)
         found = find_pivots(source, target, parts.to_pivot, parts.from_pivot)
         return found.within(self.costs[lang], at_least_one=at_least_one)
 
     def _language(self, lang: str) -> str:
-        """Return the language whose encoder reads `lang`; a variety such as de-AT uses the encoder of its language."""
+        """Return the language of the encoder for `lang`; a variety such as de-AT uses the encoder of its language."""
         match = best_match(lang, self.encoders)
         if match is None:
             raise SettingError(f"no encoder for language {lang!r}, there are those of {', '.join(self.encoders)}")
@@ -235,7 +219,7 @@ class KeyPointEncoder(Encoder):
         for lang, of_language in self.parts.items():
             for step in steps:
                 if getattr(of_language, needed[step]) is None and (lang != self.pivot or step == "extract"):
-                    raise SettingError(f"step {step} was not learnt for {lang}: train with --steps {','.join(steps)}")
+                    raise SettingError(f"step {step} was not trained for {lang}: train with --steps {','.join(steps)}")
         return steps
 
     # -- encoding ------------------------------------------------------------------------------------------------------
@@ -261,22 +245,17 @@ class KeyPointEncoder(Encoder):
         """Return the rows of sentences, and the index of each row's word in its sentence."""
         if isinstance(sentences, Sentences):
             return self._of_language(sentences, progress)
-        sentences = list(sentences)
-        found = [(self._of_language(part, progress), places) for part, places in sentences_by_language(sentences)]
-        lengths = np.zeros(len(sentences), dtype=np.int64)
-        for (vectors, _), places in found:
-            lengths[places] = np.diff(vectors.offsets)
-        offsets = offsets_of(lengths)
-        data = np.zeros((offsets[-1], self.dim), dtype=np.float32)
-        covered, words = np.ones(len(data), dtype=bool), np.zeros(len(data), dtype=np.int64)
-        for (vectors, points), places in found:
-            rows = ranges(offsets[places], lengths[places])
-            data[rows], words[rows] = vectors.data, points
-            if vectors.covered is not None:
-                covered[rows] = vectors.covered
-        return Embeddings(data, offsets, covered), words
+        parts = sentences_by_language(list(sentences))
+        if not parts:
+            return Embeddings(np.zeros((0, self.dim), dtype=np.float32), np.array([0])), np.zeros(0, dtype=np.int64)
+        found = [self._of_language(part, progress) for part, _ in parts]
+        order = np.argsort(np.concatenate([places for _, places in parts]))
+        vectors = Embeddings.joined([own for own, _ in found])
+        rows = ranges(vectors.offsets[order], np.diff(vectors.offsets)[order])
+        return vectors.take(order), np.concatenate([words for _, words in found])[rows]
 
     def _of_language(self, sentences: Sentences, progress: bool) -> tuple[Embeddings, np.ndarray]:
+        """Return the rows of sentences of one language, and the index of each row's word in its sentence."""
         lang = self._language(sentences.lang)
         states = self.encoders[lang].encode(sentences, progress=progress)
         if self.translations is not None and lang != self.pivot:
@@ -293,9 +272,8 @@ class KeyPointEncoder(Encoder):
         """Return the key points of each sentence by P, in the order predicted by R, and the offset of each sentence."""
         head, model = self.parts[lang].head, self.parts[lang].order
         assert head is not None
-        rows = np.flatnonzero(
-            key_points(head.probabilities(states.data), states.offsets, self.threshold, states.covered)
-        )
+        probabilities = head.probabilities(states.data)
+        rows = np.flatnonzero(key_points(probabilities, states.offsets, self.threshold, states.covered))
         offsets = np.searchsorted(rows, states.offsets)
         lengths = np.diff(offsets)
         words = rows - np.repeat(states.offsets[:-1], lengths)
@@ -313,7 +291,7 @@ class KeyPointEncoder(Encoder):
         if missing := [words for words in read if words not in known]:
             raise SettingError(
                 f"{len(missing):,} of {len(read):,} sentences in {lang} have no translation here (first: "
-                f"{' '.join(missing[0])[:60]!r}): pivots need that of every sentence"
+                f"{' '.join(missing[0])[:60]!r}): pivots need a translation of every sentence"
             )
         corpus = ParallelCorpus.of(read, [known[words] for words in read], (lang, self.pivot))
         pairs = self.pivots(corpus, at_least_one=True)
@@ -333,15 +311,18 @@ class KeyPointEncoder(Encoder):
         return Embeddings(data, states.offsets, states.covered)
 
     # -- disk ----------------------------------------------------------------------------------------------------------
+    def _modules(self, langs: Sequence[str]) -> list[tuple[str, str, Any]]:
+        """Return language, name and module of each part."""
+        return [(lang, *each) for lang in langs for each in vars(self.parts[lang]).items() if each[1] is not None]
+
     @property
     def fingerprint(self) -> str:
         if self._weights is None:
             digest = hashlib.blake2b(digest_size=16)
-            for lang in sorted(self.parts):
-                for name, module in self.parts[lang].modules().items():
-                    for key, weights in sorted(module.state_dict().items()):
-                        digest.update(f"{lang}.{name}.{key}{tuple(weights.shape)}".encode())
-                        digest.update(weights.detach().cpu().contiguous().numpy().tobytes())
+            for lang, name, module in self._modules(sorted(self.parts)):
+                for key, weights in sorted(module.state_dict().items()):
+                    digest.update(f"{lang}.{name}.{key}{tuple(weights.shape)}".encode())
+                    digest.update(weights.detach().cpu().contiguous().numpy().tobytes())
             self._weights = digest.hexdigest()
         about = [[lang, self.encoders[lang].fingerprint] for lang in sorted(self.encoders)]
         how = [self.pivot, self.steps, self.threshold, self.beam, self._weights]
@@ -352,14 +333,13 @@ class KeyPointEncoder(Encoder):
         """Write a folder with the encoder of each language, the parts, and `calque.json`, which describes them."""
         if self.translations is not None:
             raise SettingError("key points by pivots belong to a text: save the encoder with steps")
-        kinds = {kind: name for name, kind in _CLASSES.items()}
-        parts: dict[str, Any] = {lang: {} for lang in self.parts}
+        kinds, langs = {kind: name for name, kind in _CLASSES.items()}, list(self.parts)
+        parts: dict[str, Any] = {lang: {} for lang in langs}
         weights: dict[str, torch.Tensor] = {}
-        for number, (lang, of_language) in enumerate(self.parts.items()):
-            for name, module in of_language.modules().items():
-                parts[lang][name] = {"kind": kinds[type(module)], **module.settings}
-                for key, value in module.state_dict().items():
-                    weights[f"{number}.{name}.{key}"] = value.detach().cpu().contiguous()
+        for lang, name, module in self._modules(langs):
+            parts[lang][name] = {"kind": kinds[type(module)], **module.settings}
+            for key, value in module.state_dict().items():
+                weights[f"{langs.index(lang)}.{name}.{key}"] = value.detach().cpu().contiguous()
         with saving(folder, self) as path:
             for number, encoder in enumerate(self.encoders.values()):
                 encoder.save_whole(path / f"encoder-{number}")
@@ -372,16 +352,9 @@ class KeyPointEncoder(Encoder):
 
     @classmethod
     def open(
-        cls,
-        folder: str | PathLike[str],
-        *,
-        about: Mapping[str, Any] | None = None,
-        steps: str | None = None,
-        delta: float | None = None,
-        translations: str | Sequence[str] = (),
-        pretokenized: bool = False,
-        **options: Any,
-    ) -> Self:
+        cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, steps: str | None = None,
+        delta: float | None = None, translations: str | Sequence[str] = (), pretokenized: bool = False, **options: Any,
+    ) -> Self:  # fmt: skip
         """Read an encoder from a folder that `save` wrote.
 
         Args:
@@ -423,12 +396,10 @@ def _open_parts(path: Path, about: Mapping[str, Any]) -> dict[str, Parts]:
             for name, settings in of_language.items():
                 settings = dict(settings)
                 module = _CLASSES[settings.pop("kind")](**settings)
-                prefix = f"{number}.{name}."
-                state = {key.removeprefix(prefix): value for key, value in weights.items() if key.startswith(prefix)}
-                module.load_state_dict(state)
+                module.load_state_dict({key: weights[f"{number}.{name}.{key}"] for key in module.state_dict()})
                 modules[name] = module.eval()
             parts[lang] = Parts(**modules)
-    except Exception as error:  # whatever a damaged file provokes
+    except Exception as error:  # a corrupt file raises errors of many kinds
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(f"not the parts of an encoder of key points ({reason})", path=path) from error
     return parts

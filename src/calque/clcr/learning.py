@@ -38,13 +38,13 @@ H = TypeVar("H", bound=nn.Module)
 Statistic = Callable[[np.ndarray], np.ndarray]
 
 _HIDDEN, _DROPOUT = 256, 0.1  # of the heads
-_QUANTILE = 0.05  # of the words, at each end, whose labels give the flip rates
+_QUANTILE = 0.05  # fraction of the words, at each end of P, whose labels give the flip rates
 _FOLDS = 2  # parts of the text, each predicted by a classifier of the others
-_AMBIGUOUS = (0.2, 0.8)
-_LONGEST = 4  # n-grams
+_AMBIGUOUS = (0.2, 0.8)  # probabilities between these are ambiguous
+_LONGEST = 4  # length of the longest n-grams
 _SHARPEST = 1e-3  # τ at which the attention is to the nearest word alone
-_EXAMPLES = 5  # sentences of each kind that are kept for the report
-_FEWEST, _MOST = 4, 16  # key points of a sentence whose order is shown: something to order, and a matrix one can read
+_EXAMPLES = 5  # maximum number of sentences of each kind in the record, for the report
+_MIN_POINTS, _MAX_POINTS = 4, 16  # number of key points of a sentence whose order is recorded
 
 
 # -- the text -----------------------------------------------------------------------------------------------------------
@@ -79,23 +79,16 @@ class PairedText:
 
 
 def paired_texts(
-    encoders: Mapping[str, Encoder],
-    corpora: Sequence[ParallelCorpus],
-    links: Sequence[WordPairs] | None,
-    *,
-    pivot: str,
-    max_words: int | None,
-    held_out: float,
-    seed: int,
-    progress: bool = False,
-) -> list[PairedText]:
+    encoders: Mapping[str, Encoder], corpora: Sequence[ParallelCorpus], links: Sequence[WordPairs] | None, *, pivot: str,
+    max_words: int | None, held_out: float, seed: int, progress: bool = False,
+) -> list[PairedText]:  # fmt: skip
     """Prepare each corpus for training, and encode it.
 
     Args:
         corpora: parallel texts, each between the pivot language and another.
-        links: alignment links of each corpus; None for none.
-        max_words: maximum number of words of either side; longer pairs are left out. None keeps all pairs.
-        held_out: fraction of the pairs held out from training.
+        links: alignment links of each corpus, if given.
+        max_words: maximum number of words of either side; longer pairs are left out.
+        held_out: fraction of the pairs held out from training; a positive fraction holds out at least one pair.
         seed: random seed of the choice of held-out pairs.
 
     Raises:
@@ -119,7 +112,9 @@ def paired_texts(
         vectors = encoders[lang].encode(corpus.source, progress=progress)
         pivot_vectors = encoders[pivot].encode(corpus.target, progress=progress)
         filled = np.flatnonzero((words_with_vectors(vectors) > 0) & (words_with_vectors(pivot_vectors) > 0))
-        train, kept = _divided(filled, held_out, seed)
+        n = min(len(filled) - 1, max(1, round(held_out * len(filled)))) if held_out and len(filled) else 0
+        shuffled = np.random.default_rng(seed).permutation(filled)
+        train, kept = np.sort(shuffled[n:]), np.sort(shuffled[:n])
         counts = {"trained": len(train), "held_out": len(kept), "too_long": int(long.sum()),
                   "empty": int(empty.sum()) + len(corpus) - len(filled)}  # fmt: skip
         if not len(train):
@@ -131,40 +126,20 @@ def paired_texts(
     return texts
 
 
-def _divided(numbers: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Split sentence pairs into training and held-out pairs, both in text order; a positive share holds out at least
-    one pair."""
-    n = min(len(numbers) - 1, max(1, round(share * len(numbers)))) if share and len(numbers) else 0
-    kept = np.zeros(len(numbers), dtype=bool)
-    kept[np.random.default_rng(seed).permutation(len(numbers))[:n]] = True
-    return numbers[~kept], numbers[kept]
-
-
 # -- extract -----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, kw_only=True)
 class HeadTraining:
     """Training of heads on stored vectors; the learning rate rises over the first 5% of the updates and then falls
-    linearly.
-
-    Args:
-        epochs, seed: see `Supervised`.
-        progress: show a progress bar on standard error.
-    """
+    linearly."""
 
     epochs: float = 10.0
     seed: int = 0
     progress: bool = False
 
     def fit(
-        self,
-        make: Callable[[], H],
-        embeddings: Embeddings,
-        chosen: np.ndarray,
-        losses: Callable[[H, WordRows, np.ndarray], Tensor],
-        questions: np.ndarray,
-        *,
-        name: str,
-    ) -> H:
+        self, make: Callable[[], H], embeddings: Embeddings, chosen: np.ndarray,
+        losses: Callable[[H, WordRows, np.ndarray], Tensor], predictions: np.ndarray, *, name: str,
+    ) -> H:  # fmt: skip
         """Return a head trained to minimise the mean loss over all predictions.
 
         Args:
@@ -172,17 +147,17 @@ class HeadTraining:
             chosen: mask of the words that the head reads, bool `[n_words]`.
             losses: function of the head, the vectors of a batch, and the indices of its words among the chosen words,
                 int64 `[W]`; returns the loss summed over the predictions of each text, `[S]`.
-            questions: number of predictions of each sentence, int `[n_sentences]`; sentences with 0 are left out.
+            predictions: number of predictions of each sentence, int `[n_sentences]`; sentences with 0 are left out.
         """
-        asked = np.flatnonzero(questions)
-        if not len(asked):
-            raise SettingError(f"{name}: no sentence to learn from; there are too few links, or words without vectors")
-        processes, usual = Processes.alone(), float(questions[asked].mean())
+        used = np.flatnonzero(predictions)
+        if not len(used):
+            raise SettingError(f"{name}: no sentence to train on; there are too few links, or words without vectors")
+        processes, usual = Processes.alone(), float(predictions[used].mean())
         torch.manual_seed(self.seed)
         head = make().to(processes.device)
         source = ChosenWords(embeddings, chosen, processes.device)
         Supervised(epochs=self.epochs, learning_rate=2e-3, warmup=0.05, decay="linear", seed=self.seed).fit(
-            head, SubsetSource(source, asked),
+            head, SubsetSource(source, used),
             lambda given: losses(head, given, source.places(given.numbers)) / usual,
             processes=processes, progress=self.progress, title=name,
         )  # fmt: skip
@@ -197,13 +172,9 @@ def linked_words(embeddings: Embeddings, pairs: WordPairs) -> np.ndarray:
 
 
 def train_key_points(
-    embeddings: Embeddings,
-    pivots: WordPairs,
-    training: HeadTraining,
-    *,
-    confident: bool = True,
+    embeddings: Embeddings, pivots: WordPairs, training: HeadTraining, *, confident: bool = True,
     as_published: bool = False,
-) -> tuple[KeyPointHead, dict[str, int], dict[str, float]]:
+) -> tuple[KeyPointHead, dict[str, int], dict[str, float]]:  # fmt: skip
     """Train a classifier of the key points of a language (CLCR, §3.2).
 
     Pivots are noisy labels: with another translation, other words would have a partner. Confident labels correct for
@@ -227,8 +198,7 @@ def train_key_points(
     about: dict[str, float] = {}
     weights = np.ones(len(linked))
     if confident and len(labels):
-        folds = 1 if as_published else _FOLDS
-        probabilities = _predicted(embeddings, covered, linked, folds, training)[covered]
+        probabilities = _predicted(embeddings, covered, linked, 1 if as_published else _FOLDS, training)[covered]
         rates = flip_rates(probabilities, labels, quantile=0.0 if as_published else _QUANTILE)
         without = absolute_error(probabilities, labels, FlipRates(0.0, 0.0))
         error = absolute_error(probabilities, labels, rates)
@@ -242,43 +212,38 @@ def train_key_points(
 def _predicted(
     embeddings: Embeddings, covered: np.ndarray, linked: np.ndarray, folds: int, training: HeadTraining
 ) -> np.ndarray:
-    """Return P̂ of each word by a plain classifier, float32 `[n_words]`. Each fold is predicted by a classifier trained
-    on the other folds, since a classifier is confident of wrong labels in its training text. A single fold is
+    """Return P̂ of each word by an unweighted classifier, float32 `[n_words]`. Each fold is predicted by a classifier
+    trained on the other folds, since a classifier is confident of wrong labels in its training text. A single fold is
     predicted by its own classifier."""
     filled = _per_sentence(embeddings, covered) > 0
     folds = min(folds, int(filled.sum()))
-    dealt = np.cumsum(filled) % folds  # of sentences that have something to learn from, each part gets as many
-    of_word = np.repeat(dealt, np.diff(embeddings.offsets))
-    out = np.zeros(embeddings.n_words, dtype=np.float32)
+    # Only sentences with covered words are counted, so that the folds have equally many of them.
+    fold_of_word = np.repeat(np.cumsum(filled) % folds, np.diff(embeddings.offsets))
+    out, weights = np.zeros(embeddings.n_words, dtype=np.float32), np.ones(len(linked))
     for fold in range(folds):
-        others = covered & (of_word != fold) if folds > 1 else covered
-        head = _classifier(embeddings, others, linked, np.ones(len(linked)), training, f"key-points-{fold + 1}")
-        mine = of_word == fold
+        mine = fold_of_word == fold
+        others = covered & ~mine if folds > 1 else covered
+        head = _classifier(embeddings, others, linked, weights, training, f"key-points-{fold + 1}")
         out[mine] = head.probabilities(embeddings.data)[mine]
     return out
 
 
 def _classifier(
-    embeddings: Embeddings,
-    chosen: np.ndarray,
-    linked: np.ndarray,
-    weights: np.ndarray,
-    training: HeadTraining,
-    name: str,
-) -> KeyPointHead:
+    embeddings: Embeddings, chosen: np.ndarray, linked: np.ndarray, weights: np.ndarray, training: HeadTraining, name: str
+) -> KeyPointHead:  # fmt: skip
     """Train a classifier on the chosen words, with a weight for each word."""
-    labels, weighing = (torch.from_numpy(each[chosen].astype(np.float32)) for each in (linked, weights))
+    labels, weight_of = (torch.from_numpy(each[chosen].astype(np.float32)) for each in (linked, weights))
 
     def losses(head: KeyPointHead, given: WordRows, places: np.ndarray) -> Tensor:
         device, which = given.rows.device, torch.from_numpy(places)
         each = F.binary_cross_entropy_with_logits(
-            head(given.rows), labels[which].to(device), weighing[which].to(device), reduction="none"
+            head(given.rows), labels[which].to(device), weight_of[which].to(device), reduction="none"
         )
         return sums(each[:, None], given.lengths)[:, 0]
 
-    questions = _per_sentence(embeddings, chosen)
+    predictions = _per_sentence(embeddings, chosen)
     return training.fit(
-        lambda: KeyPointHead(embeddings.dim, _HIDDEN, _DROPOUT), embeddings, chosen, losses, questions, name=name
+        lambda: KeyPointHead(embeddings.dim, _HIDDEN, _DROPOUT), embeddings, chosen, losses, predictions, name=name
     )
 
 
@@ -290,7 +255,7 @@ def _per_sentence(embeddings: Embeddings, table: np.ndarray) -> np.ndarray:
 
 def score_key_points(
     head: KeyPointHead, embeddings: Embeddings, pivots: WordPairs, *, threshold: float = 0.2
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray]:
     """Score a classifier against the pivots of held-out text (Table 2).
 
     Args:
@@ -298,30 +263,27 @@ def score_key_points(
         threshold: threshold δ: words with P > δ are predicted to be pivots.
 
     Returns:
-        the probability of each word, float32 `[n_words]`; the mask of pivots, bool `[n_words]`; and the counts that
-        `OF_KEY_POINTS` uses, int64 `[n_sentences, 6]`, over words with a vector: words, correct predictions, correctly
-        predicted pivots, predicted pivots, pivots, and words whose probability is neither low nor high.
+        the probability of each word, float32 `[n_words]`; and the counts that `OF_KEY_POINTS` uses, int64
+        `[n_sentences, 6]`, over words with a vector: words, correct predictions, correctly predicted pivots, predicted
+        pivots, pivots, and words whose probability is neither low nor high.
     """
-    marked, probabilities = linked_words(embeddings, pivots), head.probabilities(embeddings.data)
-    said, (low, high) = probabilities > threshold, _AMBIGUOUS
+    pivot, probabilities = linked_words(embeddings, pivots), head.probabilities(embeddings.data)
+    predicted, (low, high) = probabilities > threshold, _AMBIGUOUS
     between = (probabilities > low) & (probabilities < high)
-    outcomes = (np.ones_like(said), said == marked, said & marked, said, marked, between)
+    outcomes = (np.ones_like(pivot), predicted == pivot, predicted & pivot, predicted, pivot, between)
     table = np.stack(outcomes, axis=1) & covered_words(embeddings)[:, None]
-    return probabilities, marked, _per_sentence(embeddings, table)
+    return probabilities, _per_sentence(embeddings, table)
 
 
-def share(part: int, whole: int) -> Statistic:
+def fraction(part: int, whole: int) -> Statistic:
     """Return a statistic of sums `[…, n]`: column `part` divided by column `whole`, NaN where `whole` is 0."""
     return lambda total: ratio(np.asarray(total[..., part], dtype=np.float64), total[..., whole])
 
 
-#: figures of Table 2, and the fraction of words that are judged neither way, from sums of `score_key_points`
+#: scores of Table 2, and the fraction of ambiguous words, from sums of `score_key_points`
 OF_KEY_POINTS: Mapping[str, Statistic] = {
-    "accuracy": share(1, 0),
-    "precision": share(2, 3),
-    "recall": share(2, 4),
-    "ambiguous": share(5, 0),
-}
+    "accuracy": fraction(1, 0), "precision": fraction(2, 3), "recall": fraction(2, 4), "ambiguous": fraction(5, 0),
+}  # fmt: skip
 
 
 # -- reorder -----------------------------------------------------------------------------------------------------------
@@ -360,8 +322,7 @@ class LinkedOrder:
         single = single.select(kept & (lengths[single.sentence] >= 2))
         single = single.select(np.lexsort((single.source, single.sentence)))
         lengths = np.where(lengths < 2, 0, lengths)
-        chosen = np.zeros(embeddings.n_words, dtype=bool)
-        chosen[embeddings.rows(single.sentence, single.source)] = True
+        chosen = linked_words(embeddings, single)
         ranks = np.empty(len(single), dtype=np.int64)
         by_target = np.lexsort((single.target, single.sentence))
         ranks[by_target] = np.arange(len(single)) - np.repeat(offsets_of(lengths)[:-1], lengths)
@@ -375,9 +336,7 @@ def train_order(
     """Train a model of the order of each sentence's pivots in the other language (CLCR, §3.3).
 
     Args:
-        embeddings: vectors of the sentences of one language.
-        pivots: links from that language to the language whose order is predicted. Words with several links are counted
-            and left out.
+        embeddings, pivots: vectors of sentences, and links from their language to the language of the order.
         kind: "relative" predicts which of two key points is first (Eq. 8); "absolute" predicts the place of each (Eq.
             6).
 
@@ -387,7 +346,7 @@ def train_order(
     gold = LinkedOrder.of(embeddings, pivots)
     if not gold.lengths.any():
         raise SettingError(
-            f"no order can be learnt from {len(pivots)} pivots in {len(embeddings)} sentences, of which none has two: give "
+            f"no order can be trained on {len(pivots)} pivots in {len(embeddings)} sentences, of which none has two: give "
             "more text, or leave the step out (steps=transform,extract)"
         )
     positions, ranks, model = torch.from_numpy(gold.positions), torch.from_numpy(gold.ranks), ORDERS[kind]
@@ -398,29 +357,23 @@ def train_order(
 
     head: Order = training.fit(
         lambda: model(embeddings.dim, hidden=_HIDDEN, dropout=_DROPOUT), embeddings, gold.chosen, losses,
-        model.questions(gold.lengths), name=f"order-{kind}",
+        model.n_predictions(gold.lengths), name=f"order-{kind}",
     )  # fmt: skip
     return head, {"sentences": int((gold.lengths > 0).sum()), "key_points": len(gold.ranks), **gold.skipped}
 
 
-def score_order(
-    head: Order, embeddings: Embeddings, pivots: WordPairs, *, beams: Sequence[int] = (1, 10)
-) -> dict[str, np.ndarray]:
+def score_order(head: Order, embeddings: Embeddings, pivots: WordPairs) -> dict[str, np.ndarray]:
     """Score the predicted order of the pivots of held-out text against their order in the other language (Table 3).
-
-    Args:
-        embeddings, pivots: as in `train_order`.
-        beams: beam sizes n of the search.
 
     Returns:
         the counts that `OF_ORDER` uses, int64 `[n_ordered, 8]`, see `ngram_counts`: of the source order under "as it
-        stands", and of each beam under "n = 1" etc. Only sentences with at least two key points are counted.
+        stands", and of beams of 1 and 10 under "n = 1" and "n = 10". Only sentences with at least two key points count.
     """
     gold = LinkedOrder.of(embeddings, pivots)
     orders = {"as it stands": np.arange(len(gold.ranks)) - np.repeat(offsets_of(gold.lengths)[:-1], gold.lengths)}
     rows, positions = gold.rows.to(next(head.parameters()).device), torch.from_numpy(gold.positions)
     lengths = torch.from_numpy(gold.lengths)
-    orders |= {f"n = {beam}": head.search(rows, positions, lengths, beam)[0] for beam in beams}
+    orders |= {f"n = {beam}": head.search(rows, positions, lengths, beam)[0] for beam in (1, 10)}
     kept = gold.lengths > 0
     return {name: ngram_counts(order, gold.ranks, gold.lengths)[kept] for name, order in orders.items()}
 
@@ -433,32 +386,29 @@ def ngram_counts(order: np.ndarray, ranks: np.ndarray, lengths: np.ndarray) -> n
 
     Args:
         order: indices of the key points of each sentence in the predicted order, int64 `[K]`.
-        ranks: place of each key point in the gold order, int64 `[K]`.
-        lengths: number of key points of each sentence, int64 `[n_sentences]`.
+        ranks, lengths: as in `LinkedOrder`.
 
     Returns:
-        int64 `[n_sentences, 8]`: number of matching n-grams for n = 1 to 4, then number of all n-grams for n = 1 to 4;
-        a sentence with fewer than n key points has no n-grams.
+        int64 `[n_sentences, 8]`: number of matching n-grams for n = 1 to 4, then number of all n-grams for n = 1 to 4.
     """
     offsets = offsets_of(lengths)
     placed = ranks[np.repeat(offsets[:-1], lengths) + order]
     left = np.repeat(offsets[1:], lengths) - np.arange(len(order))  # key points from here to the end of the sentence
     owner, found = np.repeat(np.arange(len(lengths)), lengths), np.ones(len(order), dtype=bool)
-    out = np.zeros((len(lengths), 2 * _LONGEST), dtype=np.int64)
     follows = np.append(placed[1:] == placed[:-1] + 1, False)
+    matching, all_of = [], []
     for n in range(1, _LONGEST + 1):
-        inside = left >= n
         if n > 1:
             found &= np.append(follows[n - 2 :], np.zeros(n - 2, dtype=bool))[: len(found)]
-        out[:, n - 1] = np.bincount(owner[found & inside], minlength=len(lengths))
-        out[:, _LONGEST + n - 1] = np.bincount(owner[inside], minlength=len(lengths))
-    return out
+        matching.append(np.bincount(owner[found & (left >= n)], minlength=len(lengths)))
+        all_of.append(np.bincount(owner[left >= n], minlength=len(lengths)))
+    return np.stack([*matching, *all_of], axis=1)
 
 
-#: Figures of Table 3 from sums of `score_order`. BLEU-n is the fraction of n-grams that are right. That is how Table 3 reads
-#: ("2-gram predictions correct over half of the time" is said of 0.582): the geometric mean (Papineni et al. 2002) would be
-#: √0.582 at least, as all 1-grams are right. The brevity penalty is 1.
-OF_ORDER: Mapping[str, Statistic] = {f"bleu-{n}": share(n - 1, _LONGEST + n - 1) for n in (2, 3, 4)}
+#: Scores of Table 3 from sums of `score_order`. BLEU-n is the fraction of matching n-grams. That is how Table 3 reads ("2-gram
+#: predictions correct over half of the time" describes 0.582): the geometric mean (Papineni et al. 2002) would be √0.582 at
+#: least, as all 1-grams match. The brevity penalty is 1.
+OF_ORDER: Mapping[str, Statistic] = {f"bleu-{n}": fraction(n - 1, _LONGEST + n - 1) for n in (2, 3, 4)}
 
 
 # -- from transforms to key points --------------------------------------------------------------------------------------
@@ -487,22 +437,31 @@ class Transformed:
 
 
 @dataclass
-class Learnt:
-    """Result of `learn`.
+class TrainedParts:
+    """Result of `train_parts`.
 
     Attributes:
         parts: trained parts of each language.
         counts: number of words, sentences and key points, by language.
         rates: flip rates of the labels of P by language, see `train_key_points`.
-        judged: scores of Table 1 ("distance"), 2 ("key-points", with the language twice) and 3 ("order").
+        scores: scores of Table 1 ("distance"), 2 ("key-points", with the language twice) and 3 ("order").
         examples: held-out sentences with the probability of each word, and matrices of their order (Figures 2 and 3).
     """
 
     parts: dict[str, Parts]
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     rates: dict[str, dict[str, float]] = field(default_factory=dict)
-    judged: list[Judged] = field(default_factory=list)
+    scores: list[Judged] = field(default_factory=list)
     examples: list[dict[str, Any]] = field(default_factory=list)
+
+    def score(
+        self, table: str, langs: tuple[str, str], model: str, counts: np.ndarray, statistics: Mapping[str, Statistic]
+    ) -> None:
+        """Add the scores of a model."""
+        self.scores += [
+            Judged(table, langs, model, metric, counts, statistic, percent=table != "distance")
+            for metric, statistic in statistics.items()
+        ]
 
 
 @dataclass(frozen=True)
@@ -528,44 +487,33 @@ class _Side:
         )
 
 
-def learn(
-    first: Transformed,
-    *,
-    pivot: str,
-    steps: Sequence[Step],
-    training: HeadTraining,
-    compare: bool = False,
-    as_published: bool = False,
-    progress: bool = False,
-) -> Learnt:
+def train_parts(
+    first: Transformed, *, pivot: str, steps: Sequence[Step], training: HeadTraining, compare: bool = False,
+    as_published: bool = False, progress: bool = False,
+) -> TrainedParts:  # fmt: skip
     """Train P of every language, and R of every language but the pivot.
 
     Args:
         first: encoders, transforms and texts; P and R are trained on `train` and scored on `held_out` of each text.
         steps: steps to train; "transform" alone trains nothing.
-        training: settings for training P and R.
-        compare: also train the baselines of Tables 2 and 3: P on uncorrected labels, and R of places.
-        as_published: see `train_key_points`.
+        compare, as_published: see `KeyPointAlignment`.
     """
-    found = Learnt({pivot: Parts()})
+    found = TrainedParts({pivot: Parts()})
     by_text = {text.lang: _sides(first, text, pivot, progress) for text in first.texts}
     for lang, (n, own, of_pivot) in by_text.items():
-        found.parts[lang] = Parts(first.to_pivot[lang], first.from_pivot[lang])
-        found.counts[lang] = {"pivots": n}
-        for transform, x, y, langs in (
-            (first.to_pivot[lang], own[1], of_pivot[1], (lang, pivot)),
-            (first.from_pivot[lang], of_pivot[1], own[1], (pivot, lang)),
-        ):
-            sums = distance_sums(x.vectors, y.vectors, transform)
-            found.judged += [Judged("distance", langs, "transform", metric, sums, statistic, percent=False)
-                             for metric, statistic in OF_DISTANCE.items() if len(sums)]  # fmt: skip
+        there, back = first.to_pivot[lang], first.from_pivot[lang]
+        found.parts[lang], found.counts[lang] = Parts(there, back), {"pivots": n}
+        x, y = own[1].vectors, of_pivot[1].vectors
+        if len(x):
+            found.score("distance", (lang, pivot), "transform", distance_sums(x, y, there), OF_DISTANCE)
+            found.score("distance", (pivot, lang), "transform", distance_sums(y, x, back), OF_DISTANCE)
     languages = {pivot: [of_pivot for _, _, of_pivot in by_text.values()]}
     languages |= {lang: [own] for lang, (_, own, _) in by_text.items()}
     for lang, parts in languages.items() if "extract" in steps else ():
-        learning, judging = (_Side.joined([each[k] for each in parts]) for k in range(2))
-        _learn_key_points(found, lang, learning, judging, training, compare, as_published)
+        train, held_out = (_Side.joined([each[k] for each in parts]) for k in range(2))
+        _add_key_points(found, lang, train, held_out, training, compare, as_published)
     for lang, (_, own, _) in by_text.items() if "reorder" in steps else ():
-        learn_order(found, lang, pivot, own[0], own[1], training, compare)
+        _add_order(found, lang, pivot, own[0], own[1], training, compare)
     return found
 
 
@@ -600,56 +548,50 @@ def distance_sums(source: Embeddings, target: Embeddings, transform: Transform) 
     return np.stack([np.bincount(owner, values, minlength=len(lengths)) for values in columns], axis=1)
 
 
-#: Figures of Table 1 from sums of `distance_sums`: the mean squared distance by dimension, and the same divided by the mean
-#: variance of a component; and the distance at τ = 1, where models may stand in another order.
-OF_DISTANCE = {"distance": share(0, 2), "relative distance": share(0, 3), "soft distance": share(1, 2)}
+#: Scores of Table 1 from sums of `distance_sums`: the mean squared distance per dimension; that distance divided by the mean
+#: variance of a component; and the distance at τ = 1, which may rank models differently.
+OF_DISTANCE = {"distance": fraction(0, 2), "relative distance": fraction(0, 3), "soft distance": fraction(1, 2)}
 
 
-def _learn_key_points(
-    found: Learnt, lang: str, learning: _Side, judging: _Side, training: HeadTraining, compare: bool, as_published: bool
-) -> None:
+def _add_key_points(
+    found: TrainedParts, lang: str, train: _Side, held_out: _Side, training: HeadTraining, compare: bool, as_published: bool
+) -> None:  # fmt: skip
     """Add P of a language, its held-out scores and the first held-out examples."""
     given = {}
-    for confident in (False, True) if compare else (True,):  # what is kept comes last
+    for confident in (False, True) if compare else (True,):  # the last head is kept
         name = "confident labels" if confident else "labels as they are"
-        head, counts, rates = train_key_points(
-            learning.vectors, learning.pivots, training, confident=confident, as_published=as_published
+        head, counts, found.rates[lang] = train_key_points(
+            train.vectors, train.pivots, training, confident=confident, as_published=as_published
         )
-        given[name], _, sums = score_key_points(head, judging.vectors, judging.pivots)
-        found.judged += [
-            Judged("key-points", (lang, lang), name, metric, sums, statistic)
-            for metric, statistic in OF_KEY_POINTS.items()
-        ]
-        found.rates[lang] = rates
+        given[name], counted = score_key_points(head, held_out.vectors, held_out.pivots)
+        found.score("key-points", (lang, lang), name, counted, OF_KEY_POINTS)
         found.parts[lang] = replace(found.parts[lang], head=head.cpu())
         found.counts.setdefault(lang, {}).update({f"{key} of P": n for key, n in counts.items()})
-    marked = linked_words(judging.vectors, judging.pivots)
-    for number in range(min(_EXAMPLES, len(judging.sentences))):
-        words = slice(*judging.vectors.offsets[number : number + 2])
+    pivot = linked_words(held_out.vectors, held_out.pivots)
+    for number in range(min(_EXAMPLES, len(held_out.sentences))):
+        words = slice(*held_out.vectors.offsets[number : number + 2])
         found.examples.append({
-            "lang": lang, "sentence": number, "words": list(judging.sentences[number].words),
-            "pivots": marked[words].tolist(),
+            "lang": lang, "sentence": number, "words": list(held_out.sentences[number].words),
+            "pivots": pivot[words].tolist(),
             "probabilities": {name: _rounded(each[words]) for name, each in given.items()},
         })  # fmt: skip
 
 
-def learn_order(
-    found: Learnt, lang: str, pivot: str, learning: _Side, judging: _Side, training: HeadTraining, compare: bool
+def _add_order(
+    found: TrainedParts, lang: str, pivot: str, train: _Side, held_out: _Side, training: HeadTraining, compare: bool
 ) -> None:
     """Add R of a language, its held-out scores and the first held-out examples."""
     heads = {}
-    for kind in ("absolute", "relative") if compare else ("relative",):  # what is kept comes last
-        heads[kind], counts = train_order(learning.vectors, learning.pivots, training, kind)
+    for kind in ("absolute", "relative") if compare else ("relative",):
+        heads[kind], counts = train_order(train.vectors, train.pivots, training, kind)
         found.counts[lang].update({f"{key} of R": n for key, n in counts.items()})
-        for beam, counted in score_order(heads[kind], judging.vectors, judging.pivots).items():
-            model = beam if beam == "as it stands" else f"{kind}, {beam}"
-            if beam != "as it stands" or kind == "relative":
-                found.judged += [
-                    Judged("order", (lang, pivot), model, metric, counted, statistic)
-                    for metric, statistic in OF_ORDER.items()
-                ]
+        for beam, counted in score_order(heads[kind], held_out.vectors, held_out.pivots).items():
+            if beam != "as it stands":
+                found.score("order", (lang, pivot), f"{kind}, {beam}", counted, OF_ORDER)
+            elif kind == "relative":
+                found.score("order", (lang, pivot), beam, counted, OF_ORDER)
     found.parts[lang] = replace(found.parts[lang], order=heads["relative"].cpu())
-    found.examples += order_examples(lang, judging.sentences, judging.vectors, judging.pivots, heads)
+    found.examples += order_examples(lang, held_out.sentences, held_out.vectors, held_out.pivots, heads)
 
 
 @torch.no_grad()
@@ -658,29 +600,25 @@ def order_examples(
 ) -> list[dict[str, Any]]:
     """Return the first sentences with a few key points, with their gold and predicted orders (Figure 3).
 
-    Args:
-        sentences, vectors, pivots: sentences of a text, their vectors, and their pivots.
-        heads: trained models by kind, in evaluation mode.
-
     Returns:
         for each sentence, its key points `words`, in sentence order, and their places in the other language `ranks`,
         from 0. For n key points, two `[n][n]` tables: `places` holds the probability of each place, and `before` the
         probability that the row's key point precedes the column's key point (0.5 on the diagonal).
     """
     gold = LinkedOrder.of(vectors, pivots)
-    begins, found = np.concatenate([[0], np.cumsum(gold.lengths)]), []
-    for number in np.flatnonzero((gold.lengths >= _FEWEST) & (gold.lengths <= _MOST))[:_EXAMPLES].tolist():
+    begins, found = offsets_of(gold.lengths), []
+    for number in np.flatnonzero((gold.lengths >= _MIN_POINTS) & (gold.lengths <= _MAX_POINTS))[:_EXAMPLES].tolist():
         n, own = int(gold.lengths[number]), slice(begins[number], begins[number + 1])
         positions, words = gold.positions[own], sentences[number].words
         about = {"words": [words[k] for k in positions.tolist()], "ranks": gold.ranks[own].tolist()}
         for head in heads.values():
-            device = next(head.parameters()).device
-            said = head(gold.rows[own].to(device), torch.from_numpy(positions), torch.tensor([n])).cpu().numpy()
+            rows = gold.rows[own].to(next(head.parameters()).device)
+            scores = head(rows, torch.from_numpy(positions), torch.tensor([n])).cpu().numpy()
             if isinstance(head, AbsoluteOrder):
-                about["places"] = _rounded(np.exp(said)[:, np.minimum(np.arange(n), head.most - 1)])
+                about["places"] = _rounded(np.exp(scores)[:, np.minimum(np.arange(n), head.most - 1)])
             else:
                 table = np.zeros((n, n))
-                table[np.triu_indices(n, 1)] = said
+                table[np.triu_indices(n, 1)] = scores
                 about["before"] = _rounded(1.0 / (1.0 + np.exp(table.T - table)))
         found.append({"lang": lang, "sentence": number, **about})
     return found

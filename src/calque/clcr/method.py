@@ -12,11 +12,11 @@ from torch import nn
 
 from calque.alignment.base import Judged, Method
 from calque.clcr.encoder import PIVOTS, STEPS, KeyPointEncoder, check_view, named_steps
-from calque.clcr.learning import HeadTraining, PairedText, Transformed, learn, paired_texts
+from calque.clcr.learning import HeadTraining, PairedText, Transformed, paired_texts, train_parts
 from calque.clcr.pivots import TOLERANCE, choose_threshold, covered_words, find_pivots
 from calque.clcr.transform import Side, Space, Transform, Transforming
 from calque.distributed import Processes
-from calque.encoders.base import Encoder, made_of, require
+from calque.encoders.base import Encoder, made_of
 from calque.encoders.checkpoint import weights_digest
 from calque.encoders.per_language import PerLanguage
 from calque.encoders.split import SplitSentences
@@ -30,7 +30,7 @@ from calque.training.plan import BatchPlan
 from calque.training.sources import ChosenWords, TrainedSource, VectorSource, float32_copy
 from calque.vectors import Embeddings
 
-_BUDGET = 1024  # most subwords of a batch of an encoder that learns, padding included
+_BUDGET = 1024  # maximum number of subwords, with padding, in a forward pass of a trained encoder
 PHASES = Schedule(warmup=0.1, decay="linear")
 
 
@@ -101,15 +101,15 @@ class KeyPointAlignment(Method):
         for name in ("batch", "max_words", "hidden"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), least=1, whole=True)
-        for name, n, what in (("epochs", 5, "transform, encoder, pivot's encoder, refinement, heads"),
-                              ("learning_rate", 3, "transform, encoder, pivot's encoder")):  # fmt: skip
+        phases = "transform, encoder, pivot's encoder"
+        for name, n, what in (("epochs", 5, f"{phases}, refinement, heads"), ("learning_rate", 3, phases)):
             values = getattr(self, name)
             if values is not None and (isinstance(values, str) or not isinstance(values, Sequence) or len(values) != n):
                 raise SettingError(f"{name} has {n} numbers ({what}), got {values!r}")
-        for number, value in enumerate(self.epochs):
-            if number in (0, 4):
-                check_number("the first and the last of epochs", value, above=0)
+        for value in self.epochs:
             check_number("each of epochs", value, least=0)
+        for value in (self.epochs[0], self.epochs[4]):
+            check_number("the first and the last of epochs", value, above=0)
         for rate in self.learning_rate or ():
             check_number("each of learning_rate", rate, above=0)
         check_number("beta", self.beta, least=0)
@@ -121,11 +121,8 @@ class KeyPointAlignment(Method):
         encoder: Encoder | Mapping[str, Encoder],
         corpus: ParallelCorpus | Sequence[ParallelCorpus],
         pairs: WordPairs | Sequence[WordPairs] | None = None,
-        *,
-        folder: str | Path | None = None,
-        checkpoint_every: int = 200,
-        progress: bool = False,
-    ) -> KeyPointEncoder:
+        *, folder: str | Path | None = None, checkpoint_every: int = 200, progress: bool = False,
+    ) -> KeyPointEncoder:  # fmt: skip
         """Train all steps. Vectors of frozen encoders are held in memory, 4 · dim bytes per word.
 
         Args:
@@ -146,24 +143,22 @@ class KeyPointAlignment(Method):
         links = [pairs] if isinstance(pairs, WordPairs) else None if pairs is None else list(pairs)
         if isinstance(encoder, Encoder) and not isinstance(encoder, PerLanguage):
             encoder = dict.fromkeys(langs, encoder)
-        encoders = dict(encoder.encoders if isinstance(encoder, PerLanguage) else encoder)
-        for each in encoders.values():
-            require(each, "measured")
+        base = encoder if isinstance(encoder, PerLanguage) else PerLanguage(encoder, alike=False)
+        encoders = base.encoders
         texts = paired_texts(
             encoders, corpora, links, pivot=self.towards, max_words=self.max_words, held_out=self.held_out,
             seed=self.seed, progress=progress,
         )  # fmt: skip
-        place = None if folder is None else Path(folder)
-        self.transformed = first = _Phases(self, encoders, texts, place, checkpoint_every, progress).run()
-        self.learnt = learn(
+        self.transformed = first = _Phases(self, encoders, texts, folder, checkpoint_every, progress).run()
+        training = HeadTraining(epochs=self.epochs[4], seed=self.seed, progress=progress)
+        self.trained = train_parts(
             first, pivot=self.towards, steps=self._steps, compare=self.compare, as_published=self.as_published,
-            training=HeadTraining(epochs=self.epochs[4], seed=self.seed, progress=progress), progress=progress,
+            training=training, progress=progress,
         )  # fmt: skip
         aligned = KeyPointEncoder(
-            {lang: first.encoders[lang] for lang in self.learnt.parts}, self.learnt.parts, pivot=self.towards,
+            {lang: first.encoders[lang] for lang in self.trained.parts}, self.trained.parts, pivot=self.towards,
             steps=self._steps, costs=first.thresholds, settings=self.settings(),
         )  # fmt: skip
-        base = encoder if isinstance(encoder, Encoder) else PerLanguage(encoder, alike=False)
         aligned.made = made_of(base, "clcr", self.towards, [], [], self.record()) | {"langs": langs}
         return aligned
 
@@ -175,14 +170,14 @@ class KeyPointAlignment(Method):
             "counts": counts,
             "phases": {name: {"updates": len(h), "first": h[0], "last": h[-1]} for name, h in first.history.items()},
             "pivots": {lang: {"threshold": cost, "f1": first.f1.get(lang)} for lang, cost in first.thresholds.items()},
-            "key_points": self.learnt.counts,
-            "flip_rates": self.learnt.rates,
-            "examples": self.learnt.examples,
+            "key_points": self.trained.counts,
+            "flip_rates": self.trained.rates,
+            "examples": self.trained.examples,
         }
 
     def judged(self) -> list[Judged]:
         """Return the held-out scores of the last `align`: distances (Table 1), P (Table 2) and R (Table 3)."""
-        return self.learnt.judged
+        return self.trained.scores
 
     def rows(self, load: Mapping[str, Any]) -> str:
         if unknown := load.keys() - {"steps", "delta", "translations"}:
@@ -196,13 +191,13 @@ class KeyPointAlignment(Method):
         for lang, two in translations.items():
             if not isinstance(two, list) or len(two) != 2 or not all(isinstance(file, str) for file in two):
                 raise SettingError(
-                    f"translations.{lang} = {two!r}, expected the file in {self.towards} and that in {lang}"
+                    f"translations.{lang} must be a file in {self.towards} and one in {lang}, got {two!r}"
                 )
         if load.get("steps") == PIVOTS:
             return "key points"
         steps = named_steps(load.get("steps")) or self._steps
         if len(steps) > len(self._steps):
-            raise SettingError(f"{steps[-1]} is not learnt with steps = {self.steps!r}")
+            raise SettingError(f"{steps[-1]} is not trained with steps = {self.steps!r}")
         return "key points" if "extract" in steps else "words"
 
     def settings(self) -> dict[str, Any]:
@@ -214,12 +209,8 @@ class KeyPointAlignment(Method):
 # -- the first step ----------------------------------------------------------------------------------------------------
 @dataclass
 class _Language:
-    """A non-pivot language and its state during training.
-
-    Attributes:
-        space: mean and spread of its vectors; the transforms map between the scaled spaces.
-        stored, translated: vectors of its sentences, and of their translations, by the current encoders.
-    """
+    """A non-pivot language and its state during training; `stored` and `translated` are the vectors of its sentences and
+    of their translations by the current encoders."""
 
     text: PairedText
     space: Space
@@ -230,18 +221,11 @@ class _Language:
 
 
 class _Phases:
-    """Phases of the first step over parallel texts.
-
-    Args:
-        encoders: encoder of each language before training; these encoders remain unchanged.
-        texts: parallel texts of the non-pivot languages.
-        folder: parent of one folder per phase with its checkpoints and metrics; None stores none.
-        every, progress: see `Loop`.
-    """
+    """Phases of the first step over parallel texts; `encoders` remain unchanged, and `folder` gets a folder per phase."""
 
     def __init__(
-        self, how: KeyPointAlignment, encoders: Mapping[str, Encoder], texts: Sequence[PairedText], folder: Path | None,
-        every: int, progress: bool,
+        self, how: KeyPointAlignment, encoders: Mapping[str, Encoder], texts: Sequence[PairedText],
+        folder: str | Path | None, every: int, progress: bool,
     ):  # fmt: skip
         self._how, self.encoders, self._texts, self._pivot = how, dict(encoders), list(texts), how.towards
         self._folder, self._every, self._progress = folder, every, progress
@@ -254,29 +238,24 @@ class _Phases:
         for text in texts:
             own = encoders[text.lang].dim
             torch.manual_seed(how.seed)
-            self._languages.append(_Language(
-                text,
-                Space.of([(text.vectors, text.train)]),
-                Transform(own, dim, hidden).to(self._processes.device),
-                Transform(dim, own, hidden).to(self._processes.device),
-                text.vectors,
-                text.pivot_vectors,
-            ))  # fmt: skip
+            maps = [Transform(*dims, hidden).to(self._processes.device) for dims in ((own, dim), (dim, own))]
+            space = Space.of([(text.vectors, text.train)])
+            self._languages.append(_Language(text, space, *maps, text.vectors, text.pivot_vectors))
 
     def run(self) -> Transformed:
         """Run the phases that the settings select."""
         how, dims = self._how, [self.encoders[text.lang].dim for text in self._texts]
         pivot_dim, refined = self.encoders[self._pivot].dim, 0.0 if how.as_published else how.epochs[3]
         first = transform_rate(max(*dims, pivot_dim))
-        self._learn_transforms(self._schedule(0, first))
+        self._train_transforms(self._schedule(0, first))
         for text in self._texts if how.epochs[1] else ():
             schedule = self._schedule(1, rate_by_width(max(dims), 5 / 3))
-            self._learn_encoder(text.lang, schedule, again=bool(how.epochs[2] or refined))
+            self._train_encoder(text.lang, schedule, again=bool(how.epochs[2] or refined))
         if how.epochs[2]:
             schedule = self._schedule(2, rate_by_width(pivot_dim, 5 / 3))
-            self._learn_encoder(self._pivot, schedule, again=bool(refined))
+            self._train_encoder(self._pivot, schedule, again=bool(refined))
         if refined:
-            self._learn_transforms(replace(self._schedule(0, first / 2), epochs=refined), mutual=True)
+            self._train_transforms(replace(self._schedule(0, first / 2), epochs=refined), mutual=True)
         return self._result(0.0 if how.as_published else TOLERANCE)
 
     def _schedule(self, number: int, rate: float) -> Schedule:
@@ -284,23 +263,15 @@ class _Phases:
         rate = rate if self._how.learning_rate is None else self._how.learning_rate[number]
         return replace(PHASES, epochs=self._how.epochs[number], learning_rate=rate, seed=self._how.seed)
 
-    def _learn_transforms(self, schedule: Schedule, *, mutual: bool = False) -> None:
-        """Train the transforms of each language separately, on fixed vectors (phase 1).
-
-        Args:
-            mutual: train only on mutual best pairs of words, as in the refinement.
-        """
+    def _train_transforms(self, schedule: Schedule, *, mutual: bool = False) -> None:
+        """Train the transforms of each language separately, on fixed vectors (phase 1, and with `mutual` the refinement)."""
         for language in self._languages:
             side, pivot = self._side(language, self._frozen(language.stored)), self._frozen(language.translated)
             self._run(f"{'refine' if mutual else 'transform'}-{side.lang}", [side], pivot, schedule, mutual=mutual)
 
-    def _learn_encoder(self, lang: str, schedule: Schedule, *, again: bool) -> None:
+    def _train_encoder(self, lang: str, schedule: Schedule, *, again: bool) -> None:
         """Train the encoder of a language, if it has trainable weights: on its own text (phase 2), or on all texts
-        together for the pivot (phase 3).
-
-        Args:
-            again: recompute the vectors of all sentences afterwards.
-        """
+        together for the pivot (phase 3). `again` recomputes the vectors of all sentences afterwards."""
         if not isinstance(encoder := self.encoders[lang], TrainableEncoder):
             return
         pivots = lang == self._pivot
@@ -310,20 +281,16 @@ class _Phases:
         tuned.model.train()
         split = SplitSentences.joined([encoder.split(text) for text in texts])
         source = TrainedSource(tuned, split.covered_words(), self._processes, budget=_BUDGET)
-        if pivots:
-            begins = zip(mine, offsets_of(list(map(len, texts)))[:-1], strict=True)
-            sides = [self._side(language, self._frozen(language.stored), int(begin)) for language, begin in begins]
-            self._run(f"encoder-{lang}", sides, source, schedule)
-        else:
-            pivot = self._frozen(mine[0].translated)
-            self._run(f"encoder-{lang}", [self._side(mine[0], source)], pivot, schedule)
+        begins = zip(mine, offsets_of(list(map(len, texts)))[:-1].tolist(), strict=True)
+        sides = [self._side(each, self._frozen(each.stored) if pivots else source, begin) for each, begin in begins]
+        self._run(f"encoder-{lang}", sides, source if pivots else self._frozen(mine[0].translated), schedule)
         tuned.model.eval().requires_grad_(True)
         self.encoders[lang] = tuned
         for language, text in zip(mine, texts, strict=True) if again else ():
             setattr(language, "translated" if pivots else "stored", tuned.encode(text, progress=self._progress))
 
     def _result(self, tolerance: float) -> Transformed:
-        """Return transforms between unscaled vectors, and thresholds chosen by the held-out links of each language."""
+        """Return transforms between unscaled vectors, and thresholds chosen on the held-out links of each language."""
         there = self._space.mean, self._space.spread
         found = Transformed(self.encoders, {}, {}, {}, {}, self.history, self._texts)
         for language in self._languages:
@@ -341,7 +308,7 @@ class _Phases:
             found.thresholds[lang], found.f1[lang] = choose_threshold(pivots, links, tolerance=tolerance)
         return found
 
-    # -- what a phase needs ----------------------------------------------------------------------------------------------
+    # -- one phase --------------------------------------------------------------------------------------------------------
     def _run(
         self, name: str, sides: list[Side], pivot: VectorSource, schedule: Schedule, *, mutual: bool = False
     ) -> None:
@@ -353,7 +320,7 @@ class _Phases:
             sides, pivot, self._space, name=self._pivot, processes=self._processes, beta=beta, mutual=mutual
         )
         identity = {
-            "score": "distance", "scaled": True,  # once settings: checkpoints of former versions go on
+            "score": "distance", "scaled": True,  # former settings, so that checkpoints of older versions can be resumed
             "batch": batch, "phase": name, "beta": beta,
             "transforms": weights_digest(maps),
             "encoders": [self.encoders[lang].fingerprint for lang in languages],
@@ -361,7 +328,7 @@ class _Phases:
         }  # fmt: skip
         loop = Loop(
             objective, schedule=schedule, processes=self._processes, identity=identity,
-            folder=None if self._folder is None else self._folder / name, checkpoint_every=self._every,
+            folder=None if self._folder is None else Path(self._folder, name), checkpoint_every=self._every,
             progress=self._progress, title=name,
         )  # fmt: skip
         plan = BatchPlan(objective.sizes, batch=batch, seed=schedule.seed)

@@ -14,8 +14,8 @@ from torch.nn import functional as F
 from calque.nn.ragged import Ragged
 from calque.offsets import offsets_of, ranges
 
-_AT_ONCE = 1 << 14  # words whose probabilities are computed at once
-_SENTENCES = 32  # whose order is sought at once: their hidden layers stay in the cache
+_AT_ONCE = 1 << 14  # number of words whose probabilities are computed at once
+_SENTENCES = 32  # number of sentences that are searched at once, so that their hidden layers stay in the cache
 
 
 class KeyPointHead(nn.Module):
@@ -59,50 +59,35 @@ class Order(nn.Module, ABC):
 
     Rows are the vectors of the key points of several sentences, in the order of their own language. `positions`, int64
     `[W]`, holds the index of each key point's word in its sentence, from 0; `lengths`, int64 `[S]`, the number of key
-    points of each sentence.
-
-    Attributes:
-        settings: arguments that build an equal module, `type(order)(**order.settings)`.
+    points of each sentence. `type(order)(**order.settings)` is a module of the same shape.
     """
 
     settings: dict[str, Any]
 
     def losses(self, rows: Tensor, positions: Tensor, lengths: Tensor, ranks: Tensor) -> Tensor:
-        """Return −log p of the gold answers, summed over each sentence, `[S]`.
-
-        Args:
-            ranks: place of each key point among its sentence's key points in the other language, from 0, int64 `[W]`.
-        """
+        """Return −log p of the gold answers, summed over each sentence, `[S]`. `ranks`, int64 `[W]`, holds the place of
+        each key point among its sentence's key points in the other language, from 0."""
         ragged = Ragged.of(lengths, len(rows))
-        each, word = self._losses(rows, positions, ragged, ranks)
-        owner = torch.from_numpy(ragged.sentence[word]).to(rows.device)
-        return each.new_zeros(len(ragged)).index_add(0, owner, each)
+        each = self._losses(rows, positions, ragged, ranks)
+        sentence = np.repeat(np.arange(len(ragged)), self.n_predictions(ragged.lengths))
+        return each.new_zeros(len(ragged)).index_add(0, torch.from_numpy(sentence).to(rows.device), each)
 
     @abstractmethod
-    def _losses(
-        self, rows: Tensor, positions: Tensor, ragged: Ragged, ranks: Tensor
-    ) -> tuple[Tensor, np.ndarray | slice]:
-        """Return −log p of each gold answer, and the index of a word of its sentence."""
+    def _losses(self, rows: Tensor, positions: Tensor, ragged: Ragged, ranks: Tensor) -> Tensor:
+        """Return −log p of each gold answer, sentence after sentence."""
 
     @staticmethod
     @abstractmethod
-    def questions(lengths: np.ndarray) -> np.ndarray:
-        """Return the number of gold answers in the loss of each sentence, int64 `[S]`."""
+    def n_predictions(lengths: np.ndarray) -> np.ndarray:
+        """Return the number of predictions for each sentence, int64 `[S]`."""
 
     @abstractmethod
     def _search(self, rows: Tensor, positions: Tensor, ragged: Ragged, beam: int) -> tuple[np.ndarray, np.ndarray]:
         """Search the order of a few sentences; see `search`."""
 
     @torch.no_grad()
-    def search(
-        self, rows: Tensor, positions: Tensor, lengths: Tensor | Ragged, beam: int = 10
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the predicted order, without dropout, as indices within each sentence, int64 `[W]`, and its cost,
-        float64 `[S]`; see `relative_order`.
-
-        Args:
-            beam: number of hypotheses kept at each step; 1 is greedy.
-        """
+    def search(self, rows: Tensor, positions: Tensor, lengths: Tensor, beam: int = 10) -> tuple[np.ndarray, np.ndarray]:
+        """Return the predicted order, without dropout, and its cost; see `relative_order`."""
         was, ragged = self.training, Ragged.of(lengths, len(rows))
         order, cost = np.empty(len(rows), dtype=np.int64), np.empty(len(ragged))
         self.eval()
@@ -164,15 +149,13 @@ class RelativeOrder(Order):
 
         return before(i, j) - before(j, i)
 
-    def _losses(
-        self, rows: Tensor, positions: Tensor, ragged: Ragged, ranks: Tensor
-    ) -> tuple[Tensor, np.ndarray | slice]:
+    def _losses(self, rows: Tensor, positions: Tensor, ragged: Ragged, ranks: Tensor) -> Tensor:
         i, j = _pairs(ragged)
         before = (ranks.cpu()[i] < ranks.cpu()[j]).to(rows.device, rows.dtype)
-        return F.binary_cross_entropy_with_logits(self(rows, positions, ragged), before, reduction="none"), i.numpy()
+        return F.binary_cross_entropy_with_logits(self(rows, positions, ragged), before, reduction="none")
 
     @staticmethod
-    def questions(lengths: np.ndarray) -> np.ndarray:
+    def n_predictions(lengths: np.ndarray) -> np.ndarray:
         return lengths * (lengths - 1) // 2
 
     def _search(self, rows: Tensor, positions: Tensor, ragged: Ragged, beam: int) -> tuple[np.ndarray, np.ndarray]:
@@ -189,7 +172,6 @@ class AbsoluteOrder(Order):
 
     Args:
         most: number N of classes; later places share the last class, later positions the last embedding.
-        dropout: see `RelativeOrder`.
 
     Example:
         >>> model, lengths = AbsoluteOrder(8, 5, 4), torch.tensor([3, 1])
@@ -216,19 +198,16 @@ class AbsoluteOrder(Order):
     def _class(self, places: Tensor) -> Tensor:
         return places.clamp(max=self.most - 1)
 
-    def _losses(
-        self, rows: Tensor, positions: Tensor, ragged: Ragged, ranks: Tensor
-    ) -> tuple[Tensor, np.ndarray | slice]:
-        right = self._class(ranks.to(rows.device))
-        return F.nll_loss(self(rows, positions, ragged), right, reduction="none"), slice(None)
+    def _losses(self, rows: Tensor, positions: Tensor, ragged: Ragged, ranks: Tensor) -> Tensor:
+        return F.nll_loss(self(rows, positions, ragged), self._class(ranks.to(rows.device)), reduction="none")
 
     @staticmethod
-    def questions(lengths: np.ndarray) -> np.ndarray:
+    def n_predictions(lengths: np.ndarray) -> np.ndarray:
         return lengths
 
     def _search(self, rows: Tensor, positions: Tensor, ragged: Ragged, beam: int) -> tuple[np.ndarray, np.ndarray]:
         scores = self(rows, positions, ragged).cpu().numpy()
-        of_word = ragged.lengths[ragged.sentence]  # as many places as there are key points in its sentence
+        of_word = ragged.lengths[ragged.sentence]  # number of places of each word
         word = np.repeat(np.arange(len(scores)), of_word)
         places = ranges(np.zeros_like(of_word), of_word)
         return absolute_order(scores[word, np.minimum(places, self.most - 1)], ragged.lengths, beam=beam)
@@ -258,23 +237,22 @@ def key_points(
     owner = np.repeat(np.arange(len(lengths)), lengths)
     by_probability = np.lexsort((-np.where(usable, probabilities, -np.inf), owner))
     best = by_probability[offsets[:-1][lengths > 0]]  # of each sentence with words
-    silent = np.bincount(owner, chosen, minlength=len(lengths)) == 0
-    chosen[best[silent[owner[best]] & usable[best]]] = True
+    without = np.bincount(owner, chosen, minlength=len(lengths)) == 0
+    chosen[best[without[owner[best]] & usable[best]]] = True
     return chosen
 
 
 def _pairs(ragged: Ragged) -> tuple[Tensor, Tensor]:
     """Return rows i and j of all pairs i < j of each sentence, ordered by i; int64 `[n_pairs]` each."""
-    after = ragged.lengths[ragged.sentence] - ragged.position - 1  # words behind each word
+    after = ragged.lengths[ragged.sentence] - ragged.position - 1  # number of words after each word
     words = np.arange(ragged.n_words)
     return torch.from_numpy(np.repeat(words, after)), torch.from_numpy(ranges(words + 1, after))
 
 
-# -- the best order of some words ---------------------------------------------------------------------------------------
-# A beam search. A hypothesis is a beginning of the order. What the rest of it costs depends only on *which* words stand in
-# the beginning, so of hypotheses with the same words only the cheapest goes on, and a beam of 10 holds 10 different sets.
-# With a beam as wide as there are sets of a size the search is exact (Held & Karp 1962, "A dynamic programming approach to
-# sequencing problems").
+# -- beam search --------------------------------------------------------------------------------------------------------
+# The cost of the remaining words depends only on the set of words that are already placed. Only the cheapest hypothesis with
+# each set is therefore kept, and a beam of 10 holds 10 different sets. If the beam holds all sets of a size, the search is
+# exact (Held & Karp 1962, "A dynamic programming approach to sequencing problems").
 def relative_order(scores: np.ndarray, lengths: np.ndarray, *, beam: int = 10) -> tuple[np.ndarray, np.ndarray]:
     """Return the best order of the words of each sentence by pairwise scores (CLCR, Eq. 9):
 
@@ -297,12 +275,12 @@ def relative_order(scores: np.ndarray, lengths: np.ndarray, *, beam: int = 10) -
         array([2, 0, 1])
     """
 
-    def costs(of_sentence: np.ndarray, n: int) -> np.ndarray:  # [i, j]: −log p(i before j)
+    def costs(given: np.ndarray, n: int) -> np.ndarray:  # [i, j]: −log p(i before j)
         table, (i, j) = np.zeros((n, n)), np.triu_indices(n, 1)
-        table[i, j], table[j, i] = np.logaddexp(0, -of_sentence), np.logaddexp(0, of_sentence)
+        table[i, j], table[j, i] = np.logaddexp(0, -given), np.logaddexp(0, given)
         return table
 
-    return _searched(costs, True, scores, lengths, lengths * (lengths - 1) // 2, beam)
+    return _searched(costs, True, scores, lengths, RelativeOrder.n_predictions(lengths), beam)
 
 
 def absolute_order(scores: np.ndarray, lengths: np.ndarray, *, beam: int = 10) -> tuple[np.ndarray, np.ndarray]:
@@ -314,16 +292,13 @@ def absolute_order(scores: np.ndarray, lengths: np.ndarray, *, beam: int = 10) -
 
     Args:
         scores: log p of word i (row) at place m (column), `[sum of the squares of the lengths]`, row by row.
-        lengths, beam: as in `relative_order`.
-
-    Returns:
-        as in `relative_order`; ties go to the earlier place.
+        lengths, beam: as in `relative_order`, as the returned values; ties go to the earlier place.
 
     Example:
         >>> absolute_order(np.log([0.1, 0.9, 0.6, 0.4]), np.array([2]))[0]
         array([1, 0])
     """
-    places, cost = _searched(lambda some, n: -some.reshape(n, n), False, scores, lengths, lengths**2, beam)
+    places, cost = _searched(lambda given, n: -given.reshape(n, n), False, scores, lengths, lengths**2, beam)
     begin = np.repeat(offsets_of(lengths)[:-1], lengths)
     order = np.empty_like(places)
     order[begin + places] = np.arange(len(places)) - begin
@@ -331,40 +306,32 @@ def absolute_order(scores: np.ndarray, lengths: np.ndarray, *, beam: int = 10) -
 
 
 def _searched(
-    costs: Callable[[np.ndarray, int], np.ndarray],
-    relative: bool,
-    scores: np.ndarray,
-    lengths: np.ndarray,
-    sizes: np.ndarray,
-    beam: int,
-) -> tuple[np.ndarray, np.ndarray]:
+    costs: Callable[[np.ndarray, int], np.ndarray], relative: bool, scores: np.ndarray, lengths: np.ndarray,
+    sizes: np.ndarray, beam: int,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Search the orders of all sentences together, adding one item to each at a time.
 
-    If `relative`, the items are words, one for each place from left to right, and `costs[i, j]` is the cost of i before
-    j. Otherwise the items are places, one for each word, and `costs[i, m]` is the cost of word i at place m.
-
-    Args:
-        costs: function that returns costs, float64 `[n, n]`, from the scores of a sentence and its number of words n.
-        sizes: number of scores of each sentence.
+    `costs` computes a table `[n, n]` from the scores of a sentence of n words. If `relative`, the items are words, one
+    for each place from left to right, and `costs[i, j]` is the cost of i before j. Otherwise the items are places, one
+    for each word, and `costs[i, m]` is the cost of word i at place m. `sizes` holds the number of scores per sentence.
     """
     begins, words = offsets_of(sizes), offsets_of(lengths)
     s, n = len(lengths), int(max(lengths, default=0))
     table = np.zeros((s, n, n))
     for k, length in enumerate(lengths):
         table[k, :length, :length] = costs(scores[begins[k] : begins[k + 1]].astype(np.float64), int(length))
-    keys = np.random.default_rng(0).integers(1, 2**63, n)  # a set of items is known by the exclusive or of theirs
+    keys = np.random.default_rng(0).integers(1, 2**63, n)  # the code of a set is the exclusive or of its keys
     total, code = np.full((s, beam), np.inf), np.zeros((s, beam), dtype=np.int64)
     total[:, 0] = 0.0
     used = np.broadcast_to((np.arange(n) >= lengths[:, None])[:, None], (s, beam, n)).copy()
-    rest = np.broadcast_to(table.sum(2)[:, None], (s, beam, n)).copy()  # what each word would cost next
+    rest = np.broadcast_to(table.sum(2)[:, None], (s, beam, n)).copy()  # cost of each word as the next one
     parent, item = (np.zeros((n, s, beam), dtype=np.int64) for _ in range(2))
     for step in range(n):
         of = np.flatnonzero(lengths > step)
         row = of[:, None]
         cost = np.where(used[of], np.inf, total[of][:, :, None] + (rest[of] if relative else table[of, step][:, None]))
-        best, after = _cheapest_sets(
-            cost.reshape(len(of), -1), (code[of][:, :, None] ^ keys).reshape(len(of), -1), beam
-        )
+        codes = (code[of][:, :, None] ^ keys).reshape(len(of), -1)
+        best, after = _cheapest_sets(cost.reshape(len(of), -1), codes, beam)
         before, new = parent[step, of], item[step, of] = np.divmod(best, n)
         total[of], code[of] = after, np.take_along_axis(code[of], before, 1) ^ keys[new]
         rest[of] = rest[row, before] - table.transpose(0, 2, 1)[row, new]

@@ -32,10 +32,9 @@ def flip_rates(probabilities: np.ndarray, labels: np.ndarray, *, quantile: float
     P(y = 1 | x) = (1 − ρ₊ − ρ₋) P(truly 1 | x) + ρ₋ is never below ρ₋, and equals ρ₋ if an example is certainly not of
     class 1. The minima are no flip rates if no example is certainly of one class: see `absolute_error`.
 
-    The paper uses the minimum of P̂, which is far too low: a network's P̂ falls further beyond the edge of a class, and
-    among many examples there is always a confident mistake. This function returns the fraction with y = 1 among the
-    examples with the lowest P̂. If P̂ was not trained on their labels, the mean of this fraction is never below ρ₋,
-    however wrong P̂ is.
+    The paper uses the minimum of P̂, which is far too low: among many examples there is always a confident mistake. This
+    function returns the fraction with y = 1 among the examples with the lowest P̂. If P̂ was not trained on their labels,
+    the mean of this fraction is never below ρ₋, however wrong P̂ is.
 
     Args:
         probabilities: P̂(y = 1 | x) of each example, `[n]`.
@@ -53,14 +52,11 @@ def absolute_error(probabilities: np.ndarray, labels: np.ndarray, rates: FlipRat
     clipped to [0, 1].
 
     If fewer than half of the labels of each class are wrong, the error is lowest for the true classes (Ghosh et al.
-    2017, "Robust loss functions under label noise for deep neural networks"). True flip rates therefore lower it, and a
-    class without examples raises it: if every example is of class 1 and 9 in 10 are labelled 1, ρ₋ = 0.9 is the
-    fraction labelled 1, not a flip rate. The log loss cannot distinguish these cases, since P̂ alone fits the noisy
-    labels as well.
+    2017, "Robust loss functions under label noise for deep neural networks"). True flip rates therefore lower it, and
+    rates estimated from a class without examples raise it. The log loss cannot distinguish these cases.
 
     Args:
-        probabilities: P̂(y = 1 | x) of examples that P̂ was not trained on, `[n]`.
-        labels: noisy label y of each example, bool `[n]`.
+        probabilities, labels: as in `flip_rates`, of examples that P̂ was not trained on.
         rates: flip rates; 0 and 0 for uncorrected labels. The error is 1 unless ρ₊ + ρ₋ is below 1.
     """
     if rates.left <= 0:
@@ -75,12 +71,8 @@ def importance(probabilities: np.ndarray, labels: np.ndarray, rates: FlipRates) 
 
         β(x, y) = P(y | x) / P̂(y | x) = (P̂(y | x) − ρ₋y) / ((1 − ρ₊ − ρ₋) P̂(y | x))
 
-    Here ρ₋y is the flip rate of the other class. Negative weights, which result from inexact estimates, are set to 0.
-
-    Args:
-        probabilities: P̂(1 | x) of each example, `[n]`.
-        labels: noisy label y of each example, bool `[n]`.
-        rates: flip rates, with ρ₊ + ρ₋ below 1.
+    Here ρ₋y is the flip rate of the other class, and ρ₊ + ρ₋ must be below 1. Negative weights, which result from inexact
+    estimates, are set to 0.
 
     Returns:
         float64 `[n]`, at least 0, and 1 on average.

@@ -14,9 +14,9 @@ from calque.offsets import offsets_of, ranges
 from calque.pairs import WordPairs
 from calque.vectors import Embeddings
 
-_WORDS = 32_768  # of both sides, held at a time
-_LEAST = 1e-9  # cost below which pivots are alike
-_ALIKE = 1e-5  # costs that differ by a smaller part are equal: products in float32 are no more exact
+_WORDS = 32_768  # number of words of both sides that are processed at a time
+_MIN_COST = 1e-9  # smaller costs count as equal
+_EQUAL = 1e-5  # relative difference below which costs count as equal, because of rounding in float32
 
 TOLERANCE = 0.05  # F1 that a threshold in a gap between costs may lose
 
@@ -37,12 +37,8 @@ class Pivots:
         return len(self.costs)
 
     def within(self, threshold: float, *, at_least_one: bool = False) -> WordPairs:
-        """Return the pairs whose cost is at most the threshold.
-
-        Args:
-            threshold: maximum cost.
-            at_least_one: also return the cheapest pair of each sentence pair that would have none.
-        """
+        """Return the pairs whose cost is at most the threshold; with `at_least_one`, also the cheapest pair of each
+        sentence pair that would have none."""
         kept = self.costs <= threshold
         if at_least_one and len(self):
             order = np.lexsort((self.costs, self.pairs.sentence))
@@ -63,16 +59,12 @@ def words_with_vectors(vectors: Embeddings) -> np.ndarray:
 
 @torch.no_grad()
 def find_pivots(source: Embeddings, target: Embeddings, to_target: nn.Module, from_target: nn.Module) -> Pivots:
-    """Return the pairs (i, j) of words that are each other's best match by the cost
+    """Return the pairs (i, j) of words of sentences and their translations that are each other's best match by the cost
 
         ‖T₁₂(r¹_i) − r²_j‖² / d₂ + ‖T₂₁(r²_j) − r¹_i‖² / d₁
 
-    (CLCR, §3.2). Ties go to the first word. Words without a vector are ignored. About 32,768 words are held at a time,
-    regardless of the length of the text.
-
-    Args:
-        source, target: vectors of sentences, and of their translations.
-        to_target, from_target: transforms T₁₂ and T₂₁.
+    (CLCR, §3.2), with the transforms `to_target` T₁₂ and `from_target` T₂₁. Ties go to the first word. Words without a
+    vector are ignored. About 32,768 words are processed at a time.
     """
     device = next(to_target.parameters()).device
     words = [np.flatnonzero(covered_words(side)) for side in (source, target)]
@@ -109,8 +101,8 @@ def mutual_rows(
     # The cost of a pair is the squared distance of two points of one space, [n, d₁ + d₂].
     d1, d2 = x.shape[1] ** 0.5, y.shape[1] ** 0.5
     one, other = torch.cat([there / d2, x / d1], dim=1), torch.cat([y / d2, back / d1], dim=1)
-    middle = other.mean(0)  # what all have in common costs digits
-    one, other = one - middle, other - middle
+    mean = other.mean(0)  # subtracted, since a large common vector would reduce the precision
+    one, other = one - mean, other - mean
     sentences = MatchedSentences(lengths, translations, device=x.device)
     found = [torch.zeros(2, 0, dtype=torch.int64, device=x.device)]
     for left, right in sentences.groups:
@@ -118,7 +110,7 @@ def mutual_rows(
         far = a.square().sum(2)[:, :, None] + b.square().sum(2)[:, None]
         cost = torch.baddbmm(far, a, b.mT, alpha=-2).clamp_(min=0)
         cost.masked_fill_(~(left.held[:, :, None] & right.held[:, None]), torch.inf)
-        best_right, best_left = (_first(cost, _ALIKE * far, dim) for dim in (2, 1))
+        best_right, best_left = (_first(cost, _EQUAL * far, dim) for dim in (2, 1))
         mutual = left.held & (best_left.gather(1, best_right) == torch.arange(cost.shape[1], device=cost.device))
         pair, first = mutual.nonzero(as_tuple=True)
         found.append(torch.stack([left.places[pair, first], right.places[pair, best_right[pair, first]]]))
@@ -129,9 +121,8 @@ def mutual_rows(
 
 
 def _first(cost: Tensor, bound: Tensor, dim: int) -> Tensor:
-    """Return the index of the first lowest cost along a dimension; costs within `bound` are equal, to ignore rounding."""
-    alike = cost <= cost.amin(dim, keepdim=True) + bound
-    return alike.to(torch.uint8).argmax(dim)
+    """Return the index of the first lowest cost along a dimension; costs within `bound` are equal."""
+    return (cost <= cost.amin(dim, keepdim=True) + bound).to(torch.uint8).argmax(dim)
 
 
 def choose_threshold(
@@ -144,8 +135,8 @@ def choose_threshold(
     within a group is correct, and the group counts as found. If links are one-to-one, each group is a link, and F1 is
     the usual one.
 
-    F1 changes only where a pivot is added, so the pivots are sorted by cost and each of them is tried. The threshold is
-    half-way to the cost of the next pivot, or the cost of the last pivot. Ties go to the lower threshold.
+    The threshold is half-way between the cost of the last pivot below it and of the next one, or the cost of the last
+    pivot. Ties go to the lower threshold.
 
     Links can contain systematic errors, such as articles linked to particles in the same position. Such pairs cost more
     than translations, with a gap between their costs. The threshold is therefore moved to the middle of the widest gap
@@ -153,30 +144,25 @@ def choose_threshold(
     rule is ours; the paper only says "a threshold".
 
     Args:
-        pivots: pivots of held-out text.
-        links: all links of the same text, including possible ones.
+        pivots, links: pivots and all links, including possible ones, of held-out text.
         tolerance, gap: maximum loss of F1, and minimum cost ratio of a gap; tolerance 0 keeps the highest F1.
 
     Returns:
         the threshold and its F1.
-
-    Raises:
-        SettingError: there is no pivot or no link.
     """
     if not len(pivots) or not len(links):
         raise SettingError(
-            f"no threshold can be chosen from {len(pivots)} pivots and {len(links)} links of the held-out text: hold out "
-            "more, or name a threshold"
+            f"no threshold can be chosen from {len(pivots)} pivots and {len(links)} links of the held-out text: hold out more"
         )
     order = np.argsort(pivots.costs, kind="stable")
     costs = pivots.costs[order].astype(np.float64)
     group, n_groups = _groups(pivots.pairs, links)
     numbers, places = np.unique(group[order], return_index=True)
-    right = np.isin(np.arange(len(costs)), places[numbers >= 0]).cumsum()
-    f1 = 2 * right / (np.arange(1, len(costs) + 1) + n_groups)
+    correct = np.isin(np.arange(len(costs)), places[numbers >= 0]).cumsum()
+    f1 = 2 * correct / (np.arange(1, len(costs) + 1) + n_groups)
     f1[:-1][np.diff(costs) == 0] = -1.0  # no threshold lies between equal costs
     best = int(f1.argmax())
-    wide = np.where(f1[:best] >= f1[best] - tolerance, costs[1 : best + 1] / np.maximum(costs[:best], _LEAST), 0.0)
+    wide = np.where(f1[:best] >= f1[best] - tolerance, costs[1 : best + 1] / np.maximum(costs[:best], _MIN_COST), 0.0)
     if tolerance and len(wide) and wide.max() >= gap:
         best = int(wide.argmax())
     threshold = costs[best] if best + 1 == len(costs) else (costs[best] + costs[best + 1]) / 2

@@ -67,9 +67,8 @@ class Transform(nn.Module):
         Args:
             source, target: mean `[dim]` and scale of the input space, and of the output space, during training.
         """
-        (m_s, s_s), (m_t, s_t) = (
-            (mean.to(self.linear.weight.device, torch.float64), scale) for mean, scale in (source, target)
-        )
+        (m_s, s_s), (m_t, s_t) = source, target
+        m_s, m_t = (mean.to(self.linear.weight.device, torch.float64) for mean in (m_s, m_t))
         a = self.linear.weight.double() / s_s
         state = {"linear.weight": a * s_t, "linear.bias": (self.linear.bias.double() - a @ m_s) * s_t + m_t}
         if self.inner is not None and self.outer is not None:
@@ -99,10 +98,9 @@ def attention_distance(
         keys: transformed word vectors T of one side, `[n_keys, d]`.
         queries: word vectors of the other side, `[n_queries, d]`.
         sentences: layout of the sentence pairs in keys and queries.
-        temperature: temperature τ.
 
     Returns:
-        D of each query, `[n_queries]`, differentiable in keys and queries.
+        D of each query, `[n_queries]`.
     """
     with torch.autocast(queries.device.type, enabled=False):
         scale = 1 / (queries.shape[1] ** 0.5 * temperature)
@@ -110,7 +108,7 @@ def attention_distance(
         return (found - queries).square().mean(1)
 
 
-# -- what the phases minimise ------------------------------------------------------------------------------------------
+# -- the objective of the phases ---------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Space:
     """Mean and spread of the vectors of a language.
@@ -125,8 +123,7 @@ class Space:
 
     @classmethod
     def of(cls, parts: Sequence[tuple[Embeddings, np.ndarray]]) -> Space:
-        """Compute the mean and spread of words with a vector; each part holds vectors and the indices of the sentences
-        to use."""
+        """Compute the mean and spread of the words of chosen sentences; a part is vectors and indices of sentences."""
         dim, n = parts[0][0].dim, 0
         total, squares = np.zeros(dim), np.zeros(dim)
         for vectors, sentences in parts:
@@ -142,8 +139,7 @@ class Space:
 
     def scaled(self, rows: Tensor) -> Tensor:
         """Return vectors minus the mean, divided by the spread."""
-        shift = (-self.mean / self.spread).float().to(rows.device)
-        return torch.add(shift, rows, alpha=1 / self.spread)
+        return torch.add((-self.mean / self.spread).float().to(rows.device), rows, alpha=1 / self.spread)
 
 
 @dataclass(frozen=True)
@@ -152,8 +148,7 @@ class Side:
 
     Attributes:
         lang: the language.
-        source: vectors of its sentences.
-        space: mean and spread of these vectors, fixed during training.
+        source, space: vectors of its sentences, and their mean and spread before training.
         to_pivot, from_pivot: transforms T into the pivot's space and back, between scaled spaces.
         sentences: indices of the training sentences, int64 `[n]`.
         translations: indices of their translations among the pivot's sentences, int64 `[n]`.
@@ -189,16 +184,9 @@ class Transforming(Objective[Sequence[np.ndarray]]):
     """
 
     def __init__(
-        self,
-        sides: Sequence[Side],
-        pivot: VectorSource,
-        space: Space,
-        *,
-        name: str,
-        processes: Processes,
-        beta: float = 0.01,
-        mutual: bool = False,
-    ):
+        self, sides: Sequence[Side], pivot: VectorSource, space: Space, *, name: str, processes: Processes,
+        beta: float = 0.01, mutual: bool = False,
+    ):  # fmt: skip
         trained = [source.model for source in (pivot, *(side.source for side in sides)) if source.model is not None]
         maps = nn.ModuleList([nn.ModuleList([side.to_pivot, side.from_pivot]) for side in sides])
         self.module = nn.ModuleList([maps, *trained])
@@ -217,20 +205,17 @@ class Transforming(Objective[Sequence[np.ndarray]]):
         return 1 / (1 + self._beta * self._step)
 
     def backward(self, update: Sequence[np.ndarray]) -> dict[str, float]:
-        """Run the backward pass of an update (see `Objective`), which holds the sentence-pair indices of all processes
-        for each side."""
+        """Run the backward pass of an update: the indices of sentence pairs of all processes, for each side."""
         mine = [self._processes.share(numbers) for numbers in update]
-        found = torch.zeros(len(self._sides), 2, device=self._processes.device)
-        if any(map(len, mine)):
-            found = self._own(mine, update)
-        found = self._processes.sum_numbers(found)
+        none = torch.zeros(len(self._sides), 2, device=self._processes.device)
+        found = self._processes.sum_numbers(self._own(mine, update) if any(map(len, mine)) else none)
         terms = {"loss": float(found.sum())}
         for side, (there, back) in zip(self._sides, found.tolist(), strict=True):
             terms |= {f"{side.lang}-{self._name}": there, f"{self._name}-{side.lang}": back}
         return {**terms, "temperature": self.temperature}
 
     def _own(self, mine: Sequence[np.ndarray], update: Sequence[np.ndarray]) -> Tensor:
-        """Return the distances of this process's sentence pairs, `[side, 2]`, and run their backward pass."""
+        """Return the distances of the sentence pairs of this process, `[side, 2]`, and run their backward pass."""
         numbers = [side.translations[n] for side, n in zip(self._sides, mine, strict=True)]
         pivot = _Taken(self._pivot, self._space, np.concatenate(numbers))
         translations = pivot.rows.split([int(self._pivot.lengths[n].sum()) for n in numbers])
@@ -240,12 +225,10 @@ class Transforming(Objective[Sequence[np.ndarray]]):
                 losses.append(torch.zeros(2, device=self._processes.device))
                 continue
             taken.append(_Taken(side.source, side.space, side.sentences[own]))
-            words = (
-                int(self._pivot.lengths[side.translations[whole]].sum()),
-                int(side.source.lengths[side.sentences[whole]].sum()),
-            )
-            sums = self._sums(side, (taken[-1].rows, taken[-1].lengths), (y, self._pivot.lengths[there]))
-            losses.append(torch.stack([total / n for total, n in zip(sums, words, strict=True)]))
+            forth, back = self._sums(side, taken[-1].rows, taken[-1].lengths, y, self._pivot.lengths[there])
+            n_forth = int(self._pivot.lengths[side.translations[whole]].sum())
+            n_back = int(side.source.lengths[side.sentences[whole]].sum())
+            losses.append(torch.stack([forth / n_forth, back / n_back]))
         distances = torch.stack(losses)
         distances.sum().backward()
         for each in taken:
@@ -253,11 +236,9 @@ class Transforming(Objective[Sequence[np.ndarray]]):
         return distances.detach()
 
     def _sums(
-        self, side: Side, mine: tuple[Tensor, np.ndarray], translations: tuple[Tensor, np.ndarray]
+        self, side: Side, x: Tensor, lengths: np.ndarray, y: Tensor, lengths_there: np.ndarray
     ) -> tuple[Tensor, Tensor]:
-        """Return the sums of D over the words of the translations, and over the words of the sentences. Each side is
-        its word vectors, `[W, dim]`, and the number of words of each sentence."""
-        (x, lengths), (y, lengths_there) = mine, translations
+        """Return the sums of D over the words y of the translations, and over the words x of the sentences."""
         there, back = side.to_pivot(x), side.from_pivot(y)
         if self._mutual:
             i, j, _ = mutual_rows(x.detach(), y.detach(), there, back, lengths, lengths_there)
@@ -278,12 +259,7 @@ class Transforming(Objective[Sequence[np.ndarray]]):
 
 
 class _Taken:
-    """Scaled vectors of the sentences of an update, in the requested order, and their backward pass.
-
-    Args:
-        source: source of the vectors, which returns them in its own order.
-        numbers: indices of the sentences, each at most once.
-    """
+    """Scaled vectors of the sentences with the indices `numbers`, in this order, and their backward pass."""
 
     def __init__(self, source: VectorSource, space: Space, numbers: np.ndarray):
         given = source.take(numbers)

@@ -1,27 +1,26 @@
-"""The page and what it asks, over HTTP, and the server that answers on this machine.
+"""Web server of the explorer's page, on this machine.
 
-Everything is `GET` and answers JSON. A sentence is given by its number, `id=12`, or as one's own, `text=…` with `lang=en`
-(without `lang` it is guessed). An encoder is given by name, `layer` by a name that `about` gives; without it the encoder's
-own. Words are counted from 0.
+All requests are `GET`, and return JSON. A sentence is given by its number, `id=12`, or typed, `text=…` with `lang=en` (guessed
+by default). An encoder is given by name, a `layer` by a name in `about` (default: the encoder's own). Words are counted from 0.
 
     /api/about
         {"languages": [{"lang", "first", "sentences"}], "encoders": [{"name", "before", "layers", "own"}], "before",
         "after", "start": {"id", "word"}, "words"}
     /api/search?q=river bank[&lang=en][&limit=20]
-        {"total", "sentences": [SENTENCE]}, those that contain all words of q
+        {"total", "sentences": [SENTENCE]} that contain all words of q
     /api/sentence?id=12                 or ?text=…[&lang=en]
-        SENTENCE, with "translations": [SENTENCE] and "trained" for one of the text, or "guessed" for one's own
+        SENTENCE, with "translations": [SENTENCE] and "trained", or with "guessed" for a typed sentence
     /api/neighbours?encoder=mini[&layer=6]&id=12&word=3[&n=10]
         {"encoder", "layer", "word", "covered", "languages": [{"lang", "own", "words": [HIT]}],
-        "same": {"total", "nearest": [HIT], "farthest": [HIT]}}; "same" is the same form elsewhere
+        "same": {"total", "nearest": [HIT], "farthest": [HIT]}}; "same": other occurrences of the word type
     /api/links?encoder=mini[&layer=6]&id=12&to=40
         {"encoder", "layer", "links": [[word, word]]}
 
 SENTENCE is {"id" or "text", "lang", "words"}; HIT is a SENTENCE with "word", "cosine", "csls" (not in "same") and
-"translation": whether it stands in a translation of the sentence that was asked about.
+"translation": whether the sentence is a translation of the given one.
 
-An error is {"error": one line} with status 400, 404 for a path that is not there. The server answers only requests that name
-it as `Host`, so that no page from elsewhere can reach it under a name of its own.
+An error is {"error": one line} with status 400, or 404 for an unknown path. Requests must have the server's own name as `Host`,
+so that no other web page can reach the server under another name.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ from starlette.routing import Route
 from calque.errors import CalqueError, SettingError
 from calque.explore.explorer import Explorer, Typed
 
-PORT = 8472  # default port, so that links to views stay valid
+PORT = 8472  # constant, so that links to views stay valid
 LOCAL = ("127.0.0.1", "localhost")
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -134,11 +133,7 @@ def _number(query: Any, name: str, default: int | None = None) -> int:
 
 # -- the server --------------------------------------------------------------------------------------------------------
 def listen(host: str, port: int | None) -> socket.socket:
-    """Return a listening socket; without a port, the default one or any free one.
-
-    Raises:
-        SettingError: the address does not belong to this machine, or the port is in use.
-    """
+    """Return a listening socket; without a port, on the default one or any free one."""
     try:
         return socket.create_server((host, PORT if port is None else port), backlog=128)
     except (OSError, OverflowError) as error:
@@ -163,7 +158,7 @@ def serve(
 
     Args:
         listening: socket returned by `listen`.
-        host: its address; an address other than localhost also answers other machines.
+        host: address of the socket; with an address other than localhost, other machines are also served.
         browser: open the page, if there is a display.
         say: function that prints messages.
     """

@@ -27,19 +27,13 @@ from calque.wordalign.similarity import links_from_embeddings
 if TYPE_CHECKING:
     from calque.encoders import Encoder
 
-K = 10  # neighbourhood of CSLS, as in the papers
-_FORMAT = 1  # increase with every change of the stored file
+K = 10  # size of the neighbourhood of CSLS, as in the papers
+_FORMAT = 1  # version of the stored file
 
 
 def hubness(vectors: Embeddings, collection: Collection, *, progress: bool = False) -> np.ndarray:
-    """Return r of CSLS: the mean cosine of every word with its `K` nearest words of every language, without itself.
-
-    Args:
-        vectors: L2-normalised rows.
-
-    Returns:
-        float32 `[n_languages, n_words]`; 0 for a word without a vector.
-    """
+    """Return r of CSLS, float32 `[n_languages, n_words]`: the mean cosine of every word with its `K` nearest words of every
+    language, without itself; 0 for a word without a vector. The vectors are L2-normalised."""
     import torch
 
     from calque.algebra.similarity import largest_products
@@ -60,26 +54,15 @@ def hubness(vectors: Embeddings, collection: Collection, *, progress: bool = Fal
 
 
 class WordVectors:
-    """L2-normalised vectors of all words of a collection, with the hubness for CSLS.
-
-    The file is an `Embeddings` file with the additional tensor `hubness`.
-
-    Args:
-        collection: the text.
-        embeddings: L2-normalised rows, zero for words without a vector.
-        hubness: float32 `[n_languages, n_words]`, see `hubness`.
-    """
+    """L2-normalised vectors of all words of a collection, zero for words without a vector, with the hubness for CSLS. The file
+    is an `Embeddings` file with the additional tensor `hubness`."""
 
     def __init__(self, collection: Collection, embeddings: Embeddings, hubness: np.ndarray):
         self.collection, self.embeddings, self.hubness = collection, embeddings, hubness
 
     @classmethod
     def open(cls, path: Path, collection: Collection) -> WordVectors:
-        """Map a store into memory.
-
-        Raises:
-            InputError: the file belongs to another collection.
-        """
+        """Map a store of the same collection into memory."""
         arrays, about = map_arrays(path)
         if about.get("calque.explore") != _about(collection):
             raise InputError("word vectors of another text, or of another version of calque", path=path)
@@ -89,7 +72,7 @@ class WordVectors:
     def build(
         cls, path: Path, collection: Collection, embeddings: Embeddings, *, progress: bool = False
     ) -> WordVectors:
-        """Write L2-normalised vectors, and the hubness of every word towards every language."""
+        """Write the L2-normalised vectors, and the hubness of every word towards every language."""
         unit = Embeddings(unit_rows(embeddings.data), embeddings.offsets, embeddings.covered)
         arrays = {"data": unit.data.astype(np.float32), "offsets": unit.offsets}
         arrays |= {} if unit.covered is None else {"covered": unit.covered}
@@ -103,12 +86,10 @@ class WordVectors:
     ) -> dict[str, list[tuple[int, float, float]]]:
         """Return the nearest words to a vector in every language by CSLS, 2·cos(x, y) − r(x) − r(y).
 
-        r(x) is computed from the similarities, r(y) is stored. For a word of the text the result equals that of
-        `calque.algebra.similarity.csls_neighbours` between the two languages.
+        r(x) is computed from the similarities, r(y) is stored.
 
         Args:
-            vector: L2-normalised vector `[dim]`.
-            lang: language of the vector, which selects r(y).
+            vector: L2-normalised vector `[dim]` of a word in `lang`.
             n: number of neighbours in each language.
             but: row of the word itself, which is excluded.
 
@@ -122,8 +103,7 @@ class WordVectors:
             cosines[but] = -np.inf
         own, found = self.hubness[self.collection.languages.index(lang)], {}
         for other in self.collection.languages:
-            rows = self.collection.rows(other)
-            near = cosines[rows]
+            near = cosines[rows := self.collection.rows(other)]
             usable = int(np.count_nonzero(np.isfinite(near)))
             density = float(np.sort(near)[::-1][: min(K, usable)].mean()) if usable else 0.0
             csls = 2 * near - density - own[rows]
@@ -152,17 +132,12 @@ class CollectionView:
     """Vectors of a collection by one encoder; a layer is encoded at first use.
 
     Args:
-        named: the encoder.
-        collection: the text.
         folder: folder for this encoder and text.
         lock: lock for computations, because a model encodes one text at a time.
-        layers: see `layers_of`.
 
     Attributes:
-        before: whether it is the base of an aligned encoder.
-        numbers: layer numbers by name; None for the output of the encoder.
-        own: name of the encoder's layer.
-        progress: show bars on standard error.
+        before: whether the encoder is the base of an aligned encoder.
+        numbers, own: see `layers_of`.
     """
 
     def __init__(
@@ -174,18 +149,14 @@ class CollectionView:
         self._collection, self._folder, self._lock = collection, folder, lock
         self._open: dict[str, WordVectors] = {}
 
-    def _encode(self, sentences: Sequence[Sentence], name: str) -> Embeddings:
-        number = self.numbers[name]
+    def _encode(self, sentences: Sequence[Sentence], layer: str) -> Embeddings:
+        number = self.numbers[layer]
         if number is None:
             return self.encoder.encode(sentences, progress=self.progress)
         return self.encoder.encode_layers(sentences, [number], progress=self.progress)[number]
 
     def store(self, layer: str | None) -> tuple[WordVectors, str]:
-        """Return the vectors and the name of a layer, None for the encoder's own; the first call computes the vectors.
-
-        Raises:
-            SettingError: no such layer.
-        """
+        """Return the vectors and the name of a layer, None for the encoder's own; the first call computes the vectors."""
         name = layer or self.own
         if name not in self.numbers:
             raise SettingError(f"no layer {name!r} of {self.name}, only {', '.join(self.numbers)}")
@@ -201,33 +172,20 @@ class CollectionView:
 
     def vectors(self, layer: str, which: int | Typed) -> Embeddings:
         """Return the L2-normalised vectors of one sentence."""
-        if isinstance(which, Typed):
-            with self._lock:
-                return self._encode_typed(layer, which)
-        store = self.store(layer)[0].embeddings
-        first, last = self._collection.offsets[which : which + 2]
-        covered = None if store.covered is None else np.asarray(store.covered[first:last])
-        return Embeddings(store.data[first:last], np.array([0, last - first]), covered)
-
-    def _encode_typed(self, layer: str, typed: Typed) -> Embeddings:
         from calque.encoders.extraction import UncoveredWordsWarning
 
-        with warnings.catch_warnings():
+        if not isinstance(which, Typed):
+            return self.store(layer)[0].embeddings.take(np.array([which]))
+        with self._lock, warnings.catch_warnings():
             warnings.simplefilter("ignore", UncoveredWordsWarning)  # reported in the answers
-            found = self._encode([Sentence(typed.words, typed.lang)], layer)
+            found = self._encode([Sentence(which.words, which.lang)], layer)
         return Embeddings(unit_rows(found.data), found.offsets, found.covered)
 
 
 def layers_of(encoder: Encoder, wanted: Sequence[int] | None = None) -> tuple[dict[str, int | None], str]:
-    """Return the layers to explore (numbers by name), and the name of the encoder's own layer.
-
-    Args:
-        wanted: layer numbers, −1 for the last; default: the embeddings, the middle and the encoder's own. An encoder that
-            combines layers has only its output.
-
-    Raises:
-        SettingError: the encoder has no such layer.
-    """
+    """Return the numbers of the layers to explore by name, None for the output of the encoder, and the name of the encoder's
+    own layer. `wanted` are layer numbers, −1 for the last; default: the embeddings, the middle and the encoder's own layer. An
+    encoder that combines layers has only its output."""
     from calque.encoders.mapped import MappedEncoder
 
     layer = encoder.layer
@@ -242,8 +200,8 @@ def layers_of(encoder: Encoder, wanted: Sequence[int] | None = None) -> tuple[di
     return {str(k): k for k in sorted({*chosen, layer})}, str(layer)
 
 
-LONGEST = 1000  # maximum length of a typed sentence in characters
-_MOST = 50  # maximum number of neighbours in a language
+MAX_LENGTH = 1000  # maximum length of a typed sentence in characters
+_MAX_NEIGHBOURS = 50  # in a language
 
 
 class Explorer:
@@ -252,11 +210,8 @@ class Explorer:
     A sentence is a number in the collection or `Typed`. Words are counted from 0. The class is thread-safe.
 
     Args:
-        collection: the text.
-        encoders: named encoders.
         folder: folder for vectors of all encoders and texts.
         layers: see `layers_of`.
-        progress: show bars on standard error.
 
     Raises:
         SettingError: there is no encoder, an encoder has no word vectors, or lacks a layer.
@@ -300,9 +255,7 @@ class Explorer:
                 {"name": name, "before": view.before, "layers": list(view.numbers), "own": view.own}
                 for name, view in self.views.items()
             ],
-            "before": self.before,
-            "after": self.after,
-            "start": {"id": start, "word": lengths.index(max(lengths))},
+            "before": self.before, "after": self.after, "start": {"id": start, "word": lengths.index(max(lengths))},
         }  # fmt: skip
 
     def search(self, query: str, lang: str | None = None, limit: int = 20) -> dict[str, Any]:
@@ -319,16 +272,12 @@ class Explorer:
         return shown
 
     def typed(self, text: str, lang: str | None = None) -> Typed:
-        """Return a typed sentence; without a language, the language is guessed.
-
-        Raises:
-            SettingError: the sentence is empty, too long, or in a language without text.
-        """
+        """Return a typed sentence; without a language, the language is guessed."""
         text = " ".join(text.split())
         if not text:
             raise SettingError("an empty sentence has no words")
-        if len(text) > LONGEST:
-            raise SettingError(f"{len(text):,} characters, but a sentence may have at most {LONGEST:,}")
+        if len(text) > MAX_LENGTH:
+            raise SettingError(f"{len(text):,} characters, but a sentence may have at most {MAX_LENGTH:,}")
         return Typed(text, self._known(lang) or self.collection.guess_language(text))
 
     def _known(self, lang: str | None) -> str | None:
@@ -358,15 +307,11 @@ class Explorer:
     def neighbours(
         self, encoder: str, layer: str | None, which: int | Typed, word: int, *, n: int = 10
     ) -> dict[str, Any]:
-        """Return the nearest words of every language to a word in its sentence, and other occurrences of its word type.
-
-        Raises:
-            SettingError: there is no such encoder, layer, sentence or word.
-        """
+        """Return the nearest words of every language to a word in its sentence, and other occurrences of its word type."""
         view, given = self._view(encoder), self._given(which, word)
         store, name = view.store(layer)
-        if not 1 <= n <= _MOST:
-            raise SettingError(f"n={n}, expected 1 to {_MOST}")
+        if not 1 <= n <= _MAX_NEIGHBOURS:
+            raise SettingError(f"n={n}, expected 1 to {_MAX_NEIGHBOURS}")
         vectors = view.vectors(name, which)
         row = None if isinstance(which, Typed) else int(self.collection.offsets[which]) + word
         covered = vectors.covered is None or bool(vectors.covered[word])
@@ -388,7 +333,9 @@ class Explorer:
 
     def _same(self, store: WordVectors, vector: np.ndarray, lang: str, form: str, row: int | None) -> dict[str, Any]:
         """Return other occurrences of the word type, nearest first."""
-        rows = np.array([r for r in self.collection.forms.get((lang, form.casefold()), []) if r != row], dtype=np.int64)
+        rows = np.array(
+            [r for r in self.collection.rows_of.get((lang, form.casefold()), []) if r != row], dtype=np.int64
+        )
         if store.embeddings.covered is not None:
             rows = rows[np.asarray(store.embeddings.covered)[rows]]
         cosines = np.asarray(store.embeddings.data[rows]) @ vector
@@ -400,9 +347,9 @@ class Explorer:
     def links(self, encoder: str, layer: str | None, which: int | Typed, other: int) -> dict[str, Any]:
         """Return links between the words of two sentences that are mutual nearest neighbours."""
         view = self._view(encoder)
-        _, name = view.store(layer)
+        name = view.store(layer)[1]
         for sentence in (which, other):
-            self._given(sentence)  # raises an error if there is no such sentence
+            self._given(sentence)  # check that the sentence exists
         pairs = links_from_embeddings(view.vectors(name, which), view.vectors(name, other))
         links = np.stack([pairs.source, pairs.target], axis=1).tolist()
         return {"encoder": encoder, "layer": name, "links": links}

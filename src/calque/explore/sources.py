@@ -26,7 +26,7 @@ from calque.text import Sentence, Sentences
 if TYPE_CHECKING:
     from calque.encoders import Encoder
 
-_WIDEST = 64  # maximum number of partners of a sentence, because short sentences have thousands
+_MAX_PARTNERS = 64  # translations of a sentence, because short sentences can have thousands
 
 
 class Collection:
@@ -38,7 +38,7 @@ class Collection:
     Attributes:
         sentences: all sentences; the index of a sentence is its number.
         ranges: start and end of the sentences of each language.
-        offsets: offsets of the sentences' words in the rows, int64 `[n_sentences + 1]`.
+        offsets: row of the first word of each sentence, int64 `[n_sentences + 1]`.
         partners: numbers of the translations of each sentence in parallel text.
         trained: mask of sentences in training text of aligned encoders, bool `[n_sentences]`.
         empty: number of ignored sentences without words.
@@ -66,7 +66,7 @@ class Collection:
         partners: list[dict[int, None]] = [{} for _ in self.sentences]
         for (lang, k), (other, n) in pairs:
             partners[self.ranges[lang][0] + k][self.ranges[other][0] + n] = None
-        self.partners = [tuple(own)[:_WIDEST] for own in partners]
+        self.partners = [tuple(own)[:_MAX_PARTNERS] for own in partners]
         self.trained = np.zeros(len(self.sentences), dtype=bool)
         self.trained[[self.ranges[lang][0] + k for lang, k in trained]] = True
 
@@ -115,17 +115,13 @@ class Collection:
 
     @cached_property
     def _searched(self) -> list[str]:
-        """Text for searching: lower case with spaces around every word, and the text without spaces for scripts without
-        spaces."""
+        """Text in lower case with spaces around every word, and again without spaces for scripts without spaces."""
         texts = (sentence.words for sentence in self.sentences)
         return [f" {' '.join(words)} {''.join(words)}".casefold() for words in texts]
 
     def search(self, query: str, lang: str | None = None, limit: int = 20) -> tuple[int, list[int]]:
-        """Find sentences that contain every word of the query, ignoring case; whole words and short sentences first.
-
-        Returns:
-            number of matches, and the numbers of the first `limit` sentences.
-        """
+        """Return the number of sentences that contain every word of the query, ignoring case, and the first `limit` sentences,
+        those with whole words and short ones first."""
         terms, searched = query.casefold().split(), self._searched
         numbers = range(*((0, len(self)) if lang is None else self.ranges[lang]))
         hits = [k for k in numbers if terms and all(term in searched[k] for term in terms)]
@@ -133,12 +129,12 @@ class Collection:
         return len(hits), hits[:limit]
 
     @cached_property
-    def forms(self) -> dict[tuple[str, str], list[int]]:
+    def rows_of(self) -> dict[tuple[str, str], list[int]]:
         """Rows by language and lower-case word type."""
         rows: dict[tuple[str, str], list[int]] = {}
         words = ((sentence.lang, word.casefold()) for sentence in self.sentences for word in sentence.words)
-        for row, form in enumerate(words):
-            rows.setdefault(form, []).append(row)
+        for row, word_type in enumerate(words):
+            rows.setdefault(word_type, []).append(row)
         return rows
 
     def guess_language(self, text: str) -> str:
@@ -146,8 +142,8 @@ class Collection:
 
         def shared(lang: str) -> tuple[int, int]:
             words = [word.casefold() for word in split_words(text, lang)]
-            letters = set().union(*(word for own, word in self.forms if own == lang))
-            known = (word for word in words if (lang, word) in self.forms)
+            letters = set().union(*(word for own, word in self.rows_of if own == lang))
+            known = (word for word in words if (lang, word) in self.rows_of)
             return sum(map(len, known)), sum(c in letters for c in text.casefold())
 
         return max(self.ranges, key=shared)
@@ -160,12 +156,7 @@ _DEMO_TEXT = re.compile(r"([A-Za-z]{2,3}(?:-\w+)?)\.(train|test)\.tsv")
 
 @dataclass(frozen=True)
 class NamedEncoder:
-    """An encoder to explore.
-
-    Attributes:
-        name: short unique name.
-        before: whether it is the base of an aligned encoder.
-    """
+    """An encoder with a short unique name; `before` marks the base of an aligned encoder."""
 
     name: str
     encoder: Encoder
@@ -183,14 +174,11 @@ def _members(folder: Path) -> list[Path]:
 
 
 def find_encoders(names: Sequence[str], base: str | None, say: Say) -> list[NamedEncoder]:
-    """Find encoders by name or folder with their base encoders, which come first.
+    """Return encoders with their base encoders, which come first.
 
     Args:
         names: arguments of `calque.load_encoder`, or a folder of encoders.
         base: base encoder, if it is not among `names` and not in their records.
-
-    Raises:
-        InputError: there is no readable encoder.
     """
     from calque.encoders import load_encoder
 
@@ -201,7 +189,7 @@ def find_encoders(names: Sequence[str], base: str | None, say: Say) -> list[Name
     else:
         known = (_before(each.encoder, Path(place), say) for place, each in zip(places, found, strict=True))
         befores = [before for before in known if before is not None]
-    by_hash: dict[str, NamedEncoder] = {}  # removes duplicate encoders
+    by_hash: dict[str, NamedEncoder] = {}  # without duplicates
     for each in (*found, *befores):
         by_hash.setdefault(each.encoder.fingerprint, each)
     first = {before.encoder.fingerprint for before in befores}
@@ -219,7 +207,7 @@ def _named(place: str | Path, encoder: Encoder) -> NamedEncoder:
 
 
 def _before(encoder: Encoder, folder: Path, say: Say) -> NamedEncoder | None:
-    """Return the base encoder, if the record names it."""
+    """Return the base encoder, if `calque-run.json` contains its name."""
     from calque.encoders import HuggingFaceEncoder, load_encoder
 
     record: dict[str, Any] = {}
@@ -236,7 +224,7 @@ def _before(encoder: Encoder, folder: Path, say: Say) -> NamedEncoder | None:
     name, settings = str(record["encoder"]), dict[str, Any](layer=encoder.layer)
     settings |= {"pooling": encoder.pooling} if isinstance(encoder, HuggingFaceEncoder) else {}
     places = [str(place) for place in (folder.parent / name, Path(name)) if place.is_dir()]
-    for place in places or [name] * (":" not in name):  # classes named in records are not imported
+    for place in places or [name] * (":" not in name):  # a class named in a file is not imported
         try:
             before = load_encoder(place, **settings)
         except CalqueError:
@@ -249,27 +237,16 @@ def _before(encoder: Encoder, folder: Path, say: Say) -> NamedEncoder | None:
 
 # -- text --------------------------------------------------------------------------------------------------------------
 def find_text(
-    names: Sequence[str],
-    *,
-    text: Sequence[str] = (),
-    test: Sequence[str] = (),
-    langs: Sequence[tuple[str, str]] = (),
-    pretokenized: bool = False,
-    limit: int | None = None,
-    say: Say = lambda line: None,
-) -> Collection:
+    names: Sequence[str], *, text: Sequence[str] = (), test: Sequence[str] = (), langs: Sequence[tuple[str, str]] = (),
+    pretokenized: bool = False, limit: int | None = None, say: Say = lambda line: None,
+) -> Collection:  # fmt: skip
     """Return the text to explore: the given one, that of a demo's folder, or the bundled sample.
 
     Args:
         names: encoders as given by the user.
         text: plain text with one sentence per line, `de=FILE` if the file name does not contain the language.
-        test: parallel text in `langs`.
-        langs: languages of parallel text, one pair for each file or one for all.
-        pretokenized: whether words are separated by spaces.
+        test, langs: parallel text, and its languages, one pair for each file or one for all.
         limit: maximum number of lines of each file.
-
-    Raises:
-        SettingError, InputError: a file has no language or cannot be read, or there are no words.
     """
     plain = [language_and_path(item) for item in text]
     texts = [([read_sentences(p, lang=lang, pretokenized=pretokenized, limit=limit)], False) for lang, p in plain]
@@ -300,9 +277,11 @@ def find_text(
 
 def _demo_texts(folder: Path) -> list[tuple[Path, str, str]]:
     """Return the text files of a demo's folder with language and part, test text first."""
-    if not is_collection(folder) or not (folder / "text").is_dir():
-        return []
-    matches = [(file, _DEMO_TEXT.fullmatch(file.name)) for file in sorted((folder / "text").iterdir())]
+    matches = (
+        [(file, _DEMO_TEXT.fullmatch(file.name)) for file in (folder / "text").glob("*")]
+        if is_collection(folder)
+        else []
+    )
     rank = {lang: k for k, lang in enumerate(LANGUAGES)}
     texts = [(file, match[1], match[2]) for file, match in matches if match]
     return sorted(texts, key=lambda text: (text[2] != "test", rank.get(text[1], len(rank)), text[1]))

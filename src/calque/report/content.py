@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from calque.alignment import METHODS
@@ -18,18 +17,10 @@ from calque.report.tables import glance, task
 from calque.report.verdict import Claims, claim, summary
 from calque.runs.compare import rule
 
-_SHORT = 300  # maximum length of a value of a run's record; longer ones are only in the full record
+_SHORT = 300  # maximum length of a value of a run's record in the summary; the full record has all values
 
 
-def files(results: Results) -> tuple[tuple[str, int, str, str], ...]:
-    """Return name, records, SHA-256 and date of each result file."""
-    return tuple(
-        (name, records, sha, datetime.fromtimestamp(modified, UTC).strftime("%Y-%m-%d %H:%M UTC"))
-        for name, (records, sha, modified) in results.files.items()
-    )
-
-
-def reading(claims: Claims) -> tuple[str, ...]:
+def _reading(claims: Claims) -> tuple[str, ...]:
     """Return notes on reading the scores of the page."""
     return (
         "Each figure has its 95% interval. Where there are several training runs the interval says what other runs and "
@@ -44,12 +35,7 @@ def reading(claims: Claims) -> tuple[str, ...]:
     )
 
 
-def facts(results: Results, subjects: Subjects) -> tuple[Facts, ...]:
-    """Return facts about measured encoders and runs."""
-    return (*_measured(results.records, subjects), *(_run(run) for run in results.runs))
-
-
-def notes(results: Results, superseded: int) -> tuple[str, ...]:
+def _notes(results: Results, superseded: int) -> tuple[str, ...]:
     """Return notes on results that are not on the page."""
     lines = {
         f"{results.repeated:,} lines repeat an earlier line of their file exactly and are skipped.": results.repeated,
@@ -111,12 +97,7 @@ _TRAINED = (("There are no task scores here, only what a training measured on he
 
 
 def compose(results: Results, *, title: str, base: str | None = None) -> Report:
-    """Return the report of some results.
-
-    Args:
-        results: the results.
-        base: label of the base, see `find_subjects`.
-    """
+    """Return the report of some results; `base` is the label of the base, see `find_subjects`."""
     subjects = find_subjects(results, base)
     trained = [(subjects[record].label, record) for record in results.records if record.is_of_training]
     answers = [record for record in results.records if not record.is_of_training]
@@ -148,10 +129,10 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
         summary(headlines, questions, claims, subjects.guessed) if answers else _TRAINED,
         glance(headlines, claims),
         tuple(section for section in sections if section is not None),
-        files(results),
-        facts(results, subjects),
-        notes(results, superseded + replaced),
-        reading(claims),
+        tuple((name, *about) for name, about in results.files.items()),
+        (*_measured(results.records, subjects), *(_run(run) for run in results.runs)),
+        _notes(results, superseded + replaced),
+        _reading(claims),
         [subject.label for subject in subjects.all],
     )
 
@@ -165,9 +146,7 @@ def _latest(records: Iterable[Record]) -> tuple[dict[str, list[Record]], int]:
             continue
         plain = record.plain
         about = [plain.get(name) for name in ("encoder", "method", "supervision", "task", "data", "group", "x", "seed")]
-        metric = (
-            "" if record.analysis == "points" else plain["metric"]
-        )  # the metric is the projection, which may differ
+        metric = "" if record.analysis == "points" else plain["metric"]  # for points the projection, which may differ
         key = (*about, metric, record.pair, str(record.settings.get("encoder_fingerprint")), record.file)
         by_key = latest.setdefault(record.analysis, {})
         superseded += key in by_key

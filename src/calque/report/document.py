@@ -28,11 +28,12 @@ class Cell:
 
     Attributes:
         figure: score; None if nothing was measured.
-        best: whether it is significantly better than all others of its column.
+        best: whether the score is significantly better than all others of its column.
         outcome: better, worse or unclear against the base, or "" without a base.
-        text: text in the place of a score; `lang` is its language if it comes from user data.
-        number: single number, such as a difference.
+        text: text instead of a score.
+        number: single number instead of a score, such as a difference.
         marks: outcomes drawn as small signs.
+        lang: language of the text, if the text comes from user data.
     """
 
     figure: Figure | None = None
@@ -46,7 +47,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Head:
-    """A column's head."""
+    """Head of a column."""
 
     label: str
     detail: str = ""
@@ -55,7 +56,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Line:
-    """A row of a table; `key` ties it to marks of a plot."""
+    """A row of a table; `key` connects it with marks of a plot."""
 
     label: str
     cells: tuple[Cell, ...]
@@ -90,8 +91,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot with one or several selectable views; `tables` are shared by all views, and `kind` is the class of the plot in a
-    page."""
+    """A plot with one or several selectable views; all views share `tables`, and `kind` is a CSS class."""
 
     id: str
     title: str
@@ -110,11 +110,9 @@ class Plot:
 
 @dataclass(frozen=True)
 class Examples:
-    """Occurrences of words by word type.
-
-    Each is a mapping: the sentence in three parts `before`, `form` and `after`; its `lang` and the other, `target`; the
-    `expected` word and sentence; and `answers`, a list of `Name`, word, sentence and whether it is right.
-    """
+    """Occurrences of words by word type: mappings with the sentence in three parts `before`, `form` and `after`; its `lang`
+    and the other, `target`; the `expected` word and sentence; and `answers`, a list of `Name`, word, sentence and whether
+    the word is correct."""
 
     id: str
     forms: Mapping[str, Sequence[Mapping[str, Any]]]
@@ -156,10 +154,8 @@ class Report:
     """A report.
 
     Attributes:
-        title: title of the page.
         summary: verdict in a few sentences.
         glance: overview table, if there are comparisons.
-        sections: sections of the page.
         files: result files with name, number of lines, SHA-256 and date.
         runs: records of the encoders.
         notes: notes on omitted results.

@@ -18,15 +18,14 @@ class Number:
     Attributes:
         value: the number; a fraction if `percent`.
         kind: computation of the number from the lines:
-            `line.value`, `line.low`, `line.high`, `line.n`, `line.sd`, `line.x`: a value of the line;
+            `line.…`: a value of the line;
             `entry.value`: a named value of the line, or of an entry of a run's record (`FILE:examples/0`);
             `window.value`: mean of a named value over several lines (`FILE:1-20`);
             `average.…`: mean over lines of several trainings on the same test items (`average.sd`: standard deviation);
-            `mean.value`, `mean.low`, `mean.high`: mean over test sets;
+            `mean.…`: mean over test sets;
             `difference.value`: mean of the first group of lines minus the mean of the second;
-            `better`, `worse`, `unclear`, `compared`: number of pairs of lines, one of each group, in which the first is
-            significantly better, worse, neither; number of pairs;
-            `pearson.value`, `.low`, `.high`: correlation of the two groups' values.
+            `better`, `worse`, `unclear`, `compared`: number of pairs of lines, one of each group, with this outcome;
+            `pearson.…`: correlation of the values of the two groups.
         sources: groups of lines as `FILE:LINE`; `A:1+A:2` is the average of lines, see `average`.
         percent: whether it is shown in per cent.
         signed: whether a plus sign is shown.
@@ -44,7 +43,7 @@ class Number:
 
     @property
     def shown(self) -> str:
-        """Return the number as text."""
+        """Number as text."""
         if self.whole:
             return f"{round(self.value):,}"
         digits = 1 if self.percent or abs(self.value) >= 100 else self.digits
@@ -159,16 +158,15 @@ def mean_of(figures: Sequence[Figure]) -> Figure | None:
 def _combined(first: Figure, values: Sequence[float], known: Estimate | None, **changed) -> Figure:
     """Return the mean of values with its interval, limited to 0 to 1 for fractions."""
     low, high = (None, None) if known is None else known.interval
-    if known is not None and first.percent and 0 <= known.value <= 1:
-        low, high = max(0.0, known.interval[0]), min(1.0, known.interval[1])
+    if known is not None and low is not None and high is not None and first.percent and 0 <= known.value <= 1:
+        low, high = max(0.0, low), min(1.0, high)
     return replace(first, value=sum(values) / len(values), low=low, high=high, known=known, **changed)
 
 
 def difference(one: Figure, other: Figure) -> Number:
-    """Return the first minus the second."""
-    assert one.value is not None
-    assert other.value is not None
-    return Number(one.value - other.value, "difference.value", (one.sources, other.sources), one.percent, signed=True)
+    """Return the first minus the second, which are defined."""
+    gap = one.value - other.value  # type: ignore[operator]
+    return Number(gap, "difference.value", (one.sources, other.sources), one.percent, signed=True)
 
 
 def distance(one: Figure, other: Figure) -> Number:
@@ -194,9 +192,8 @@ def pearson(x: Sequence[Figure], y: Sequence[Figure]) -> tuple[Number, Number, N
         return None
     found: Any = pearsonr(*values)
     sources = tuple(figure.sources[0] for figure in x), tuple(figure.sources[0] for figure in y)
-    low, high = found.confidence_interval(0.95)
+    ends = (found.statistic, *found.confidence_interval(0.95))
     r, low, high = (
-        Number(float(end), f"pearson.{name}", sources)
-        for name, end in (("value", found.statistic), ("low", low), ("high", high))
+        Number(float(end), f"pearson.{k}", sources) for k, end in zip(("value", "low", "high"), ends, strict=True)
     )
     return r, low, high

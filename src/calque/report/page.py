@@ -18,8 +18,7 @@ from markupsafe import Markup
 import calque
 from calque.report.document import Plot, Report
 from calque.report.plots import svg
-from calque.report.plots.axes import shape
-from calque.report.plots.svg import beside, element
+from calque.report.plots.svg import beside, element, shape
 from calque.storage import write_text
 
 _LIGHT = {"link": "#0b5ca3", "up": "#00704f", "down": "#b3440a", "marked": "#fdeec2"}

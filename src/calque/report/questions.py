@@ -63,7 +63,7 @@ class Subject:
         method: method if the lines name one, otherwise the encoder.
         group: base encoder and study, which comparable subjects share.
         number: position in the order of the files, which determines colour and shape.
-        reference: whether it is not an encoder, such as a statistical aligner.
+        reference: whether the subject is not an encoder, such as a statistical aligner.
     """
 
     label: str
@@ -96,29 +96,25 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
     """Find the subjects, and name them by their differences.
 
     Lines of a study or a demo name a method; each such file is a separate experiment. Lines of `calque evaluate` name an encoder.
-
-    Args:
-        results: the results.
-        base: label of the base of all subjects. Default: the base encoder named in the lines of an aligned encoder, `base` for a
-            method, X for an encoder named `X+…`, and otherwise the first subject.
+    `base` is the label of the base of all subjects. Default: the base encoder named in the lines of an aligned encoder, `base`
+    for a method, X for an encoder named `X+…`, and otherwise the first subject.
 
     Raises:
         SettingError: there is no subject named `base`.
     """
     scores = [record for record in results.records if record.analysis is None]
     named = [{**record.plain, "folder": _folder(record)} for record in scores if record.plain.get("method")]
-    values = {
-        key: {plain.get(key) for plain in named} - {None, ""} for key in ("folder", "encoder", "supervision", "layer")
-    }
+    keys = ("folder", "encoder", "supervision", "layer")
+    values = {key: {plain.get(key) for plain in named} - {None, ""} for key in keys}
     hashes: dict[str, set[str]] = {}
     for record in scores:
         if not record.plain.get("method"):
             hashes.setdefault(_encoder(record), set()).add(_hash(record))
 
-    labels: dict[str, tuple[str, tuple[str, str]]] = {}  # with method and group
-    label_of: dict[str, str] = {}  # by source
-    by_hash: dict[str, str] = {}
-    before: dict[str, str] = {}  # fingerprint of the base encoder
+    labels: dict[str, tuple[str, tuple[str, str]]] = {}  # method and group by label
+    label_of: dict[str, str] = {}  # label by source
+    by_hash: dict[str, str] = {}  # label by fingerprint of the encoder
+    before: dict[str, str] = {}  # fingerprint of the base encoder by label
     with_encoder: set[str] = set()
     for record in sorted(results.records, key=lambda record: record.analysis is not None):  # order by scores first
         if record.analysis in _ABOUT_SEVERAL:
@@ -199,29 +195,20 @@ class Column:
     Attributes:
         lang: head of the column: the test language, or both languages if sources differ.
         data: file or data set.
-        shown: whether `data` is needed to distinguish columns of a language.
         is_source: whether the task was trained in this language.
+        label: the language, with the file if there are several columns of the language.
     """
 
     lang: str
     data: str
     is_source: bool = False
-    shown: bool = field(default=False, compare=False)
-
-    @property
-    def label(self) -> str:
-        name = PurePath(self.data).name
-        return f"{self.lang} ({name})" if self.shown and name else self.lang
+    label: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
 class Question:
-    """All scores of one question.
-
-    Attributes:
-        variant: settings that distinguish it from other questions of the task, as text; "" if there are none.
-        columns: test sets, those in the source language first.
-    """
+    """All scores of one question; `variant` lists the settings that distinguish it from other questions of the task, and the
+    `columns` in the source language come first."""
 
     task: str
     metric: str
@@ -242,12 +229,11 @@ class Question:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Key of the question."""
         return self.task, self.metric, self.variant
 
     @property
     def is_main(self) -> bool:
-        """Whether it has the main metric of the task, not a direction, a span type or recall."""
+        """Whether the metric is the main metric of the task, not a direction, a span type or recall."""
         stem, _, part = self.metric.partition(".")
         return part in ("", "all", "unseen") and stem in _MAIN.get(self.task, (stem,)) and stem not in _OF_TEXTS
 
@@ -269,7 +255,7 @@ def sort_questions(records: Iterable[Record], subjects: Subjects) -> tuple[list[
     for record in records:
         *sources, tested = pair = record.pair
         lang = "-".join(pair) if len(sources_of[record["task"]]) > 1 and len(pair) == 2 else tested
-        column = Column(lang, record["data"], tested in sources)
+        column = Column(lang, record["data"], tested in sources, label=lang)
         key = (record["task"], record["metric"], variants[record.source])
         cell = groups.setdefault(key, {}).setdefault((subjects[record], column), {})
         model = _hash(record), str(record.plain.get("seed")), str(record.plain.get("training_seed"))
@@ -277,14 +263,18 @@ def sort_questions(records: Iterable[Record], subjects: Subjects) -> tuple[list[
         cell[model] = record
     questions = []
     for key, lines in groups.items():
-        columns = list(dict.fromkeys(column for _, column in lines))
+        columns = sorted(dict.fromkeys(column for _, column in lines), key=lambda column: not column.is_source)
         langs = [column.lang for column in columns]
-        columns = [replace(column, shown=langs.count(column.lang) > 1) for column in columns]
-        columns.sort(key=lambda column: not column.is_source)
+        columns = [replace(column, label=_column_label(column, langs.count(column.lang))) for column in columns]
         cells = {place: pooled(list(own.values())) for place, own in lines.items()}
         answered = sorted({subject for subject, _ in lines}, key=lambda s: s.number)
         questions.append(Question(*key, tuple(columns), tuple(answered), cells))
     return questions, superseded
+
+
+def _column_label(column: Column, n_columns: int) -> str:
+    name = PurePath(column.data).name
+    return f"{column.lang} ({name})" if n_columns > 1 and name else column.lang
 
 
 def pooled(lines: Sequence[Record]) -> Figure:
@@ -314,11 +304,11 @@ def _asked(record: Record) -> dict[tuple[str, ...], str]:
     """Return the settings that define a line's question, by scope and name."""
     task, metric, settings = record["task"], record["metric"], record.settings
     here, define = (task, metric, record["data"], *record.pair), DEFINE.get(task, ())
-    unsaid = {
-        name: "none" for name in ("code_switch", "realign") if name in define
-    }  # a record without the setting had none
+    defaults = {"code_switch": "none", "realign": "none"}  # of records without the setting
     asked: dict[tuple[str, ...], str] = {
-        (task, name): str(settings.get(name, unsaid.get(name))) for name in define if name in settings or name in unsaid
+        (task, name): str(settings.get(name, defaults.get(name)))
+        for name in define
+        if name in settings or name in defaults
     }
     if settings.get("features") == "tuned" and (task, "learning_rate") in asked:
         # The default depends on the width, so that encoders of two sizes may differ without being different questions.

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,20 +33,16 @@ _ITEMS = {  # keys of the items of each analysis: numbers, and other values
     "examples": ((), ("form", "sentence", "expected", "got")),
     "senses": (("x", "y", "number", "of", "cosine", "share"), ("word",)),
 }
-#: analyses of older files that are ignored, because the report or the task `consistency` has their scores
+#: analyses of older files that are ignored
 FORMER = ("correlation", "consistency", "similarities", "subwords", "position")
-_BESIDE = 3  # depth of the search for runs below a result file's folder
+_DEPTH = 3  # depth of the search for runs below the folder of a result file
 _NOT_RESULTS = {"training", "steps", "text"}  # folders that contain no results
 
 
 @dataclass(frozen=True)
 class Record:
-    """One line of a result file.
-
-    Attributes:
-        source: `FILE:LINE`, with FILE as in `Results.files`.
-        plain: the line as a dictionary, see `Score.to_dict`, with a few more keys.
-    """
+    """One line of a result file: `source` is `FILE:LINE`, with FILE as in `Results.files`, and `plain` the line as a
+    dictionary, see `Score.to_dict`, with a few more keys."""
 
     source: str
     plain: Mapping[str, Any]
@@ -71,7 +68,7 @@ class Record:
 
     @property
     def is_of_training(self) -> bool:
-        """Whether it is a score that a training measured on its own model, which cannot be compared between methods."""
+        """Whether a training computed the score on its own model, so that it cannot be compared between methods."""
         return self.plain["data"] == f"held out, {self.settings.get('model')}"
 
     @property
@@ -84,7 +81,7 @@ class File(NamedTuple):
 
     records: int
     sha256: str
-    modified: float
+    modified: str
 
 
 @dataclass(frozen=True)
@@ -97,13 +94,13 @@ class RunRecord:
 
     @property
     def has_section(self) -> bool:
-        """Whether its method has a section in the report."""
+        """Whether the method of the run has a section in the report."""
         row = METHODS.rows.get(str(self.plain.get("method")))
         return row is not None and bool(row.report)
 
     @property
     def is_step(self) -> bool:
-        """Whether it is a step of a study, whose folder name is a hash."""
+        """Whether the run is a step of a study, whose folder name is a hash."""
         return re.fullmatch(r"[0-9a-f]{20}", self.name.rpartition("/")[2].rpartition("-")[2]) is not None
 
     @property
@@ -111,18 +108,21 @@ class RunRecord:
         """Name of the file in sources."""
         return f"{self.name}/{self.path.name}"
 
+    @property
+    def plain_scores(self) -> list[Any]:
+        scores = self.plain.get("scores")
+        return scores if isinstance(scores, list) else []
+
     def scores(self) -> list[Record]:
-        """Return its scores, with their place in the file (`FILE:scores/0`) as source.
+        """Return the scores of the run, with their place in the file (`FILE:scores/0`) as source.
 
         Raises:
             InputError: an entry is not a score.
         """
-        found = []
-        for number, plain in enumerate(_listed(self.plain.get("scores"))):
-            if reason := _unusable(plain):
-                raise InputError(f"scores/{number} {reason}", path=self.path)
-            found.append(Record(f"{self.file}:scores/{number}", _finite(plain)))
-        return found
+        return [
+            _record(plain, f"{self.file}:scores/{number}", self.path, None, f"scores/{number} ")
+            for number, plain in enumerate(self.plain_scores)
+        ]
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Results:
         files: result files by the short names in sources.
         runs: records of runs beside the files.
         repeated: number of ignored lines that are identical to an earlier line of their file.
-        passed_over: JSON lines files without results, such as the losses of a training.
+        passed_over: names of JSON lines files without results, such as the losses of a training.
     """
 
     records: tuple[Record, ...]
@@ -177,22 +177,17 @@ def read_results(paths: Sequence[str | os.PathLike[str]]) -> Results:
         records += lines
         repeated += again
         files[name] = _file(path, len(lines))
-    files |= {run.file: _file(run.path, len(_listed(run.plain.get("scores")))) for run in runs if run.has_section}
+    files |= {run.file: _file(run.path, len(run.plain_scores)) for run in runs if run.has_section}
     return Results(tuple(records), files, runs, repeated, tuple(passed_over))
 
 
 def _file(path: Path, records: int) -> File:
-    return File(records, hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime)
-
-
-def _listed(value: Any) -> list[Any]:
-    """Return a value if it is a list, else an empty list."""
-    return value if isinstance(value, list) else []
+    modified = datetime.fromtimestamp(path.stat().st_mtime, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return File(records, hashlib.sha256(path.read_bytes()).hexdigest(), modified)
 
 
 def short_names(paths: Sequence[Path]) -> list[str]:
-    """Return the shortest distinct endings of paths (at least a folder and a name), so that a report does not contain local paths
-    or temporary names."""
+    """Return the shortest distinct endings of paths, at least a folder and a name; a report contains no local paths."""
     paths = [finished(path) for path in paths]
     for length in range(2, 2 + max((len(path.parts) for path in paths), default=0)):
         names = ["/".join(path.parts[-length:]).lstrip("/") for path in paths]
@@ -203,10 +198,10 @@ def short_names(paths: Sequence[Path]) -> list[str]:
 
 def _below(folder: Path, ending: str, depth: int | None = None) -> list[Path]:
     """Return files in a folder recursively, in order, without hidden folders and folders without results."""
-    hidden, found = set() if depth is not None else _NOT_RESULTS, []
+    skipped, found = set() if depth is not None else _NOT_RESULTS, []
     for place, folders, names in os.walk(folder):
         deep = len(Path(place).relative_to(folder).parts) == depth
-        folders[:] = sorted(name for name in folders if not (deep or name.startswith(".") or name in hidden))
+        folders[:] = sorted(name for name in folders if not (deep or name.startswith(".") or name in skipped))
         found += [Path(place, name) for name in sorted(names) if name.endswith(ending)]
     return found
 
@@ -217,23 +212,19 @@ def _holds_results(path: Path) -> bool:
         with open(path, encoding="utf-8") as file:
             first = json.loads(next((line for line in file if line.strip()), "null"))
     except (ValueError, RecursionError):
-        return path.name == "results.jsonl"  # a damaged file; reading it will report the line
+        return path.name == "results.jsonl"  # a corrupt file, whose reader reports the line
     return isinstance(first, dict) and {"task", "metric", "languages"} <= first.keys()
 
 
 def _parsed(text: str, path: Path, line: int | None = None) -> Any:
-    """Parse JSON.
-
-    Raises:
-        InputError: the text is not JSON, or has a lone surrogate, which cannot be written to the page.
-    """
+    """Parse JSON without lone surrogates, which cannot be written to the page."""
     try:
         plain = json.loads(text)
         if "\\u" in text:
             json.dumps(plain, ensure_ascii=False).encode()
+        return plain
     except (ValueError, RecursionError) as error:
         raise InputError(f"is not JSON ({error})", path=path, line=line) from error
-    return plain
 
 
 def _read(path: Path, name: str) -> tuple[list[Record], int]:
@@ -242,25 +233,26 @@ def _read(path: Path, name: str) -> tuple[list[Record], int]:
         lines = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise InputError(f"is not UTF-8 ({error.reason} at byte {error.start})", path=path) from error
-    records, first = [], {line: number for number, line in reversed(list(enumerate(lines, 1))) if line.strip()}
-    for line, number in sorted(first.items(), key=lambda each: each[1]):
-        plain = _parsed(line, path, number)
-        if reason := _unusable(plain):
-            raise InputError(reason, path=path, line=number)
-        records.append(Record(f"{name}:{number}", _finite(plain)))
-    return records, sum(bool(line.strip()) for line in lines) - len(first)
+    first: dict[str, int] = {}  # number of the first line with a text
+    filled = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    for number, line in filled:
+        first.setdefault(line, number)
+    records = [_record(_parsed(line, path, number), f"{name}:{number}", path, number) for line, number in first.items()]
+    return records, len(filled) - len(first)
 
 
-def _finite(plain: dict[str, Any]) -> dict[str, Any]:
-    """Replace NaN and infinite numbers by None."""
-    wrong = [key for key in _NUMBERS if isinstance(plain.get(key), float) and not math.isfinite(plain[key])]
-    return plain | dict.fromkeys(wrong)
+def _record(plain: Any, source: str, path: Path, line: int | None, prefix: str = "") -> Record:
+    """Return a checked record, with None instead of NaN and infinite numbers."""
+    if reason := _unusable(plain):
+        raise InputError(f"{prefix}{reason}", path=path, line=line)
+    infinite = [key for key in _NUMBERS if isinstance(plain.get(key), float) and not math.isfinite(plain[key])]
+    return Record(source, plain | dict.fromkeys(infinite))
 
 
 def _unusable(plain: Any) -> str | None:
-    """Return why a line is invalid, or None; later code relies on these checks."""
+    """Return the reason why a line is invalid, or None; later code relies on these checks."""
     if not isinstance(plain, dict):
-        return "is not an object; expected a score, as Score.to_dict gives it"
+        return "is not an object; expected a score, as Score.to_dict returns it"
     if missing := [name for name in _NEEDED if name not in plain]:
         return f"has no {', '.join(missing)}: is this a file of scores?"
     for names, kinds, expected in _FIELDS:
@@ -274,8 +266,7 @@ def _unusable(plain: Any) -> str | None:
         return f"unknown analysis {analysis!r}, expected {', '.join(ANALYSES)}"
     numbers, others = _ITEMS.get(analysis or "", ((), ()))
     for item in plain.get("items") or ():
-        lacking = [name for name in (*numbers, *others) if not isinstance(item, dict) or name not in item]
-        if lacking:
+        if lacking := [name for name in (*numbers, *others) if not isinstance(item, dict) or name not in item]:
             return f"an item of {analysis} has no {', '.join(lacking)}"
         if not all(type(item[name]) in (int, float) and math.isfinite(item[name]) for name in numbers):
             return f"an item of {analysis}: expected numbers for {', '.join(numbers)}"
@@ -287,7 +278,7 @@ def _unusable(plain: Any) -> str | None:
 
 def _runs(folders: Iterable[Path]) -> tuple[RunRecord, ...]:
     """Read every `calque-run.json` beside the result files or a few folders below."""
-    paths = [path for folder in folders for path in _below(folder, "calque-run.json", depth=_BESIDE)]
+    paths = [path for folder in folders for path in _below(folder, "calque-run.json", depth=_DEPTH)]
     unique = {path.resolve(): path for path in paths}
     runs = []
     for name, path in zip(short_names(list(unique)), unique.values(), strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any
@@ -9,8 +10,7 @@ from typing import Any
 from calque.analyses.table import Axis
 from calque.report.document import Cell, Examples, Head, Line, More, Name, Panel, Plot, Section, Table
 from calque.report.numbers import Figure, average, figure_of, mean_of, pearson
-from calque.report.plots.charts import Point, bars, curve, scatter
-from calque.report.plots.words import Dot, projection
+from calque.report.plots.charts import Dot, Point, bars, curve, projection, scatter
 from calque.report.questions import Question, Subject, Subjects
 from calque.report.reading import Record
 from calque.report.verdict import metric_name, task_name
@@ -18,9 +18,9 @@ from calque.report.verdict import metric_name, task_name
 ALL = "mean over languages"
 ZERO_SHOT = ("ner", "slots", "pos", "nli", "sentiment", "parsing", "probing", "qa")
 _SHARED = "Points of one language or one method depend on each other, so the interval is narrower than it should be."
-_MOST_DOTS = 8_000  # in all projections together, so that the page stays small
-_MOST_EXAMPLES = 60
-SHAPES = {  # what each measure of the space's shape is called, and how to read it
+_MAX_DOTS = 8_000  # number of points of all projections together, so that the page stays small
+_MAX_EXAMPLES = 60
+SHAPES = {  # name and reading of each measure of the shape of the space
     ("isometry", "eigenvalue-similarity"): ("eigenvalue similarity", "0: same shape"),
     ("isometry", "relational-similarity"): ("relational similarity", "1: same shape"),
     ("hubness", "skewness.csls"): ("hubness by CSLS", "0: no hubs"),
@@ -37,7 +37,7 @@ Figures = dict[Subject, dict[str, dict[str, Figure]]]  # by subject, language an
 
 
 def grouped(analysis: str, axis: Axis, records: Sequence[Record], subjects: Subjects) -> Section | None:
-    """Draw bars for parts of speech, curves for everything else; a view for each language, figure and kind of bin."""
+    """Draw bars for parts of speech, curves for other analyses; a view for each language, metric and kind of bin."""
     panels: list[Panel] = []
     metrics = dict.fromkeys((record["task"], record["metric"]) for record in records)
     several = len({task for task, _ in metrics}) > 1
@@ -58,11 +58,8 @@ def grouped(analysis: str, axis: Axis, records: Sequence[Record], subjects: Subj
 def figures_by_bin(
     records: Iterable[Record], subjects: Subjects, *, by_group: bool = False
 ) -> tuple[Figures, dict[str, float]]:
-    """Return figures by subject, language and bin, averages over models and test sets; and where each bin lies on its axis.
-
-    Bins are the same if they have one name. A bin without an end lies where its words are; that may differ a little between
-    subjects and languages, and is averaged. With `by_group` the group is a method, and a part of the subject.
-    """
+    """Return scores by subject, language and name of the bin, averaged over models and test sets, and the mean position of each
+    bin on its axis. With `by_group` the group of a line is the method of its subject."""
     records = list(records)
     sources = {record.pair[0] for record in records}
     lines: dict[tuple[Subject, str, str], list[Figure]] = {}
@@ -83,9 +80,8 @@ def figures_by_bin(
 
 
 def _named(method: str, subjects: Subjects) -> Subject:
-    """Return the subject of a method's name; a new one, for encoders that it aligned on several amounts of text, where none
-    has it."""
-    number = len(subjects.all) + sum(map(ord, method)) % 7  # a mark that no subject of a few has, and always the same
+    """Return the subject of a method, or a new one for encoders that the method aligned on several amounts of text."""
+    number = len(subjects.all) + sum(map(ord, method)) % 7  # constant, and distinct from the numbers of few subjects
     known = (other for other in subjects.all if method in (other.label, other.method))
     return next(known, Subject(method, method, ("", ""), number))
 
@@ -129,9 +125,8 @@ def _means(figures: Figures, langs: Sequence[str]) -> tuple[InView, list[str]]:
     means: InView = {}
     left_out: dict[str, None] = {}
     for subject, by_lang in figures.items():
-        for name in dict.fromkeys(
-            name for by_name in by_lang.values() for name in by_name if set(by_lang) == set(langs)
-        ):
+        names = [name for by_name in by_lang.values() for name in by_name if set(by_lang) == set(langs)]
+        for name in dict.fromkeys(names):
             found = [by_lang[lang][name] for lang in langs if name in by_lang[lang]]
             mean = mean_of(found) if len(found) == len(langs) else None
             if mean is None:
@@ -147,19 +142,18 @@ def shape(records: Sequence[Record], subjects: Subjects) -> Section | None:
     by_measure: dict[tuple[str, str], list[Record]] = {key: [] for key in SHAPES}
     for record in records:
         by_measure.setdefault(_measure(record), []).append(record)
-    cells: dict[tuple[Subject, tuple[str, str]], Figure | None] = {}
-    folded: list[Table] = []
     by_measure = {key: own for key, own in by_measure.items() if own}
     if not by_measure:
         return None
+    cells: dict[tuple[Subject, tuple[str, str]], Figure | None] = {}
+    folded: list[Table] = []
     for number, (key, own) in enumerate(by_measure.items()):
         grid, _ = figures_by_bin(own, subjects)
         langs = list(dict.fromkeys(lang for by_lang in grid.values() for lang in by_lang))
         for subject, by_lang in grid.items():
             figures = [figure for lang in langs for figure in by_lang.get(lang, {}).values()]
-            cells[subject, key] = mean_of(figures) if len(by_lang) == len(langs) else None
-            if len(figures) == 1:
-                cells[subject, key] = figures[0]
+            mean = mean_of(figures) if len(by_lang) == len(langs) else None
+            cells[subject, key] = figures[0] if len(figures) == 1 else mean
         title = SHAPES[key][0] if key in SHAPES else key[1]
         folded.append(_by_language(f"shape-{number}", title[:1].upper() + title[1:], grid, langs))
     measures = [key for key in by_measure if key in SHAPES]
@@ -175,7 +169,7 @@ def shape(records: Sequence[Record], subjects: Subjects) -> Section | None:
 
 
 def _measure(record: Record) -> tuple[str, str]:
-    """Return which column a line belongs to: one of `SHAPES`, or one that only stands in the tables behind."""
+    """Return the measure of a line: a key of `SHAPES`, or a measure that only has a collapsed table."""
     analysis, metric, group = record.analysis or "", record["metric"], record.plain.get("group")
     if (analysis, metric) == ("anisotropy", "mean-cosine"):
         if group in record.pair:
@@ -197,8 +191,7 @@ def _by_language(name: str, title: str, figures: Figures, langs: Sequence[str]) 
 
 # -- retrieval and transfer --------------------------------------------------------------------------------------------
 def transfer(headlines: Sequence[Question]) -> Section | None:
-    """Plot retrieval against zero-shot scores over languages (Cao et al. 2020, Fig. 2): a view for each zero-shot task that has
-    languages in common with retrieval."""
+    """Plot retrieval against zero-shot scores over languages (Cao et al. 2020, Fig. 2), a view for each zero-shot task."""
     retrieval = next((question for question in headlines if question.task == "retrieval"), None)
     zero_shot = [question for question in headlines if question.task in ZERO_SHOT and retrieval is not None]
     panels = [panel for question in zero_shot if retrieval and (panel := _panel(retrieval, question))]
@@ -236,7 +229,7 @@ def _panel(retrieval: Question, question: Question) -> Panel | None:
 
 # -- word pairs in the plane -------------------------------------------------------------------------------------------
 def points(records: Sequence[Record], subjects: Subjects) -> Section | None:
-    """Draw word pairs in the plane: what each subject is compared with at the left, itself at the right."""
+    """Draw word pairs in the plane, with the base of each subject at the left and the subject at the right."""
     by_langs: dict[tuple[str, ...], dict[Subject, Record]] = {}
     for record in records:
         if record.items:
@@ -244,11 +237,11 @@ def points(records: Sequence[Record], subjects: Subjects) -> Section | None:
     views: list[tuple[tuple[str, ...], list[Subject]]] = []  # languages, and subjects side by side: the base, another
     for langs, own in by_langs.items():
         first = min(own, key=lambda s: s.number)
-        for subject in sorted(own, key=lambda s: -s.number):  # what came last is what one wants to see first
+        for subject in sorted(own, key=lambda s: -s.number):  # the last subject is shown first
             base = subjects.base.get(subject, first)
             sides = list(dict.fromkeys((base if base in own else first, subject)))
             views += [(langs, sides)] if len(sides) > 1 or len(own) == 1 else []
-    most = max(20, _MOST_DOTS // (4 * max(len(views), 1)))
+    most = max(20, _MAX_DOTS // (4 * max(len(views), 1)))
     panels, tables, left_out = [], {}, False
     for langs, sides in views:
         words = {subject: [_dot(item) for item in by_langs[langs][subject].items] for subject in sides}
@@ -261,10 +254,8 @@ def points(records: Sequence[Record], subjects: Subjects) -> Section | None:
                 f"{len(shown)} words of {langs[0]} and their translations in {langs[-1]} in two dimensions, with the vectors of "
                 f"{subject.label}; a line joins translations. The words and their sentences are in the table below."
             )
-            title, own[:] = (
-                f"Word pairs, {'-'.join(langs)}: {subject.label}",
-                [word for word in own if word.pair in shown],
-            )
+            title = f"Word pairs, {'-'.join(langs)}: {subject.label}"
+            own[:] = [word for word in own if word.pair in shown]
             drawings.append(projection(own, label=subject.label, title=title, description=text, langs=langs))
         tables.setdefault(langs[-1], _pair_table(f"points-{len(tables)}", langs, words[sides[-1]]))
         panels.append(Panel({"language": langs[-1], "after": sides[-1].label}, tuple(drawings)))
@@ -298,25 +289,20 @@ def _pair_table(name: str, langs: tuple[str, ...], words: Sequence[Dot]) -> Tabl
     return Table(name, caption, "pair", tuple(heads), tuple(lines), sortable=False)
 
 
-# -- one form in several senses ----------------------------------------------------------------------------------------
+# -- word forms with several senses ----------------------------------------------------------------------------------------
 def examples(records: Sequence[Record], subjects: Subjects) -> Section | None:
-    """List forms in several senses, and where each encoder went."""
+    """List word forms with several senses, and the nearest word of each encoder."""
     numbers = {subject.label: subject.number for subject in subjects.all}
     items = [(item, record) for record in records for item in record.items]
     forms: dict[str, list[dict[str, Any]]] = {}
-    for item, record in items[:_MOST_EXAMPLES]:
-        before, form, after = around_form(str(item["sentence"]), str(item["form"]), item.get("position"))
+    for item, record in items[:_MAX_EXAMPLES]:
+        before, form, after = _around_form(str(item["sentence"]), str(item["form"]), item.get("position"))
         lang = str(item.get("lang", record.pair[0]))
         expected = item["expected"].get("word", item.get("translation", "")), item["expected"].get("sentence", "")
         answers = [
-            (
-                Name(name, numbers.get(name)),
-                str(got.get("word") or ""),
-                str(got.get("sentence", "")),
-                bool(got.get("right")),
-            )
+            (Name(name, numbers.get(name)), str(got.get("word") or ""), str(got.get("sentence", "")), bool(got.get("right")))
             for name, got in item["got"].items()
-        ]
+        ]  # fmt: skip
         forms.setdefault(form.lower(), []).append({
             "before": before, "form": form, "after": after, "lang": lang, "expected": tuple(map(str, expected)),
             "target": next((other for other in reversed(record.pair) if other != lang), record.pair[-1]),
@@ -324,23 +310,16 @@ def examples(records: Sequence[Record], subjects: Subjects) -> Section | None:
         })  # fmt: skip
     if not forms:
         return None
-    left_out = len(items) > _MOST_EXAMPLES
-    note = (f"The first {_MOST_EXAMPLES} of {len(items):,} occurrences.",) if left_out else ()
-    intro = (
-        "Occurrences of one word form with different translations, and the nearest word in the other language by each "
-        "encoder."
-    )
+    left_out = len(items) > _MAX_EXAMPLES
+    note = (f"The first {_MAX_EXAMPLES} of {len(items):,} occurrences.",) if left_out else ()
+    intro = "Occurrences of one word form with different translations, and the nearest word in the other language by encoder."
     return Section("examples", "One form, several senses", (intro,), (Examples("examples-list", forms, note),))
 
 
-def around_form(sentence: str, form: str, position: object) -> tuple[str, str, str]:
-    """Split a sentence into three parts, of which the middle one is the form: the word at `position` where that is it,
-    otherwise the first place where it stands."""
-    words = sentence.split(" ")
-    if isinstance(position, int) and 0 <= position < len(words) and words[position].lower() == form.lower():
-        start = sum(len(word) + 1 for word in words[:position])
-        return sentence[:start], words[position], sentence[start + len(words[position]) :]
-    start = sentence.lower().find(form.lower())
-    if start < 0 or sentence[start : start + len(form)].lower() != form.lower():
+def _around_form(sentence: str, form: str, position: object) -> tuple[str, str, str]:
+    """Split a sentence into the parts before, in and after a word form, which is at or after the word at `position`."""
+    start = sum(len(word) + 1 for word in sentence.split(" ")[:position]) if isinstance(position, int) else 0
+    found = re.compile(re.escape(form), re.IGNORECASE).search(sentence, start)
+    if found is None:
         return "", form, f" · {sentence}"
-    return sentence[:start], sentence[start : start + len(form)], sentence[start + len(form) :]
+    return sentence[: found.start()], found[0], sentence[found.end() :]

@@ -13,10 +13,10 @@ from calque.runs.compare import lower_is_better
 
 BEST: Text = (
     "Bold: clearly better than everything else in its column. ▲ and ▼: clearly better and worse than what it is "
-    "compared with. All comparisons of the page are judged together.",
+    "compared with. All comparisons of the page are corrected together.",
 )
 BEHIND: Text = ("Shown for reference; nothing is claimed about these figures.",)
-SAID = {"better": "clearly better", "worse": "clearly worse", "unclear": "no clear difference"}
+OUTCOMES = {"better": "clearly better", "worse": "clearly worse", "unclear": "no clear difference"}
 
 
 def task(name: str, questions: Sequence[Question], headlines: Sequence[Question], claims: Claims) -> Section:
@@ -36,7 +36,7 @@ def task(name: str, questions: Sequence[Question], headlines: Sequence[Question]
 
 def question_table(question: Question, claims: Claims, name: str) -> Table:
     """Return the table of one question; the second line of a cell is the 95% interval."""
-    judged = {comparison.subject: comparison.judged for comparison in claims.of(question)}
+    outcomes = {comparison.subject: comparison.outcomes for comparison in claims.of(question)}
     columns: dict[Column | None, dict[Subject, Figure | None]] = {
         column: {s: question.cells.get((s, column)) for s in question.subjects} for column in question.columns
     }
@@ -49,7 +49,7 @@ def question_table(question: Question, claims: Claims, name: str) -> Table:
     def cell(subject: Subject, column: Column | None) -> Cell:
         figure = columns[column][subject]
         best = claims.best.get((question.key, column)) == subject
-        return Cell() if figure is None else Cell(figure, best, judged.get(subject, {}).get(column, ""))
+        return Cell() if figure is None else Cell(figure, best, outcomes.get(subject, {}).get(column, ""))
 
     lines = tuple(
         Line(s.label, tuple(cell(s, column) for column in columns), s.number, "no encoder" if s.reference else "")
@@ -81,8 +81,7 @@ def _sizes(columns: Mapping[Column | None, Mapping[Subject, Figure | None]]) -> 
 
 
 def glance(headlines: Sequence[Question], claims: Claims) -> Table | None:
-    """Return the overview table: the difference of each method from its base in the main metric of each task, and the number of
-    languages with significant differences."""
+    """Return the overview table: the difference of each method from its base in the main metric of each task."""
     by_subject: dict[Subject, dict[object, Comparison]] = {}
     for question in headlines:
         for comparison in claims.of(question):
@@ -103,10 +102,10 @@ def glance(headlines: Sequence[Question], claims: Claims) -> Table | None:
 
 
 def _glance(comparison: Comparison) -> Cell:
-    outcomes = comparison.outcomes
-    column = next(iter(outcomes)) if comparison.mean is None and len(outcomes) == 1 else None
+    outcomes = comparison.on_targets
+    column = next(iter(outcomes)) if None not in comparison.pairs and len(outcomes) == 1 else None
     number = difference(*comparison.pairs[column]) if column in comparison.pairs else None
-    return Cell(number=number, outcome=comparison.judged.get(column, "unclear"), marks=tuple(outcomes.values()))
+    return Cell(number=number, outcome=comparison.outcomes.get(column, "unclear"), marks=tuple(outcomes.values()))
 
 
 def heat_map(question: Question, claims: Claims, name: str) -> Plot | None:
@@ -116,14 +115,14 @@ def heat_map(question: Question, claims: Claims, name: str) -> Plot | None:
         return None
     cells, lines = {}, []
     for r, comparison in enumerate(comparisons):
-        subject, fields = comparison.subject, [Cell()] * len(columns)
+        subject, row = comparison.subject, [Cell()] * len(columns)
         for c, column in enumerate(columns):
-            if column in comparison.judged:
-                (one, other), outcome = comparison.pairs[column], comparison.judged[column]
+            if column in comparison.outcomes:
+                (one, other), outcome = comparison.pairs[column], comparison.outcomes[column]
                 number = difference(one, other)
-                cells[r, c] = number, outcome, f"{subject.label}, {column.label}: {other} → {one}, {SAID[outcome]}"
-                fields[c] = Cell(number=number, outcome=outcome)
-        lines.append(Line(subject.label, tuple(fields), subject.number))
+                cells[r, c] = number, outcome, f"{subject.label}, {column.label}: {other} → {one}, {OUTCOMES[outcome]}"
+                row[c] = Cell(number=number, outcome=outcome)
+        lines.append(Line(subject.label, tuple(row), subject.number))
     bases = dict.fromkeys(comparison.base.label for comparison in comparisons)
     title = f"{task_name(question.task).capitalize()}: difference from {', '.join(bases)}"
     points = "points of " if all(f.percent for f in question.cells.values()) else ""

@@ -22,45 +22,29 @@ class Comparison:
     Attributes:
         question, subject, base: question and compared subjects.
         pairs: scores of both on each common test set; under None their means over the targets, if both have all.
-        judged: outcome of each pair: better, worse or unclear.
+        outcomes: outcome of each pair: better, worse or unclear.
     """
 
     question: Question
     subject: Subject
     base: Subject
-    pairs: Mapping[Column | None, tuple[Figure, Figure]]
-    judged: Mapping[Column | None, str]
+    pairs: Pairs
+    outcomes: Mapping[Column | None, str]
 
     @property
-    def outcomes(self) -> dict[Column, str]:
+    def on_targets(self) -> dict[Column, str]:
         """Outcomes on the question's targets."""
-        return {column: self.judged[column] for column in self.question.targets if column in self.judged}
-
-    @property
-    def at_home(self) -> dict[Column, str]:
-        """Outcomes on test sets in the training language."""
-        targets = self.question.targets
-        return {c: outcome for c, outcome in self.judged.items() if c is not None and c not in targets}
-
-    @property
-    def mean(self) -> tuple[Figure, Figure] | None:
-        return self.pairs.get(None)
-
-    @property
-    def on_average(self) -> str:
-        return self.judged.get(None, "unclear")
-
-    def having(self, outcome: str) -> list[Column]:
-        return [column for column, judged in self.outcomes.items() if judged == outcome]
-
-    @property
-    def target_pairs(self) -> list[tuple[Figure, Figure]]:
-        return [self.pairs[column] for column in self.outcomes]
+        return {column: self.outcomes[column] for column in self.question.targets if column in self.outcomes}
 
     @property
     def few(self) -> int:
         """Number of training runs if it is too small for a test, else 0."""
         return min((few for one, other in self.pairs.values() if (few := too_few(one.known, other.known))), default=0)
+
+    @property
+    def whole(self) -> list[Column | None]:
+        """None for the mean over the targets, or the targets if there is no mean."""
+        return [None] if None in self.pairs else list(self.on_targets)
 
     def gain(self, column: Column | None) -> float:
         """Return the improvement over the base, significant or not; None: of the mean."""
@@ -90,18 +74,17 @@ class Claims:
 def claim(questions: Iterable[Question], subjects: Subjects) -> Claims:
     """Test all comparisons of a page: each subject with its base in each column and on average, and the best of each column with
     all others. Half of the 5% is reserved for the means (or the only column). Subjects with too few training runs are not tested.
-
-    Args:
-        questions: tested questions.
     """
     compared: list[tuple[Question, Subject, Subject, Pairs]] = []
     p: dict[Key, float] = {}
     first: set[Key] = set()
     tops: dict[Key, Subject] = {}
     for question in questions:
-        for subject in question.subjects:
+        scores = {subject: _scores(question, subject) for subject in question.subjects}
+        for subject, own in scores.items():
             base = subjects.base.get(subject)
-            pairs = {} if base is None else _pairs(question, subject, base)
+            others = {} if base is None else scores.get(base, {})
+            pairs: Pairs = {column: (own[column], others[column]) for column in own if column in others}
             if base is None or not pairs.keys() & set(question.targets):
                 continue
             compared.append((question, subject, base, pairs))
@@ -112,47 +95,32 @@ def claim(questions: Iterable[Question], subjects: Subjects) -> Claims:
                     if column is None or (len(question.targets) == 1 and column in question.targets):
                         first.add(key)
         for column in (*question.columns, *([None] if len(question.targets) > 1 else [])):
-            if top := _top(question, column, subjects):
-                key, tops[key], p[key] = (top[0], top[1], top[2])
+            figures = {subject: own[column] for subject, own in scores.items() if column in own}
+            known = {subject: figure.known for subject, figure in figures.items() if figure.known is not None}
+            top = above_all(known, question.metric) if len(known) == len(figures) else None
+            if top is not None:  # of two subjects that are compared anyway, it is the same comparison
+                same = [s for s in known if len(known) == 2 and subjects.base.get(s) in known]
+                key = (question.key, same[0] if same else "best", column)
+                tops[key], p[key] = top
     weights = {key: 1 / len(first) if key in first else 1 / (len(p) - len(first)) for key in p}
     corrected = holm(p, weights)
     comparisons: dict[tuple[str, str, str], list[Comparison]] = {}
     for question, subject, base, pairs in compared:
-        judged: dict[Column | None, str] = dict.fromkeys(pairs, "unclear")
+        outcomes: dict[Column | None, str] = dict.fromkeys(pairs, "unclear")
         for column, (one, other) in pairs.items():
             tested = corrected.get((question.key, subject, column))
             if tested is not None and one.known is not None and other.known is not None:
-                judged[column] = outcome(one.known, other.known, question.metric, tested)
-        comparisons.setdefault(question.key, []).append(Comparison(question, subject, base, pairs, judged))
+                outcomes[column] = outcome(one.known, other.known, question.metric, tested)
+        comparisons.setdefault(question.key, []).append(Comparison(question, subject, base, pairs, outcomes))
     best = {(key[0], key[2]): subject for key, subject in tops.items() if corrected[key] < LEVEL}
     return Claims(comparisons, best, len(p))  # type: ignore[arg-type]
 
 
-def _measured(question: Question, subject: Subject) -> dict[Column | None, Figure]:
+def _scores(question: Question, subject: Subject) -> dict[Column | None, Figure]:
     """Return the scores of a subject by column, and under None their mean."""
-    figures = {column: question.cells.get((subject, column)) for column in question.columns} | {
-        None: question.mean(subject)
-    }
+    figures: dict[Column | None, Figure | None] = {c: question.cells.get((subject, c)) for c in question.columns}
+    figures[None] = question.mean(subject)
     return {column: figure for column, figure in figures.items() if figure is not None and figure.value is not None}
-
-
-def _pairs(question: Question, subject: Subject, base: Subject) -> Pairs:
-    """Return common scores of a subject and its base by column, and under None their means."""
-    one, other = _measured(question, subject), _measured(question, base)
-    return {column: (one[column], other[column]) for column in one if column in other}
-
-
-def _top(question: Question, column: Column | None, subjects: Subjects) -> tuple[Key, Subject, float] | None:
-    """Return the best of a column and the p-value of that; of two that are compared anyway it is the same comparison."""
-    figures = {subject: _measured(question, subject).get(column) for subject in question.subjects}
-    known = {subject: figure.known for subject, figure in figures.items() if figure is not None}
-    estimates = {subject: estimate for subject, estimate in known.items() if estimate is not None}
-    top = above_all(estimates, question.metric) if len(estimates) == len(known) else None
-    if top is None:
-        return None
-    best, p = top
-    same = [s for s in estimates if len(estimates) == 2 and subjects.base.get(s) in estimates]
-    return (question.key, same[0] if same else "best", column), best, p
 
 
 MEASURED = {"masked-words": "masked words"}  # measures without a task in the table
@@ -179,13 +147,8 @@ def metric_name(metric: str) -> str:
 def summary(
     headlines: Sequence[Question], questions: Sequence[Question], claims: Claims, guessed: Sequence[Subject] = ()
 ) -> tuple[Text, ...]:
-    """Return the verdict over all tasks: gains and losses of each subject, most helpful first, and a sentence on the comparison.
-
-    Args:
-        headlines: main question of each task, for gains.
-        questions: all questions, for losses.
-        guessed: see `Subjects`.
-    """
+    """Return the verdict: gains of each subject on the `headlines`, the main question of each task, and losses on all
+    questions, most helpful subject first, and a sentence on the comparison."""
     every: dict[Subject, list[Comparison]] = {}
     for comparison in (comparison for question in questions for comparison in claims.of(question)):
         every.setdefault(comparison.subject, []).append(comparison)
@@ -195,7 +158,7 @@ def summary(
     if not first:
         return _without_base(headlines)
     better, worse = (
-        {s: sum(list(c.judged.values()).count(outcome) for c in comparisons) for s, comparisons in first.items()}
+        {s: sum(list(c.outcomes.values()).count(outcome) for c in comparisons) for s, comparisons in first.items()}
         for outcome in ("better", "worse")
     )
     verdict: list[Text] = []
@@ -214,12 +177,7 @@ def summary(
 
 def _gain(comparison: Comparison) -> float:
     """Return the improvement on average or on the only test set, for sorting."""
-    return max((comparison.gain(column) for column in _whole(comparison)), default=0.0)
-
-
-def _whole(comparison: Comparison) -> list[Column | None]:
-    """Return None for the mean over the targets, or the targets if there is no mean."""
-    return [None] if comparison.mean is not None else list(comparison.outcomes)
+    return max(map(comparison.gain, comparison.whole), default=0.0)
 
 
 def _compared(by_subject: Mapping[Subject, Sequence[Comparison]]) -> Text:
@@ -229,7 +187,7 @@ def _compared(by_subject: Mapping[Subject, Sequence[Comparison]]) -> Text:
     tasks = list(dict.fromkeys(task_name(comparison.question.task) for comparison in comparisons))
     return (
         "Each method is compared with " if len(by_subject) > 1 else "The method is compared with ",
-        *_joined([(base,) for base in bases], " and "), f" at {_listed(tasks)}. ",
+        *_joined([(base,) for base in bases], " and "), " at ", *_joined([(task,) for task in tasks]), ". ",
         "“Clear” is what tests over training runs and texts allow, corrected for the number of all comparisons.",
     )  # fmt: skip
 
@@ -243,7 +201,9 @@ def _overall(subject: Subject, comparisons: Sequence[Comparison], every: Sequenc
     few = [comparison.few for comparison in comparisons]
     if all(few):
         return (_name(subject), ": a difference from ", _name(comparisons[0].base), f" {cannot_be_shown(min(few))}.")
-    gains = _by_size((max(map(comparison.gain, comparison.judged)), _gained(comparison)) for comparison in comparisons)
+    gains = _by_size(
+        (max(map(comparison.gain, comparison.outcomes)), _gained(comparison)) for comparison in comparisons
+    )
     costs = _by_size(_moved(comparison, better=False, clear=True) for comparison in every)
     parts: list[Piece] = [_name(subject)]
     for k, gain in enumerate(gains):
@@ -260,13 +220,24 @@ def _overall(subject: Subject, comparisons: Sequence[Comparison], every: Sequenc
 
 def _gained(comparison: Comparison) -> Text:
     """Return the significant gains of a task, of the mean or of single test sets."""
-    question, better, outcomes = comparison.question, comparison.having("better"), comparison.outcomes
+    question, outcomes = comparison.question, comparison.on_targets
     what = f"{'lowers the error of' if lower_is_better(question.metric) else 'raises'} {task_name(question.task)}"
-    if comparison.mean is not None and comparison.on_average == "better":
-        clear, of = (counted(o, tuple(outcomes.values()), comparison.target_pairs) for o in ("better", "compared"))
-        where = f"{_unit(comparison)}{'s' if len(outcomes) > 1 else ''}"
-        return (f"{what} by ", distance(*comparison.mean), " on average (clearly in ", clear, " of ", of, f" {where})")
+    if comparison.outcomes.get(None) == "better":
+        pairs = [comparison.pairs[column] for column in outcomes]
+        clear, of = (counted(name, tuple(outcomes.values()), pairs) for name in ("better", "compared"))
+        unit = "language" if len({column.lang for column in outcomes}) == len(outcomes) else "test set"
+        where = f"{unit}{'s' if len(outcomes) > 1 else ''}"
+        return (
+            f"{what} by ",
+            distance(*comparison.pairs[None]),
+            " on average (clearly in ",
+            clear,
+            " of ",
+            of,
+            f" {where})",
+        )
     parts: list[Piece] = []
+    better = [column for column, found in outcomes.items() if found == "better"]
     for column in sorted(better, key=comparison.gain, reverse=True):
         parts += [", " if parts else "", distance(*comparison.pairs[column]), f" in {column.label}"]
     return (f"{what} by ", *parts) if better else ()
@@ -274,24 +245,22 @@ def _gained(comparison: Comparison) -> Text:
 
 def _moved(comparison: Comparison, *, better: bool, clear: bool) -> tuple[float, Text]:
     """Return scores that are better (or worse) than the base's, significantly or not, largest difference first. Insignificant
-    gains are listed only if they are large."""
-    sign, found, whole = 1 if better else -1, {}, _whole(comparison)
-    for column in dict.fromkeys(whole if better else [*whole, *comparison.outcomes, *comparison.at_home]):
-        size, outcome = sign * comparison.gain(column), comparison.judged[column]
-        if size > 0 and (outcome != "unclear") == clear and (not better or size >= _large(comparison, column)):
+    gains are listed only from two points on, or from a tenth of values that are not fractions."""
+    sign, found = 1 if better else -1, {}
+    for column in (
+        comparison.whole if better else dict.fromkeys([*comparison.whole, *comparison.on_targets, *comparison.outcomes])
+    ):
+        one, other = comparison.pairs[column]
+        large = 0.02 if one.percent else 0.1 * abs(other.value or 0.0)
+        size, clearly = sign * comparison.gain(column), comparison.outcomes[column] != "unclear"
+        if size > 0 and clearly == clear and (not better or size >= large):
             found[column] = size
     parts: list[Text] = []
     for column in sorted(found, key=found.__getitem__, reverse=True):
         where = " on average" if column is None else f" in {column.label}"
-        home = " (the training language)" if column in comparison.at_home else ""
+        home = "" if column is None or column in comparison.question.targets else " (the training language)"
         parts.append((distance(*comparison.pairs[column]), where + home))
     return max(found.values(), default=0.0), (*_joined(parts), f" at {_asked(comparison.question)}") if parts else ()
-
-
-def _large(comparison: Comparison, column: Column | None) -> float:
-    """Return the threshold for listing insignificant gains: two points, or a tenth of values that are not fractions."""
-    one, other = comparison.pairs[column]
-    return 0.02 if one.percent else 0.1 * abs(other.value or 0.0)
 
 
 def _by_size(effects: Iterable[tuple[float, Text]]) -> list[Text]:
@@ -327,12 +296,3 @@ def _without_base(headlines: Sequence[Question]) -> tuple[Text, ...]:
     if len(names) == 1:
         return ((Name(next(iter(names))), " is the only encoder here: there is nothing to compare it with."),)
     return (("No two encoders here were measured on the same data, so nothing can be compared.",),)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _unit(comparison: Comparison) -> str:
-    langs = [column.lang for column in comparison.outcomes]
-    return "language" if len(set(langs)) == len(langs) else "test set"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calque.report.document import Cell, Head, Line, Panel, Plot, Section, Table
-from calque.report.plots.words import Sense, neighbourhood
+from calque.report.plots.charts import Sense, neighbourhood
 from calque.report.questions import Subjects
 from calque.report.reading import Record
 

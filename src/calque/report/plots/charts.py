@@ -1,4 +1,4 @@
-"""Bar charts, curves, scatter plots and heat maps."""
+"""Bar charts, curves, scatter plots, heat maps, and words as points in a plane."""
 
 from __future__ import annotations
 
@@ -9,11 +9,32 @@ import numpy as np
 
 from calque.report.numbers import Figure, Number
 from calque.report.plots import svg
-from calque.report.plots.axes import Frame, Scale, around, base_axis, legend, shape, value_axis
-from calque.report.plots.svg import HATCH, Drawing, Series, element, group, mark, path, shortened, text, width_of
+from calque.report.plots.svg import (
+    HATCH,
+    Drawing,
+    Frame,
+    Raw,
+    Scale,
+    Series,
+    around,
+    base_axis,
+    element,
+    group,
+    legend,
+    mark,
+    path,
+    shape,
+    shortened,
+    text,
+    value_axis,
+    width_of,
+)  # fmt: skip
 
 _WIDTH, _HEIGHT = 760, 340
 CELL, ROW = 58, 34  # size of a cell of a heat map
+_SIZE, _EDGE = 420.0, 14.0  # size and margin of a projection
+_WIDE, _HIGH, _MARGIN = 460.0, 400.0, 40.0  # size and margin of a neighbourhood
+_LETTERS = 11.0  # height of a name in a neighbourhood
 SIGNS = {"better": "▲", "worse": "▼"}
 
 
@@ -25,7 +46,7 @@ def _units(figures: Iterable[Figure], measure: str) -> tuple[int, str]:
 def _begun(
     series: Series, figures: Sequence[Figure], measure: str, foot: float
 ) -> tuple[list[str], Frame, Callable[[float], float]]:
-    """Return legend and value axis of a chart, the remaining frame, and the scale of values."""
+    """Draw legend and value axis of a chart, and return them, the remaining frame, and the scale of values."""
     factor, measure = _units(figures, measure)
     signs, top = legend(series, 16, 16, _WIDTH - 16)
     frame = Frame(52, top + 34, _WIDTH - 12, _HEIGHT - foot)
@@ -36,35 +57,27 @@ def _begun(
 
 def _whisker(figure: Figure, x: float, y: Callable[[float], float]) -> list[svg.Raw]:
     """Draw the interval of a score, if it has one."""
-    if figure.interval is None:
-        return []
-    low, high = (y(end.value) for end in figure.interval)
-    return [element("line", x1=x, x2=x, y1=low, y2=high, class_="whisker")]
+    ends = [y(end.value) for end in figure.interval or ()]
+    return [element("line", x1=x, x2=x, y1=ends[0], y2=ends[1], class_="whisker")] if ends else []
 
 
 def bars(
     groups: Sequence[str], series: Series, figures: Mapping[tuple[int, str], Figure], *,
     title: str, measure: str, description: str,
 ) -> Drawing:  # fmt: skip
-    """Draw a group of bars for each bin, with a bar for each encoder and its interval.
-
-    Args:
-        groups: names of the bins, from left to right.
-        series: names and numbers of the encoders.
-        figures: scores by number and bin.
-    """
+    """Draw a group of bars for each bin, with a bar and its interval for each encoder; `figures` are by number and bin."""
     known = {key: figure for key, figure in figures.items() if figure.value is not None}
     parts, frame, y = _begun(series, list(known.values()), measure, 34)
     step = (frame.right - frame.left) / max(len(groups), 1)
-    room = step * 0.72 / max(len(series), 1)  # width of a bar with its margin
-    wide = min(room * 0.82, 34)
+    pitch = step * 0.72 / max(len(series), 1)  # width of a bar with its margin
+    wide = min(pitch * 0.82, 34)
     for k, name in enumerate(groups):
         left = frame.left + step * k
         for place, (label, number) in enumerate(series):
             if (number, name) not in known:
                 continue
             figure = known[number, name]
-            middle, zero, tip = left + step * 0.14 + room * (place + 0.5), y(0), y(figure.value)  # type: ignore[arg-type]
+            middle, zero, tip = left + step * 0.14 + pitch * (place + 0.5), y(0), y(figure.value)  # type: ignore[arg-type]
             box = {"x": middle - wide / 2, "y": min(tip, zero), "width": wide, "height": abs(zero - tip)}
             foot = zero - 8 if tip <= zero else zero + 8
             sign = shape(number, middle, foot, min(4.5, max(2.5, wide / 2.6)))  # shapes also distinguish bars
@@ -82,8 +95,7 @@ def curve(
     """Draw curves over a quantity such as layers or sentence pairs, with a band for the interval.
 
     Args:
-        series: names and numbers of the encoders.
-        figures: points by number, in any order.
+        figures: points of each series by its number.
         measure, across: titles of the vertical and the horizontal axis.
         log: logarithmic horizontal axis; zero is drawn before the first tick.
         names: labels of ticks by position, such as names of bins.
@@ -95,14 +107,14 @@ def curve(
     log = log and places[0] >= 0 and len(above) > 1
     least = above[0] ** 2 / above[1] if log and places[0] == 0 else places[0]
     low, high = (least, places[-1]) if places[-1] > least else (least - 1, least + 1)
-    scale = Scale(low, high, frame.left + 14, frame.right - 24, log)  # room for half a name of the last tick
+    scale = Scale(low, high, frame.left + 14, frame.right - 24, log)  # leaves space for half of the last label
 
     def x(place: float) -> float:
         return scale(max(place, least))
 
     few = bool(names) or len(places) <= (9 if log else 13)
-    shown = [lambda tick: names.get(tick, "")] if names else []
-    parts.append(base_axis(frame, x, places if few else scale.ticks(6), across, *shown))
+    label_of = [lambda tick: names.get(tick, "")] if names else []
+    parts.append(base_axis(frame, x, places if few else scale.ticks(6), across, *label_of))
     for label, number in series:
         points = sorted(known.get(number, ()), key=lambda point: point[0])
         drawn: list[str] = []
@@ -159,21 +171,14 @@ def heat(
     rows: Series, columns: Sequence[str], cells: Mapping[tuple[int, int], tuple[Number, str, str]], *,
     title: str, description: str,
 ) -> Drawing:  # fmt: skip
-    """Draw differences of methods (rows) on test sets (columns). The largest has the deepest colour; insignificant ones have
-    none.
-
-    Args:
-        rows: names and numbers of the subjects.
-        cells: difference, outcome (better, worse, unclear) and tooltip by row and column.
-    """
+    """Draw differences of methods (rows) on test sets (columns), with difference, outcome (better, worse, unclear) and tooltip
+    of each cell. The largest difference has the deepest colour; insignificant ones have none."""
     left = min(190.0, 20 + max((width_of(label) for label, _ in rows), default=0))
     width, height = left + CELL * len(columns) + 8, 30 + ROW * len(rows) + 4
     stripes = element("line", x1=0, y1=0, x2=0, y2=7, class_="hatch")
-    pattern = element(
-        "pattern", stripes, id=HATCH, width=7, height=7, patternUnits="userSpaceOnUse", patternTransform="rotate(45)"
-    )
-    parts: list[str] = [element("defs", pattern)]
-    most = max(abs(number.value) for number, _, _ in cells.values())
+    turned = {"patternUnits": "userSpaceOnUse", "patternTransform": "rotate(45)"}
+    parts: list[str] = [element("defs", element("pattern", stripes, id=HATCH, width=7, height=7, **turned))]
+    largest = max(abs(number.value) for number, _, _ in cells.values())
     for c, name in enumerate(columns):
         parts.append(text(left + CELL * (c + 0.5), 20, shortened(name, CELL - 4), class_="label middle"))
     for r, (label, _) in enumerate(rows):
@@ -184,7 +189,7 @@ def heat(
                 continue
             number, outcome, tip = cells[r, c]
             box = {"x": left + CELL * c, "y": top, "width": CELL, "height": ROW}
-            depth = 0 if outcome == "unclear" else min(3, 1 + int(3 * abs(number.value) / most)) if most else 1
+            depth = 0 if outcome == "unclear" else min(3, 1 + int(3 * abs(number.value) / (largest or 1)))
             kind = {"better": f"good{depth}", "worse": f"bad{depth}"}.get(outcome, "none")
             drawn = [element("rect", class_=f"cell {kind}", **box)]
             if outcome == "unclear":
@@ -193,3 +198,99 @@ def heat(
             drawn.append(text(box["x"] + CELL / 2, top + ROW / 2 + 4, shown, class_=look))
             parts.append(mark(*drawn, tip=tip, source=number.traced))
     return Drawing(width, height, "".join(parts), title, description)
+
+
+# -- words in a plane -------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Dot:
+    """A word in its sentence."""
+
+    x: float
+    y: float
+    word: str
+    sentence: str
+    lang: str
+    pair: int
+
+
+def projection(words: Sequence[Dot], *, label: str, title: str, description: str, langs: Sequence[str]) -> Drawing:
+    """Draw both words of each pair in the vectors of one encoder, joined by a line, without axes and with one scale. The words of
+    the first language are open circles, the words of the other filled squares."""
+    x, y = _plane(words, Frame(_EDGE, _EDGE, _SIZE - _EDGE, _SIZE - _EDGE))
+    by_pair: dict[int, list[Dot]] = {}
+    for word in words:
+        by_pair.setdefault(word.pair, []).append(word)
+    lines = [
+        element("line", x1=x(a.x), y1=y(a.y), x2=x(b.x), y2=y(b.y), class_="link", data_pair=a.pair)
+        for a, b in (pair for pair in by_pair.values() if len(pair) == 2)
+    ]
+    dots = []
+    for side, lang in enumerate((langs[0], langs[-1])):
+        signs = [_dot(word, x(word.x), y(word.y), side) for word in words if word.lang == lang]
+        dots.append(group(*signs, class_=svg.series(side)))
+    return Drawing(_SIZE, _SIZE, group(*lines) + group(*dots), title, description, label)
+
+
+def _plane(points: Sequence[Dot | Sense], frame: Frame) -> tuple[Scale, Scale]:
+    """Return horizontal and vertical scales with equal units that contain all points."""
+    xs, ys = [point.x for point in points] or [0.0], [point.y for point in points] or [0.0]
+    across, up = frame.right - frame.left, frame.bottom - frame.top
+    unit = max((max(xs) - min(xs)) / across, (max(ys) - min(ys)) / up, 1e-12) / 2
+    mx, my = (max(xs) + min(xs)) / 2, (max(ys) + min(ys)) / 2
+    x = Scale(mx - unit * across, mx + unit * across, frame.left, frame.right)
+    return x, Scale(my - unit * up, my + unit * up, frame.bottom, frame.top)
+
+
+def _dot(word: Dot, x: float, y: float, side: int) -> Raw:
+    if side == 0:
+        return element("circle", cx=x, cy=y, r=3.4, class_="open", data_pair=word.pair)
+    return element("rect", x=x - 3, y=y - 3, width=6, height=6, class_="dot", data_pair=word.pair)
+
+
+@dataclass(frozen=True)
+class Sense:
+    """A point: a word with its sense number, its tooltip, the series of its language, and whether it is the query sense."""
+
+    x: float
+    y: float
+    name: str
+    tip: str
+    series: int
+    own: bool = False
+
+
+def neighbourhood(
+    senses: Sequence[Sense], *, label: str, title: str, description: str, langs: Series = (),
+    source: str | None = None,
+) -> Drawing:  # fmt: skip
+    """Draw a sense among its neighbours, nearest first, without axes and with one scale. Overlapping names of farther senses are
+    shown as tooltips only. `langs` are languages with their series, for the legend."""
+    signs, top = legend(langs, _MARGIN, 16, _WIDE - 16) if langs else (Raw(""), 0.0)
+    x, y = _plane(senses, Frame(_MARGIN, top + 18, _WIDE - _MARGIN - 40, top + _HIGH - 18))
+    ordered = sorted(senses, key=lambda sense: not sense.own)  # places the name of the query sense first
+    taken = [(x(s.x) - 4, y(s.y) - 4, x(s.x) + 4, y(s.y) + 4) for s in ordered]
+    marks = []
+    for sense in ordered:
+        name = _name(sense, x(sense.x), y(sense.y), taken, (0.0, top, _WIDE, top + _HIGH))
+        kind = shape(2 if sense.own else 0, x(sense.x), y(sense.y), 7.0 if sense.own else 3.6)
+        marks.append(group(mark(kind, name, tip=sense.tip, source=source), class_=svg.series(sense.series)))
+    return Drawing(_WIDE, top + _HIGH, group(signs, *reversed(marks)), title, description, label)
+
+
+Box = tuple[float, float, float, float]
+
+
+def _name(sense: Sense, x: float, y: float, taken: list[Box], paper: Box) -> Raw:
+    """Return the name at the first free place beside the point, or nothing."""
+    wide = width_of(sense.name, _LETTERS)
+    for left, base in ((x + 7, y + 4), (x - 7 - wide, y + 4), (x - wide / 2, y - 8), (x - wide / 2, y + 16)):
+        box = (left, base - _LETTERS + 2, left + wide, base + 2)
+        inside = box[0] >= paper[0] and box[1] >= paper[1] and box[2] <= paper[2] and box[3] <= paper[3]
+        if inside and not any(_overlap(box, other) for other in taken):
+            taken.append(box)
+            return text(left, base, sense.name, class_="label small halo" + (" strong" if sense.own else ""))
+    return Raw("")
+
+
+def _overlap(a: Box, b: Box) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
