@@ -13,20 +13,21 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from calque.encoders.batches import WordBatch, collate
-from calque.encoders.bert import bert_states, embedded, is_bert_like
 from calque.encoders.checkpoint import first_line, read_checkpoint, save_model, weights_digest
 from calque.encoders.folder import ABOUT_FILE, read_about, saving, write_about
 from calque.encoders.layers import (
     DefaultLayerWarning,
-    all_states,
     attend_both_ways,
+    bert_states,
     cut_above,
+    embedded,
     examine,
     find_blocks,
+    is_bert_like,
     reads_left_to_right,
     states_up_to,
 )
@@ -54,8 +55,7 @@ class HuggingFaceEncoder(TrainableEncoder):
     other sentences of a batch: they agree to 1e-5 of their size in float32 (`precision` "highest", the default).
 
     Args:
-        model: model with `hidden_states` of one shape for all layers; it is set to evaluation mode. Of an encoder-decoder model
-            only `get_encoder()` is called.
+        model: model with `hidden_states` of one shape for all layers. Only `get_encoder()` of an encoder-decoder model is called.
         tokenizer: fast tokenizer.
         layer, pooling, max_length, precision: see `load_encoder`.
         name: name in reports.
@@ -64,9 +64,6 @@ class HuggingFaceEncoder(TrainableEncoder):
 
     Attributes:
         subwords: splits words into subwords.
-        n_layers: number L of layers.
-        budget: maximum number of subwords of a batch in `encode`, including padding.
-        bidirectional: whether the model is a decoder with bidirectional attention.
         standard: means and standard deviations `[2, dim]` by layer for standardised vectors, see `calque.encoders.standard`;
             other layers and hidden states are not standardised.
         modules: folder of the sentence-transformers model whose modules `save` copies, or None.
@@ -153,30 +150,25 @@ class HuggingFaceEncoder(TrainableEncoder):
         return found
 
     def _plain_forward(self, batches: Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
-        """Return word vectors by the model's own forward pass, batch by batch."""
+        """Return word vectors by the forward pass of `transformers`, batch by batch."""
         numbers = {layer: self.layer_number(layer) for layer in layers}
-        found: dict[int, list[Tensor]] = {layer: [] for layer in layers}
         self._save_memory(batches, max(numbers.values()))
+        found: dict[int, list[Tensor]] = {layer: [] for layer in layers}
         for batch in batches:
-            states: Any
-            if self._shortened:
-                states = states_up_to(self.model, batch, list(numbers.values()), blocks=str(self._blocks))
-            else:
-                states = all_states(self.model, batch)
+            states = states_up_to(self.model, batch, [*numbers.values()], self._blocks if self._shortened else None)
             for layer, number in numbers.items():
                 found[layer].append(self.pool(states[number], batch))
         return {layer: torch.cat(vectors) for layer, vectors in found.items()}
 
     def _save_memory(self, batches: Sequence[WordBatch], top: int) -> None:
-        """Recompute large activations in the backward pass (gradient checkpointing, Chen et al. 2016).
+        """Recompute activations of more than 1 GB in the backward pass (gradient checkpointing, Chen et al. 2016).
 
         The gradient is bitwise equal. The estimate is about 16 vectors of the model's size and 3 of the feed-forward network's
         size for each subword and layer of a decoder.
         """
         model: Any = self.model
-        if not (
-            torch.is_grad_enabled() and model.training and getattr(model, "supports_gradient_checkpointing", False)
-        ):
+        trained = torch.is_grad_enabled() and model.training
+        if not trained or not getattr(model, "supports_gradient_checkpointing", False):
             return
         inner = getattr(model.config, "intermediate_size", None) or 4 * self.dim
         numbers = sum(batch.input_ids.numel() for batch in batches) * top * (16 * self.dim + 3 * inner)
@@ -198,12 +190,8 @@ class HuggingFaceEncoder(TrainableEncoder):
 
     # -- without padding ----------------------------------------------------------------------------------
     def is_flat(self) -> bool:
-        """Return whether `forward` currently uses the pass without padding (`calque.encoders.bert`)."""
+        """Return whether `forward` currently uses the pass without padding (`bert_states`)."""
         return self._flat and isinstance(self.model, PreTrainedModel) and is_bert_like(self.model)
-
-    @property
-    def blocks(self) -> nn.ModuleList | None:
-        return None if self._blocks is None else self.model.get_submodule(self._blocks)
 
     def _flat_forward(self, batches: Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
         """Return word vectors by the pass without padding."""
@@ -240,18 +228,14 @@ class HuggingFaceEncoder(TrainableEncoder):
     def save(self, folder: str | PathLike[str], *, keep_layers: bool = False) -> None:
         """Write a folder that `load_encoder`, `transformers.AutoModel` and `AutoTokenizer` read.
 
-        The encoder is written in its current type of weights, without a language model head. Layers above the encoder's layer are
-        removed, so that the last layer of the folder is the right one for other programs; a model that cannot be shortened
-        (`cut_above`) is saved whole, and `calque.json` names the layer.
+        Layers above the encoder's layer are removed, so that the last layer of the folder is the right one for other programs. A
+        model that cannot be shortened (`cut_above`) is saved whole, and `calque.json` names the layer. An encoder-decoder model
+        is written with 0 decoder layers: `AutoModel.from_pretrained(folder).get_encoder()` has the aligned hidden states, and the
+        folder cannot translate.
 
-        For an encoder-decoder model (Marian, M2M100, NLLB, mBART, BART, Pegasus) the encoder is written with a configuration of 0
-        decoder layers: `AutoModel.from_pretrained(folder).get_encoder()` has the aligned hidden states, and the folder cannot
-        translate. Its fast tokenizer adds the language token of its `src_lang` to every text.
-
-        `SentenceTransformer(folder)` reads the folder too: the modules of a sentence-transformers folder are copied, and other
-        encoders get mean pooling over all subwords including special tokens (`subwords` in `sentence_vectors`), while the default
-        of calque stays the mean of word vectors. No modules are written for translation models, whose decoder
-        sentence-transformers would read, and for standardised vectors, which other programs do not support.
+        `SentenceTransformer(folder)` reads the folder too. The modules of a sentence-transformers folder are copied; other
+        encoders get mean pooling over all subwords including special tokens (`subwords` in `sentence_vectors`). Encoder-decoder
+        models and standardised vectors get no modules, because other programs would compute other vectors.
 
         Args:
             folder: folder to write to; files of the same names are replaced.
@@ -266,13 +250,9 @@ class HuggingFaceEncoder(TrainableEncoder):
         """Write the folder, see `save`; with `declare=False` without pooling modules, for the base of another encoder."""
         declare = declare and self.modules is None and not self.standard and not self.model.config.is_encoder_decoder
         with saving(folder, self) as path:
-            cut = False
-            if keep_layers or not isinstance(self.model, PreTrainedModel) or self.layer == self.n_layers:
+            self.model.eval()
+            with cut_above(self.model, None if keep_layers else self._blocks, self.layer, self._probe()) as cut:
                 save_model(self.model, path)
-            else:
-                self.model.eval()
-                with cut_above(self.model, self._blocks, self.layer, self._probe()) as cut:
-                    save_model(self.model, path)
             self.tokenizer.save_pretrained(path)
             if self.modules is not None and not self.standard:
                 copy_modules(self.modules, path)
@@ -327,17 +307,16 @@ class HuggingFaceEncoder(TrainableEncoder):
 
     @classmethod
     def _of(cls, model: Any, tokenizer: Any, options: Mapping[str, Any], place: str) -> Self:
-        """Build an encoder from model and tokenizer, with the place in the message if they do not match."""
+        """Build an encoder from model and tokenizer; the error names the place if they cannot encode text together."""
         try:
             return cls(model, tokenizer, **options)
-        except TypeError as error:  # the model needs other inputs, such as pixels
-            raise SettingError(f"{type(model).__name__} cannot encode text alone ({first_line(error)})") from error
         except InputError as error:
             raise InputError(error.fact, path=error.path or place) from error
         except (CalqueError, CalqueWarning):
             raise
-        except Exception as error:  # tokenizer and weights do not match, or are damaged
-            raise InputError(f"tokenizer and weights do not work together ({first_line(error)})", path=place) from error
+        except Exception as error:  # the model needs other inputs, such as pixels, or the files are damaged
+            fact = f"tokenizer and {type(model).__name__} do not work together ({first_line(error)})"
+            raise InputError(fact, path=place) from error
 
 
 def recorded_options(about: Mapping[str, Any], folder: str | PathLike[str]) -> dict[str, Any]:
@@ -347,7 +326,6 @@ def recorded_options(about: Mapping[str, Any], folder: str | PathLike[str]) -> d
         InputError: the pooling or layer is invalid.
     """
     if about.get("pooling", "last") not in POOLINGS or not isinstance(about.get("layer", 0), int):
-        raise InputError(
-            "invalid layer or pooling; correct it, or save the encoder again", path=Path(folder) / ABOUT_FILE
-        )
+        fact = "invalid layer or pooling; correct it, or save the encoder again"
+        raise InputError(fact, path=Path(folder) / ABOUT_FILE)
     return {key: about[key] for key in _OPTIONS if key in about}

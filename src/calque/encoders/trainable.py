@@ -53,11 +53,6 @@ class TrainableEncoder(Encoder):
         return self
 
     @property
-    def blocks(self) -> Any:
-        """List of the model's layers, a `torch.nn.ModuleList`, or None."""
-        return None
-
-    @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
