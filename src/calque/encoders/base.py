@@ -60,12 +60,7 @@ class Encoder(ABC):
 
     @abstractmethod
     def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
-        """Return one vector per word.
-
-        Args:
-            sentences: sentences in any order, which the result keeps.
-            progress: show a bar on standard error.
-        """
+        """Return one vector per word, in the order of the sentences; `progress` shows a bar on standard error."""
 
     def encode_to(
         self, path: str | PathLike[str], sentences: Sequence[Sentence], *, progress: bool = False
@@ -82,12 +77,10 @@ class Encoder(ABC):
             return Embeddings.open(path)
         offsets = offsets_of(word_counts(sentences))
         n = int(offsets[-1])
-        shapes = {
-            "data": ((n, self.dim), np.float32),
-            "offsets": (offsets.shape, np.int64),
-            "covered": ((n,), np.bool_),
-        }
-        with filling(path, shapes) as arrays, bar(n, show=progress, **BAR) as shown, warnings.catch_warnings():
+        arrays_of = {
+            "data": ((n, self.dim), np.float32), "offsets": (offsets.shape, np.int64), "covered": ((n,), np.bool_)
+        }  # fmt: skip
+        with filling(path, arrays_of) as arrays, bar(n, show=progress, **BAR) as shown, warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore", UncoveredWordsWarning
             )  # one warning at the end instead of one for each window
@@ -131,8 +124,7 @@ class Encoder(ABC):
         raise SettingError(f"layer {layer}: {self.name} has {has}")
 
     def layer_numbers(self, layers: Sequence[int] | None) -> tuple[int, ...]:
-        """Return the numbers of layers, counted from 0; None for the layer of `encode`, or the last if that is not a single
-        layer.
+        """Return the numbers of layers, counted from 0; None for the layer of `encode`, or the last if `encode` combines several.
 
         Raises:
             SettingError: the encoder has no such layer, or the list is empty.
@@ -168,9 +160,8 @@ class Encoder(ABC):
         Raises:
             SettingError: the class cannot be imported by its name.
         """
-        kind = encoder_kind(self)
-        if kind == OWN:
-            fact = f"{type(self).__name__} has no save, and stands in no module that could be imported"
+        if (kind := encoder_kind(self)) == OWN:
+            fact = f"{type(self).__name__} has no save, and is in no module that could be imported"
             raise SettingError(f"{self.name} cannot be saved: {fact}")
         with saving(folder, self) as path:
             write_about(path, kind, {"fingerprint": self.fingerprint})
@@ -219,17 +210,12 @@ def build(kind: type[Encoder], options: Mapping[str, Any] | None = None) -> Any:
     try:
         return kind()
     except TypeError as error:
-        raise SettingError(
-            f"{kind.__module__}:{kind.__qualname__} cannot be built without arguments ({error}): give a subclass that "
-            "knows them"
-        ) from error
+        fact = f"{kind.__module__}:{kind.__qualname__} cannot be built without arguments ({error})"
+        raise SettingError(f"{fact}: give a subclass that sets them") from error
 
 
 def require(encoder: Any, use: Literal["measured", "mapped", "trained"], rows: Sequence[str] = ("words",)) -> None:
-    """Check that an encoder has the members needed to be measured, mapped or trained.
-
-    Args:
-        rows: allowed units of its rows, see `Encoder.rows`.
+    """Check that an encoder has the members needed to be measured, mapped or trained, and one of the units `rows`.
 
     Raises:
         SettingError: members are missing; the message names them.
@@ -238,15 +224,11 @@ def require(encoder: Any, use: Literal["measured", "mapped", "trained"], rows: S
     missing = [name for name in _USES[use] if not hasattr(type(encoder), name) and not hasattr(encoder, name)]
     if missing:
         name = getattr(encoder, "name", "") or type(encoder).__name__
-        raise SettingError(
-            f"{name} cannot be {use}: {type(encoder).__name__} has no {', '.join(missing)}; "
-            'see "Your own model, method, task" in the documentation (docs/guides/own.md)'
-        )
+        fact = f"{name} cannot be {use}: {type(encoder).__name__} has no {', '.join(missing)}"
+        raise SettingError(f'{fact}; see "Your own model, method, task" in the documentation (docs/guides/own.md)')
     if (given := getattr(encoder, "rows", "words")) not in rows:
-        raise SettingError(
-            f"{encoder.name} cannot be {use} here: its vectors are of {given}, expected {' or '.join(rows)}; tasks on "
-            "whole texts, such as nli, take both"
-        )
+        fact = f"{encoder.name} cannot be {use} here: its vectors are of {given}, expected {' or '.join(rows)}"
+        raise SettingError(f"{fact}; tasks on whole texts, such as nli, take both")
     if use == "mapped" and getattr(encoder, "base", None) is not None:
         raise SettingError(f"{encoder.name} has maps already: map {encoder.base.name}, which they are for")
 
@@ -263,8 +245,8 @@ def made_of(
         about: `Method.record()`, with the settings.
     """
     texts = [
-        {"path": "text given in Python", "langs": list(corpus.langs), "sentence_pairs": len(corpus), "word_pairs": len(linked)}
-        for corpus, linked in zip(corpora, pairs, strict=True)
+        {"path": "text given in Python", "langs": list(text.langs), "sentence_pairs": len(text), "word_pairs": len(linked)}
+        for text, linked in zip(corpora, pairs, strict=True)
     ]  # fmt: skip
-    known = {"encoder": base.name, "encoder_fingerprint": base.fingerprint, "encoder_precision": base.precision}
-    return {**about, "method": method, "towards": towards, "texts": texts, **known}
+    facts = {"encoder": base.name, "encoder_fingerprint": base.fingerprint, "encoder_precision": base.precision}
+    return {**about, "method": method, "towards": towards, "texts": texts, **facts}

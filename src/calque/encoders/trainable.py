@@ -57,10 +57,7 @@ class TrainableEncoder(Encoder):
         return next(self.model.parameters()).device
 
     def encode(self, sentences: Iterable[Sentence | Sequence[str]], *, progress: bool = False) -> Embeddings:
-        """Return one vector per word, from the encoder's layer.
-
-        Args:
-            sentences: sentences in any order, which the result keeps; `Sentences` of a corpus are fastest.
+        """Return one vector per word, from the encoder's layer. `Sentences` of a corpus are fastest.
 
         Warns:
             UncoveredWordsWarning: words beyond `max_length`, or dropped by the tokenizer, have no vector.
