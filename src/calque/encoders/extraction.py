@@ -57,7 +57,8 @@ def extract(
             lost += (some.truncated_words, some.truncated_sentences, some.empty_words)
             first, left = int(offsets[start]), some.n_words
             covered[first : first + some.n_words] = some.covered
-            for numbers in _batches(some, budget):
+            has_words = np.flatnonzero(np.diff(offsets_of(some.covered)[some.word_offsets]))
+            for numbers in (has_words[batch] for batch in token_batches(some.lengths[has_words], budget)):
                 rows = first + ranges(some.word_offsets[numbers], np.diff(some.word_offsets)[numbers])
                 for layer, states in vectors(collate(some, numbers)).items():
                     data[layer][rows] = states.to("cpu", torch.float32).numpy()
@@ -75,28 +76,14 @@ def word_counts(sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
     return np.fromiter((len(not_a_string(sentence)) for sentence in sentences), dtype=np.int64, count=len(sentences))  # type: ignore[arg-type]
 
 
-def _batches(split: SplitSentences, budget: int) -> list[np.ndarray]:
-    """Return batches of the sentences with words to encode."""
-    reached = offsets_of(split.covered)
-    covered = np.flatnonzero(reached[split.word_offsets[1:]] > reached[split.word_offsets[:-1]])
-    return [covered[batch] for batch in token_batches(split.lengths[covered], budget)]
-
-
 def _warn(counts: np.ndarray, limit: int | None, n_words: int) -> None:
     truncated, sentences, empty = counts.tolist()
-    if not truncated and not empty:
-        return
-    reasons = []
-    if truncated:
-        reasons.append(f"{truncated:,} in {sentences:,} sentences exceed the limit of {limit} subwords")
-    if empty:
-        reasons.append(f"{empty:,} are dropped by the tokenizer")
-    warnings.warn(
-        f"{truncated + empty:,} of {n_words:,} words have no vector: {' and '.join(reasons)}; their rows are zero, and "
-        "False in Embeddings.covered",
-        UncoveredWordsWarning,
-        stacklevel=5,  # the caller of the encoder's method
-    )
+    reasons = [f"{truncated:,} in {sentences:,} sentences exceed the limit of {limit} subwords"] * bool(truncated)
+    reasons += [f"{empty:,} are dropped by the tokenizer"] * bool(empty)
+    if reasons:
+        fact = f"{truncated + empty:,} of {n_words:,} words have no vector: {' and '.join(reasons)}"
+        remedy = "their rows are zero, and False in Embeddings.covered"
+        warnings.warn(f"{fact}; {remedy}", UncoveredWordsWarning, stacklevel=5)  # the caller of the encoder's method
 
 
 def encode_long(encoder: Any, texts: Sentences, *, progress: bool = False) -> Embeddings:

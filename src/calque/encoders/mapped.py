@@ -74,7 +74,6 @@ class MappedEncoder(Encoder):
         self.settings = dict(settings or {})
         self.name = f"{base.name}+{self.settings.get('method', 'maps')}"
 
-    # -- fitting ---------------------------------------------------------------------------------------------------
     @classmethod
     def fit(
         cls,
@@ -145,7 +144,6 @@ class MappedEncoder(Encoder):
         unmapped.maps, unmapped.name = {}, self.base.name
         return unmapped
 
-    # -- encoding --------------------------------------------------------------------------------------------------
     @property
     def layers(self) -> tuple[int, ...]:
         """Numbers of the mapped layers."""
@@ -184,31 +182,27 @@ class MappedEncoder(Encoder):
         return Embeddings(data, first.offsets, first.covered)
 
     def _encode(self, sentences, layers: list[int], progress: bool) -> dict[int, Embeddings]:
-        return encode_by_language(
-            sentences, layers, self.base.dim, lambda part: self._of_language(part, layers, progress)
-        )
+        def mapped(text: Sentences) -> dict[int, Embeddings]:
+            check_language(self, text.lang)
+            maps = self.maps.get(best_match(text.lang, [*self.maps, self.towards]) or "", {})
+            found = dict(self.base.encode_layers(text, layers, progress=progress))
+            for layer in maps.keys() & found.keys():
+                vectors = maps[layer].transform(np.asarray(found[layer].data)).astype(np.float32, copy=False)
+                if not np.isfinite(vectors).all():
+                    raise InputError(f"{self.name}: vectors of layer {layer} are not finite; fit the maps again")
+                if (covered := found[layer].covered) is not None:
+                    vectors[~covered] = 0.0  # rows of words without a vector stay zero
+                found[layer] = Embeddings(vectors, found[layer].offsets, covered)
+            return found
 
-    def _of_language(self, text: Sentences, layers: list[int], progress: bool) -> dict[int, Embeddings]:
-        """Return each mapped layer of sentences in one language."""
-        check_language(self, text.lang)
-        maps = self.maps.get(best_match(text.lang, [*self.maps, self.towards]) or "", {})
-        found = dict(self.base.encode_layers(text, layers, progress=progress))
-        for layer in maps.keys() & found.keys():
-            vectors = maps[layer].transform(np.asarray(found[layer].data)).astype(np.float32, copy=False)
-            if not np.isfinite(vectors).all():
-                raise InputError(f"{self.name}: layer {layer} gives vectors that are not finite; fit the maps again")
-            if (covered := found[layer].covered) is not None:
-                vectors[~covered] = 0.0  # rows of words without a vector stay zero
-            found[layer] = Embeddings(vectors, found[layer].offsets, covered)
-        return found
+        return encode_by_language(sentences, layers, self.base.dim, mapped)
 
-    # -- disk ------------------------------------------------------------------------------------------------------
     def save(self, folder: str | PathLike[str]) -> None:
         """Write the base encoder as `transformers` reads it, `maps.safetensors` beside it, and `calque.json`.
 
-        `AutoModel.from_pretrained(folder)` loads the base encoder; `open` needs a base of your own class as an argument. A map is
-        applied to a layer's word vectors by
-        `(x - source_mean) @ matrix + target_mean`, with the tensors `LANGUAGE.LAYER.matrix` and so on.
+        `AutoModel.from_pretrained(folder)` loads the base encoder; `open` needs a base of your own class as an argument. The map
+        of a layer's word vectors is `(x - source_mean) @ matrix + target_mean`, with the tensors `LANGUAGE.LAYER.matrix` and so
+        on.
         """
         with saving(folder, self) as path:
             self.base.save_whole(path)
@@ -221,10 +215,8 @@ class MappedEncoder(Encoder):
             write_arrays(path / MAPS_FILE, tensors)
             about = read_about(path)  # empty for a base of another package
             if "maps" in about:
-                raise SettingError(
-                    f"{self.base.name} cannot be saved under maps: static vectors take their maps in themselves "
-                    "(StaticEncoder.replace, or a method of alignment)"
-                )
+                fact = f"{self.base.name} cannot be saved under maps: give static vectors maps of their own"
+                raise SettingError(f"{fact} (StaticEncoder.replace, or a method of alignment)")
             about.update(
                 base=about.get("kind", encoder_kind(self.base)), base_fingerprint=self.base.fingerprint,
                 towards=self.towards, combine=self.combine, layers=list(self.layers), settings=self.settings,
@@ -262,8 +254,10 @@ class MappedEncoder(Encoder):
             if "pooling" in options:
                 raise SettingError("a mapped encoder keeps the pooling that its maps were fitted with")
             if (kind := about.get("base", "huggingface")) == OWN:
-                fact = "the encoder under these maps is of a kind of its own: open it by its class, and the maps by "
-                raise InputError(f"{fact}MappedEncoder.open(folder, base)", path=path)
+                fact = "the encoder under these maps is of a kind of its own"
+                raise InputError(
+                    f"{fact}: open it by its class, and the maps by MappedEncoder.open(folder, base)", path=path
+                )
             as_fitted = {} if is_path(kind) else {"dtype": "auto"}
             base = ENCODERS.load_from_file(kind, path).open(path, about=about, **as_fitted, **options)
         assert base is not None
@@ -278,10 +272,10 @@ class MappedEncoder(Encoder):
             shapes = {fitted.arrays()["matrix"].shape for by_layer in maps.values() for fitted in by_layer.values()}
             if wrong := shapes - {(base.dim, base.dim)}:
                 raise ValueError(f"a map of {min(wrong)} for vectors of {base.dim} dimensions; fit the maps again")
-        except (OSError, ValueError, KeyError, AttributeError, TypeError, SettingError) as error:
+        except (OSError, ValueError, LookupError, AttributeError, TypeError, SettingError) as error:
             raise InputError(f"not a complete set of maps ({type(error).__name__}: {error})", path=path) from error
         if base.fingerprint != fingerprint:
-            fact = "weights, tokenizer, layer, pooling or precision are not those that the maps were fitted on"
+            fact = "the maps were fitted with other weights, tokenizer, layer, pooling or precision"
             raise InputError(f"{fact}; fit them again", path=path)
         if dtype not in (None, "auto"):  # after the check of the base's weights
             for part in base.encoders.values() if isinstance(base, PerLanguage) else [base]:

@@ -57,11 +57,10 @@ def modules_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def own_modules(name: str, about: Mapping[str, Any]) -> Path | None:
-    """Return the folder with the modules of an encoder's own pooling, for a name on the hub its local copy; None if there are no
-    modules.
+    """Return the folder with the modules of an encoder's own pooling, or None if there are none.
 
     Args:
-        name: folder of the encoder, or its name on the hub.
+        name: folder of the encoder, or its name on the hub, for which the result is the local copy.
         about: content of `calque.json`; modules that calque added for other programs do not count.
     """
     folder: Path | None = Path(name)
@@ -107,16 +106,10 @@ def read_recipe(folder: Path) -> dict[str, Any]:
             after += _dense(place)
         elif kind == "Normalize" and modes:
             after.append(UnitLength())
-        elif kind == LAYER_MODULE and not modes:
-            if not read_about(folder):  # calque selects a single layer, and records it
-                raise SettingError(
-                    f"{place}: a mean of several layers, which calque does not support: use words, subwords or cls"
-                )
-        elif kind != "Dropout":  # has no effect without training
-            raise SettingError(
-                f"{folder}: its module {kind or place.name} is none that calque knows (Pooling, then Dense and Normalize): take "
-                "another sentence pooling, words, subwords or cls"
-            )
+        elif kind != "Dropout" and not (kind == LAYER_MODULE and read_about(folder)):
+            # Dropout has no effect without training; calque selects a single layer, and records it.
+            fact = f"{folder}: its module {kind or place.name} is not supported (Pooling, then Dense and Normalize)"
+            raise SettingError(f"{fact}; use another sentence pooling, words, subwords or cls")
     if not modes:
         raise SettingError(f"{folder}: {MODULES_FILE} names no pooling: use words, subwords or cls")
     limits, settings = _object(folder / LIMIT_FILE, {}), _object(folder / PROMPTS_FILE, {})
@@ -127,9 +120,8 @@ def read_recipe(folder: Path) -> dict[str, Any]:
     if limit is not None and (not isinstance(limit, int) or limit < 1):
         raise InputError(f"max_seq_length {limit!r:.60}, expected a number of subwords", path=folder / LIMIT_FILE)
     if prompt and without_prompt:
-        raise SettingError(
-            f"{folder}: it excludes its prompt {prompt!r} from the mean, which calque does not support: use subwords"
-        )
+        fact = f"{folder}: it excludes its prompt {prompt!r} from the mean, which calque does not support"
+        raise SettingError(f"{fact}; use subwords")
     lower = bool(limits.get("do_lower_case"))
     return {"modes": modes, "after": after, "max_length": limit, "lower": lower, "prompt": prompt}
 
@@ -158,9 +150,7 @@ def _dense(folder: Path) -> list[nn.Module]:
     except Exception as error:  # damaged files fail in every library on the way
         raise InputError(f"not a dense layer of sentence-transformers ({error!s:.200})", path=folder) from error
     if about.get("use_residual") or about.get("module_input_name", _VECTOR) != _VECTOR:
-        raise SettingError(
-            f"{folder}: a residual connection, or another input than the sentence's vector; take subwords"
-        )
+        raise SettingError(f"{folder}: a residual connection, or another input than the sentence vector; use subwords")
     if activation not in _ACTIVATIONS:
         raise SettingError(f"{folder}: activation {activation}, expected one of {', '.join(_ACTIVATIONS)}")
     return [linear, _ACTIVATIONS[activation]()]
@@ -193,10 +183,8 @@ def _check_within(folder: Path, name: Path) -> None:
     root = root.parents[1] if root.parent.name == "snapshots" else root
     place = (folder / name).resolve()
     if not name.parts or ".." in name.parts or name.is_absolute() or root not in place.parents:
-        fact = f"the module {str(name)!r:.60} leads out of this folder"
-        raise InputError(
-            f"{fact}: name only folders in it, with files and no links to others", path=folder / MODULES_FILE
-        )
+        fact = f"the module {str(name)!r:.60} leads out of this folder; name only folders in it"
+        raise InputError(fact, path=folder / MODULES_FILE)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -230,26 +218,24 @@ def write_modules(
     """
     names = [("", "Transformer"), ("1_Pooling", "Pooling")]
     if [mode for mode in MODES.values() if mode in modes] != list(modes):
-        raise SettingError(
-            f"pooling modes {', '.join(modes)}, expected some of {', '.join(MODES.values())}, in this order"
-        )
+        known = ", ".join(MODES.values())
+        raise SettingError(f"pooling modes {', '.join(modes)}, expected some of {known}, in this order")
     flags = {flag: mode in modes for flag, mode in MODES.items()}
     _write(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": dim, **flags, "include_prompt": True})
-    linear: nn.Linear | None = None  # the last one, as long as it has no activation
-    for part in after:  # a linear layer with its activation is one module
-        if isinstance(part, nn.Linear | UnitLength):
-            linear = part if isinstance(part, nn.Linear) else None
-            kind = "Normalize" if linear is None else "Dense"
-            names.append((f"{len(names)}_{kind}", kind))
-            (folder / names[-1][0]).mkdir(exist_ok=True)
-        elif linear is None or type(part) not in _ACTIVATIONS.values():
+    parts = list(after)
+    while parts:
+        part = parts.pop(0)
+        if not isinstance(part, nn.Linear | UnitLength):
+            kinds = f"linear layers, each with an activation ({', '.join(_ACTIVATIONS)}) or without, and UnitLength"
             raise SettingError(
-                f"sentence-transformers has no {type(part).__name__} after its pooling: expected linear layers, each with "
-                f"an activation ({', '.join(_ACTIVATIONS)}) or without, and UnitLength"
+                f"sentence-transformers has no {type(part).__name__} after its pooling: expected {kinds}"
             )
-        if linear is not None:
-            _write_dense(folder / names[-1][0], linear, nn.Identity() if part is linear else part)
-            linear = linear if part is linear else None
+        kind = "Dense" if isinstance(part, nn.Linear) else "Normalize"
+        names.append((f"{len(names)}_{kind}", kind))
+        (folder / names[-1][0]).mkdir(exist_ok=True)
+        if isinstance(part, nn.Linear):  # a linear layer with its activation is one module
+            activation = parts.pop(0) if parts and type(parts[0]) in _ACTIVATIONS.values() else nn.Identity()
+            _write_dense(folder / names[-1][0], part, activation)
     write_list(folder, names)
     limits: dict[str, Any] = {"max_seq_length": max_length, "do_lower_case": lower}
     path = folder / "config.json"

@@ -52,11 +52,8 @@ def standardized(
         return encoder
     numbers = [number for number in dict.fromkeys(encoder.layer_numbers(layers)) if number not in encoder.standard]
     each = -(-_SENTENCES // max(1, len(texts)))
-    some = [
-        side.take(np.unique(np.linspace(0, len(side) - 1, min(each, len(side))).astype(int)))
-        for side in texts
-        if len(side)
-    ]
+    spaced = [np.unique(np.linspace(0, len(side) - 1, min(each, len(side))).astype(int)) for side in texts]
+    some = [side.take(places) for side, places in zip(texts, spaced, strict=True) if len(side)]
     if not numbers or not some:
         return encoder
     found = dict(encoder.standard)

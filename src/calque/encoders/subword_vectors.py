@@ -34,10 +34,9 @@ class SubwordVectors(Encoder):
     """One static vector for each subword of a tokenizer (as in model2vec, Tulkens & van Dongen 2024).
 
     A word vector is the mean of its subword vectors, a sentence vector the mean over all subwords of its words, without special
-    tokens. Words are split separately. sentence-transformers opens the folder as `StaticEmbedding` and gives equal vectors if the
-    tokenizer divides text at spaces, as BERT's does. A byte-level tokenizer, which includes the space in the subword, gets a
-    space before every text. A special token spelt in the text, such as [SEP], is an ordinary word here, but a special token in
-    sentence-transformers.
+    tokens. sentence-transformers opens the folder as `StaticEmbedding` and gives equal vectors if the tokenizer divides text at
+    spaces, as BERT's does. A byte-level tokenizer, which includes the space in the subword, gets a space before every text.
+    Special tokens spelt in the text, such as [SEP], are ordinary words here, but not in sentence-transformers.
 
     Args:
         tokenizer: fast tokenizer of `transformers`.
@@ -105,12 +104,7 @@ class SubwordVectors(Encoder):
 
     @classmethod
     def open(cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any) -> Self:
-        """Read what `save` wrote.
-
-        Raises:
-            InputError: a file is missing or damaged.
-            SettingError: layer, pooling or another option of encoders with layers is given.
-        """
+        """Read what `save` wrote; SettingError names an option that applies only to encoders with layers."""
         from transformers import PreTrainedTokenizerFast
 
         for option in options:
