@@ -31,11 +31,7 @@ _PREFIX = "base_model.model."  # prefix of tensor names in PEFT's files
 
 
 def library() -> Any:
-    """Return PEFT.
-
-    Raises:
-        MissingExtraError: PEFT is not installed.
-    """
+    """Return PEFT; raise MissingExtraError if it is not installed."""
     try:
         import peft
     except ImportError as error:
@@ -124,12 +120,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
         dtype: str | torch.dtype | None = None, device: str | torch.device | None = None, attention: str | None = None,
         **options: Any,
     ) -> Self:  # fmt: skip
-        """Read adapters that `save` or PEFT wrote, and their encoder.
-
-        Raises:
-            InputError: something is missing or damaged, or the encoder is another one.
-            MissingExtraError: PEFT is not installed.
-        """
+        """Read adapters that `save` or PEFT wrote, and their encoder; raise InputError if the encoder is another one."""
         path, number = Path(folder), number_type(dtype)
         config = _read_config(path)
         recorded = read_about(path) if about is None else about

@@ -110,11 +110,7 @@ class Encoder(ABC):
         return range(self.n_layers + 1)
 
     def layer_number(self, layer: int) -> int:
-        """Return the number of a layer, counted from 0; −1 is the last of `layers`.
-
-        Raises:
-            SettingError: the encoder has no such layer.
-        """
+        """Return the number of a layer, counted from 0; −1 is the last of `layers`."""
         layers = self.layers
         number = layers[layer] if -len(layers) <= layer < 0 else layer
         if number in layers:
@@ -124,11 +120,7 @@ class Encoder(ABC):
         raise SettingError(f"layer {layer}: {self.name} has {has}")
 
     def layer_numbers(self, layers: Sequence[int] | None) -> tuple[int, ...]:
-        """Return the numbers of layers, counted from 0; None for the layer of `encode`, or the last if `encode` combines several.
-
-        Raises:
-            SettingError: the encoder has no such layer, or the list is empty.
-        """
+        """Return the numbers of layers; None for the layer of `encode`, or the last if `encode` combines several."""
         if layers is None:
             layers = [-1 if self.layer is None else self.layer]
         if not layers:
@@ -155,11 +147,7 @@ class Encoder(ABC):
 
     # -- disk ------------------------------------------------------------------------------------------------------
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write a folder that `calque.load_encoder` reads. The default writes the name of a class that needs no arguments.
-
-        Raises:
-            SettingError: the class cannot be imported by its name.
-        """
+        """Write a folder that `load_encoder` reads. The default writes the name of a class that needs no arguments."""
         if (kind := encoder_kind(self)) == OWN:
             fact = f"{type(self).__name__} has no save, and is in no module that could be imported"
             raise SettingError(f"{self.name} cannot be saved: {fact}")
@@ -185,10 +173,6 @@ class Encoder(ABC):
             folder: the folder.
             about: content of its `calque.json`; None to read it.
             options: given arguments of `load_encoder`.
-
-        Raises:
-            InputError: something is missing or damaged.
-            SettingError: the encoder does not have such an option.
         """
         if cls.save is not Encoder.save:
             raise InputError(f"{cls.__name__} cannot be opened: it has save, but no open", path=folder)
@@ -200,11 +184,7 @@ class Encoder(ABC):
 
 
 def build(kind: type[Encoder], options: Mapping[str, Any] | None = None) -> Any:
-    """Build an encoder of a class that needs no arguments.
-
-    Raises:
-        SettingError: options were given, or the class needs arguments.
-    """
+    """Build an encoder of a class that needs no arguments."""
     for option in options or {}:
         raise SettingError(f"{option} does not apply to {kind.__name__}")
     try:
@@ -215,11 +195,7 @@ def build(kind: type[Encoder], options: Mapping[str, Any] | None = None) -> Any:
 
 
 def require(encoder: Any, use: Literal["measured", "mapped", "trained"], rows: Sequence[str] = ("words",)) -> None:
-    """Check that an encoder has the members needed to be measured, mapped or trained, and one of the units `rows`.
-
-    Raises:
-        SettingError: members are missing; the message names them.
-    """
+    """Check that an encoder has the members needed to be measured, mapped or trained, and one of the units `rows`."""
     # Looks at the class first, because a fingerprint can take long to compute.
     missing = [name for name in _USES[use] if not hasattr(type(encoder), name) and not hasattr(encoder, name)]
     if missing:
@@ -239,7 +215,6 @@ def made_of(
     """Return the record of an alignment in Python, for the model card.
 
     Args:
-        base: the encoder before alignment.
         method, towards: name of the method, and the language that the others are aligned with.
         corpora, pairs: parallel texts and their word links.
         about: `Method.record()`, with the settings.

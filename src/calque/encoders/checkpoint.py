@@ -27,10 +27,6 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
     Args:
         dtype: type of the weights, or "auto" for that of the file.
         attention: `attn_implementation` of `transformers`; None for its default.
-
-    Raises:
-        InputError: `transformers` cannot load it, or a part is missing.
-        SettingError: the encoder cannot be separated from its decoder, or does not read text.
     """
     from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
 
@@ -100,12 +96,7 @@ def weights_as(dtype: torch.dtype | str) -> dict[str, Any]:
 
 
 def hub_folder(name: str, mark: str, patterns: Sequence[str] = ()) -> Path | None:
-    """Return the local folder of a name on the Hugging Face hub if the repository has the file `mark`; None for other names, or
-    without connection.
-
-    Args:
-        patterns: patterns of the needed files; empty for all.
-    """
+    """Return the local copy of a hub repository that has the file `mark`, or None. Empty `patterns` of files load all."""
     from huggingface_hub import hf_hub_download, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -175,9 +166,8 @@ def save_model(model: Any, folder: str | PathLike[str]) -> None:
 
 
 def weights_digest(model: nn.Module) -> str:
-    """Return a hash of all weights with their names and shapes.
-
-    It is not cached, because optimisers can change weights without a change of PyTorch's version counter.
+    """Return a hash of all weights with their names and shapes. It is not cached, because optimisers can change weights without a
+    change of PyTorch's version counter.
     """
     digest = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(model.state_dict().items()):

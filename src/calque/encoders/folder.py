@@ -30,13 +30,8 @@ MARKS = (RUN_FILE, *_ENCODER_MARKS)
 # -- kinds -------------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Kind:
-    """A kind of encoder in `calque.json`.
-
-    Attributes:
-        target: class with the `open` that reads the folder, `package.module:Class`.
-        help: description in one line.
-        options: arguments of `open` that other kinds do not have.
-    """
+    """A kind of encoder in `calque.json`: the class whose `open` reads the folder, as `package.module:Class`, and the arguments
+    of `open` that other kinds do not have."""
 
     target: str
     help: str = ""
@@ -77,13 +72,8 @@ def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: An
     """Open the encoder of a folder, of files in another format, or of a name on the Hugging Face hub.
 
     Args:
-        place: the folder, file or name.
         alike: argument of `PerLanguage` only.
         options: given arguments of `load_encoder`.
-
-    Raises:
-        InputError: there is no readable encoder, or it names a class of another package, see `calque.named.class_in_file`.
-        SettingError: the encoder does not have such an option.
     """
     path = Path(place)
     about, pair, plain = read_about(path), file_pair(path), (path / "config.json").is_file()
@@ -103,7 +93,7 @@ def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: An
 
 
 def file_pair(path: Path) -> tuple[Path, Path] | None:
-    """Return the files of options and weights of an ELMo; None if `path` is something else.
+    """Return the files of options and weights of an ELMo, or None.
 
     Args:
         path: a folder with both, or the weights `NAME_weights.hdf5` beside `NAME_options.json`, as published.
@@ -123,11 +113,7 @@ def holds_encoder(folder: Path) -> bool:
 
 # -- calque.json -------------------------------------------------------------------------------------------------------
 def read_about(folder: str | PathLike[str]) -> dict[str, Any]:
-    """Return the content of `calque.json`, or an empty dictionary if there is no such file.
-
-    Raises:
-        InputError: the file is not a JSON object of calque, or of a later version.
-    """
+    """Return the content of `calque.json`, or an empty dictionary if there is no such file."""
     path = Path(folder) / ABOUT_FILE
     if not path.is_file():
         return {}
@@ -158,8 +144,7 @@ def write_about(folder: Path, kind: str, about: Mapping[str, Any]) -> None:
 def saving(folder: str | PathLike[str], encoder: Any = None) -> Iterator[Path]:
     """Write an encoder to a temporary folder, which the block gets, and move it to its folder at the end of the block.
 
-    A new folder appears complete. In an existing folder, files of the same names are replaced, and the folder does not count
-    as an encoder during the move. An aligned encoder gets a model card and a record.
+    A new folder appears complete. In an existing folder, files of the same names are replaced. An aligned encoder gets a card.
     """
     folder = Path(folder).absolute()
     place = part_of(folder, "saving")

@@ -320,11 +320,7 @@ class HuggingFaceEncoder(TrainableEncoder):
 
 
 def recorded_options(about: Mapping[str, Any], folder: str | PathLike[str]) -> dict[str, Any]:
-    """Return the encoder's arguments from the content of `calque.json`.
-
-    Raises:
-        InputError: the pooling or layer is invalid.
-    """
+    """Return the encoder's arguments from the content of `calque.json`."""
     if about.get("pooling", "last") not in POOLINGS or not isinstance(about.get("layer", 0), int):
         fact = "invalid layer or pooling; correct it, or save the encoder again"
         raise InputError(fact, path=Path(folder) / ABOUT_FILE)

@@ -53,11 +53,8 @@ def all_states(model: Any, batch: WordBatch) -> tuple[Tensor, ...]:
 def states_up_to(model: nn.Module, batch: WordBatch, layers: Sequence[int], blocks: str | None) -> dict[int, Tensor]:
     """Return the hidden states `[B, T, dim]` of some layers, numbered from 0 to L, without computing higher layers.
 
-    During the forward pass the model's list of layers ends at the highest wanted layer, and a hook keeps the output of that
-    layer before a final norm.
-
-    Args:
-        blocks: name of the model's list of layers, see `find_blocks`; None to compute all layers.
+    During the forward pass the model's list of layers (`blocks`, None to compute all) ends at the highest wanted layer. A hook
+    keeps the output of that layer before a final norm.
     """
     stack: Any = () if blocks is None else model.get_submodule(blocks)
     top, found = max(1, *layers), []
@@ -178,17 +175,10 @@ def _added(part: Any, x: Tensor, residual: Tensor) -> Tensor:
 
 # -- checks of a model -------------------------------------------------------------------------------------------------
 def attend_both_ways(model: nn.Module, wanted: bool | None, batch: WordBatch) -> bool:
-    """Make the attention of a decoder bidirectional or causal, and return whether it is bidirectional.
+    """Make the attention of a decoder bidirectional or causal (None: as configured), and return whether it is bidirectional.
 
     `transformers` reads `config.is_causal` when it builds the mask of a decoder, and saves it with the configuration. Other
     models are not changed.
-
-    Args:
-        wanted: whether attention is bidirectional; None for the configuration.
-        batch: batch with a sentence of several subwords, to test the effect.
-
-    Raises:
-        SettingError: the attention of this model cannot be changed.
     """
     config: Any = model.config
     switched = getattr(config, "is_causal", True) is False
@@ -227,14 +217,11 @@ def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
     """Choose the forward pass of a model, and check the choice on a small batch with padding.
 
     Models of `FAMILIES` use the pass without padding if its hidden states agree with the model's to 1e-5 of the largest entry.
-    Other models leave out unused layers if the hidden states are equal.
+    Other models leave out unused layers if the hidden states are equal. Models whose states padding changes, as in convolutions
+    (ConvBERT), are refused.
 
     Returns:
         number of layers L; dimensions; whether `bert_states` can be used; whether layers can be left out.
-
-    Raises:
-        InputError: hidden states are not finite.
-        SettingError: there is not one state per subword and layer, or padding changes the states, as in convolutions (ConvBERT).
     """
     name = type(model).__name__
     with torch.inference_mode():
@@ -265,18 +252,10 @@ def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
 
 @contextmanager
 def cut_above(model: PreTrainedModel, blocks: str | None, layer: int, batch: WordBatch) -> Iterator[bool]:
-    """Remove the layers above `layer` during the block, so that a saved model ends with that layer.
+    """Remove the layers above `layer` (1 to L) during the block, so that a saved model ends with it; yield whether this worked.
 
     This needs a single list of layers, a configuration with their number, and equal hidden states of the layer before and after
-    (no final norm), which is tested on a batch.
-
-    Args:
-        model: model in evaluation mode.
-        blocks: name of its list of layers, see `find_blocks`.
-        layer: layer number from 1 to L.
-
-    Yields:
-        whether the layers were removed; if not, the model is unchanged.
+    (no final norm), which is tested on a batch. A model that cannot be cut is not changed.
     """
     config: Any = model.config
     n = 0 if blocks is None else len(model.get_submodule(blocks))  # type: ignore[arg-type]

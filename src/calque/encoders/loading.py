@@ -74,10 +74,7 @@ def load_encoder(
 
 
 def fetched_folder(name: str | PathLike[str]) -> Path | None:
-    """Return the local copy of a hub repository with a `calque.json`; None for other names, or without connection.
-
-    `transformers` alone would load the weights, but not the layer, pooling and maps of `calque.json`.
-    """
+    """Return the local copy of a hub repository with a `calque.json` for calque to read; None for other names."""
     return None if file_pair(Path(name)) is not None else hub_folder(fspath(name), ABOUT_FILE)
 
 

@@ -164,11 +164,7 @@ class MappedEncoder(Encoder):
         return digest.hexdigest()
 
     def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
-        """Return one vector per word.
-
-        Raises:
-            SettingError: a sentence has no language.
-        """
+        """Return one vector per word; every sentence must have a language."""
         wanted = self._layers[-1:] if self.combine == "last" else self._layers
         by_layer = self.encode_layers(sentences, wanted, progress=progress)
         first, *others = (by_layer[layer] for layer in wanted)
@@ -243,10 +239,6 @@ class MappedEncoder(Encoder):
             base: encoder of the same folder; None to open it.
             layer: use the maps of this layer only.
             dtype: convert the base's weights to this type.
-
-        Raises:
-            InputError: a file is missing or damaged, or the maps were fitted on another encoder.
-            SettingError: the layer has no maps, or the base does not have an option.
         """
         path = Path(folder)
         about = read_about(path) if about is None else about

@@ -77,7 +77,6 @@ class TeacherVectors:
             sentences: texts divided at spaces; an empty text gets no vector.
             rank, world: rank of this process and number of processes.
             meet: waits for the other processes.
-            progress: show a bar on standard error.
         """
         texts, filled = digests(sentences), np.flatnonzero(sentences.lengths())
         fresh, first = np.unique(texts[filled], return_index=True)

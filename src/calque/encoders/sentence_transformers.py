@@ -39,11 +39,7 @@ class UnitLength(nn.Module):
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 def modules_of(folder: Path) -> list[dict[str, Any]]:
-    """Return the modules of a folder, the encoder first, or none if it is no supported folder of sentence-transformers.
-
-    Raises:
-        InputError: the path of a module is outside of the folder.
-    """
+    """Return the modules of a folder, the encoder first, or none if it is no supported folder of sentence-transformers."""
     try:
         modules = json.loads((folder / MODULES_FILE).read_text(encoding="utf-8"))
         paths = [str(module["path"]) for module in modules]
@@ -57,11 +53,9 @@ def modules_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def own_modules(name: str, about: Mapping[str, Any]) -> Path | None:
-    """Return the folder with the modules of an encoder's own pooling, or None if there are none.
+    """Return the folder (for a name on the hub its local copy) with the modules of an encoder's own pooling, or None.
 
-    Args:
-        name: folder of the encoder, or its name on the hub, for which the result is the local copy.
-        about: content of `calque.json`; modules that calque added for other programs do not count.
+    Modules that calque added for other programs do not count; `about` is the content of `calque.json`.
     """
     folder: Path | None = Path(name)
     if not Path(name).is_dir():
@@ -71,11 +65,7 @@ def own_modules(name: str, about: Mapping[str, Any]) -> Path | None:
 
 
 def copy_modules(source: Path, target: Path) -> None:
-    """Copy the list of modules and the modules of sentence-transformers except the encoder.
-
-    Raises:
-        InputError: a module or a link in it points outside of the folder.
-    """
+    """Copy the list of modules and the modules of sentence-transformers except the encoder."""
     # Modules without parameters may have no folder.
     places = [path for module in modules_of(source)[1:] if (source / (path := str(module["path"]))).is_dir()]
     for file in (file for place in places for file in (source / place).rglob("*")):
@@ -88,12 +78,7 @@ def copy_modules(source: Path, target: Path) -> None:
 
 
 def read_recipe(folder: Path) -> dict[str, Any]:
-    """Return the modules of a folder as arguments of `SentencePooling`.
-
-    Raises:
-        InputError: a file is damaged.
-        SettingError: calque does not support a module.
-    """
+    """Return the modules of a folder as arguments of `SentencePooling`; raise SettingError for an unsupported module."""
     modes: tuple[str, ...] = ()
     after: list[nn.Module] = []
     without_prompt = False
@@ -175,10 +160,7 @@ def module_kind(module: Mapping[str, Any]) -> str:
 
 
 def _check_within(folder: Path, name: Path) -> None:
-    """Check that a module or its file is inside the folder, after following links.
-
-    The hub's client stores files in `blobs`, and links to them in `snapshots/REVISION`.
-    """
+    """Check that a module or its file is inside the folder, after following links (of the hub to its folder `blobs`)."""
     root = folder.resolve()
     root = root.parents[1] if root.parent.name == "snapshots" else root
     place = (folder / name).resolve()
@@ -199,22 +181,16 @@ def write_modules(
     lower: bool = False,
     prompt: str = "",
 ) -> None:
-    """Add the modules of sentence-transformers (from version 3) to the folder of an encoder.
+    """Add the modules of sentence-transformers (from version 3) to the folder of an encoder and its tokenizer.
 
     The modules read the last layer; `write_layer` selects another one. Half-precision weights are loaded as float32, as in
-    calque.
+    calque. A tokenizer without a padding token, as in GPT-2, gets another special token for padding.
 
     Args:
-        folder: folder with an encoder and its tokenizer in the format of `transformers`.
         max_length: maximum number of subwords of a text including special tokens, or None.
-        tokenizer: tokenizer of the folder. Without a padding token, as in GPT-2, another special token is named.
         modes: pooling modes in the order of `MODES`; the vectors of several are concatenated.
         after: modules after the pooling: linear layers with optional activations, and `UnitLength`.
-        lower: lower-case texts first.
-        prompt: prompt before each text.
-
-    Raises:
-        SettingError: sentence-transformers has no such module.
+        lower, prompt: whether texts are lower-cased first; prompt before each text.
     """
     names = [("", "Transformer"), ("1_Pooling", "Pooling")]
     if [mode for mode in MODES.values() if mode in modes] != list(modes):
@@ -252,13 +228,7 @@ def write_modules(
 
 
 def write_layer(folder: Path, *, dim: int, layer: int, n_layers: int) -> None:
-    """Select the layer that sentence-transformers reads, by a weighted mean of layers if it is not the last.
-
-    Args:
-        folder: folder with modules; an existing module for the layer is replaced.
-        layer: layer from 0 (the embedding output).
-        n_layers: number of the last layer.
-    """
+    """Make sentence-transformers read a layer, by a weighted mean of layers unless it is the last, `n_layers`."""
     modules = modules_of(folder)
     names = [(str(module["path"]), module_kind(module)) for module in modules if module_kind(module) != LAYER_MODULE]
     if not modules or (layer == n_layers and len(names) == len(modules)):

@@ -33,12 +33,7 @@ _BLOCK = 16_384  # number of sentences whose word or subword vectors are in memo
 
 
 class SentenceVectors(NamedTuple):
-    """Vectors of sentences.
-
-    Attributes:
-        data: sentence vectors, float32 `[n_sentences, dim]`.
-        covered: mask of the sentences with a vector, bool `[n_sentences]`; other rows are zero.
-    """
+    """Sentence vectors, float32 `[n_sentences, dim]`, and the mask of the sentences with a vector; other rows are zero."""
 
     data: np.ndarray
     covered: np.ndarray
@@ -125,13 +120,10 @@ class SentencePooling(nn.Module):
         return encoder.subwords.split_texts(texts, limit=self._limit(encoder), lang=sentences.lang)
 
     def save(self, encoder: Encoder, folder: str | PathLike[str]) -> None:
-        """Write this pooling to a folder as modules of sentence-transformers, which `of` reads as "own".
+        """Write this pooling as modules of sentence-transformers, which `of` reads as "own".
 
         Args:
             folder: saved folder of the encoder, or an empty one for `HuggingFaceEncoder.modules`.
-
-        Raises:
-            SettingError: sentence-transformers has no such pooling.
         """
         path = Path(folder)
         if self.unit == "words" or not isinstance(encoder, HuggingFaceEncoder):

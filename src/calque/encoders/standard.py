@@ -33,16 +33,12 @@ def standardized(
 
     In many models a few dimensions are far larger than all others and dominate cosines and distances (Timkey & van Schijndel
     2021, "All bark and no bite: rogue dimensions in transformer language models obscure representational quality", §5). Means and
-    standard deviations are computed over all languages together.
+    standard deviations are computed over all languages together. The result shares its model with the encoder.
 
     Args:
-        encoder: encoder, which is not changed; the result shares its model.
         texts: text of each language; up to 512 evenly spaced sentences are read.
         layers: layers to standardise; default: the encoder's layer.
         wanted: whether to standardise; default: only layers in which one dimension has more than half of the mean squared length.
-
-    Raises:
-        SettingError: `wanted` is true, and the encoder is not a model of `transformers`.
     """
     if wanted is False or not isinstance(encoder, HuggingFaceEncoder):
         if wanted:

@@ -94,11 +94,7 @@ class StaticEncoder(Encoder):
         return () if "" in self.tables else tuple(self.tables)
 
     def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
-        """Return one vector per word; out-of-vocabulary words are not covered.
-
-        Raises:
-            SettingError: a sentence is in a language without a table, or has no language although there are maps.
-        """
+        """Return one vector per word; out-of-vocabulary words are not covered."""
         return encode_by_language(sentences, [0], self.dim, lambda part: {0: self._of_language(part, progress)})[0]
 
     def _of_language(self, text: Sentences, progress: bool) -> Embeddings:
@@ -177,12 +173,7 @@ class StaticEncoder(Encoder):
 
     @classmethod
     def open(cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any) -> Self:
-        """Read a folder of `save`, or a file of word vectors; vectors are memory-mapped.
-
-        Raises:
-            InputError: a file is missing or damaged.
-            SettingError: layer, pooling or precision is given, which static word vectors do not have.
-        """
+        """Read a folder of `save`, or a file of word vectors; vectors are memory-mapped."""
         path = Path(folder)
         for option in ("layer", "pooling", "precision"):
             if option in options:
@@ -241,10 +232,7 @@ def add_sentence(words: np.ndarray, offsets: np.ndarray, covered: np.ndarray, we
         words: word vectors `[n_words, dim]`.
         offsets: offsets of the sentences, int64 `[n_sentences + 1]`.
         covered: mask of the words with a vector, bool `[n_words]`; rows of other words are zero.
-        weights: weights of the four parts.
-
-    Returns:
-        float32 `[n_words, 4 × dim]`: word, mean, maximum, minimum.
+        weights: weights of word, mean, maximum and minimum in the result, float32 `[n_words, 4 × dim]`.
     """
     result = np.zeros((len(words), 4 * words.shape[1]), dtype=np.float32)
     rows, lengths = torch.from_numpy(words[covered]), torch.from_numpy(np.diff(offsets_of(covered)[offsets]))
@@ -352,18 +340,14 @@ _MAX_DIMENSIONS = 65_536  # files with more dimensions are damaged
 
 
 def read_table(path: str | PathLike[str], *, limit: int | None = None) -> WordTable:
-    """Read word vectors in any of these formats:
+    """Read word vectors in any of these formats, plain or compressed by gzip, zstd, xz or bzip2:
 
     - word2vec text and fastText `.vec`: a line `words dimensions`, then one line per word (GloVe lacks the first line);
     - word2vec binary: the same first line, then word, space, little-endian float32;
     - fastText model (`.bin`): mapped into memory unless compressed, so that only used rows are read.
 
     Args:
-        path: the file; gzip, zstd, xz and bzip2 are detected by their first bytes.
         limit: maximum number of words. A fastText model is read whole.
-
-    Raises:
-        InputError: the file is invalid, with the line if the format has lines.
     """
     with unpacked(path) as file:
         if file.peek(4)[:4] == _FASTTEXT:  # type: ignore[attr-defined]

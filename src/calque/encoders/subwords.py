@@ -112,11 +112,8 @@ class Subwords:
         """Replace the language tokens of sentences by those of their languages, if the tokenizer has any.
 
         Args:
-            ids, offsets: subwords and offsets of `SplitSentences`.
+            ids, offsets: subwords and offsets of `SplitSentences`, changed in place.
             langs: language of each sentence, or of all.
-
-        Raises:
-            SettingError: there is no token for a language.
         """
         if self.languages:
             langs = [langs] if isinstance(langs, str) else langs
@@ -191,11 +188,7 @@ class Subwords:
 
     # -- sentences -------------------------------------------------------------------------------------------------
     def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
-        """Split sentences into subwords.
-
-        Args:
-            sentences: `Sentences` of a corpus (fastest), or an iterable of `Sentence` or of lists of words.
-        """
+        """Split sentences into subwords; `Sentences` of a corpus are fastest."""
         sentences = sentences if isinstance(sentences, Sentences) or not self.languages else list(sentences)
         types, numbers, word_offsets = number_words(sentences)
         table, sizes = self._split_types(types)
@@ -226,12 +219,8 @@ class Subwords:
     def split_texts(self, texts: Sequence[str], *, limit: int | None = None, lang: str = "") -> SplitSentences:
         """Split texts by a plain call of the tokenizer; every subword is a "word" of the result, including special tokens.
 
-        A special token spelt in a text, such as [SEP], is a special token, as in sentence-transformers. Long texts are truncated.
-
-        Args:
-            texts: texts with their spaces.
-            limit: maximum number of subwords of a text including special tokens, or None.
-            lang: language of the texts.
+        A special token spelt in a text, such as [SEP], is a special token, as in sentence-transformers. Texts are truncated to
+        `limit` subwords.
         """
         with as_words(self.backend, blind=False):
             if limit is not None:
@@ -255,9 +244,6 @@ class Subwords:
         Args:
             texts: one or two columns of texts.
             segments: whether the model has segment embeddings.
-
-        Raises:
-            SettingError: the tokenizer puts no special token before a text.
         """
         columns = [[self._spaced(map(_without_surrogates, text.words)) for text in column] for column in texts]
         with as_words(self.backend):
@@ -311,11 +297,7 @@ def as_words(backend: Tokenizer, *, blind: bool = True) -> Iterator[None]:
 
 
 def frame_of(tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the special tokens that the tokenizer puts before and after a text, int32, taken from an example.
-
-    Raises:
-        SettingError: the tokenizer adds tokens inside a text, or knows none of the probe words.
-    """
+    """Return the special tokens that the tokenizer puts before and after a text, int32, taken from an example."""
     backend = tokenizer.backend_tokenizer
     with as_words(backend):
         examples = (backend.encode([word], is_pretokenized=True) for word in PROBES)

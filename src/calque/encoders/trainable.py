@@ -57,11 +57,7 @@ class TrainableEncoder(Encoder):
         return next(self.model.parameters()).device
 
     def encode(self, sentences: Iterable[Sentence | Sequence[str]], *, progress: bool = False) -> Embeddings:
-        """Return one vector per word, from the encoder's layer. `Sentences` of a corpus are fastest.
-
-        Warns:
-            UncoveredWordsWarning: words beyond `max_length`, or dropped by the tokenizer, have no vector.
-        """
+        """Return one vector per word, from the encoder's layer. `Sentences` of a corpus are fastest."""
         return self._encode(sentences, [self.layer], progress)[self.layer]
 
     def _encode(self, sentences: Any, layers: list[int], progress: bool) -> dict[int, Embeddings]:
