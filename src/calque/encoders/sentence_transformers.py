@@ -208,7 +208,6 @@ def write_modules(
             )
         kind = "Dense" if isinstance(part, nn.Linear) else "Normalize"
         names.append((f"{len(names)}_{kind}", kind))
-        (folder / names[-1][0]).mkdir(exist_ok=True)
         if isinstance(part, nn.Linear):  # a linear layer with its activation is one module
             activation = parts.pop(0) if parts and type(parts[0]) in _ACTIVATIONS.values() else nn.Identity()
             _write_dense(folder / names[-1][0], part, activation)
@@ -248,9 +247,13 @@ def write_layer(folder: Path, *, dim: int, layer: int, n_layers: int) -> None:
 
 
 def write_list(folder: Path, modules: Iterable[tuple[str, str]]) -> None:
-    """Write the list of modules with their folders and kinds."""
-    named = [(place, f"sentence_transformers.models.{kind}") for place, kind in modules]
-    rows = [{"idx": k, "name": str(k), "path": place, "type": kind} for k, (place, kind) in enumerate(named)]
+    """Write the list of modules with their folders and kinds, and make the folders."""
+    rows = [
+        {"idx": k, "name": str(k), "path": place, "type": f"sentence_transformers.models.{kind}"}
+        for k, (place, kind) in enumerate(modules)
+    ]
+    for row in rows:
+        (folder / row["path"]).mkdir(exist_ok=True)
     _write(folder / MODULES_FILE, rows)
 
 

@@ -61,9 +61,8 @@ class SubwordVectors(Encoder):
     def split(self, sentences: Sentences) -> SplitSentences:
         """Split sentences into subwords without special tokens; each subword is a "word" of the result."""
         words = self.subwords.split(sentences)
-        starts = np.arange(len(words.ids)) - np.repeat(words.offsets[:-1], words.lengths)
-        ones = np.ones_like(words.ids)
-        return replace(words, word_offsets=words.offsets, word_starts=starts.astype(np.int32), word_lengths=ones)
+        starts = (np.arange(len(words.ids)) - np.repeat(words.offsets[:-1], words.lengths)).astype(np.int32)
+        return replace(words, word_offsets=words.offsets, word_starts=starts, word_lengths=np.ones_like(words.ids))
 
     @torch.inference_mode()
     def _means(self, ids: np.ndarray, offsets: np.ndarray) -> Tensor:
@@ -97,8 +96,6 @@ class SubwordVectors(Encoder):
             self.subwords.tokenizer.save_pretrained(path)
             save_file({_WEIGHT: self.model.weight.detach().contiguous()}, path / _MODEL)
             kinds = [("", "StaticEmbedding"), *([("1_Normalize", "Normalize")] if self.unit else [])]
-            for place, _ in kinds[1:]:
-                (path / place).mkdir()
             write_list(path, kinds)
             write_about(path, "subwords", {"name": self.name, "unit": self.unit})
 
@@ -107,9 +104,8 @@ class SubwordVectors(Encoder):
         """Read what `save` wrote; SettingError names an option that applies only to encoders with layers."""
         from transformers import PreTrainedTokenizerFast
 
-        for option in options:
-            if option != "device":  # the table stays on the CPU, as static word vectors do
-                raise SettingError(f"{option} does not apply to static vectors of subwords ({folder})")
+        for option in options.keys() - {"device"}:  # the table stays on the CPU, as static word vectors do
+            raise SettingError(f"{option} does not apply to static vectors of subwords ({folder})")
         path, about = Path(folder), read_about(folder) if about is None else about
         try:
             matrix = load_file(path / _MODEL)[_WEIGHT]
