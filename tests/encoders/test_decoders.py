@@ -14,7 +14,6 @@ from calque.encoders.batches import collate
 from calque.encoders.layers import find_blocks
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
-from command import works
 from families import DECODERS, TEXT, make_decoder
 
 pytestmark = pytest.mark.filterwarnings("ignore::calque.encoders.layers.DefaultLayerWarning")
@@ -112,15 +111,6 @@ def test_bidirectional_attention_changes_the_fingerprint_of_decoders_only(folder
     causal, both = (load_encoder(folders["llama"], bidirectional=value) for value in BOTH)
     assert causal.fingerprint == load_encoder(folders["llama"]).fingerprint != both.fingerprint
     assert load_encoder(tiny_folder, bidirectional=True).fingerprint == load_encoder(tiny_folder).fingerprint
-
-
-def test_the_command_line_has_bidirectional_attention(folders, tmp_path, capsys):
-    (tmp_path / "text").write_text(TEXT[0] + "\n", encoding="utf-8")
-    for name, options in (("causal", []), ("both", ["--bidirectional"])):
-        works(capsys, "encode", folders["llama"], tmp_path / "text", "--lang", "en", "--layer", 3, *options, "--out",
-              tmp_path / name, "--quiet")  # fmt: skip
-    one, other = (load_file(tmp_path / name)["data"] for name in ("causal", "both"))
-    assert (one[0] - other[0]).abs().max() > 1e-2
 
 
 def test_recomputed_activations_change_no_gradient(folders, monkeypatch):
