@@ -81,9 +81,8 @@ class Encoder(ABC):
             "data": ((n, self.dim), np.float32), "offsets": (offsets.shape, np.int64), "covered": ((n,), np.bool_)
         }  # fmt: skip
         with filling(path, arrays_of) as arrays, bar(n, show=progress, **BAR) as shown, warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", UncoveredWordsWarning
-            )  # one warning at the end instead of one for each window
+            # One warning at the end instead of one for each window.
+            warnings.simplefilter("ignore", UncoveredWordsWarning)
             arrays["offsets"][...] = offsets
             for start in range(0, len(sentences), WINDOW):
                 part = self.encode(sentences[start : start + WINDOW])

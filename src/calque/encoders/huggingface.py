@@ -16,21 +16,10 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+from calque.encoders import layers as passes
 from calque.encoders.batches import WordBatch, collate
 from calque.encoders.checkpoint import first_line, read_checkpoint, save_model, weights_digest
 from calque.encoders.folder import ABOUT_FILE, read_about, saving, write_about
-from calque.encoders.layers import (
-    DefaultLayerWarning,
-    attend_both_ways,
-    bert_states,
-    cut_above,
-    embedded,
-    examine,
-    find_blocks,
-    is_bert_like,
-    reads_left_to_right,
-    states_up_to,
-)
 from calque.encoders.numerics import check_precision, number_type, usable_device
 from calque.encoders.sentence_transformers import copy_modules, own_modules, write_layer, write_modules
 from calque.encoders.split import SplitSentences
@@ -38,6 +27,7 @@ from calque.encoders.subwords import Subwords, stable_text
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import CalqueError, CalqueWarning, InputError, SettingError
 from calque.nn.pooling import word_means
+from calque.offsets import offsets_of
 from calque.text import Sentence
 from calque.vectors import map_arrays, write_arrays
 
@@ -94,10 +84,10 @@ class HuggingFaceEncoder(TrainableEncoder):
         known: Any = model.get_input_embeddings()
         self.subwords = Subwords(tokenizer, max_length=self._limit(max_length), vocabulary=known.num_embeddings)
         self.max_length = self.subwords.max_length
-        self.bidirectional = attend_both_ways(model, bidirectional, self._probe())
-        self.n_layers, self.dim, self._flat, self._shortened = examine(model, self._probe())
+        self.bidirectional = passes.attend_both_ways(model, bidirectional, self._probe())
+        self.n_layers, self.dim, self._flat, self._shortened = passes.examine(model, self._probe())
         self.padding = 2.0 if self._flat else 1.2  # without padding, few large batches are faster
-        self._blocks = find_blocks(model, self.n_layers)
+        self._blocks = passes.find_blocks(model, self.n_layers)
         self.layer = self.layer_number(self._default_layer() if layer is None else layer)
         # Measured on two cores: best are 1,024 subwords at 128 dimensions, and 512 at 768, whose states still fit the cache.
         self.budget = min(1024, max(512, 131_072 // self.dim)) if self.device.type == "cpu" else 16_384
@@ -114,12 +104,12 @@ class HuggingFaceEncoder(TrainableEncoder):
         return collate(self.split([["a"] * 2, ["the", "a", "in"] * 3]), np.arange(2)).to(self.device)
 
     def _default_layer(self) -> int:
-        if self._flat or not (self.bidirectional or reads_left_to_right(self.model, self._probe())):
+        if self._flat or not (self.bidirectional or passes.reads_left_to_right(self.model, self._probe())):
             return -1
         layer = round(2 * self.n_layers / 3)
         fact = f"{self.name}: layer {layer} of {self.n_layers}, the default of decoders"
         remedy = "choose another with --layer, or compare them with calque evaluate … retrieval --layers all"
-        warnings.warn(DefaultLayerWarning(f"{fact}; {remedy}"), stacklevel=2)
+        warnings.warn(passes.DefaultLayerWarning(f"{fact}; {remedy}"), stacklevel=2)
         return layer
 
     def _limit(self, wanted: int | None) -> int | None:
@@ -141,24 +131,22 @@ class HuggingFaceEncoder(TrainableEncoder):
     # -- one batch -------------------------------------------------------------------------------------------------
     def forward(self, batch: WordBatch | Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
         batches = [batch] if isinstance(batch, WordBatch) else list(batch)
-        found = (self._flat_forward if self.is_flat() else self._plain_forward)(batches, layers)
-        for layer in found:
-            if (standard := self.standard.get(self.layer_number(layer))) is not None:
-                mean, deviation = standard.to(found[layer].device)
-                covered = torch.cat([batch.lengths for batch in batches]) > 0
-                found[layer] = ((found[layer] - mean) / deviation * covered[:, None]).to(found[layer].dtype)
-        return found
+        numbers = {layer: self.layer_number(layer) for layer in layers}
+        found = (self._flat_forward if self.is_flat() else self._plain_forward)(batches, sorted(set(numbers.values())))
+        for number in found.keys() & self.standard.keys():
+            rows, covered = found[number], torch.cat([batch.lengths for batch in batches]) > 0
+            mean, deviation = self.standard[number].to(rows.device)
+            found[number] = ((rows - mean) / deviation * covered[:, None]).to(rows.dtype)
+        return {layer: found[number] for layer, number in numbers.items()}
 
     def _plain_forward(self, batches: Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
         """Return word vectors by the forward pass of `transformers`, batch by batch."""
-        numbers = {layer: self.layer_number(layer) for layer in layers}
-        self._save_memory(batches, max(numbers.values()))
-        found: dict[int, list[Tensor]] = {layer: [] for layer in layers}
+        self._save_memory(batches, max(layers))
+        pooled = []
         for batch in batches:
-            states = states_up_to(self.model, batch, [*numbers.values()], self._blocks if self._shortened else None)
-            for layer, number in numbers.items():
-                found[layer].append(self.pool(states[number], batch))
-        return {layer: torch.cat(vectors) for layer, vectors in found.items()}
+            states = passes.states_up_to(self.model, batch, layers, self._blocks if self._shortened else None)
+            pooled.append([self.pool(states[layer], batch) for layer in layers])
+        return {layer: torch.cat(vectors) for layer, vectors in zip(layers, zip(*pooled, strict=True), strict=True)}
 
     def _save_memory(self, batches: Sequence[WordBatch], top: int) -> None:
         """Recompute activations of more than 1 GB in the backward pass (gradient checkpointing, Chen et al. 2016).
@@ -191,23 +179,18 @@ class HuggingFaceEncoder(TrainableEncoder):
     # -- without padding ----------------------------------------------------------------------------------
     def is_flat(self) -> bool:
         """Return whether `forward` currently uses the pass without padding (`bert_states`)."""
-        return self._flat and isinstance(self.model, PreTrainedModel) and is_bert_like(self.model)
+        return self._flat and isinstance(self.model, PreTrainedModel) and passes.is_bert_like(self.model)
 
     def _flat_forward(self, batches: Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
         """Return word vectors by the pass without padding."""
-        numbers = {layer: self.layer_number(layer) for layer in layers}
-        start, starts = 0, []
-        for batch in batches:
-            starts.append(batch.packed + start)
-            start += batch.n_subwords
-        first, lengths = torch.cat(starts), torch.cat([batch.lengths for batch in batches])
+        starts = offsets_of([batch.n_subwords for batch in batches]).tolist()
+        first = torch.cat([batch.packed + start for batch, start in zip(batches, starts, strict=False)])
+        lengths = torch.cat([batch.lengths for batch in batches])
         rows = None if self.pooling == "mean" else self._ends(first, lengths)
-        states = bert_states(self.model, embedded(self.model, batches), batches, list(numbers.values()), rows)
-        filled = (lengths > 0)[:, None]
-        return {
-            layer: word_means(states[number], first, lengths) if rows is None else states[number] * filled
-            for layer, number in numbers.items()
-        }
+        states = passes.bert_states(self.model, passes.embedded(self.model, batches), batches, layers, rows)
+        if rows is None:
+            return {layer: word_means(states[layer], first, lengths) for layer in layers}
+        return {layer: states[layer] * (lengths > 0)[:, None] for layer in layers}
 
     # -- identity and disk -----------------------------------------------------------------------------------------
     @property
@@ -251,7 +234,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         declare = declare and self.modules is None and not self.standard and not self.model.config.is_encoder_decoder
         with saving(folder, self) as path:
             self.model.eval()
-            with cut_above(self.model, None if keep_layers else self._blocks, self.layer, self._probe()) as cut:
+            with passes.cut_above(self.model, None if keep_layers else self._blocks, self.layer, self._probe()) as cut:
                 save_model(self.model, path)
             self.tokenizer.save_pretrained(path)
             if self.modules is not None and not self.standard:
@@ -264,9 +247,9 @@ class HuggingFaceEncoder(TrainableEncoder):
 
     def _record(self, folder: Path) -> dict[str, Any]:
         """Return the settings for `calque.json`, and write means and standard deviations."""
-        options = {key: getattr(self, key) for key in _OPTIONS}
         usual = {"precision": "highest", "bidirectional": False}
-        recorded = {key: value for key, value in options.items() if key not in usual or value != usual[key]}
+        options = {key: getattr(self, key) for key in _OPTIONS}
+        recorded: dict[str, Any] = {key: value for key, value in options.items() if usual.get(key, ...) != value}
         if self.standard:
             write_arrays(folder / STANDARD_FILE, {f"{layer}": rows.numpy() for layer, rows in self.standard.items()})
             recorded["standardized"] = sorted(self.standard)
@@ -277,9 +260,8 @@ class HuggingFaceEncoder(TrainableEncoder):
         if layers := about.get("standardized"):
             arrays, _ = map_arrays(folder / STANDARD_FILE)
             if any(f"{layer}" not in arrays or arrays[f"{layer}"].shape != (2, self.dim) for layer in layers):
-                raise InputError(
-                    "means and deviations are missing; save the encoder again", path=folder / STANDARD_FILE
-                )
+                fact = "means and deviations are missing; save the encoder again"
+                raise InputError(fact, path=folder / STANDARD_FILE)
             self.standard = {layer: torch.from_numpy(np.array(arrays[f"{layer}"])) for layer in layers}
         return self
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -140,8 +141,8 @@ class MappedEncoder(Encoder):
 
     def without_maps(self) -> MappedEncoder:
         """Return the unmapped layers, combined in the same way."""
-        unmapped = MappedEncoder(self.base, self.maps, towards=self.towards, combine=self.combine)
-        unmapped.maps, unmapped.name = {}, self.base.name
+        unmapped = copy.copy(self)
+        unmapped.maps, unmapped.settings, unmapped.name, unmapped.made = {}, {}, self.base.name, None
         return unmapped
 
     @property
@@ -247,9 +248,7 @@ class MappedEncoder(Encoder):
                 raise SettingError("a mapped encoder keeps the pooling that its maps were fitted with")
             if (kind := about.get("base", "huggingface")) == OWN:
                 fact = "the encoder under these maps is of a kind of its own"
-                raise InputError(
-                    f"{fact}: open it by its class, and the maps by MappedEncoder.open(folder, base)", path=path
-                )
+                raise InputError(f"{fact}: open the maps by MappedEncoder.open(folder, base)", path=path)
             as_fitted = {} if is_path(kind) else {"dtype": "auto"}
             base = ENCODERS.load_from_file(kind, path).open(path, about=about, **as_fitted, **options)
         assert base is not None

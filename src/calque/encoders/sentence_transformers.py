@@ -99,11 +99,11 @@ def read_recipe(folder: Path) -> dict[str, Any]:
         raise SettingError(f"{folder}: {MODULES_FILE} names no pooling: use words, subwords or cls")
     limits, settings = _object(folder / LIMIT_FILE, {}), _object(folder / PROMPTS_FILE, {})
     prompts, limit = settings.get("prompts") or {}, limits.get("max_seq_length")
-    prompt = prompts.get(str(settings.get("default_prompt_name")), "") if isinstance(prompts, dict) else None
-    if not isinstance(prompt, str):
+    if not isinstance(prompts, dict):
         raise InputError(f"prompts must map names to strings, got {prompts!r:.60}", path=folder / PROMPTS_FILE)
     if limit is not None and (not isinstance(limit, int) or limit < 1):
         raise InputError(f"max_seq_length {limit!r:.60}, expected a number of subwords", path=folder / LIMIT_FILE)
+    prompt = str(prompts.get(str(settings.get("default_prompt_name")), ""))
     if prompt and without_prompt:
         fact = f"{folder}: it excludes its prompt {prompt!r} from the mean, which calque does not support"
         raise SettingError(f"{fact}; use subwords")
@@ -146,12 +146,9 @@ def _object(path: Path, otherwise: dict[str, Any] | None = None) -> dict[str, An
     if otherwise is not None and not path.is_file():
         return otherwise
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise InputError(f"not what sentence-transformers writes ({error})", path=path) from error
-    if not isinstance(found, dict):
-        raise InputError("not what sentence-transformers writes: expected a JSON object", path=path)
-    return found
 
 
 def module_kind(module: Mapping[str, Any]) -> str:
@@ -203,9 +200,8 @@ def write_modules(
         part = parts.pop(0)
         if not isinstance(part, nn.Linear | UnitLength):
             kinds = f"linear layers, each with an activation ({', '.join(_ACTIVATIONS)}) or without, and UnitLength"
-            raise SettingError(
-                f"sentence-transformers has no {type(part).__name__} after its pooling: expected {kinds}"
-            )
+            fact = f"sentence-transformers has no {type(part).__name__} after its pooling"
+            raise SettingError(f"{fact}: expected {kinds}")
         kind = "Dense" if isinstance(part, nn.Linear) else "Normalize"
         names.append((f"{len(names)}_{kind}", kind))
         if isinstance(part, nn.Linear):  # a linear layer with its activation is one module

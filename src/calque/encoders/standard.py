@@ -42,9 +42,8 @@ def standardized(
     """
     if wanted is False or not isinstance(encoder, HuggingFaceEncoder):
         if wanted:
-            raise SettingError(
-                f"standardize is for encoders of transformers, and {encoder.name} is a {type(encoder).__name__}"
-            )
+            kind = type(encoder).__name__
+            raise SettingError(f"standardize is for encoders of transformers, and {encoder.name} is a {kind}")
         return encoder
     numbers = [number for number in dict.fromkeys(encoder.layer_numbers(layers)) if number not in encoder.standard]
     each = -(-_SENTENCES // max(1, len(texts)))
@@ -56,8 +55,7 @@ def standardized(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UncoveredWordsWarning)  # the caller warns about the whole text
         encoded = encoder.encode_layers(Sentences.joined(some), numbers)
-    for number in numbers:
-        vectors = encoded[number]
+    for number, vectors in encoded.items():
         rows = np.asarray(vectors.data if vectors.covered is None else vectors.data[vectors.covered], dtype=np.float64)
         squared = (rows**2).sum(axis=0)
         share = float(squared.max() / max(squared.sum(), np.finfo(np.float64).tiny))

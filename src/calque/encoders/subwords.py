@@ -79,9 +79,7 @@ class Subwords:
         self.max_length = int(limit) if limit < 1_000_000 else None  # transformers writes "no limit" as 1e30
         n_special = len(self.prefix) + len(self.suffix)
         if self.max_length is not None and self.max_length <= n_special:
-            raise SettingError(
-                f"max_length={self.max_length} leaves no room for a word beside {n_special} special tokens"
-            )
+            raise SettingError(f"max_length={self.max_length} leaves no room beside {n_special} special tokens")
         self.pad_id = int(tokenizer.pad_token_id or 0)  # type: ignore[arg-type]
         self.unk_id: int | None = tokenizer.unk_token_id  # type: ignore[assignment]
         self._special_ids = np.array(sorted(set(tokenizer.all_special_ids) - {self.unk_id}), dtype=np.int32)
@@ -247,9 +245,8 @@ class Subwords:
             inputs: Any = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
             encodings = self.backend.encode_batch(inputs, is_pretokenized=True)
         if any(encoding.special_tokens_mask[:1] != [1] for encoding in encodings):
-            fact = (
-                f"head cls reads the special token before a text, and {type(self.tokenizer).__name__} puts none there"
-            )
+            name = type(self.tokenizer).__name__
+            fact = f"head cls reads the special token before a text, and {name} puts none there"
             raise SettingError(f"{fact}; use head mean or bilstm")
         kinds = np.array([i for encoding in encodings for i in encoding.type_ids], dtype=np.int32)
         return replace(self._whole(encodings, texts[0].lang), segments=kinds if segments and kinds.any() else None)
