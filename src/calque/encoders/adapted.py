@@ -51,8 +51,7 @@ class Origin(NamedTuple):
         """Return the place from which an encoder's weights can be loaded, else raise SettingError."""
         model: Any = encoder.model
         place = str(model.name_or_path)
-        place = next((name for name, folder in BUNDLED.items() if str(folder) == place), place)
-        place = os.path.abspath(place) if place not in BUNDLED and os.path.isdir(place) else place
+        place = _absolute(next((name for name, folder in BUNDLED.items() if str(folder) == place), place))
         origin = cls(place, weights_digest(model), str(model.dtype).removeprefix("torch."))
         if not place or weights_digest(origin.read(None)[0]) != origin.weights:
             fact = f"adapters are saved without their encoder, and {encoder.name} differs from {place or 'any folder'}"
@@ -62,6 +61,10 @@ class Origin(NamedTuple):
     def read(self, attention: str | None) -> tuple[Any, Any]:
         """Return the encoder's model and tokenizer."""
         return read_checkpoint(str(BUNDLED.get(self.place, self.place)), number_type(self.dtype), attention)
+
+
+def _absolute(place: str) -> str:
+    return os.path.abspath(place) if place not in BUNDLED and os.path.isdir(place) else place
 
 
 class AdaptedEncoder(HuggingFaceEncoder):
@@ -122,13 +125,19 @@ class AdaptedEncoder(HuggingFaceEncoder):
     ) -> Self:  # fmt: skip
         """Read adapters that `save` or PEFT wrote, and their encoder; raise InputError if the encoder is another one."""
         path, number = Path(folder), number_type(dtype)
-        config = _read_config(path)
+        peft = library()
+        try:
+            config = peft.PeftConfig.from_pretrained(str(path))
+        except Exception as error:  # damaged files raise errors of many kinds
+            raise InputError(f"not what PEFT writes ({first_line(error)})", path=path / ADAPTERS_FILE) from error
+        if not isinstance(config, peft.LoraConfig):
+            raise InputError(f"adapters of the kind {config.peft_type}, expected LORA", path=path / ADAPTERS_FILE)
         recorded = read_about(path) if about is None else about
         adapted = recorded.get("adapted", {})
         places = [str(path / adapted["beside"])] if "beside" in adapted else []
         places += [str(adapted.get("place") or config.base_model_name_or_path or "")]
         place = next((place for place in places if place in BUNDLED or os.path.isdir(place)), places[-1])
-        place = os.path.abspath(place) if place not in BUNDLED and os.path.isdir(place) else place
+        place = _absolute(place)
         origin = Origin(place, adapted.get("weights", ""), adapted.get("dtype", "float32"))
         remedy = f"its place is in {ABOUT_FILE}, adapted.place" if adapted else "its place is in adapter_config.json"
         try:
@@ -197,7 +206,6 @@ def with_adapters(
     return adapted
 
 
-# -- modules and files of PEFT -----------------------------------------------------------------------------------------
 def _targets(model: Any, layers: range) -> list[str]:
     """Return the names of all linear modules of the given layers, or of all layers if the model has no list of layers."""
     blocks = find_blocks(model, getattr(model.config, "num_hidden_layers", None))
@@ -233,27 +241,14 @@ def _state(model: Any) -> dict[str, Any]:
     return {name.removeprefix(_PREFIX): value for name, value in state.items()}
 
 
-def _read_config(folder: Path) -> Any:
-    """Return PEFT's configuration; raise InputError if it is damaged, or of another kind of adapters."""
-    peft = library()
-    try:
-        config = peft.PeftConfig.from_pretrained(str(folder))
-    except Exception as error:  # whatever a damaged file provokes
-        raise InputError(f"not what PEFT writes ({first_line(error)})", path=folder / ADAPTERS_FILE) from error
-    if not isinstance(config, peft.LoraConfig):
-        raise InputError(f"adapters of the kind {config.peft_type}, expected LORA", path=folder / ADAPTERS_FILE)
-    return config
-
-
 def _read_adapters(model: Any, folder: Path, config: Any) -> None:
     """Load the adapters of a folder into a model, in place; raise InputError if they do not fit."""
     try:
         _inject(config, model)
         state = {name.removeprefix(_PREFIX): x for name, x in load_file(folder / WEIGHTS_FILE).items()}
-        expected = _state(model)
-        for name in sorted(state.keys() | expected.keys()):
-            if name not in state or name not in expected or state[name].shape != expected[name].shape:
-                raise InputError(f"{name} is missing, unexpected, or of another shape", path=folder / WEIGHTS_FILE)
+        shapes, expected = ({name: x.shape for name, x in each.items()} for each in (state, _state(model)))
+        if wrong := sorted(name for name in shapes | expected if shapes.get(name) != expected.get(name)):
+            raise InputError(f"{wrong[0]} is missing, unexpected, or of another shape", path=folder / WEIGHTS_FILE)
         library().set_peft_model_state_dict(model, state, adapter_name=_NAME)
     except CalqueError:
         raise

@@ -102,7 +102,6 @@ class Encoder(ABC):
         """Languages that the encoder has tables, encoders or maps for; empty if it reads any language."""
         return ()
 
-    # -- layers ----------------------------------------------------------------------------------------------------
     @property
     def layers(self) -> Sequence[int]:
         """Numbers of all layers that `encode_layers` can return."""
@@ -144,7 +143,6 @@ class Encoder(ABC):
             raise SettingError(f"{self.name} has several layers, but {type(self).__name__} has no encode_layers")
         return {layers[0]: self.encode(sentences, progress=progress)}
 
-    # -- disk ------------------------------------------------------------------------------------------------------
     def save(self, folder: str | PathLike[str]) -> None:
         """Write a folder that `load_encoder` reads. The default writes the name of a class that needs no arguments."""
         if (kind := encoder_kind(self)) == OWN:

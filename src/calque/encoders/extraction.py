@@ -65,7 +65,13 @@ def extract(
                 shown.update(len(rows))
                 left -= len(rows)
             shown.update(left)
-    _warn(lost, limit, int(offsets[-1]))
+    truncated, cut, empty = lost.tolist()
+    reasons = [f"{truncated:,} in {cut:,} sentences exceed the limit of {limit} subwords"] * bool(truncated)
+    reasons += [f"{empty:,} are dropped by the tokenizer"] * bool(empty)
+    if reasons:
+        fact = f"{truncated + empty:,} of {offsets[-1]:,} words have no vector: {' and '.join(reasons)}"
+        remedy = "their rows are zero, and False in Embeddings.covered"
+        warnings.warn(f"{fact}; {remedy}", UncoveredWordsWarning, stacklevel=4)  # the caller of the encoder's method
     return {layer: Embeddings(vectors, offsets, covered) for layer, vectors in data.items()}
 
 
@@ -74,16 +80,6 @@ def word_counts(sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
     if isinstance(sentences, Sentences):
         return sentences.lengths()
     return np.fromiter((len(not_a_string(sentence)) for sentence in sentences), dtype=np.int64, count=len(sentences))  # type: ignore[arg-type]
-
-
-def _warn(counts: np.ndarray, limit: int | None, n_words: int) -> None:
-    truncated, sentences, empty = counts.tolist()
-    reasons = [f"{truncated:,} in {sentences:,} sentences exceed the limit of {limit} subwords"] * bool(truncated)
-    reasons += [f"{empty:,} are dropped by the tokenizer"] * bool(empty)
-    if reasons:
-        fact = f"{truncated + empty:,} of {n_words:,} words have no vector: {' and '.join(reasons)}"
-        remedy = "their rows are zero, and False in Embeddings.covered"
-        warnings.warn(f"{fact}; {remedy}", UncoveredWordsWarning, stacklevel=5)  # the caller of the encoder's method
 
 
 def encode_long(encoder: Any, texts: Sentences, *, progress: bool = False) -> Embeddings:

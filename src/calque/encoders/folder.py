@@ -27,7 +27,6 @@ _ENCODER_MARKS = (ABOUT_FILE, "config.json", "options.json", ADAPTERS_FILE)
 MARKS = (RUN_FILE, *_ENCODER_MARKS)
 
 
-# -- kinds -------------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Kind:
     """A kind of encoder in `calque.json`: the class whose `open` reads the folder, as `package.module:Class`, and the arguments
@@ -111,7 +110,6 @@ def holds_encoder(folder: Path) -> bool:
     return any((folder / name).is_file() for name in _ENCODER_MARKS)
 
 
-# -- calque.json -------------------------------------------------------------------------------------------------------
 def read_about(folder: str | PathLike[str]) -> dict[str, Any]:
     """Return the content of `calque.json`, or an empty dictionary if there is no such file."""
     path = Path(folder) / ABOUT_FILE
@@ -139,7 +137,6 @@ def write_about(folder: Path, kind: str, about: Mapping[str, Any]) -> None:
     (folder / ABOUT_FILE).write_text(text + "\n", encoding="utf-8")
 
 
-# -- atomic folders ------------------------------------------------------------------------------
 @contextmanager
 def saving(folder: str | PathLike[str], encoder: Any = None) -> Iterator[Path]:
     """Write an encoder to a temporary folder, which the block gets, and move it to its folder at the end of the block.

@@ -124,9 +124,7 @@ class MappedEncoder(Encoder):
                 part, part_pairs = text[start : start + block], linked.slice(start, start + block)
                 source, target = (base.encode_layers(side, numbers) for side in (part.source, part.target))
                 for n in numbers:
-                    sides = source[n], target[n]
-                    x, y = paired_sentences(*sides) if unit == "sentences" else paired_words(*sides, part_pairs)
-                    sums[n].update(x, y)
+                    sums[n].update(*_paired(source[n], target[n], part_pairs if unit == "words" else None))
                 shown.update(len(part))
         shown.close()
         maps = {lang: {n: make().fit_moments(m) for n, m in sums.items()} for lang, sums in moments.items()}
@@ -282,18 +280,15 @@ class MappedEncoder(Encoder):
         return cls(base, maps, towards=towards, combine=combine, settings=settings)
 
 
-def paired_words(source: Embeddings, target: Embeddings, pairs: WordPairs) -> tuple[np.ndarray, np.ndarray]:
-    """Return the vectors `[n, dim]` of linked words that have a vector on both sides."""
+def _paired(source: Embeddings, target: Embeddings, pairs: WordPairs | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the vectors `[n, dim]` of linked words, or of sentences (None), that have a vector on both sides."""
+    if pairs is None:
+        x, y = source.sentence_means(), target.sentence_means()
+        both = x.any(axis=1) & y.any(axis=1)
+        return x[both], y[both]
     i, j = source.rows(pairs.sentence, pairs.source), target.rows(pairs.sentence, pairs.target)
     both = np.ones(len(i), dtype=bool)
     for side, rows in ((source, i), (target, j)):
         if side.covered is not None:
             both &= side.covered[rows]
     return source.data[i[both]], target.data[j[both]]
-
-
-def paired_sentences(source: Embeddings, target: Embeddings) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean vectors `[n, dim]` of sentences that have a vector on both sides."""
-    x, y = source.sentence_means(), target.sentence_means()
-    both = x.any(axis=1) & y.any(axis=1)
-    return x[both], y[both]

@@ -194,7 +194,6 @@ def _of_part(encoder: Encoder, sentences: Sentences, pooling: SentencePooling) -
     return SentenceVectors(data * (counts > 0)[:, None], counts > 0)
 
 
-# -- pooling modes --------------------------------------------------------------------------------------------------
 def _picked(rows: Tensor, places: Tensor, lengths: Tensor) -> Tensor:
     """Return one row of each sentence, zero for sentences without rows."""
     filled = (lengths > 0).to(rows)[:, None]

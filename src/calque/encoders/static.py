@@ -98,8 +98,21 @@ class StaticEncoder(Encoder):
         return encode_by_language(sentences, [0], self.dim, lambda part: {0: self._of_language(part, progress)})[0]
 
     def _of_language(self, text: Sentences, progress: bool) -> Embeddings:
+        lang = text.lang
+        key = best_match(lang, self.tables) or ""  # a variety such as de-AT uses the table and maps of its language
+        if key not in self.tables:
+            raise SettingError(f"no word vectors for language {lang!r}, there are tables for {sorted(self.tables)}")
         word_types, numbers, offsets = number_words(text)
-        vectors, known = self._type_vectors(text.lang, word_types)
+        vectors, known = self.tables[key].lookup(word_types, lower=self.lower)
+        if not (finite := np.isfinite(vectors).all(axis=1)).all():
+            word = word_types[int(np.flatnonzero(~finite)[0])][:40]
+            raise InputError(f"{self.name}: the vector of {word!r} is not finite; copy the damaged file again")
+        if self.normalise:
+            vectors, _ = unit_centre_unit(vectors, self.mean(key))
+        check_language(self, lang)
+        if (mapped_as := best_match(lang, self.maps)) is not None:
+            vectors = self.maps[mapped_as].transform(vectors)
+        vectors[~known] = 0.0
         data, covered = room((offsets[-1], self.dim), np.float32), known[numbers]
         with bar(int(offsets[-1]), unit="word", title="look up", show=progress) as shown:
             for start in range(0, len(text), _SENTENCES):
@@ -111,23 +124,6 @@ class StaticEncoder(Encoder):
                 data[rows] = words
                 shown.update(len(words))
         return Embeddings(data, offsets, covered)
-
-    def _type_vectors(self, lang: str, word_types: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the mapped vector of each word type, and a mask of those that have one."""
-        key = best_match(lang, self.tables) or ""  # a variety such as de-AT uses the table and maps of its language
-        if key not in self.tables:
-            raise SettingError(f"no word vectors for language {lang!r}, there are tables for {sorted(self.tables)}")
-        vectors, known = self.tables[key].lookup(word_types, lower=self.lower)
-        if not (finite := np.isfinite(vectors).all(axis=1)).all():
-            word = word_types[int(np.flatnonzero(~finite)[0])][:40]
-            raise InputError(f"{self.name}: the vector of {word!r} is not finite; copy the damaged file again")
-        if self.normalise:
-            vectors, _ = unit_centre_unit(vectors, self.mean(key))
-        check_language(self, lang)
-        if (mapped_as := best_match(lang, self.maps)) is not None:
-            vectors = self.maps[mapped_as].transform(vectors)
-        vectors[~known] = 0.0
-        return vectors, known
 
     def mean(self, lang: str) -> np.ndarray:
         """Return the mean of the table's first 200,000 L2-normalised vectors, float64 `[word_dim]`."""

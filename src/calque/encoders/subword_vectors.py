@@ -57,7 +57,6 @@ class SubwordVectors(Encoder):
     def __repr__(self) -> str:
         return f"SubwordVectors({self.name}, {self.model.num_embeddings:,} subwords, {self.dim}d)"
 
-    # -- vectors -----------------------------------------------------------------------------------------------------
     def split(self, sentences: Sentences) -> SplitSentences:
         """Split sentences into subwords without special tokens; each subword is a "word" of the result."""
         words = self.subwords.split(sentences)
@@ -83,7 +82,6 @@ class SubwordVectors(Encoder):
         found = nn.functional.normalize(found, dim=1, out=found) if self.unit else found
         return found.numpy(), split.lengths > 0
 
-    # -- identity and disk -------------------------------------------------------------------------------------------
     @property
     def fingerprint(self) -> str:
         digest = hashlib.blake2b(stable_text(self.subwords.backend).encode(), digest_size=16)
