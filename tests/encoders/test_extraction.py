@@ -112,14 +112,3 @@ def test_words_without_vectors_do_not_affect_other_words():
         found = encode_long(Short(dim=3), Sentences.of(texts, "en"))
     assert found.covered.tolist() == [0, 1, 0, 1, 0, 1, 0, 1, 1, 1, 0]
     assert found.data[:, 0].tolist() == [0, 4, 0, 4, 0, 4, 0, 9, 9, 3, 0]
-
-
-def test_texts_beyond_the_limit_of_a_model_are_encoded(tiny_folder):
-    text = ["the", "cat", "sees", "a", "house", "in", "the", "harbour"] * 5
-    short, whole = (load_encoder(tiny_folder, max_length=length) for length in (20, None))
-    found, once = (encode_long(each, Sentences.of([text, text[:2]], "en")) for each in (short, whole))
-    assert found.covered is None
-    np.testing.assert_allclose(found[1], once[1], atol=1e-5)
-    assert np.abs(found[0] - once[0]).max() > 1e-3  # the context of a word is its window, not the whole text
-    with pytest.warns(UncoveredWordsWarning):
-        assert short.encode(Sentences.of([text], "en")).covered is not None

@@ -100,8 +100,8 @@ def sum_anchors(
     resumed, saved, done = sums.n_sentences, time.monotonic(), 0
     digest = hashlib.blake2b(digest_size=16)  # of the text so far
     total = len(text) if isinstance(text, Sentences) else None
-    shown = bar(total, unit=" sentences", title="anchors", show=progress, initial=resumed)
-    with shown, warnings.catch_warnings():
+    counter = bar(total, unit=" sentences", title="anchors", show=progress, initial=resumed)
+    with counter, warnings.catch_warnings():
         warnings.simplefilter("ignore", UncoveredWordsWarning)  # one warning at the end instead of one for each block
         for part in chain([first], blocks):
             if part.lang != sums.lang:
@@ -121,7 +121,7 @@ def sum_anchors(
             if partial is not None and time.monotonic() - saved >= _SAVE_EVERY:
                 sums.save(partial, note=json.dumps(about | {"text": digest.hexdigest()}))
                 saved = time.monotonic()
-            shown.update(len(part))
+            counter.update(len(part))
     if done < resumed:
         raise SettingError(f"{partial} has sums of a longer text: remove it")
     if partial is not None:

@@ -80,7 +80,7 @@ class Encoder(ABC):
         arrays_of = {
             "data": ((n, self.dim), np.float32), "offsets": (offsets.shape, np.int64), "covered": ((n,), np.bool_)
         }  # fmt: skip
-        with filling(path, arrays_of) as arrays, bar(n, show=progress, **BAR) as shown, warnings.catch_warnings():
+        with filling(path, arrays_of) as arrays, bar(n, show=progress, **BAR) as counter, warnings.catch_warnings():
             # One warning at the end instead of one for each window.
             warnings.simplefilter("ignore", UncoveredWordsWarning)
             arrays["offsets"][...] = offsets
@@ -89,7 +89,7 @@ class Encoder(ABC):
                 rows = slice(int(offsets[start]), int(offsets[start]) + part.n_words)
                 arrays["data"][rows] = part.data
                 arrays["covered"][rows] = True if part.covered is None else part.covered
-                shown.update(part.n_words)
+                counter.update(part.n_words)
         vectors = Embeddings.open(path)
         if vectors.covered is not None:
             missing = int((~vectors.covered).sum())

@@ -51,7 +51,7 @@ def extract(
     offsets = offsets_of(word_counts(sentences))
     data = {layer: room((offsets[-1], dim), np.float32) for layer in layers}
     covered, lost = np.zeros(offsets[-1], dtype=bool), np.zeros(3, dtype=np.int64)
-    with bar(int(offsets[-1]), show=progress, **BAR) as shown, torch.inference_mode():
+    with bar(int(offsets[-1]), show=progress, **BAR) as counter, torch.inference_mode():
         for start in range(0, len(sentences), window):
             some = split(sentences[start : start + window])
             lost += (some.truncated_words, some.truncated_sentences, some.empty_words)
@@ -62,9 +62,9 @@ def extract(
                 rows = first + ranges(some.word_offsets[numbers], np.diff(some.word_offsets)[numbers])
                 for layer, states in vectors(collate(some, numbers)).items():
                     data[layer][rows] = states.to("cpu", torch.float32).numpy()
-                shown.update(len(rows))
+                counter.update(len(rows))
                 left -= len(rows)
-            shown.update(left)
+            counter.update(left)
     truncated, cut, empty = lost.tolist()
     reasons = [f"{truncated:,} in {cut:,} sentences exceed the limit of {limit} subwords"] * bool(truncated)
     reasons += [f"{empty:,} are dropped by the tokenizer"] * bool(empty)

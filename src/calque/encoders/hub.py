@@ -11,7 +11,7 @@ from calque.encoders.folder import holds_encoder
 from calque.errors import InputError, OutputError, SettingError
 
 CARD = "README.md"
-#: checkpoints and metrics of training, hidden files, unfinished files and locks, and the card, which is written anew
+#: checkpoints and metrics of training, hidden files, unfinished files and locks, and the card, which is written again
 _NOT_PART = ["training/*", ".*", "*/.*", "*.part", "*.lock", "*.old", CARD]
 
 

@@ -114,7 +114,7 @@ class MappedEncoder(Encoder):
         pairs_of = [pairs] if not isinstance(pairs, Sequence) else list(pairs)
         numbers = sorted(set(base.layer_numbers(layers)))
         moments: dict[str, dict[int, Moments]] = {}
-        shown = bar(sum(map(len, corpora)), unit="pair", title="fit maps", show=progress)
+        counter = bar(sum(map(len, corpora)), unit="pair", title="fit maps", show=progress)
         for text, linked in zip(corpora, pairs_of, strict=True):
             linked.check(text)
             if text.side(towards) == "source":
@@ -125,8 +125,8 @@ class MappedEncoder(Encoder):
                 source, target = (base.encode_layers(side, numbers) for side in (part.source, part.target))
                 for n in numbers:
                     sums[n].update(*_paired(source[n], target[n], part_pairs if unit == "words" else None))
-                shown.update(len(part))
-        shown.close()
+                counter.update(len(part))
+        counter.close()
         maps = {lang: {n: make().fit_moments(m) for n, m in sums.items()} for lang, sums in moments.items()}
         kind = next(iter(next(iter(maps.values())).values())).kind
         method = kind if unit == "words" else f"sentence-{kind}"

@@ -40,9 +40,6 @@ class RandomVectors(Encoder):
         check_number("seed", seed, least=0, whole=True)
         self.dim, self.seed, self.name = dim, seed, "random vectors"
 
-    def __repr__(self) -> str:
-        return f"RandomVectors({self.dim}, seed={self.seed})"
-
     @property
     def fingerprint(self) -> str:
         about = json.dumps(["random vectors", self.dim, self.seed])

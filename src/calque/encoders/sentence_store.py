@@ -83,7 +83,7 @@ class TeacherVectors:
         first = np.sort(filled[first[~np.isin(fresh, self._sorted)]])
         meet()  # all processes list missing texts before one writes
         blocks = [first[start : start + _BLOCK] for start in range(0, len(first), _BLOCK)][rank::world]
-        with bar(sum(map(len, blocks)), unit="sentence", title="teacher", show=progress and not rank) as shown:
+        with bar(sum(map(len, blocks)), unit="sentence", title="teacher", show=progress and not rank) as counter:
             for rows in blocks:
                 part = sentences.take(rows)
                 if self.pooling.unit == "words":  # re-tokenise the text for the encoder
@@ -93,7 +93,7 @@ class TeacherVectors:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 name = hashlib.blake2b(texts[rows].tobytes(), digest_size=8).hexdigest()
                 write_arrays(self.folder / f"{name}.safetensors", {"texts": texts[rows], "vectors": vectors})
-                shown.update(len(rows))
+                counter.update(len(rows))
         meet()
         self._read()
         return len(first)

@@ -161,14 +161,14 @@ def sentence_vectors(
 ) -> SentenceVectors:
     """Return a vector of each sentence. Besides the result, memory holds a block of sentences."""
     data, covered = np.zeros((0, 0), dtype=np.float32), np.zeros(len(sentences), dtype=bool)
-    with bar(len(sentences), unit="sentence", title="encode", show=progress) as shown:
+    with bar(len(sentences), unit="sentence", title="encode", show=progress) as counter:
         for start in range(0, max(1, len(sentences)), _BLOCK):
             part = sentences[start : start + _BLOCK]
             found = _of_part(encoder, part, pooling)
             if not start:
                 data = np.empty((len(sentences), found.data.shape[1]), dtype=found.data.dtype)
             data[start : start + len(part)], covered[start : start + len(part)] = found
-            shown.update(len(part))
+            counter.update(len(part))
     return SentenceVectors(data, covered)
 
 

@@ -114,7 +114,7 @@ class StaticEncoder(Encoder):
             vectors = self.maps[mapped_as].transform(vectors)
         vectors[~known] = 0.0
         data, covered = room((offsets[-1], self.dim), np.float32), known[numbers]
-        with bar(int(offsets[-1]), unit="word", title="look up", show=progress) as shown:
+        with bar(int(offsets[-1]), unit="word", title="look up", show=progress) as counter:
             for start in range(0, len(text), _SENTENCES):
                 bounds = offsets[start : start + _SENTENCES + 1]
                 rows = slice(bounds[0], bounds[-1])
@@ -122,7 +122,7 @@ class StaticEncoder(Encoder):
                 if self.sentence is not None:
                     words = add_sentence(words, bounds - bounds[0], covered[rows], self.sentence)
                 data[rows] = words
-                shown.update(len(words))
+                counter.update(len(words))
         return Embeddings(data, offsets, covered)
 
     def mean(self, lang: str) -> np.ndarray:
@@ -433,7 +433,7 @@ def _read_fasttext(file: BufferedIOBase, path: str | PathLike[str]) -> WordTable
     dim, model, bucket, minn, maxn = arguments[0], arguments[7], *arguments[8:11]
     take("d")
     if version == 11 and model == 3:
-        maxn = 0  # classifiers of that version have no n-grams, although the file says so
+        maxn = 0  # classifiers of that version have no n-grams, although the file gives their lengths
     entries, n_words, _, _, pruned = take("iiiqq")
     if not (0 < dim < 1 << 20 and 0 <= n_words <= entries and bucket >= 0):
         raise InputError("a fastText model with an invalid dictionary; is it damaged?", path=path)

@@ -54,9 +54,6 @@ class SubwordVectors(Encoder):
         self.model = nn.Embedding.from_pretrained(matrix.float().contiguous(), freeze=False)
         self.dim, self.unit, self.name = matrix.shape[1], unit, name
 
-    def __repr__(self) -> str:
-        return f"SubwordVectors({self.name}, {self.model.num_embeddings:,} subwords, {self.dim}d)"
-
     def split(self, sentences: Sentences) -> SplitSentences:
         """Split sentences into subwords without special tokens; each subword is a "word" of the result."""
         words = self.subwords.split(sentences)
