@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from calque.encoders import extraction, load_encoder
+from calque.encoders import load_encoder
 from calque.encoders.extraction import UncoveredWordsWarning, encode_long
-from calque.errors import OutputError
 from calque.text import Sentences
 from calque.vectors import Embeddings
 from planted import Planted
@@ -63,50 +62,10 @@ def test_several_layers_take_one_pass(encoder, monkeypatch):
 
 
 @uncovered
-def test_an_older_file_is_kept_until_the_new_one_is_complete(encoder, tmp_path, monkeypatch):
-    path = tmp_path / "vectors"
-    first = np.array(encoder.encode_to(path, make_sentences(1)).data)
-    real, calls = encoder.model.embeddings.forward, []
-
-    def forward(*args, **kwargs):
-        calls.append(1)
-        if len(calls) > 5:
-            raise KeyboardInterrupt
-        return real(*args, **kwargs)
-
-    monkeypatch.setattr(encoder.model.embeddings, "forward", forward)
-    with pytest.raises(KeyboardInterrupt):
-        encoder.encode_to(path, make_sentences())
-    assert np.array_equal(Embeddings.open(path).data, first)
-    assert [each.name for each in tmp_path.iterdir()] == ["vectors"]
-
-
-@uncovered
 @pytest.mark.parametrize("nothing", [[], [[], []], [["\u200b"]]])
 def test_texts_without_words_give_no_vectors(encoder, tmp_path, nothing):
     for found in (encoder.encode(nothing), encoder.encode_to(tmp_path / "vectors", nothing)):
         assert (len(found), found.n_words) == (len(nothing), sum(map(len, nothing)))
-
-
-def test_unwritable_files_are_refused(encoder, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match="cannot be written"):
-        encoder.encode_to(tmp_path / "file" / "vectors", [["a"]])
-    with pytest.raises(OutputError, match="is a folder"):
-        encoder.encode_to(tmp_path, [["a"]])
-
-
-@uncovered
-def test_windows_give_the_same_vectors(encoder):
-    sentences = make_sentences()
-    expected = encoder.encode(sentences)
-    for window in (9, 159, 160):
-        found = extraction.extract(
-            sentences, split=encoder.split, vectors=lambda batch: encoder.forward(batch, [3]), layers=[3], dim=encoder.dim,
-            budget=64, window=window,
-        )[3]  # fmt: skip
-        assert np.allclose(found.data, expected.data, rtol=0, atol=1e-5)
-        assert np.array_equal(found.covered, expected.covered)
 
 
 class Short(Planted):
@@ -153,14 +112,3 @@ def test_words_without_vectors_do_not_affect_other_words():
         found = encode_long(Short(dim=3), Sentences.of(texts, "en"))
     assert found.covered.tolist() == [0, 1, 0, 1, 0, 1, 0, 1, 1, 1, 0]
     assert found.data[:, 0].tolist() == [0, 4, 0, 4, 0, 4, 0, 9, 9, 3, 0]
-
-
-def test_texts_beyond_the_limit_of_a_model_are_encoded(tiny_folder):
-    text = ["the", "cat", "sees", "a", "house", "in", "the", "harbour"] * 5
-    short, whole = (load_encoder(tiny_folder, max_length=length) for length in (20, None))
-    found, once = (encode_long(each, Sentences.of([text, text[:2]], "en")) for each in (short, whole))
-    assert found.covered is None
-    np.testing.assert_allclose(found[1], once[1], atol=1e-5)
-    assert np.abs(found[0] - once[0]).max() > 1e-3  # the context of a word is its window, not the whole text
-    with pytest.warns(UncoveredWordsWarning):
-        assert short.encode(Sentences.of([text], "en")).covered is not None

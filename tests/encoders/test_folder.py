@@ -61,8 +61,8 @@ def test_every_kind_of_encoder_has_a_folder_of_the_first_format():
 ])  # fmt: skip
 def test_a_later_format_is_refused(format, message, tmp_path):
     folder = shutil.copytree(FOLDERS / "static", tmp_path / "static")
-    told = json.loads((folder / ABOUT_FILE).read_text(encoding="utf-8"))
-    (folder / ABOUT_FILE).write_text(json.dumps(told | {"format": format}), encoding="utf-8")
+    about = json.loads((folder / ABOUT_FILE).read_text(encoding="utf-8"))
+    (folder / ABOUT_FILE).write_text(json.dumps(about | {"format": format}), encoding="utf-8")
     with pytest.raises(InputError, match=message):
         load_encoder(folder)
 

@@ -60,6 +60,13 @@ def test_a_custom_encoder_is_measured_aligned_and_analysed(capsys, own):
     assert json.loads((own / "out" / "calque.json").read_text())["base"] == "letters:Trigrams"
     works(capsys, "evaluate", own / "out", "retrieval", *test)
     works(capsys, "analyze", "letters:Trigrams", own / "out", *test, "--out", own / "a.jsonl")
+    (own / "study.toml").write_text(
+        'encoders = { letters = "letters:Trigrams" }\nmethods = ["base", "rotation"]\n'
+        '[supervision.text]\nde = "train.tsv"\n[tasks.retrieval]\ntest = { de = "test.tsv" }\n',
+    )
+    works(capsys, "study", own / "study.toml", "-q")
+    lines = [json.loads(line) for line in (own / "study" / "results.jsonl").read_text().splitlines()]
+    assert {line["method"] for line in lines} == {"base", "rotation"}
     (own / "foreign").mkdir()
     (own / "foreign" / "calque.json").write_text('{"kind": "unread:Any"}')
     said = fails(capsys, "encode", own / "foreign", own / "test.tsv", "--lang", "en", "--out", own / "v")
@@ -73,14 +80,3 @@ def test_modules_of_the_working_directory_need_trust_code(own):
     assert "letters cannot be imported" in run(command).stderr
     trusted = run([*command, "--trust-code"])
     assert (trusted.returncode, (own / "v").is_file()) == (0, True), trusted.stderr
-
-
-def test_a_custom_encoder_is_used_in_a_study(capsys, own):
-    (own / "study.toml").write_text(
-        'encoders = { letters = "letters:Trigrams" }\nmethods = ["base", "rotation"]\n'
-        '[supervision.text]\nde = "train.tsv"\n[tasks.retrieval]\ntest = { de = "test.tsv" }\n',
-        encoding="utf-8",
-    )
-    works(capsys, "study", own / "study.toml", "--workers", 2, "-q")
-    lines = [json.loads(line) for line in (own / "study" / "results.jsonl").read_text().splitlines()]
-    assert {line["method"] for line in lines} == {"base", "rotation"}

@@ -148,7 +148,7 @@ def test_the_pooling_of_a_model_on_the_hub_is_used(tiny_folder, tmp_path, monkey
         ({"pooling_mode": "median"}, [], {}, "pooling mode 'median', expected one of cls, max"),
         ({}, [], {"sentence_bert_config": {"max_seq_length": "long"}}, "max_seq_length 'long', expected a number"),
         ({}, [], {"config_sentence_transformers": {"prompts": ["q: "]}}, "prompts must map names to strings"),
-        ({}, [("2_LSTM", "LSTM")], {}, "its module LSTM is none that calque knows"),
+        ({}, [("2_LSTM", "LSTM")], {}, "its module LSTM is not supported"),
         ({}, [("2_Dense", "Dense")], {}, "not a dense layer of sentence-transformers"),
         (
             {"include_prompt": False}, [],
@@ -187,7 +187,7 @@ def test_modules_outside_the_folder_are_refused(path, tiny_folder, tmp_path):
 def test_poolings_that_an_encoder_lacks_are_refused(tiny_encoder, family_folders):
     for encoder, name, said in (
         (tiny_encoder, "own", "has no pooling of its own"),
-        (RandomVectors(8), "subwords", "has no subwords; take words"),
+        (RandomVectors(8), "subwords", "has no subwords; use words"),
         (load_encoder(family_folders("gpt2"), layer=-1), "cls", "puts no special token before a text; use subwords"),
         (tiny_encoder, "sum", "'sum', expected one of own, words, subwords, cls"),
     ):

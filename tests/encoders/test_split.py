@@ -1,14 +1,16 @@
-"""Sentences split into subwords: selected, joined, and with special tokens."""
+"""Sentences split into subwords: selected, joined, with special tokens, and in batches."""
 
 import copy
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from calque.encoders import load_encoder
-from calque.encoders.batches import collate
+from calque.encoders.batches import collate, token_batches
 from calque.encoders.layers import all_states
 from calque.encoders.split import SplitSentences
 from calque.encoders.subwords import Subwords
@@ -60,7 +62,7 @@ def test_segments_follow_their_texts_and_long_pairs_are_cut(tiny_encoder):
 
 def test_tokenizers_without_a_special_token_before_pairs_are_refused(family_folders):
     subwords = load_encoder(family_folders("modernbert")).subwords
-    with pytest.raises(SettingError, match="puts none there: take head mean or bilstm"):
+    with pytest.raises(SettingError, match="puts none there; use head mean or bilstm"):
         subwords.with_first(columns())
 
 
@@ -95,3 +97,16 @@ def test_words_without_a_vector_are_left_out(tiny_encoder):
     assert kept.covered.all()
     np.testing.assert_array_equal(kept.word_starts, split.word_starts[split.covered])
     np.testing.assert_array_equal(kept.ids, split.ids)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(1, 70), max_size=300), st.integers(1, 300))
+def test_batches_cover_every_sentence_once_within_the_budget(lengths, budget):
+    lengths = np.array(lengths, dtype=np.int64)
+    batches = token_batches(lengths, budget)
+    numbers = np.concatenate(batches) if batches else np.zeros(0, dtype=np.int64)
+    assert sorted(numbers.tolist()) == list(range(len(lengths)))
+    for batch in batches:
+        assert len(batch)
+        assert len(batch) == 1 or len(batch) * lengths[batch].max() <= budget
+    assert np.all(np.diff(lengths[numbers]) <= 0)  # longest first

@@ -298,7 +298,7 @@ def test_tables_and_maps_must_fit():
     tables = {"en": WordTable(["a"], np.ones((1, 2), "f4")), "de": WordTable(["a"], np.ones((1, 3), "f4"))}
     with pytest.raises(SettingError, match="same number of dimensions"):
         StaticEncoder(tables)
-    with pytest.raises(CalqueError, match="not fitted"):
+    with pytest.raises(CalqueError, match="must be fitted"):
         StaticEncoder({"en": tables["en"]}, maps={"en": Rotation()})
     with pytest.raises(InputError, match="cannot be read"):
         load_static("nowhere.vec")

@@ -4,7 +4,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from transformers import AutoTokenizer, BertTokenizerFast
+from transformers import AutoTokenizer
 
 from calque.encoders.subwords import Subwords
 
@@ -146,12 +146,3 @@ def test_truncation_and_padding_settings_of_the_tokenizer_are_ignored(tiny_folde
     assert np.array_equal(Subwords(tokenizer).split(multilingual_words).ids, expected)
     assert tokenizer.backend_tokenizer.truncation["max_length"] == 4
     assert tokenizer.backend_tokenizer.padding["length"] == 50
-
-
-def test_lower_casing_tokenizers_are_supported(tmp_path):
-    (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cafe", "##s", "a"]))
-    tokenizer = BertTokenizerFast.from_pretrained(tmp_path, do_lower_case=True)
-    words = ["Cafés", "CAFE", "A", "\u0301"]
-    (ids, owner), *_ = as_lists(Subwords(tokenizer).split([words]))
-    theirs = tokenizer(words, is_split_into_words=True)
-    assert (ids, owner) == (theirs.input_ids, theirs.word_ids())

@@ -129,7 +129,7 @@ def test_a_mean_of_layers_is_refused(tiny_encoder, tmp_path):
     encoder.save(folder, keep_layers=True)
     (folder / "calque.json").unlink()
     assert load_encoder(folder).layer == 3
-    with pytest.raises(SettingError, match="a mean of several layers, which calque does not support"):
+    with pytest.raises(SettingError, match="module WeightedLayerPooling is not supported"):
         SentencePooling.of(load_encoder(folder))
     write_layer(folder, dim=32, layer=3, n_layers=3)
     assert load_encoder(folder).layer == 3

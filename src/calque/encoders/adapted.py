@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -31,11 +31,7 @@ _PREFIX = "base_model.model."  # prefix of tensor names in PEFT's files
 
 
 def library() -> Any:
-    """Return PEFT.
-
-    Raises:
-        MissingExtraError: PEFT is not installed.
-    """
+    """Return PEFT; raise MissingExtraError if it is not installed."""
     try:
         import peft
     except ImportError as error:
@@ -44,13 +40,7 @@ def library() -> Any:
 
 
 class Origin(NamedTuple):
-    """The encoder below adapters.
-
-    Attributes:
-        place: a bundled name, a folder, or a name on the hub.
-        weights: hash of its weights, see `weights_digest`.
-        dtype: type of the weights when the hash was computed.
-    """
+    """The encoder below adapters: its place, the hash of its weights (`weights_digest`), and their type when hashed."""
 
     place: str
     weights: str
@@ -58,26 +48,23 @@ class Origin(NamedTuple):
 
     @classmethod
     def of(cls, encoder: HuggingFaceEncoder) -> Origin:
-        """Return the place from which an encoder's weights can be loaded.
-
-        Raises:
-            SettingError: there is no such place.
-        """
+        """Return the place from which an encoder's weights can be loaded, else raise SettingError."""
         model: Any = encoder.model
         place = str(model.name_or_path)
-        place = next((name for name, folder in BUNDLED.items() if str(folder) == place), place)
-        place = os.path.abspath(place) if place not in BUNDLED and os.path.isdir(place) else place
+        place = _absolute(next((name for name, folder in BUNDLED.items() if str(folder) == place), place))
         origin = cls(place, weights_digest(model), str(model.dtype).removeprefix("torch."))
         if not place or weights_digest(origin.read(None)[0]) != origin.weights:
-            raise SettingError(
-                f"adapters are saved without their encoder, and {encoder.name} differs from "
-                f"{place or 'any folder'}: save it, and load it from there"
-            )
+            fact = f"adapters are saved without their encoder, and {encoder.name} differs from {place or 'any folder'}"
+            raise SettingError(f"{fact}: save it, and load it from there")
         return origin
 
     def read(self, attention: str | None) -> tuple[Any, Any]:
         """Return the encoder's model and tokenizer."""
         return read_checkpoint(str(BUNDLED.get(self.place, self.place)), number_type(self.dtype), attention)
+
+
+def _absolute(place: str) -> str:
+    return os.path.abspath(place) if place not in BUNDLED and os.path.isdir(place) else place
 
 
 class AdaptedEncoder(HuggingFaceEncoder):
@@ -111,11 +98,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
         return plain
 
     def save(self, folder: str | PathLike[str], *, keep_layers: bool = False) -> None:
-        """Write only the adapters. `merged().save(folder)` writes a whole encoder, to which `keep_layers` applies.
-
-        Args:
-            folder: folder to write to; files of the same names are replaced.
-        """
+        """Write only the adapters. `merged().save(folder)` writes a whole encoder, to which `keep_layers` applies."""
         place, config = self.origin.place, copy.copy(self.model.peft_config[_NAME])
         with saving(folder, self) as path:
             config.base_model_name_or_path, config.inference_mode = str(BUNDLED.get(place, place)), True
@@ -140,31 +123,30 @@ class AdaptedEncoder(HuggingFaceEncoder):
         dtype: str | torch.dtype | None = None, device: str | torch.device | None = None, attention: str | None = None,
         **options: Any,
     ) -> Self:  # fmt: skip
-        """Read adapters that `save` or PEFT wrote, and their encoder.
-
-        Raises:
-            InputError: something is missing or damaged, or the encoder is another one.
-            MissingExtraError: PEFT is not installed.
-        """
+        """Read adapters that `save` or PEFT wrote, and their encoder; raise InputError if the encoder is another one."""
         path, number = Path(folder), number_type(dtype)
-        config = _read_config(path)
+        peft = library()
+        try:
+            config = peft.PeftConfig.from_pretrained(str(path))
+        except Exception as error:  # damaged files raise errors of many kinds
+            raise InputError(f"not what PEFT writes ({first_line(error)})", path=path / ADAPTERS_FILE) from error
+        if not isinstance(config, peft.LoraConfig):
+            raise InputError(f"adapters of the kind {config.peft_type}, expected LORA", path=path / ADAPTERS_FILE)
         recorded = read_about(path) if about is None else about
         adapted = recorded.get("adapted", {})
         places = [str(path / adapted["beside"])] if "beside" in adapted else []
         places += [str(adapted.get("place") or config.base_model_name_or_path or "")]
         place = next((place for place in places if place in BUNDLED or os.path.isdir(place)), places[-1])
-        place = os.path.abspath(place) if place not in BUNDLED and os.path.isdir(place) else place
+        place = _absolute(place)
         origin = Origin(place, adapted.get("weights", ""), adapted.get("dtype", "float32"))
-        remedy = f"its place stands in {ABOUT_FILE}, adapted.place" if adapted else "it stands in adapter_config.json"
+        remedy = f"its place is in {ABOUT_FILE}, adapted.place" if adapted else "its place is in adapter_config.json"
         try:
             model, tokenizer = origin.read(attention)
         except InputError as error:
-            fact = f"the encoder that these adapters are for cannot be read ({error}); {remedy}"
-            raise InputError(fact, path=path) from error
+            raise InputError(f"the encoder of these adapters cannot be read ({error}); {remedy}", path=path) from error
         weights = weights_digest(model)
         if origin.weights not in ("", weights):
-            fact = f"these adapters are for another encoder than {place} (its weights are others); {remedy}"
-            raise InputError(fact, path=path)
+            raise InputError(f"these adapters are for another encoder than {place}; {remedy}", path=path)
         _read_adapters(model, path, config)
         model.to(usable_device(device))
         if isinstance(number, torch.dtype):
@@ -188,8 +170,7 @@ def with_adapters(
         rank: rank r, the number of rows of A and columns of B.
         layers: layers that get adapters, from 0.
         seed: seed of the initialisation.
-        kept: whether the adapters will be saved; then the encoder must be loadable from its place. Else they will be merged into
-            its weights.
+        kept: whether the adapters will be saved. Then the encoder must be loadable from its place.
 
     Raises:
         SettingError: not an encoder of `transformers`, or (`kept`) one that could not be loaded again; or adapters of another
@@ -203,18 +184,16 @@ def with_adapters(
     if isinstance(encoder, AdaptedEncoder):
         origin, (config,) = encoder.origin, model.peft_config.values()
         if config.r != rank:
-            raise SettingError(
-                f"lora {rank}: {encoder.name} has adapters of rank {config.r}, which are trained further as they are; "
-                "merge them (calque merge) to add others"
-            )
+            fact = f"lora {rank}: {encoder.name} has adapters of rank {config.r}, which are trained further as they are"
+            raise SettingError(f"{fact}; merge them (calque merge) to add others")
         for p in _trained_parts(model):  # copies, equal to those of the encoder
             p.data = p.data.clone()
             p.requires_grad_(True)
     else:
         origin = Origin.of(encoder) if kept else Origin("", "", "")
         targets = _targets(model, layers)
-        turned = any(type(model.get_submodule(name)).__name__ == "Conv1D" for name in targets)
-        config = library().LoraConfig(r=rank, lora_alpha=rank, target_modules=targets, fan_in_fan_out=turned)
+        transposed = any(type(model.get_submodule(name)).__name__ == "Conv1D" for name in targets)
+        config = library().LoraConfig(r=rank, lora_alpha=rank, target_modules=targets, fan_in_fan_out=transposed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             _inject(config, model)
@@ -227,7 +206,6 @@ def with_adapters(
     return adapted
 
 
-# -- modules and files of PEFT -----------------------------------------------------------------------------------------
 def _targets(model: Any, layers: range) -> list[str]:
     """Return the names of all linear modules of the given layers, or of all layers if the model has no list of layers."""
     blocks = find_blocks(model, getattr(model.config, "num_hidden_layers", None))
@@ -240,15 +218,13 @@ def _targets(model: Any, layers: range) -> list[str]:
     return linear
 
 
-def _adapted_modules(model: nn.Module) -> Iterator[Any]:
-    """Yield the modules of a model that have adapters."""
-    return (module for module in model.modules() if hasattr(module, "lora_A") and hasattr(module, "base_layer"))
+def _adapted_modules(model: nn.Module) -> list[Any]:
+    return [module for module in model.modules() if hasattr(module, "lora_A") and hasattr(module, "base_layer")]
 
 
-def _trained_parts(model: nn.Module) -> Iterator[nn.Parameter]:
-    """Yield A and B of all modules of a model."""
-    for module in _adapted_modules(model):
-        yield from (*module.lora_A.parameters(), *module.lora_B.parameters())
+def _trained_parts(model: nn.Module) -> list[nn.Parameter]:
+    """Return A and B of all modules of a model."""
+    return [p for part in _adapted_modules(model) for p in (*part.lora_A.parameters(), *part.lora_B.parameters())]
 
 
 def _inject(config: Any, model: Any) -> None:
@@ -265,35 +241,14 @@ def _state(model: Any) -> dict[str, Any]:
     return {name.removeprefix(_PREFIX): value for name, value in state.items()}
 
 
-def _read_config(folder: Path) -> Any:
-    """Return PEFT's configuration.
-
-    Raises:
-        InputError: the configuration is damaged, or of another kind of adapters.
-    """
-    peft = library()
-    try:
-        config = peft.PeftConfig.from_pretrained(str(folder))
-    except Exception as error:  # whatever a damaged file provokes
-        raise InputError(f"not what PEFT writes ({first_line(error)})", path=folder / ADAPTERS_FILE) from error
-    if not isinstance(config, peft.LoraConfig):
-        raise InputError(f"adapters of the kind {config.peft_type}, expected LORA", path=folder / ADAPTERS_FILE)
-    return config
-
-
 def _read_adapters(model: Any, folder: Path, config: Any) -> None:
-    """Load the adapters of a folder into a model, in place.
-
-    Raises:
-        InputError: the files are damaged, or belong to a model with other modules.
-    """
+    """Load the adapters of a folder into a model, in place; raise InputError if they do not fit."""
     try:
         _inject(config, model)
         state = {name.removeprefix(_PREFIX): x for name, x in load_file(folder / WEIGHTS_FILE).items()}
-        expected = _state(model)
-        for name in sorted(state.keys() | expected.keys()):
-            if name not in state or name not in expected or state[name].shape != expected[name].shape:
-                raise InputError(f"{name} is missing, unexpected, or of another shape", path=folder / WEIGHTS_FILE)
+        shapes, expected = ({name: x.shape for name, x in each.items()} for each in (state, _state(model)))
+        if wrong := sorted(name for name in shapes | expected if shapes.get(name) != expected.get(name)):
+            raise InputError(f"{wrong[0]} is missing, unexpected, or of another shape", path=folder / WEIGHTS_FILE)
         library().set_peft_model_state_dict(model, state, adapter_name=_NAME)
     except CalqueError:
         raise

@@ -37,7 +37,6 @@ def compute_anchors(
     """Return the mean vector of each word type of a text by layer. The text is encoded block by block.
 
     Args:
-        encoder: any encoder.
         text: text in one language; see `sum_anchors`.
         layers: layer numbers, negative ones counted from the last; default: the output of `encode`, under the number of the
             encoder's layer, or −1 if that is not a single layer.
@@ -71,13 +70,9 @@ def sum_anchors(
         vocabulary, most_occurrences, seed: see `AnchorSums`.
         block: number of sentences encoded at a time.
         partial: file that gets the sums every minute; a call with the same encoder, text and settings resumes from it.
-        progress: show a bar on standard error.
 
     Raises:
         SettingError: the text has several languages, the encoder lacks a layer, or `partial` belongs to another run.
-
-    Warns:
-        UncoveredWordsWarning: some words had no vector; once for the whole text.
     """
     require(encoder, "measured")
     if layers is None:  # no other maps can be fitted on mapped layers
@@ -95,13 +90,16 @@ def sum_anchors(
         settings = json.dumps([numbers, words, most_occurrences, 0, [0, 1], seed, first.lang])  # as in former versions
         about["settings"] = hashlib.blake2b(settings.encode(), digest_size=16).hexdigest()
         about["fingerprint"] = encoder.fingerprint
-        sums, seen = _resumed(partial, about) or (sums, seen)
+        if Path(partial).exists():
+            recorded = pass_of(partial)
+            if any(recorded.get(name) != about[name] for name in ("fingerprint", "settings")):
+                raise SettingError(f"{partial} has sums of another run (other encoder, text or settings): remove it")
+            sums, seen = AnchorSums.open(partial), recorded["text"]
     resumed, saved, done = sums.n_sentences, time.monotonic(), 0
     digest = hashlib.blake2b(digest_size=16)  # of the text so far
-    shown = bar(
-        len(text) if isinstance(text, Sentences) else None, unit=" sentences", title="anchors", show=progress, initial=resumed
-    )  # fmt: skip
-    with shown, warnings.catch_warnings():
+    total = len(text) if isinstance(text, Sentences) else None
+    counter = bar(total, unit=" sentences", title="anchors", show=progress, initial=resumed)
+    with counter, warnings.catch_warnings():
         warnings.simplefilter("ignore", UncoveredWordsWarning)  # one warning at the end instead of one for each block
         for part in chain([first], blocks):
             if part.lang != sums.lang:
@@ -121,48 +119,33 @@ def sum_anchors(
             if partial is not None and time.monotonic() - saved >= _SAVE_EVERY:
                 sums.save(partial, note=json.dumps(about | {"text": digest.hexdigest()}))
                 saved = time.monotonic()
-            shown.update(len(part))
+            counter.update(len(part))
+    if done < resumed:
+        raise SettingError(f"{partial} has sums of a longer text: remove it")
     if partial is not None:
-        if done < resumed:
-            raise SettingError(f"{partial} has sums of a longer text: remove it")
         sums.save(partial, note=json.dumps(about | {"text": digest.hexdigest()}))
     if sums.uncovered:
-        warnings.warn(
-            f"{sums.uncovered:,} words have no vector and are not counted: they exceed the limit of subwords per "
-            "sentence, or the tokenizer drops them",
-            UncoveredWordsWarning,
-            stacklevel=2,
-        )
+        fact = f"{sums.uncovered:,} words have no vector and are not counted"
+        reason = "they exceed the limit of subwords per sentence, or the tokenizer drops them"
+        warnings.warn(f"{fact}: {reason}", UncoveredWordsWarning, stacklevel=2)
     return sums
 
 
-def _resumed(path: str | PathLike[str], about: dict[str, str]) -> tuple[AnchorSums, str] | None:
-    """Return the saved sums of a run and the hash of the text that they include, or None if there is no file."""
-    if not Path(path).exists():
-        return None
-    recorded = pass_of(path)
-    if any(recorded.get(name) != about[name] for name in ("fingerprint", "settings")):
-        raise SettingError(f"{path} has sums of another run (other encoder, text or settings): remove it")
-    return AnchorSums.open(path), recorded["text"]
-
-
 def pass_of(path: str | PathLike[str]) -> dict[str, Any]:
-    """Return the metadata of a file of `sum_anchors`: name and fingerprint of the encoder, and hashes of settings and text; an
-    empty result for other sums."""
+    """Return encoder and hashes that `sum_anchors` noted in a file; an empty result for other sums."""
     note = AnchorSums.note_of(path)
     try:
         return json.loads(note) if note.startswith("{") else {}
     except (ValueError, RecursionError) as error:
-        raise InputError("what is noted of the pass is damaged: make the sums again", path=path) from error
+        raise InputError("the note of the pass is damaged: compute the sums again", path=path) from error
 
 
 def table_anchors(
     encoder: StaticEncoder, lang: str, *, most: int | None = None, also: Iterable[str] = ()
 ) -> dict[int, Anchors]:
-    """Return the words of a language's table of static vectors as anchors, with counts of 0.
+    """Return the words of a language's table of static vectors as anchors, with counts of 0; maps and sentence part are ignored.
 
     Args:
-        encoder: static vectors; maps and sentence part are ignored.
         most: maximum number of words, from the first of the table.
         also: further words of the table that get an anchor.
     """
@@ -179,9 +162,7 @@ def table_anchors(
 
 def frequent_words(sentences: Sentences, most: int, also: Iterable[str] = ()) -> list[str]:
     """Return the most frequent words of a text, and those of `also` that occur in it."""
-    import pyarrow.compute as pc
-
-    counted = pc.call_function("value_counts", [sentences.flat()[0]])
+    counted = sentences.flat()[0].value_counts()
     order = np.argsort(-counted.field("counts").to_numpy(zero_copy_only=False), kind="stable")[:most]
     words = counted.field("values")
     return list(dict.fromkeys((*(words[int(k)].as_py() for k in order), *also)))

@@ -60,12 +60,7 @@ class Encoder(ABC):
 
     @abstractmethod
     def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
-        """Return one vector per word.
-
-        Args:
-            sentences: sentences in any order, which the result keeps.
-            progress: show a bar on standard error.
-        """
+        """Return one vector per word, in the order of the sentences; `progress` shows a bar on standard error."""
 
     def encode_to(
         self, path: str | PathLike[str], sentences: Sequence[Sentence], *, progress: bool = False
@@ -82,22 +77,19 @@ class Encoder(ABC):
             return Embeddings.open(path)
         offsets = offsets_of(word_counts(sentences))
         n = int(offsets[-1])
-        shapes = {
-            "data": ((n, self.dim), np.float32),
-            "offsets": (offsets.shape, np.int64),
-            "covered": ((n,), np.bool_),
-        }
-        with filling(path, shapes) as arrays, bar(n, show=progress, **BAR) as shown, warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", UncoveredWordsWarning
-            )  # one warning at the end instead of one for each window
+        arrays_of = {
+            "data": ((n, self.dim), np.float32), "offsets": (offsets.shape, np.int64), "covered": ((n,), np.bool_)
+        }  # fmt: skip
+        with filling(path, arrays_of) as arrays, bar(n, show=progress, **BAR) as counter, warnings.catch_warnings():
+            # One warning at the end instead of one for each window.
+            warnings.simplefilter("ignore", UncoveredWordsWarning)
             arrays["offsets"][...] = offsets
             for start in range(0, len(sentences), WINDOW):
                 part = self.encode(sentences[start : start + WINDOW])
                 rows = slice(int(offsets[start]), int(offsets[start]) + part.n_words)
                 arrays["data"][rows] = part.data
                 arrays["covered"][rows] = True if part.covered is None else part.covered
-                shown.update(part.n_words)
+                counter.update(part.n_words)
         vectors = Embeddings.open(path)
         if vectors.covered is not None:
             missing = int((~vectors.covered).sum())
@@ -110,18 +102,13 @@ class Encoder(ABC):
         """Languages that the encoder has tables, encoders or maps for; empty if it reads any language."""
         return ()
 
-    # -- layers ----------------------------------------------------------------------------------------------------
     @property
     def layers(self) -> Sequence[int]:
         """Numbers of all layers that `encode_layers` can return."""
         return range(self.n_layers + 1)
 
     def layer_number(self, layer: int) -> int:
-        """Return the number of a layer, counted from 0; −1 is the last of `layers`.
-
-        Raises:
-            SettingError: the encoder has no such layer.
-        """
+        """Return the number of a layer, counted from 0; −1 is the last of `layers`."""
         layers = self.layers
         number = layers[layer] if -len(layers) <= layer < 0 else layer
         if number in layers:
@@ -131,12 +118,7 @@ class Encoder(ABC):
         raise SettingError(f"layer {layer}: {self.name} has {has}")
 
     def layer_numbers(self, layers: Sequence[int] | None) -> tuple[int, ...]:
-        """Return the numbers of layers, counted from 0; None for the layer of `encode`, or the last if that is not a single
-        layer.
-
-        Raises:
-            SettingError: the encoder has no such layer, or the list is empty.
-        """
+        """Return the numbers of layers; None for the layer of `encode`, or the last if `encode` combines several."""
         if layers is None:
             layers = [-1 if self.layer is None else self.layer]
         if not layers:
@@ -161,16 +143,10 @@ class Encoder(ABC):
             raise SettingError(f"{self.name} has several layers, but {type(self).__name__} has no encode_layers")
         return {layers[0]: self.encode(sentences, progress=progress)}
 
-    # -- disk ------------------------------------------------------------------------------------------------------
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write a folder that `calque.load_encoder` reads. The default writes the name of a class that needs no arguments.
-
-        Raises:
-            SettingError: the class cannot be imported by its name.
-        """
-        kind = encoder_kind(self)
-        if kind == OWN:
-            fact = f"{type(self).__name__} has no save, and stands in no module that could be imported"
+        """Write a folder that `load_encoder` reads. The default writes the name of a class that needs no arguments."""
+        if (kind := encoder_kind(self)) == OWN:
+            fact = f"{type(self).__name__} has no save, and is in no module that could be imported"
             raise SettingError(f"{self.name} cannot be saved: {fact}")
         with saving(folder, self) as path:
             write_about(path, kind, {"fingerprint": self.fingerprint})
@@ -194,10 +170,6 @@ class Encoder(ABC):
             folder: the folder.
             about: content of its `calque.json`; None to read it.
             options: given arguments of `load_encoder`.
-
-        Raises:
-            InputError: something is missing or damaged.
-            SettingError: the encoder does not have such an option.
         """
         if cls.save is not Encoder.save:
             raise InputError(f"{cls.__name__} cannot be opened: it has save, but no open", path=folder)
@@ -209,44 +181,27 @@ class Encoder(ABC):
 
 
 def build(kind: type[Encoder], options: Mapping[str, Any] | None = None) -> Any:
-    """Build an encoder of a class that needs no arguments.
-
-    Raises:
-        SettingError: options were given, or the class needs arguments.
-    """
+    """Build an encoder of a class that needs no arguments."""
     for option in options or {}:
         raise SettingError(f"{option} does not apply to {kind.__name__}")
     try:
         return kind()
     except TypeError as error:
-        raise SettingError(
-            f"{kind.__module__}:{kind.__qualname__} cannot be built without arguments ({error}): give a subclass that "
-            "knows them"
-        ) from error
+        fact = f"{kind.__module__}:{kind.__qualname__} cannot be built without arguments ({error})"
+        raise SettingError(f"{fact}: give a subclass that sets them") from error
 
 
 def require(encoder: Any, use: Literal["measured", "mapped", "trained"], rows: Sequence[str] = ("words",)) -> None:
-    """Check that an encoder has the members needed to be measured, mapped or trained.
-
-    Args:
-        rows: allowed units of its rows, see `Encoder.rows`.
-
-    Raises:
-        SettingError: members are missing; the message names them.
-    """
+    """Check that an encoder has the members needed to be measured, mapped or trained, and one of the units `rows`."""
     # Looks at the class first, because a fingerprint can take long to compute.
     missing = [name for name in _USES[use] if not hasattr(type(encoder), name) and not hasattr(encoder, name)]
     if missing:
         name = getattr(encoder, "name", "") or type(encoder).__name__
-        raise SettingError(
-            f"{name} cannot be {use}: {type(encoder).__name__} has no {', '.join(missing)}; "
-            'see "Your own model, method, task" in the documentation (docs/guides/own.md)'
-        )
+        fact = f"{name} cannot be {use}: {type(encoder).__name__} has no {', '.join(missing)}"
+        raise SettingError(f'{fact}; see "Your own model, method, task" in the documentation (docs/guides/own.md)')
     if (given := getattr(encoder, "rows", "words")) not in rows:
-        raise SettingError(
-            f"{encoder.name} cannot be {use} here: its vectors are of {given}, expected {' or '.join(rows)}; tasks on "
-            "whole texts, such as nli, take both"
-        )
+        fact = f"{encoder.name} cannot be {use} here: its vectors are of {given}, expected {' or '.join(rows)}"
+        raise SettingError(f"{fact}; tasks on whole texts, such as nli, take both")
     if use == "mapped" and getattr(encoder, "base", None) is not None:
         raise SettingError(f"{encoder.name} has maps already: map {encoder.base.name}, which they are for")
 
@@ -257,14 +212,13 @@ def made_of(
     """Return the record of an alignment in Python, for the model card.
 
     Args:
-        base: the encoder before alignment.
         method, towards: name of the method, and the language that the others are aligned with.
         corpora, pairs: parallel texts and their word links.
         about: `Method.record()`, with the settings.
     """
     texts = [
-        {"path": "text given in Python", "langs": list(corpus.langs), "sentence_pairs": len(corpus), "word_pairs": len(linked)}
-        for corpus, linked in zip(corpora, pairs, strict=True)
+        {"path": "text given in Python", "langs": list(text.langs), "sentence_pairs": len(text), "word_pairs": len(linked)}
+        for text, linked in zip(corpora, pairs, strict=True)
     ]  # fmt: skip
-    known = {"encoder": base.name, "encoder_fingerprint": base.fingerprint, "encoder_precision": base.precision}
-    return {**about, "method": method, "towards": towards, "texts": texts, **known}
+    facts = {"encoder": base.name, "encoder_fingerprint": base.fingerprint, "encoder_precision": base.precision}
+    return {**about, "method": method, "towards": towards, "texts": texts, **facts}

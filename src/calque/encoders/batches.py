@@ -94,16 +94,13 @@ def collate(split: SplitSentences, sentences: np.ndarray) -> WordBatch:
 
 
 def token_batches(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
-    """Group sentences of about equal length into batches of at most `budget` subwords, padding included.
+    """Return batches of sentences of about equal length, as int64 arrays of indices; every sentence is in exactly one.
 
     Sentences are sorted by length, longest first, so the first batch needs the most memory.
 
     Args:
         lengths: number of subwords of each sentence `[n_sentences]`.
-        budget: maximum number of subwords of a batch; a longer sentence is a batch by itself.
-
-    Returns:
-        int64 arrays of sentence indices; every sentence is in exactly one.
+        budget: maximum number of subwords of a batch with padding; a longer sentence is a batch by itself.
     """
     lengths = np.asarray(lengths)
     order = np.argsort(-lengths, kind="stable")

@@ -51,20 +51,27 @@ def extract(
     offsets = offsets_of(word_counts(sentences))
     data = {layer: mapped_array((offsets[-1], dim), np.float32) for layer in layers}
     covered, lost = np.zeros(offsets[-1], dtype=bool), np.zeros(3, dtype=np.int64)
-    with bar(int(offsets[-1]), show=progress, **BAR) as shown, torch.inference_mode():
+    with bar(int(offsets[-1]), show=progress, **BAR) as counter, torch.inference_mode():
         for start in range(0, len(sentences), window):
             some = split(sentences[start : start + window])
             lost += (some.truncated_words, some.truncated_sentences, some.empty_words)
             first, left = int(offsets[start]), some.n_words
             covered[first : first + some.n_words] = some.covered
-            for numbers in _batches(some, budget):
+            has_words = np.flatnonzero(np.diff(offsets_of(some.covered)[some.word_offsets]))
+            for numbers in (has_words[batch] for batch in token_batches(some.lengths[has_words], budget)):
                 rows = first + ranges(some.word_offsets[numbers], np.diff(some.word_offsets)[numbers])
                 for layer, states in vectors(collate(some, numbers)).items():
                     data[layer][rows] = states.to("cpu", torch.float32).numpy()
-                shown.update(len(rows))
+                counter.update(len(rows))
                 left -= len(rows)
-            shown.update(left)
-    _warn(lost, limit, int(offsets[-1]))
+            counter.update(left)
+    truncated, cut, empty = lost.tolist()
+    reasons = [f"{truncated:,} in {cut:,} sentences exceed the limit of {limit} subwords"] * bool(truncated)
+    reasons += [f"{empty:,} are dropped by the tokenizer"] * bool(empty)
+    if reasons:
+        fact = f"{truncated + empty:,} of {offsets[-1]:,} words have no vector: {' and '.join(reasons)}"
+        remedy = "their rows are zero, and False in Embeddings.covered"
+        warnings.warn(f"{fact}; {remedy}", UncoveredWordsWarning, stacklevel=4)  # the caller of the encoder's method
     return {layer: Embeddings(vectors, offsets, covered) for layer, vectors in data.items()}
 
 
@@ -73,30 +80,6 @@ def word_counts(sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
     if isinstance(sentences, Sentences):
         return sentences.lengths()
     return np.fromiter((len(not_a_string(sentence)) for sentence in sentences), dtype=np.int64, count=len(sentences))  # type: ignore[arg-type]
-
-
-def _batches(split: SplitSentences, budget: int) -> list[np.ndarray]:
-    """Return batches of the sentences with words to encode."""
-    reached = offsets_of(split.covered)
-    covered = np.flatnonzero(reached[split.word_offsets[1:]] > reached[split.word_offsets[:-1]])
-    return [covered[batch] for batch in token_batches(split.lengths[covered], budget)]
-
-
-def _warn(counts: np.ndarray, limit: int | None, n_words: int) -> None:
-    truncated, sentences, empty = counts.tolist()
-    if not truncated and not empty:
-        return
-    reasons = []
-    if truncated:
-        reasons.append(f"{truncated:,} in {sentences:,} sentences exceed the limit of {limit} subwords")
-    if empty:
-        reasons.append(f"{empty:,} are dropped by the tokenizer")
-    warnings.warn(
-        f"{truncated + empty:,} of {n_words:,} words have no vector: {' and '.join(reasons)}; their rows are zero, and "
-        "False in Embeddings.covered",
-        UncoveredWordsWarning,
-        stacklevel=5,  # the caller of the encoder's method
-    )
 
 
 def encode_long(encoder: Any, texts: Sentences, *, progress: bool = False) -> Embeddings:

@@ -27,16 +27,10 @@ _ENCODER_MARKS = (ABOUT_FILE, "config.json", "options.json", ADAPTERS_FILE)
 MARKS = (RUN_FILE, *_ENCODER_MARKS)
 
 
-# -- kinds -------------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Kind:
-    """A kind of encoder in `calque.json`.
-
-    Attributes:
-        target: class with the `open` that reads the folder, `package.module:Class`.
-        help: description in one line.
-        options: arguments of `open` that other kinds do not have.
-    """
+    """A kind of encoder in `calque.json`: the class whose `open` reads the folder, as `package.module:Class`, and the arguments
+    of `open` that other kinds do not have."""
 
     target: str
     help: str = ""
@@ -77,24 +71,19 @@ def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: An
     """Open the encoder of a folder, of files in another format, or of a name on the Hugging Face hub.
 
     Args:
-        place: the folder, file or name.
         alike: argument of `PerLanguage` only.
         options: given arguments of `load_encoder`.
-
-    Raises:
-        InputError: there is no readable encoder, or it names a class of another package, see `calque.named.class_in_file`.
-        SettingError: the encoder does not have such an option.
     """
     path = Path(place)
-    about, pair = read_about(path), file_pair(path)
+    about, pair, plain = read_about(path), file_pair(path), (path / "config.json").is_file()
+    kind = "huggingface"
     if path.is_file() and pair is None:
         kind = "static"
-    elif pair is not None and not (path / "config.json").is_file():
-        kind = about.get("kind", "elmo")
-    elif (path / ADAPTERS_FILE).is_file() and not (path / "config.json").is_file():
-        kind = about.get("kind", "adapters")
-    else:
-        kind = about.get("kind", "huggingface")
+    elif not plain and pair is not None:
+        kind = "elmo"
+    elif not plain and (path / ADAPTERS_FILE).is_file():
+        kind = "adapters"
+    kind = about.get("kind", kind)
     for row in ENCODERS.rows.values():
         if kind in ENCODERS.rows and (wrong := options.keys() & set(row.options) - {*ENCODERS[kind].options}):
             raise SettingError(f"{', '.join(sorted(wrong))} does not apply to {place}: it is for {row.help}")
@@ -103,13 +92,10 @@ def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: An
 
 
 def file_pair(path: Path) -> tuple[Path, Path] | None:
-    """Return the files of options and weights of an ELMo.
+    """Return the files of options and weights of an ELMo, or None.
 
     Args:
         path: a folder with both, or the weights `NAME_weights.hdf5` beside `NAME_options.json`, as published.
-
-    Returns:
-        the two files, or None if `path` is something else.
     """
     if path.is_dir():
         pair = path / ELMO_FILES[0], path / ELMO_FILES[1]
@@ -124,13 +110,8 @@ def holds_encoder(folder: Path) -> bool:
     return any((folder / name).is_file() for name in _ENCODER_MARKS)
 
 
-# -- calque.json -------------------------------------------------------------------------------------------------------
 def read_about(folder: str | PathLike[str]) -> dict[str, Any]:
-    """Return the content of `calque.json`, or an empty dictionary if there is no such file.
-
-    Raises:
-        InputError: the file is not a JSON object of calque, or of a later version.
-    """
+    """Return the content of `calque.json`, or an empty dictionary if there is no such file."""
     path = Path(folder) / ABOUT_FILE
     if not path.is_file():
         return {}
@@ -139,11 +120,11 @@ def read_about(folder: str | PathLike[str]) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"not written by calque ({error})", path=path) from error
     if not isinstance(about, dict) or "kind" not in about:
-        raise InputError("not written by calque: expected an object that says its kind", path=path)
+        raise InputError("not written by calque: expected an object with a kind", path=path)
     format, kind = about.get("format", FORMAT), about["kind"]
     if not isinstance(format, int) or not 0 < format <= FORMAT:
-        what = f"expected {FORMAT}: it was written by a later version of calque"
-        raise InputError(f"format {format!r:.60}, {what}", path=path)
+        fact = f"format {format!r:.60}, expected {FORMAT}: it was written by a later version of calque"
+        raise InputError(fact, path=path)
     if not isinstance(kind, str) or kind not in ENCODERS:
         raise InputError(f"kind {kind!r:.60}, was it written by a later version of calque?", path=path)
     return about
@@ -156,20 +137,11 @@ def write_about(folder: Path, kind: str, about: Mapping[str, Any]) -> None:
     (folder / ABOUT_FILE).write_text(text + "\n", encoding="utf-8")
 
 
-# -- atomic folders ------------------------------------------------------------------------------
 @contextmanager
 def saving(folder: str | PathLike[str], encoder: Any = None) -> Iterator[Path]:
-    """Write an encoder to a temporary folder, and move it to its folder at the end of the block.
+    """Write an encoder to a temporary folder, which the block gets, and move it to its folder at the end of the block.
 
-    A new folder appears complete. In an existing folder, files of the same names are replaced, and the folder does not count
-    as an encoder during the move.
-
-    Args:
-        folder: final folder.
-        encoder: the encoder; an aligned one gets a model card and a record.
-
-    Yields:
-        an empty folder to write to.
+    A new folder appears complete. In an existing folder, files of the same names are replaced. An aligned encoder gets a card.
     """
     folder = Path(folder).absolute()
     place = part_of(folder, "saving")

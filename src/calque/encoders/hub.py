@@ -6,11 +6,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from calque.encoders.checkpoint import first_line
 from calque.encoders.folder import holds_encoder
 from calque.errors import InputError, OutputError, SettingError
 
 CARD = "README.md"
-#: checkpoints and metrics of training, hidden files, unfinished files and locks, and the card, which is written anew
+#: checkpoints and metrics of training, hidden files, unfinished files and locks, and the card, which is written again
 _NOT_PART = ["training/*", ".*", "*/.*", "*.part", "*.lock", "*.old", CARD]
 
 
@@ -24,21 +25,18 @@ def push(
     license: str | None = None,
     progress: bool = True,
 ) -> str:
-    """Upload a folder with an encoder in one commit to a model repository, which is created if necessary.
+    """Upload a folder with an encoder in one commit to a model repository, and return the URL of the commit.
 
     Checkpoints and metrics (`training/`), locks, hidden files and links are not uploaded.
 
     Args:
         folder: folder of the encoder.
-        repo: USER/NAME, or NAME for a repository of your own.
+        repo: USER/NAME, or NAME for a repository of your own; created if necessary.
         private: whether a new repository is private; None for the account's default.
         message: commit message.
         revision: branch, created if necessary; None for main.
         license: licence of the weights, for the uploaded card; the local file is not changed.
         progress: show the bars of huggingface_hub on standard error.
-
-    Returns:
-        URL of the commit.
 
     Raises:
         InputError: the folder has no encoder, or its card is damaged.
@@ -66,25 +64,18 @@ def push(
         if revision is not None:
             api.create_branch(name, branch=revision, exist_ok=True)
         names = [file.relative_to(path).as_posix() for file in sorted(path.rglob("*")) if file.is_file()]
-        names = [
-            name for name in filter_repo_objects(names, ignore_patterns=_NOT_PART) if not (path / name).is_symlink()
-        ]
-        files = [CommitOperationAdd(name, path / name) for name in names]
+        names = [*filter_repo_objects(names, ignore_patterns=_NOT_PART)]
+        files = [CommitOperationAdd(name, path / name) for name in names if not (path / name).is_symlink()]
         files.append(CommitOperationAdd(CARD, str(card).encode()))
         message = message or f"Upload {path.resolve().name} with calque"
         return str(api.create_commit(name, files, commit_message=message, revision=revision).commit_url)
     except Exception as error:  # errors of two HTTP libraries, depending on the version
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         remedy = "check the connection, the token (hf auth whoami), HF_ENDPOINT and HF_HUB_OFFLINE"
-        raise OutputError(f"{repo}: the hub refused or cannot be reached ({reason}); {remedy}") from error
+        raise OutputError(f"{repo}: the hub refused or cannot be reached ({first_line(error)}); {remedy}") from error
 
 
 def check_repo(repo: str) -> str:
-    """Check the name of a repository, USER/NAME or NAME.
-
-    Raises:
-        SettingError: the name is invalid.
-    """
+    """Check and return the name of a repository, USER/NAME or NAME."""
     from huggingface_hub.utils import HFValidationError, validate_repo_id
 
     try:

@@ -13,23 +13,13 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+from calque.encoders import layers as passes
 from calque.encoders.batches import WordBatch, collate
-from calque.encoders.bert import bert_states, embedded, is_bert_like
 from calque.encoders.checkpoint import first_line, read_checkpoint, save_model, weights_digest
 from calque.encoders.folder import ABOUT_FILE, read_about, saving, write_about
-from calque.encoders.layers import (
-    DefaultLayerWarning,
-    all_states,
-    attend_both_ways,
-    cut_above,
-    examine,
-    find_blocks,
-    reads_left_to_right,
-    states_up_to,
-)
 from calque.encoders.numerics import check_precision, number_type, usable_device
 from calque.encoders.sentence_transformers import copy_modules, own_modules, write_layer, write_modules
 from calque.encoders.split import SplitSentences
@@ -37,6 +27,7 @@ from calque.encoders.subwords import Subwords, stable_text
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import CalqueError, CalqueWarning, InputError, SettingError
 from calque.nn.pooling import word_means
+from calque.offsets import offsets_of
 from calque.text import Sentence
 from calque.vectors import map_arrays, write_arrays
 
@@ -54,8 +45,7 @@ class HuggingFaceEncoder(TrainableEncoder):
     other sentences of a batch: they agree to 1e-5 of their size in float32 (`precision` "highest", the default).
 
     Args:
-        model: model with `hidden_states` of one shape for all layers; it is set to evaluation mode. Of an encoder-decoder model
-            only `get_encoder()` is called.
+        model: model with `hidden_states` of one shape for all layers. Only `get_encoder()` of an encoder-decoder model is called.
         tokenizer: fast tokenizer.
         layer, pooling, max_length, precision: see `load_encoder`.
         name: name in reports.
@@ -64,9 +54,6 @@ class HuggingFaceEncoder(TrainableEncoder):
 
     Attributes:
         subwords: splits words into subwords.
-        n_layers: number L of layers.
-        budget: maximum number of subwords of a batch in `encode`, including padding.
-        bidirectional: whether the model is a decoder with bidirectional attention.
         standard: means and standard deviations `[2, dim]` by layer for standardised vectors, see `calque.encoders.standard`;
             other layers and hidden states are not standardised.
         modules: folder of the sentence-transformers model whose modules `save` copies, or None.
@@ -97,10 +84,10 @@ class HuggingFaceEncoder(TrainableEncoder):
         known: Any = model.get_input_embeddings()
         self.subwords = Subwords(tokenizer, max_length=self._limit(max_length), vocabulary=known.num_embeddings)
         self.max_length = self.subwords.max_length
-        self.bidirectional = attend_both_ways(model, bidirectional, self._probe())
-        self.n_layers, self.dim, self._flat, self._shortened = examine(model, self._probe())
+        self.bidirectional = passes.attend_both_ways(model, bidirectional, self._probe())
+        self.n_layers, self.dim, self._flat, self._shortened = passes.examine(model, self._probe())
         self.padding = 2.0 if self._flat else 1.2  # without padding, few large batches are faster
-        self._blocks = find_blocks(model, self.n_layers)
+        self._blocks = passes.find_blocks(model, self.n_layers)
         self.layer = self.layer_number(self._default_layer() if layer is None else layer)
         # Measured on two cores: best are 1,024 subwords at 128 dimensions, and 512 at 768, whose states still fit the cache.
         self.budget = min(1024, max(512, 131_072 // self.dim)) if self.device.type == "cpu" else 16_384
@@ -117,12 +104,12 @@ class HuggingFaceEncoder(TrainableEncoder):
         return collate(self.split([["a"] * 2, ["the", "a", "in"] * 3]), np.arange(2)).to(self.device)
 
     def _default_layer(self) -> int:
-        if self._flat or not (self.bidirectional or reads_left_to_right(self.model, self._probe())):
+        if self._flat or not (self.bidirectional or passes.reads_left_to_right(self.model, self._probe())):
             return -1
         layer = round(2 * self.n_layers / 3)
         fact = f"{self.name}: layer {layer} of {self.n_layers}, the default of decoders"
         remedy = "choose another with --layer, or compare them with calque evaluate … retrieval --layers all"
-        warnings.warn(DefaultLayerWarning(f"{fact}; {remedy}"), stacklevel=2)
+        warnings.warn(passes.DefaultLayerWarning(f"{fact}; {remedy}"), stacklevel=2)
         return layer
 
     def _limit(self, wanted: int | None) -> int | None:
@@ -144,39 +131,32 @@ class HuggingFaceEncoder(TrainableEncoder):
     # -- one batch -------------------------------------------------------------------------------------------------
     def forward(self, batch: WordBatch | Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
         batches = [batch] if isinstance(batch, WordBatch) else list(batch)
-        found = (self._flat_forward if self.is_flat() else self._plain_forward)(batches, layers)
-        for layer in found:
-            if (standard := self.standard.get(self.layer_number(layer))) is not None:
-                mean, deviation = standard.to(found[layer].device)
-                covered = torch.cat([batch.lengths for batch in batches]) > 0
-                found[layer] = ((found[layer] - mean) / deviation * covered[:, None]).to(found[layer].dtype)
-        return found
+        numbers = {layer: self.layer_number(layer) for layer in layers}
+        found = (self._flat_forward if self.is_flat() else self._plain_forward)(batches, sorted(set(numbers.values())))
+        for number in found.keys() & self.standard.keys():
+            rows, covered = found[number], torch.cat([batch.lengths for batch in batches]) > 0
+            mean, deviation = self.standard[number].to(rows.device)
+            found[number] = ((rows - mean) / deviation * covered[:, None]).to(rows.dtype)
+        return {layer: found[number] for layer, number in numbers.items()}
 
     def _plain_forward(self, batches: Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
-        """Return word vectors by the model's own forward pass, batch by batch."""
-        numbers = {layer: self.layer_number(layer) for layer in layers}
-        found: dict[int, list[Tensor]] = {layer: [] for layer in layers}
-        self._save_memory(batches, max(numbers.values()))
+        """Return word vectors by the forward pass of `transformers`, batch by batch."""
+        self._save_memory(batches, max(layers))
+        pooled = []
         for batch in batches:
-            states: Any
-            if self._shortened:
-                states = states_up_to(self.model, batch, list(numbers.values()), blocks=str(self._blocks))
-            else:
-                states = all_states(self.model, batch)
-            for layer, number in numbers.items():
-                found[layer].append(self.pool(states[number], batch))
-        return {layer: torch.cat(vectors) for layer, vectors in found.items()}
+            states = passes.states_up_to(self.model, batch, layers, self._blocks if self._shortened else None)
+            pooled.append([self.pool(states[layer], batch) for layer in layers])
+        return {layer: torch.cat(vectors) for layer, vectors in zip(layers, zip(*pooled, strict=True), strict=True)}
 
     def _save_memory(self, batches: Sequence[WordBatch], top: int) -> None:
-        """Recompute large activations in the backward pass (gradient checkpointing, Chen et al. 2016).
+        """Recompute activations of more than 1 GB in the backward pass (gradient checkpointing, Chen et al. 2016).
 
         The gradient is bitwise equal. The estimate is about 16 vectors of the model's size and 3 of the feed-forward network's
         size for each subword and layer of a decoder.
         """
         model: Any = self.model
-        if not (
-            torch.is_grad_enabled() and model.training and getattr(model, "supports_gradient_checkpointing", False)
-        ):
+        trained = torch.is_grad_enabled() and model.training
+        if not trained or not getattr(model, "supports_gradient_checkpointing", False):
             return
         inner = getattr(model.config, "intermediate_size", None) or 4 * self.dim
         numbers = sum(batch.input_ids.numel() for batch in batches) * top * (16 * self.dim + 3 * inner)
@@ -198,28 +178,19 @@ class HuggingFaceEncoder(TrainableEncoder):
 
     # -- without padding ----------------------------------------------------------------------------------
     def is_flat(self) -> bool:
-        """Return whether `forward` currently uses the pass without padding (`calque.encoders.bert`)."""
-        return self._flat and isinstance(self.model, PreTrainedModel) and is_bert_like(self.model)
-
-    @property
-    def blocks(self) -> nn.ModuleList | None:
-        return None if self._blocks is None else self.model.get_submodule(self._blocks)
+        """Return whether `forward` currently uses the pass without padding (`bert_states`)."""
+        return self._flat and isinstance(self.model, PreTrainedModel) and passes.is_bert_like(self.model)
 
     def _flat_forward(self, batches: Sequence[WordBatch], layers: Sequence[int]) -> dict[int, Tensor]:
         """Return word vectors by the pass without padding."""
-        numbers = {layer: self.layer_number(layer) for layer in layers}
-        start, starts = 0, []
-        for batch in batches:
-            starts.append(batch.packed + start)
-            start += batch.n_subwords
-        first, lengths = torch.cat(starts), torch.cat([batch.lengths for batch in batches])
+        starts = offsets_of([batch.n_subwords for batch in batches]).tolist()
+        first = torch.cat([batch.packed + start for batch, start in zip(batches, starts, strict=False)])
+        lengths = torch.cat([batch.lengths for batch in batches])
         rows = None if self.pooling == "mean" else self._ends(first, lengths)
-        states = bert_states(self.model, embedded(self.model, batches), batches, list(numbers.values()), rows)
-        filled = (lengths > 0)[:, None]
-        return {
-            layer: word_means(states[number], first, lengths) if rows is None else states[number] * filled
-            for layer, number in numbers.items()
-        }
+        states = passes.bert_states(self.model, passes.embedded(self.model, batches), batches, layers, rows)
+        if rows is None:
+            return {layer: word_means(states[layer], first, lengths) for layer in layers}
+        return {layer: states[layer] * (lengths > 0)[:, None] for layer in layers}
 
     # -- identity and disk -----------------------------------------------------------------------------------------
     @property
@@ -240,18 +211,14 @@ class HuggingFaceEncoder(TrainableEncoder):
     def save(self, folder: str | PathLike[str], *, keep_layers: bool = False) -> None:
         """Write a folder that `load_encoder`, `transformers.AutoModel` and `AutoTokenizer` read.
 
-        The encoder is written in its current type of weights, without a language model head. Layers above the encoder's layer are
-        removed, so that the last layer of the folder is the right one for other programs; a model that cannot be shortened
-        (`cut_above`) is saved whole, and `calque.json` names the layer.
+        Layers above the encoder's layer are removed, so that the last layer of the folder is the right one for other programs. A
+        model that cannot be shortened (`cut_above`) is saved whole, and `calque.json` names the layer. An encoder-decoder model
+        is written with 0 decoder layers: `AutoModel.from_pretrained(folder).get_encoder()` has the aligned hidden states, and the
+        folder cannot translate.
 
-        For an encoder-decoder model (Marian, M2M100, NLLB, mBART, BART, Pegasus) the encoder is written with a configuration of 0
-        decoder layers: `AutoModel.from_pretrained(folder).get_encoder()` has the aligned hidden states, and the folder cannot
-        translate. Its fast tokenizer adds the language token of its `src_lang` to every text.
-
-        `SentenceTransformer(folder)` reads the folder too: the modules of a sentence-transformers folder are copied, and other
-        encoders get mean pooling over all subwords including special tokens (`subwords` in `sentence_vectors`), while the default
-        of calque stays the mean of word vectors. No modules are written for translation models, whose decoder
-        sentence-transformers would read, and for standardised vectors, which other programs do not support.
+        `SentenceTransformer(folder)` reads the folder too. The modules of a sentence-transformers folder are copied; other
+        encoders get mean pooling over all subwords including special tokens (`subwords` in `sentence_vectors`). Encoder-decoder
+        models and standardised vectors get no modules, because other programs would compute other vectors.
 
         Args:
             folder: folder to write to; files of the same names are replaced.
@@ -266,13 +233,9 @@ class HuggingFaceEncoder(TrainableEncoder):
         """Write the folder, see `save`; with `declare=False` without pooling modules, for the base of another encoder."""
         declare = declare and self.modules is None and not self.standard and not self.model.config.is_encoder_decoder
         with saving(folder, self) as path:
-            cut = False
-            if keep_layers or not isinstance(self.model, PreTrainedModel) or self.layer == self.n_layers:
+            self.model.eval()
+            with passes.cut_above(self.model, None if keep_layers else self._blocks, self.layer, self._probe()) as cut:
                 save_model(self.model, path)
-            else:
-                self.model.eval()
-                with cut_above(self.model, self._blocks, self.layer, self._probe()) as cut:
-                    save_model(self.model, path)
             self.tokenizer.save_pretrained(path)
             if self.modules is not None and not self.standard:
                 copy_modules(self.modules, path)
@@ -284,9 +247,9 @@ class HuggingFaceEncoder(TrainableEncoder):
 
     def _record(self, folder: Path) -> dict[str, Any]:
         """Return the settings for `calque.json`, and write means and standard deviations."""
-        options = {key: getattr(self, key) for key in _OPTIONS}
         usual = {"precision": "highest", "bidirectional": False}
-        recorded = {key: value for key, value in options.items() if key not in usual or value != usual[key]}
+        options = {key: getattr(self, key) for key in _OPTIONS}
+        recorded: dict[str, Any] = {key: value for key, value in options.items() if usual.get(key, ...) != value}
         if self.standard:
             write_arrays(folder / STANDARD_FILE, {f"{layer}": rows.numpy() for layer, rows in self.standard.items()})
             recorded["standardized"] = sorted(self.standard)
@@ -297,9 +260,8 @@ class HuggingFaceEncoder(TrainableEncoder):
         if layers := about.get("standardized"):
             arrays, _ = map_arrays(folder / STANDARD_FILE)
             if any(f"{layer}" not in arrays or arrays[f"{layer}"].shape != (2, self.dim) for layer in layers):
-                raise InputError(
-                    "means and deviations are missing; save the encoder again", path=folder / STANDARD_FILE
-                )
+                fact = "means and deviations are missing; save the encoder again"
+                raise InputError(fact, path=folder / STANDARD_FILE)
             self.standard = {layer: torch.from_numpy(np.array(arrays[f"{layer}"])) for layer in layers}
         return self
 
@@ -327,27 +289,21 @@ class HuggingFaceEncoder(TrainableEncoder):
 
     @classmethod
     def _of(cls, model: Any, tokenizer: Any, options: Mapping[str, Any], place: str) -> Self:
-        """Build an encoder from model and tokenizer, with the place in the message if they do not match."""
+        """Build an encoder from model and tokenizer; the error names the place if they cannot encode text together."""
         try:
             return cls(model, tokenizer, **options)
-        except TypeError as error:  # the model needs other inputs, such as pixels
-            raise SettingError(f"{type(model).__name__} cannot encode text alone ({first_line(error)})") from error
         except InputError as error:
             raise InputError(error.fact, path=error.path or place) from error
         except (CalqueError, CalqueWarning):
             raise
-        except Exception as error:  # tokenizer and weights do not match, or are damaged
-            raise InputError(f"tokenizer and weights do not work together ({first_line(error)})", path=place) from error
+        except Exception as error:  # the model needs other inputs, such as pixels, or the files are damaged
+            fact = f"tokenizer and {type(model).__name__} do not work together ({first_line(error)})"
+            raise InputError(fact, path=place) from error
 
 
 def recorded_options(about: Mapping[str, Any], folder: str | PathLike[str]) -> dict[str, Any]:
-    """Return the encoder's arguments from the content of `calque.json`.
-
-    Raises:
-        InputError: the pooling or layer is invalid.
-    """
+    """Return the encoder's arguments from the content of `calque.json`."""
     if about.get("pooling", "last") not in POOLINGS or not isinstance(about.get("layer", 0), int):
-        raise InputError(
-            "invalid layer or pooling; correct it, or save the encoder again", path=Path(folder) / ABOUT_FILE
-        )
+        fact = "invalid layer or pooling; correct it, or save the encoder again"
+        raise InputError(fact, path=Path(folder) / ABOUT_FILE)
     return {key: about[key] for key in _OPTIONS if key in about}

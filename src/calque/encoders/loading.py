@@ -37,9 +37,8 @@ def load_encoder(
     Args:
         name_or_path: "mini" (the bundled encoder); a name on the Hugging Face hub; a folder that `transformers` or calque
             saved; a folder of adapters (LoRA); an ELMo (a folder with options.json and weights.hdf5, or NAME_weights.hdf5 with
-            NAME_options.json); or a file of static word vectors (word2vec or fastText). One encoder for each language is
-            "en=elmo-en,de=elmo-de". A local folder named mini is "./mini". An encoder class of your own without arguments is
-            "package.module:Class".
+            NAME_options.json); or a file of static word vectors (word2vec or fastText). "en=elmo-en,de=elmo-de" gives each
+            language its encoder. "./mini" is a local folder. "package.module:Class" is a class that needs no arguments.
         layer: layer number; 0 is the embedding output, −1 the last. Default: the saved layer, else the last, or layer
             round(2/3 · L) of a decoder with L layers, whose last layers predict the next token.
         pooling: word vector from subwords, "last", "first" or "mean". Default: the saved pooling, else "last".
@@ -48,10 +47,8 @@ def load_encoder(
         device: "cpu", "cuda", …; default: a GPU if there is one, for each process its own.
         max_length: maximum number of subwords of a sentence including special tokens; default: the model's limit.
         attention: `attn_implementation` of `transformers`, such as "eager" or "sdpa"; None for its default.
-        precision: precision of `encode`, "highest" (exact float32) or "bfloat16", which changes the fingerprint. Default: the
-            saved precision, else "highest".
-        bidirectional: whether subwords of a decoder attend to later ones. Default: the saved setting, else not. See
-            `HuggingFaceEncoder`.
+        precision: "highest" (exact float32) or "bfloat16", which changes the fingerprint. Default: as saved, else "highest".
+        bidirectional: whether subwords of a decoder attend to later ones; default: as saved, else not.
         alike: whether the encoders of several languages must have equal sizes; see `PerLanguage`.
         trust_code: allow the import of classes of other packages that the folder names. Imported classes are always allowed.
         own: arguments of a single kind of encoder, see `ENCODERS`.
@@ -77,10 +74,7 @@ def load_encoder(
 
 
 def fetched_folder(name: str | PathLike[str]) -> Path | None:
-    """Return the local copy of a hub repository with a `calque.json`; None for other names, or without connection.
-
-    `transformers` alone would load the weights, but not the layer, pooling and maps of `calque.json`.
-    """
+    """Return the local copy of a hub repository with a `calque.json` for calque to read; None for other names."""
     return None if file_pair(Path(name)) is not None else hub_folder(fspath(name), ABOUT_FILE)
 
 

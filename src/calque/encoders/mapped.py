@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -74,7 +75,6 @@ class MappedEncoder(Encoder):
         self.settings = dict(settings or {})
         self.name = f"{base.name}+{self.settings.get('method', 'maps')}"
 
-    # -- fitting ---------------------------------------------------------------------------------------------------
     @classmethod
     def fit(
         cls,
@@ -114,7 +114,7 @@ class MappedEncoder(Encoder):
         pairs_of = [pairs] if not isinstance(pairs, Sequence) else list(pairs)
         numbers = sorted(set(base.layer_numbers(layers)))
         moments: dict[str, dict[int, Moments]] = {}
-        shown = bar(sum(map(len, corpora)), unit="pair", title="fit maps", show=progress)
+        counter = bar(sum(map(len, corpora)), unit="pair", title="fit maps", show=progress)
         for text, linked in zip(corpora, pairs_of, strict=True):
             linked.check(text)
             if text.side(towards) == "source":
@@ -124,11 +124,9 @@ class MappedEncoder(Encoder):
                 part, part_pairs = text[start : start + block], linked.slice(start, start + block)
                 source, target = (base.encode_layers(side, numbers) for side in (part.source, part.target))
                 for n in numbers:
-                    sides = source[n], target[n]
-                    x, y = paired_sentences(*sides) if unit == "sentences" else paired_words(*sides, part_pairs)
-                    sums[n].update(x, y)
-                shown.update(len(part))
-        shown.close()
+                    sums[n].update(*_paired(source[n], target[n], part_pairs if unit == "words" else None))
+                counter.update(len(part))
+        counter.close()
         maps = {lang: {n: make().fit_moments(m) for n, m in sums.items()} for lang, sums in moments.items()}
         kind = next(iter(next(iter(maps.values())).values())).kind
         method = kind if unit == "words" else f"sentence-{kind}"
@@ -141,11 +139,10 @@ class MappedEncoder(Encoder):
 
     def without_maps(self) -> MappedEncoder:
         """Return the unmapped layers, combined in the same way."""
-        unmapped = MappedEncoder(self.base, self.maps, towards=self.towards, combine=self.combine)
-        unmapped.maps, unmapped.name = {}, self.base.name
+        unmapped = copy.copy(self)
+        unmapped.maps, unmapped.settings, unmapped.name, unmapped.made = {}, {}, self.base.name, None
         return unmapped
 
-    # -- encoding --------------------------------------------------------------------------------------------------
     @property
     def layers(self) -> tuple[int, ...]:
         """Numbers of the mapped layers."""
@@ -166,11 +163,7 @@ class MappedEncoder(Encoder):
         return digest.hexdigest()
 
     def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
-        """Return one vector per word.
-
-        Raises:
-            SettingError: a sentence has no language.
-        """
+        """Return one vector per word; every sentence must have a language."""
         wanted = self._layers[-1:] if self.combine == "last" else self._layers
         by_layer = self.encode_layers(sentences, wanted, progress=progress)
         first, *others = (by_layer[layer] for layer in wanted)
@@ -184,31 +177,27 @@ class MappedEncoder(Encoder):
         return Embeddings(data, first.offsets, first.covered)
 
     def _encode(self, sentences, layers: list[int], progress: bool) -> dict[int, Embeddings]:
-        return encode_by_language(
-            sentences, layers, self.base.dim, lambda part: self._of_language(part, layers, progress)
-        )
+        def mapped(text: Sentences) -> dict[int, Embeddings]:
+            check_language(self, text.lang)
+            maps = self.maps.get(best_match(text.lang, [*self.maps, self.towards]) or "", {})
+            found = dict(self.base.encode_layers(text, layers, progress=progress))
+            for layer in maps.keys() & found.keys():
+                vectors = maps[layer].transform(np.asarray(found[layer].data)).astype(np.float32, copy=False)
+                if not np.isfinite(vectors).all():
+                    raise InputError(f"{self.name}: vectors of layer {layer} are not finite; fit the maps again")
+                if (covered := found[layer].covered) is not None:
+                    vectors[~covered] = 0.0  # rows of words without a vector stay zero
+                found[layer] = Embeddings(vectors, found[layer].offsets, covered)
+            return found
 
-    def _of_language(self, text: Sentences, layers: list[int], progress: bool) -> dict[int, Embeddings]:
-        """Return each mapped layer of sentences in one language."""
-        check_language(self, text.lang)
-        maps = self.maps.get(best_match(text.lang, [*self.maps, self.towards]) or "", {})
-        found = dict(self.base.encode_layers(text, layers, progress=progress))
-        for layer in maps.keys() & found.keys():
-            vectors = maps[layer].transform(np.asarray(found[layer].data)).astype(np.float32, copy=False)
-            if not np.isfinite(vectors).all():
-                raise InputError(f"{self.name}: layer {layer} gives vectors that are not finite; fit the maps again")
-            if (covered := found[layer].covered) is not None:
-                vectors[~covered] = 0.0  # rows of words without a vector stay zero
-            found[layer] = Embeddings(vectors, found[layer].offsets, covered)
-        return found
+        return encode_by_language(sentences, layers, self.base.dim, mapped)
 
-    # -- disk ------------------------------------------------------------------------------------------------------
     def save(self, folder: str | PathLike[str]) -> None:
         """Write the base encoder as `transformers` reads it, `maps.safetensors` beside it, and `calque.json`.
 
-        `AutoModel.from_pretrained(folder)` loads the base encoder; `open` needs a base of your own class as an argument. A map is
-        applied to a layer's word vectors by
-        `(x - source_mean) @ matrix + target_mean`, with the tensors `LANGUAGE.LAYER.matrix` and so on.
+        `AutoModel.from_pretrained(folder)` loads the base encoder; `open` needs a base of your own class as an argument. The map
+        of a layer's word vectors is `(x - source_mean) @ matrix + target_mean`, with the tensors `LANGUAGE.LAYER.matrix` and so
+        on.
         """
         with saving(folder, self) as path:
             self.base.save_whole(path)
@@ -221,10 +210,8 @@ class MappedEncoder(Encoder):
             write_arrays(path / MAPS_FILE, tensors)
             about = read_about(path)  # empty for a base of another package
             if "maps" in about:
-                raise SettingError(
-                    f"{self.base.name} cannot be saved under maps: static vectors take their maps in themselves "
-                    "(StaticEncoder.replace, or a method of alignment)"
-                )
+                fact = f"{self.base.name} cannot be saved under maps: give static vectors maps of their own"
+                raise SettingError(f"{fact} (StaticEncoder.replace, or a method of alignment)")
             about.update(
                 base=about.get("kind", encoder_kind(self.base)), base_fingerprint=self.base.fingerprint,
                 towards=self.towards, combine=self.combine, layers=list(self.layers), settings=self.settings,
@@ -251,10 +238,6 @@ class MappedEncoder(Encoder):
             base: encoder of the same folder; None to open it.
             layer: use the maps of this layer only.
             dtype: convert the base's weights to this type.
-
-        Raises:
-            InputError: a file is missing or damaged, or the maps were fitted on another encoder.
-            SettingError: the layer has no maps, or the base does not have an option.
         """
         path = Path(folder)
         about = read_about(path) if about is None else about
@@ -262,8 +245,8 @@ class MappedEncoder(Encoder):
             if "pooling" in options:
                 raise SettingError("a mapped encoder keeps the pooling that its maps were fitted with")
             if (kind := about.get("base", "huggingface")) == OWN:
-                fact = "the encoder under these maps is of a kind of its own: open it by its class, and the maps by "
-                raise InputError(f"{fact}MappedEncoder.open(folder, base)", path=path)
+                fact = "the encoder under these maps is of a kind of its own"
+                raise InputError(f"{fact}: open the maps by MappedEncoder.open(folder, base)", path=path)
             as_fitted = {} if is_path(kind) else {"dtype": "auto"}
             base = ENCODERS.load_from_file(kind, path).open(path, about=about, **as_fitted, **options)
         assert base is not None
@@ -278,10 +261,10 @@ class MappedEncoder(Encoder):
             shapes = {fitted.arrays()["matrix"].shape for by_layer in maps.values() for fitted in by_layer.values()}
             if wrong := shapes - {(base.dim, base.dim)}:
                 raise ValueError(f"a map of {min(wrong)} for vectors of {base.dim} dimensions; fit the maps again")
-        except (OSError, ValueError, KeyError, AttributeError, TypeError, SettingError) as error:
+        except (OSError, ValueError, LookupError, AttributeError, TypeError, SettingError) as error:
             raise InputError(f"not a complete set of maps ({type(error).__name__}: {error})", path=path) from error
         if base.fingerprint != fingerprint:
-            fact = "weights, tokenizer, layer, pooling or precision are not those that the maps were fitted on"
+            fact = "the maps were fitted with other weights, tokenizer, layer, pooling or precision"
             raise InputError(f"{fact}; fit them again", path=path)
         if dtype not in (None, "auto"):  # after the check of the base's weights
             for part in base.encoders.values() if isinstance(base, PerLanguage) else [base]:
@@ -297,18 +280,15 @@ class MappedEncoder(Encoder):
         return cls(base, maps, towards=towards, combine=combine, settings=settings)
 
 
-def paired_words(source: Embeddings, target: Embeddings, pairs: WordPairs) -> tuple[np.ndarray, np.ndarray]:
-    """Return the vectors `[n, dim]` of linked words that have a vector on both sides."""
+def _paired(source: Embeddings, target: Embeddings, pairs: WordPairs | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the vectors `[n, dim]` of linked words, or of sentences (None), that have a vector on both sides."""
+    if pairs is None:
+        x, y = source.sentence_means(), target.sentence_means()
+        both = x.any(axis=1) & y.any(axis=1)
+        return x[both], y[both]
     i, j = source.rows(pairs.sentence, pairs.source), target.rows(pairs.sentence, pairs.target)
     both = np.ones(len(i), dtype=bool)
     for side, rows in ((source, i), (target, j)):
         if side.covered is not None:
             both &= side.covered[rows]
     return source.data[i[both]], target.data[j[both]]
-
-
-def paired_sentences(source: Embeddings, target: Embeddings) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean vectors `[n, dim]` of sentences that have a vector on both sides."""
-    x, y = source.sentence_means(), target.sentence_means()
-    both = x.any(axis=1) & y.any(axis=1)
-    return x[both], y[both]

@@ -17,33 +17,25 @@ CPU = torch.device("cpu")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 #: precisions of encoding: exact float32, or autocast to bfloat16 with weights in float32
 PRECISIONS = ("highest", "bfloat16")
-_ROUNDED = ("high", "medium")  # precisions of former versions, which are computed as "highest"
+_FORMER = ("high", "medium")  # precisions of former versions, which are computed as "highest"
 #: precisions of training; a frozen reference encoder uses the same
 TrainingPrecision = Literal["float32", "bfloat16"]
 TRAINING_PRECISIONS = ("float32", "bfloat16")
 
 
-def check_precision(precision: str, names: tuple[str, ...] = (*PRECISIONS, *_ROUNDED)) -> str:
-    """Check and return the name of a precision.
-
-    Raises:
-        SettingError: there is no such precision.
-    """
+def check_precision(precision: str, names: tuple[str, ...] = (*PRECISIONS, *_FORMER)) -> str:
+    """Check and return the name of a precision."""
     if precision not in names:
         raise SettingError(f"precision={precision!r}, expected one of {', '.join(names[:2])}")
     return precision
 
 
 def check_finite(vectors: dict[int, Tensor], name: str) -> dict[int, Tensor]:
-    """Check that word vectors are finite, and return them.
-
-    Raises:
-        InputError: some are not; the message names the encoder.
-    """
+    """Check that word vectors are finite, and return them; else the InputError names the encoder."""
     for layer, rows in vectors.items():
         if not bool(rows.isfinite().all()):
-            what = f"{name}: layer {layer} gives vectors that are not finite: its weights are damaged, or too large for"
-            raise InputError(f"{what} {rows.dtype}; check the weights, or load them with dtype float32")
+            fact = f"{name}: layer {layer} gives vectors that are not finite: its weights are damaged, or too large for"
+            raise InputError(f"{fact} {rows.dtype}; check the weights, or load them with dtype float32")
     return vectors
 
 

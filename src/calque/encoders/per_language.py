@@ -53,11 +53,7 @@ class PerLanguage(Encoder):
         return tuple(self.encoders)
 
     def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
-        """Return one vector per word.
-
-        Raises:
-            SettingError: a sentence is in a language without an encoder.
-        """
+        """Return one vector per word; SettingError names a language without an encoder."""
         return encode_by_language(
             sentences, [0], self.dim, lambda part: {0: self._of(part.lang).encode(part, progress=progress)}
         )[0]
@@ -89,11 +85,7 @@ class PerLanguage(Encoder):
     def open(
         cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, alike: bool = True, **options: Any
     ) -> Self:
-        """Read a folder of `save`, with the same options for every language.
-
-        Raises:
-            SettingError: the encoders differ and `alike` is true.
-        """
+        """Read a folder of `save`, with the same options for every language; see `PerLanguage` for `alike`."""
         path = Path(folder)
         about = read_about(path) if about is None else about
         try:
@@ -110,12 +102,7 @@ def encode_by_language(
     dim: int,
     encode: Callable[[Sentences], Mapping[int, Embeddings]],
 ) -> dict[int, Embeddings]:
-    """Encode the sentences of each language separately, and return the vectors by layer in the order of the sentences.
-
-    Args:
-        dim: dimensions of a vector.
-        encode: function that returns the vectors of sentences in one language by layer.
-    """
+    """Encode the sentences of each language by `encode`, and return vectors of `dim` dimensions by layer in the given order."""
     if isinstance(sentences, Sentences) and len(sentences):
         return dict(encode(sentences))
     sentences = list(sentences)
@@ -143,13 +130,8 @@ def sentences_by_language(sentences: Sequence[Any]) -> list[tuple[Sentences, np.
 
 
 def check_language(encoder: Any, lang: str) -> None:
-    """Check that a sentence has a language, if the encoder has maps.
-
-    Raises:
-        SettingError: the sentence has no language.
-    """
+    """Check that a sentence has a language, if the encoder has maps; else raise SettingError."""
     if encoder.maps and not lang:
-        raise SettingError(
-            f"a sentence has no language, and {encoder.name} has maps for {', '.join(encoder.maps)}: give "
-            f'calque.Sentence(words, lang="{next(iter(encoder.maps))}") or calque.Sentences.of(lists, lang=…)'
-        )
+        fact = f"a sentence has no language, and {encoder.name} has maps for {', '.join(encoder.maps)}"
+        example = f'calque.Sentence(words, lang="{next(iter(encoder.maps))}")'
+        raise SettingError(f"{fact}: give {example} or calque.Sentences.of(lists, lang=…)")

@@ -40,19 +40,16 @@ class RandomVectors(Encoder):
         check_number("seed", seed, least=0, whole=True)
         self.dim, self.seed, self.name = dim, seed, "random vectors"
 
-    def __repr__(self) -> str:
-        return f"RandomVectors({self.dim}, seed={self.seed})"
-
     @property
     def fingerprint(self) -> str:
         about = json.dumps(["random vectors", self.dim, self.seed])
         return hashlib.blake2b(about.encode(), digest_size=16).hexdigest()
 
     def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
-        forms, numbers, offsets = number_words(sentences)
-        vectors = np.zeros((len(forms), self.dim), dtype=np.float32)
-        for number, form in enumerate(forms):
-            key = hashlib.blake2b(f"{self.seed} {form}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        word_types, numbers, offsets = number_words(sentences)
+        vectors = np.zeros((len(word_types), self.dim), dtype=np.float32)
+        for number, word in enumerate(word_types):
+            key = hashlib.blake2b(f"{self.seed} {word}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
             generator = np.random.Generator(np.random.Philox(key=int.from_bytes(key, "little")))
             vectors[number] = generator.standard_normal(self.dim, dtype=np.float32)
         return Embeddings(vectors[numbers], offsets)
@@ -74,20 +71,15 @@ class RandomVectors(Encoder):
 
 
 def untrained(encoder: Encoder, seed: int = 0) -> HuggingFaceEncoder:
-    """Return the same network with random weights, as a baseline of the architecture. Vocabulary, layer and pooling stay the
-    same.
+    """Return the network of an encoder with random weights, as a baseline of the architecture.
 
-    Args:
-        encoder: encoder with a model of `transformers`, which is not changed.
-        seed: seed of the weights.
+    Vocabulary, layer and pooling stay the same; `encoder` is not changed.
 
     Raises:
-        SettingError: the encoder has no such model.
+        SettingError: the encoder has no model of `transformers`.
     """
     if not isinstance(encoder, HuggingFaceEncoder):
-        raise SettingError(
-            f"{encoder.name} has no network of transformers that could be made anew: take an encoder without maps"
-        )
+        raise SettingError(f"{encoder.name} has no network of transformers: take an encoder without maps")
     kind: Any = type(encoder.model)
     pooling: Any = encoder.pooling
     with torch.random.fork_rng(devices=[]):

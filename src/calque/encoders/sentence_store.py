@@ -31,9 +31,6 @@ class TeacherVectors:
         folder: folder of the files, which can also contain those of other encoders.
         encoder: the teacher.
         pooling: sentence pooling of the teacher.
-
-    Attributes:
-        key: hash of everything that determines a vector except the text.
     """
 
     def __init__(self, folder: str | PathLike[str], encoder: Encoder, pooling: SentencePooling):
@@ -49,7 +46,7 @@ class TeacherVectors:
         for path in sorted(self.folder.glob("*.safetensors")):
             arrays, _ = map_arrays(path)
             if set(arrays) != {"texts", "vectors"} or len(arrays["texts"]) != len(arrays["vectors"]):
-                raise InputError("not vectors of sentences; delete it, and they are computed anew", path=path)
+                raise InputError("not sentence vectors; delete the file, and they are computed again", path=path)
             texts.append(np.asarray(arrays["texts"]))
             self._parts.append(arrays["vectors"])
         self._starts = np.cumsum([0, *map(len, self._parts)])
@@ -58,7 +55,6 @@ class TeacherVectors:
         self._sorted = known[self._order]
 
     def __len__(self) -> int:
-        """Return the number of stored texts."""
         return len(self._sorted)
 
     @property
@@ -75,40 +71,32 @@ class TeacherVectors:
         meet: Callable[[], None] = lambda: None,
         progress: bool = False,
     ) -> int:
-        """Compute missing vectors and write them atomically; an interrupted run resumes after the last file.
+        """Compute and write missing vectors, and return their number. An interrupted run resumes after the last file.
 
         Args:
             sentences: texts divided at spaces; an empty text gets no vector.
             rank, world: rank of this process and number of processes.
             meet: waits for the other processes.
-            progress: show a bar on standard error.
-
-        Returns:
-            number of computed vectors.
         """
         texts, filled = digests(sentences), np.flatnonzero(sentences.lengths())
         fresh, first = np.unique(texts[filled], return_index=True)
         first = np.sort(filled[first[~np.isin(fresh, self._sorted)]])
         meet()  # all processes list missing texts before one writes
         blocks = [first[start : start + _BLOCK] for start in range(0, len(first), _BLOCK)][rank::world]
-        with bar(sum(map(len, blocks)), unit="sentence", title="teacher", show=progress and not rank) as shown:
+        with bar(sum(map(len, blocks)), unit="sentence", title="teacher", show=progress and not rank) as counter:
             for rows in blocks:
-                vectors = self._compute(sentences.take(rows))
+                part = sentences.take(rows)
+                if self.pooling.unit == "words":  # re-tokenise the text for the encoder
+                    split = splitter(part.lang, pretokenized=False)
+                    part = Sentences.of([split(" ".join(sentence.words)) for sentence in part], part.lang)
+                vectors = sentence_vectors(self.encoder, part, self.pooling).data
                 self.folder.mkdir(parents=True, exist_ok=True)
                 name = hashlib.blake2b(texts[rows].tobytes(), digest_size=8).hexdigest()
                 write_arrays(self.folder / f"{name}.safetensors", {"texts": texts[rows], "vectors": vectors})
-                shown.update(len(rows))
+                counter.update(len(rows))
         meet()
         self._read()
         return len(first)
-
-    def _compute(self, sentences: Sentences) -> np.ndarray:
-        """Compute the vectors of a file, `[n_sentences, dim]`."""
-        if self.pooling.unit == "words":  # re-tokenise the text for the encoder
-            split = splitter(sentences.lang, pretokenized=False)
-            words = [split(" ".join(sentence.words)) for sentence in sentences]
-            sentences = Sentences.of(words, sentences.lang)
-        return sentence_vectors(self.encoder, sentences, self.pooling).data
 
     def places(self, sentences: Sentences) -> np.ndarray:
         """Return the indices of the vectors of texts, which must exist, int64; equal texts have equal indices."""

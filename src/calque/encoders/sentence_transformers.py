@@ -39,11 +39,7 @@ class UnitLength(nn.Module):
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 def modules_of(folder: Path) -> list[dict[str, Any]]:
-    """Return the modules of a folder, the encoder first, or none if it is no supported folder of sentence-transformers.
-
-    Raises:
-        InputError: the path of a module is outside of the folder.
-    """
+    """Return the modules of a folder, the encoder first, or none if it is no supported folder of sentence-transformers."""
     try:
         modules = json.loads((folder / MODULES_FILE).read_text(encoding="utf-8"))
         paths = [str(module["path"]) for module in modules]
@@ -57,12 +53,9 @@ def modules_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def own_modules(name: str, about: Mapping[str, Any]) -> Path | None:
-    """Return the folder with the modules of an encoder's own pooling, for a name on the hub its local copy; None if there are no
-    modules.
+    """Return the folder (for a name on the hub its local copy) with the modules of an encoder's own pooling, or None.
 
-    Args:
-        name: folder of the encoder, or its name on the hub.
-        about: content of `calque.json`; modules that calque added for other programs do not count.
+    Modules that calque added for other programs do not count; `about` is the content of `calque.json`.
     """
     folder: Path | None = Path(name)
     if not Path(name).is_dir():
@@ -72,11 +65,7 @@ def own_modules(name: str, about: Mapping[str, Any]) -> Path | None:
 
 
 def copy_modules(source: Path, target: Path) -> None:
-    """Copy the list of modules and the modules of sentence-transformers except the encoder.
-
-    Raises:
-        InputError: a module or a link in it points outside of the folder.
-    """
+    """Copy the list of modules and the modules of sentence-transformers except the encoder."""
     # Modules without parameters may have no folder.
     places = [path for module in modules_of(source)[1:] if (source / (path := str(module["path"]))).is_dir()]
     for file in (file for place in places for file in (source / place).rglob("*")):
@@ -89,12 +78,7 @@ def copy_modules(source: Path, target: Path) -> None:
 
 
 def read_recipe(folder: Path) -> dict[str, Any]:
-    """Return the modules of a folder as arguments of `SentencePooling`.
-
-    Raises:
-        InputError: a file is damaged.
-        SettingError: calque does not support a module.
-    """
+    """Return the modules of a folder as arguments of `SentencePooling`; raise SettingError for an unsupported module."""
     modes: tuple[str, ...] = ()
     after: list[nn.Module] = []
     without_prompt = False
@@ -107,29 +91,22 @@ def read_recipe(folder: Path) -> dict[str, Any]:
             after += _dense(place)
         elif kind == "Normalize" and modes:
             after.append(UnitLength())
-        elif kind == LAYER_MODULE and not modes:
-            if not read_about(folder):  # calque selects a single layer, and records it
-                raise SettingError(
-                    f"{place}: a mean of several layers, which calque does not support: use words, subwords or cls"
-                )
-        elif kind != "Dropout":  # has no effect without training
-            raise SettingError(
-                f"{folder}: its module {kind or place.name} is none that calque knows (Pooling, then Dense and Normalize): take "
-                "another sentence pooling, words, subwords or cls"
-            )
+        elif kind != "Dropout" and not (kind == LAYER_MODULE and read_about(folder)):
+            # Dropout has no effect without training; calque selects a single layer, and records it.
+            fact = f"{folder}: its module {kind or place.name} is not supported (Pooling, then Dense and Normalize)"
+            raise SettingError(f"{fact}; use another sentence pooling, words, subwords or cls")
     if not modes:
         raise SettingError(f"{folder}: {MODULES_FILE} names no pooling: use words, subwords or cls")
     limits, settings = _object(folder / LIMIT_FILE, {}), _object(folder / PROMPTS_FILE, {})
     prompts, limit = settings.get("prompts") or {}, limits.get("max_seq_length")
-    prompt = prompts.get(str(settings.get("default_prompt_name")), "") if isinstance(prompts, dict) else None
-    if not isinstance(prompt, str):
+    if not isinstance(prompts, dict):
         raise InputError(f"prompts must map names to strings, got {prompts!r:.60}", path=folder / PROMPTS_FILE)
     if limit is not None and (not isinstance(limit, int) or limit < 1):
         raise InputError(f"max_seq_length {limit!r:.60}, expected a number of subwords", path=folder / LIMIT_FILE)
+    prompt = str(prompts.get(str(settings.get("default_prompt_name")), ""))
     if prompt and without_prompt:
-        raise SettingError(
-            f"{folder}: it excludes its prompt {prompt!r} from the mean, which calque does not support: use subwords"
-        )
+        fact = f"{folder}: it excludes its prompt {prompt!r} from the mean, which calque does not support"
+        raise SettingError(f"{fact}; use subwords")
     lower = bool(limits.get("do_lower_case"))
     return {"modes": modes, "after": after, "max_length": limit, "lower": lower, "prompt": prompt}
 
@@ -158,9 +135,7 @@ def _dense(folder: Path) -> list[nn.Module]:
     except Exception as error:  # damaged files fail in every library on the way
         raise InputError(f"not a dense layer of sentence-transformers ({error!s:.200})", path=folder) from error
     if about.get("use_residual") or about.get("module_input_name", _VECTOR) != _VECTOR:
-        raise SettingError(
-            f"{folder}: a residual connection, or another input than the sentence's vector; take subwords"
-        )
+        raise SettingError(f"{folder}: a residual connection, or another input than the sentence vector; use subwords")
     if activation not in _ACTIVATIONS:
         raise SettingError(f"{folder}: activation {activation}, expected one of {', '.join(_ACTIVATIONS)}")
     return [linear, _ACTIVATIONS[activation]()]
@@ -171,12 +146,9 @@ def _object(path: Path, otherwise: dict[str, Any] | None = None) -> dict[str, An
     if otherwise is not None and not path.is_file():
         return otherwise
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise InputError(f"not what sentence-transformers writes ({error})", path=path) from error
-    if not isinstance(found, dict):
-        raise InputError("not what sentence-transformers writes: expected a JSON object", path=path)
-    return found
 
 
 def module_kind(module: Mapping[str, Any]) -> str:
@@ -185,18 +157,13 @@ def module_kind(module: Mapping[str, Any]) -> str:
 
 
 def _check_within(folder: Path, name: Path) -> None:
-    """Check that a module or its file is inside the folder, after following links.
-
-    The hub's client stores files in `blobs`, and links to them in `snapshots/REVISION`.
-    """
+    """Check that a module or its file is inside the folder, after following links (of the hub to its folder `blobs`)."""
     root = folder.resolve()
     root = root.parents[1] if root.parent.name == "snapshots" else root
     place = (folder / name).resolve()
     if not name.parts or ".." in name.parts or name.is_absolute() or root not in place.parents:
-        fact = f"the module {str(name)!r:.60} leads out of this folder"
-        raise InputError(
-            f"{fact}: name only folders in it, with files and no links to others", path=folder / MODULES_FILE
-        )
+        fact = f"the module {str(name)!r:.60} leads out of this folder; name only folders in it"
+        raise InputError(fact, path=folder / MODULES_FILE)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -211,45 +178,35 @@ def write_modules(
     lower: bool = False,
     prompt: str = "",
 ) -> None:
-    """Add the modules of sentence-transformers (from version 3) to the folder of an encoder.
+    """Add the modules of sentence-transformers (from version 3) to the folder of an encoder and its tokenizer.
 
     The modules read the last layer; `write_layer` selects another one. Half-precision weights are loaded as float32, as in
-    calque.
+    calque. A tokenizer without a padding token, as in GPT-2, gets another special token for padding.
 
     Args:
-        folder: folder with an encoder and its tokenizer in the format of `transformers`.
         max_length: maximum number of subwords of a text including special tokens, or None.
-        tokenizer: tokenizer of the folder. Without a padding token, as in GPT-2, another special token is named.
         modes: pooling modes in the order of `MODES`; the vectors of several are concatenated.
         after: modules after the pooling: linear layers with optional activations, and `UnitLength`.
-        lower: lower-case texts first.
-        prompt: prompt before each text.
-
-    Raises:
-        SettingError: sentence-transformers has no such module.
+        lower, prompt: whether texts are lower-cased first; prompt before each text.
     """
     names = [("", "Transformer"), ("1_Pooling", "Pooling")]
     if [mode for mode in MODES.values() if mode in modes] != list(modes):
-        raise SettingError(
-            f"pooling modes {', '.join(modes)}, expected some of {', '.join(MODES.values())}, in this order"
-        )
+        known = ", ".join(MODES.values())
+        raise SettingError(f"pooling modes {', '.join(modes)}, expected some of {known}, in this order")
     flags = {flag: mode in modes for flag, mode in MODES.items()}
     _write(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": dim, **flags, "include_prompt": True})
-    linear: nn.Linear | None = None  # the last one, as long as it has no activation
-    for part in after:  # a linear layer with its activation is one module
-        if isinstance(part, nn.Linear | UnitLength):
-            linear = part if isinstance(part, nn.Linear) else None
-            kind = "Normalize" if linear is None else "Dense"
-            names.append((f"{len(names)}_{kind}", kind))
-            (folder / names[-1][0]).mkdir(exist_ok=True)
-        elif linear is None or type(part) not in _ACTIVATIONS.values():
-            raise SettingError(
-                f"sentence-transformers has no {type(part).__name__} after its pooling: expected linear layers, each with "
-                f"an activation ({', '.join(_ACTIVATIONS)}) or without, and UnitLength"
-            )
-        if linear is not None:
-            _write_dense(folder / names[-1][0], linear, nn.Identity() if part is linear else part)
-            linear = linear if part is linear else None
+    parts = list(after)
+    while parts:
+        part = parts.pop(0)
+        if not isinstance(part, nn.Linear | UnitLength):
+            kinds = f"linear layers, each with an activation ({', '.join(_ACTIVATIONS)}) or without, and UnitLength"
+            fact = f"sentence-transformers has no {type(part).__name__} after its pooling"
+            raise SettingError(f"{fact}: expected {kinds}")
+        kind = "Dense" if isinstance(part, nn.Linear) else "Normalize"
+        names.append((f"{len(names)}_{kind}", kind))
+        if isinstance(part, nn.Linear):  # a linear layer with its activation is one module
+            activation = parts.pop(0) if parts and type(parts[0]) in _ACTIVATIONS.values() else nn.Identity()
+            _write_dense(folder / names[-1][0], part, activation)
     write_list(folder, names)
     limits: dict[str, Any] = {"max_seq_length": max_length, "do_lower_case": lower}
     path = folder / "config.json"
@@ -266,13 +223,7 @@ def write_modules(
 
 
 def write_layer(folder: Path, *, dim: int, layer: int, n_layers: int) -> None:
-    """Select the layer that sentence-transformers reads, by a weighted mean of layers if it is not the last.
-
-    Args:
-        folder: folder with modules; an existing module for the layer is replaced.
-        layer: layer from 0 (the embedding output).
-        n_layers: number of the last layer.
-    """
+    """Make sentence-transformers read a layer, by a weighted mean of layers unless it is the last, `n_layers`."""
     modules = modules_of(folder)
     names = [(str(module["path"]), module_kind(module)) for module in modules if module_kind(module) != LAYER_MODULE]
     if not modules or (layer == n_layers and len(names) == len(modules)):
@@ -292,9 +243,13 @@ def write_layer(folder: Path, *, dim: int, layer: int, n_layers: int) -> None:
 
 
 def write_list(folder: Path, modules: Iterable[tuple[str, str]]) -> None:
-    """Write the list of modules with their folders and kinds."""
-    named = [(place, f"sentence_transformers.models.{kind}") for place, kind in modules]
-    rows = [{"idx": k, "name": str(k), "path": place, "type": kind} for k, (place, kind) in enumerate(named)]
+    """Write the list of modules with their folders and kinds, and make the folders."""
+    rows = [
+        {"idx": k, "name": str(k), "path": place, "type": f"sentence_transformers.models.{kind}"}
+        for k, (place, kind) in enumerate(modules)
+    ]
+    for row in rows:
+        (folder / row["path"]).mkdir(exist_ok=True)
     _write(folder / MODULES_FILE, rows)
 
 

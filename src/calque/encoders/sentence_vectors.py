@@ -33,18 +33,12 @@ _BLOCK = 16_384  # number of sentences whose word or subword vectors are in memo
 
 
 class SentenceVectors(NamedTuple):
-    """Vectors of sentences.
-
-    Attributes:
-        data: sentence vectors, float32 `[n_sentences, dim]`.
-        covered: mask of the sentences with a vector, bool `[n_sentences]`; other rows are zero.
-    """
+    """Sentence vectors, float32 `[n_sentences, dim]`, and the mask of the sentences with a vector; other rows are zero."""
 
     data: np.ndarray
     covered: np.ndarray
 
     def take(self, rows: np.ndarray) -> SentenceVectors:
-        """Return the vectors of the sentences at the given indices."""
         return SentenceVectors(self.data[rows], self.covered[rows])
 
 
@@ -59,9 +53,8 @@ class SentencePooling(nn.Module):
         unit: unit of the rows: words, or all subwords with special tokens.
         modes: pooling modes of `sentence_transformers.MODES`; the vectors of several are concatenated.
         after: modules after the pooling.
-        max_length: maximum number of subwords of a text, if less than the encoder's; for subwords only.
-        lower: lower-case texts first; for subwords only.
-        prompt: prompt before each text; for subwords only.
+        max_length, lower, prompt: for subwords only: maximum number of subwords of a text, if less than the encoder's; whether
+            texts are lower-cased first; prompt before each text.
     """
 
     def __init__(
@@ -100,27 +93,22 @@ class SentencePooling(nn.Module):
         if name in (None, "own") and isinstance(encoder, HuggingFaceEncoder) and encoder.modules is not None:
             return cls("own", "subwords", **read_recipe(encoder.modules))
         if name == "own":
-            raise SettingError(
-                f"{encoder.name} has no pooling of its own, as sentence-transformers folders have: use words, subwords or cls"
-            )
+            fact = f"{encoder.name} has no pooling of its own, as sentence-transformers folders have"
+            raise SettingError(f"{fact}; use words, subwords or cls")
         if name in ("subwords", "cls"):
             if not isinstance(encoder, HuggingFaceEncoder):
-                raise SettingError(f"sentence pooling {name}: {encoder.name} has no subwords; take words")
+                raise SettingError(f"sentence pooling {name}: {encoder.name} has no subwords; use words")
             if name == "cls" and not len(encoder.subwords.prefix):
-                tokenizer = type(encoder.tokenizer).__name__
-                raise SettingError(
-                    f"sentence pooling cls: {tokenizer} puts no special token before a text; use subwords"
-                )
+                fact = f"sentence pooling cls: {type(encoder.tokenizer).__name__} puts no special token before a text"
+                raise SettingError(f"{fact}; use subwords")
             return cls(name, "subwords", ("cls",) if name == "cls" else ("mean",))
         return cls("words", "words")
 
     def split(self, encoder: TrainableEncoder | SubwordVectors, sentences: Sentences) -> SplitSentences:
-        """Split sentences into the subwords that the encoder reads, with this pooling's rows as words.
+        """Split sentences into subwords, with the rows of this pooling as words.
 
-        Args:
-            encoder: encoder of this pooling.
-            sentences: sentences; for subword pooling their words are joined by spaces, which gives the original text if it was
-                divided at spaces only (`pretokenized=True`).
+        For subword pooling the words of a sentence are joined by spaces, which gives the original text if it was divided at
+        spaces only (`pretokenized=True`).
         """
         if isinstance(encoder, SubwordVectors):
             return encoder.split(sentences)
@@ -132,14 +120,10 @@ class SentencePooling(nn.Module):
         return encoder.subwords.split_texts(texts, limit=self._limit(encoder), lang=sentences.lang)
 
     def save(self, encoder: Encoder, folder: str | PathLike[str]) -> None:
-        """Write this pooling to a folder as modules of sentence-transformers, which `of` reads as "own".
+        """Write this pooling as modules of sentence-transformers, which `of` reads as "own".
 
         Args:
-            encoder: encoder of this pooling.
             folder: saved folder of the encoder, or an empty one for `HuggingFaceEncoder.modules`.
-
-        Raises:
-            SettingError: sentence-transformers has no such pooling.
         """
         path = Path(folder)
         if self.unit == "words" or not isinstance(encoder, HuggingFaceEncoder):
@@ -177,14 +161,14 @@ def sentence_vectors(
 ) -> SentenceVectors:
     """Return a vector of each sentence. Besides the result, memory holds a block of sentences."""
     data, covered = np.zeros((0, 0), dtype=np.float32), np.zeros(len(sentences), dtype=bool)
-    with bar(len(sentences), unit="sentence", title="encode", show=progress) as shown:
+    with bar(len(sentences), unit="sentence", title="encode", show=progress) as counter:
         for start in range(0, max(1, len(sentences)), _BLOCK):
             part = sentences[start : start + _BLOCK]
             found = _of_part(encoder, part, pooling)
             if not start:
                 data = np.empty((len(sentences), found.data.shape[1]), dtype=found.data.dtype)
             data[start : start + len(part)], covered[start : start + len(part)] = found
-            shown.update(len(part))
+            counter.update(len(part))
     return SentenceVectors(data, covered)
 
 
@@ -193,9 +177,8 @@ def _of_part(encoder: Encoder, sentences: Sentences, pooling: SentencePooling) -
     if pooling.unit == "words":
         vectors = encoder.encode(sentences)
         covered = np.ones(vectors.n_words, dtype=bool) if vectors.covered is None else vectors.covered
-        return SentenceVectors(
-            vectors.sentence_means().astype(np.float32), np.diff(offsets_of(covered)[vectors.offsets]) > 0
-        )
+        filled = np.diff(offsets_of(covered)[vectors.offsets]) > 0
+        return SentenceVectors(vectors.sentence_means().astype(np.float32), filled)
     if isinstance(encoder, SubwordVectors):
         return SentenceVectors(*encoder.sentence_vectors(sentences))
     assert isinstance(encoder, HuggingFaceEncoder)
@@ -211,12 +194,6 @@ def _of_part(encoder: Encoder, sentences: Sentences, pooling: SentencePooling) -
     return SentenceVectors(data * (counts > 0)[:, None], counts > 0)
 
 
-# -- pooling modes --------------------------------------------------------------------------------------------------
-def _places(lengths: Tensor) -> Tensor:
-    """Return the index of each sentence's first row, int64 `[S]`."""
-    return lengths.cumsum(0) - lengths
-
-
 def _picked(rows: Tensor, places: Tensor, lengths: Tensor) -> Tensor:
     """Return one row of each sentence, zero for sentences without rows."""
     filled = (lengths > 0).to(rows)[:, None]
@@ -225,14 +202,14 @@ def _picked(rows: Tensor, places: Tensor, lengths: Tensor) -> Tensor:
 
 def _weighted(rows: Tensor, lengths: Tensor) -> Tensor:
     """Return the mean of each sentence's rows, weighted by their position from 1."""
-    lengths = lengths.to(rows.device)
-    weights = torch.arange(1, len(rows) + 1, device=rows.device) - _places(lengths)[owners(lengths, rows.device)]
+    firsts = lengths.cumsum(0) - lengths
+    weights = (torch.arange(1, len(rows) + 1, device=rows.device) - firsts[owners(lengths, rows.device)]).to(rows)
     total = (lengths * (lengths + 1) / 2).clamp(min=1)
-    return sums(rows * weights.to(rows)[:, None], lengths) / total.to(rows)[:, None]
+    return sums(rows * weights[:, None], lengths) / total.to(rows)[:, None]
 
 
 _REDUCED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "cls": lambda rows, lengths: _picked(rows, _places(lengths), lengths),
+    "cls": lambda rows, lengths: _picked(rows, lengths.cumsum(0) - lengths, lengths),
     "lasttoken": lambda rows, lengths: _picked(rows, lengths.cumsum(0) - 1, lengths),
     "max": maxima,
     "mean": means,

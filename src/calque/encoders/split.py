@@ -41,7 +41,6 @@ class SplitSentences:
     segments: np.ndarray | None = None
 
     def __len__(self) -> int:
-        """Number of sentences."""
         return len(self.offsets) - 1
 
     @property

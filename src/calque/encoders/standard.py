@@ -33,38 +33,29 @@ def standardized(
 
     In many models a few dimensions are far larger than all others and dominate cosines and distances (Timkey & van Schijndel
     2021, "All bark and no bite: rogue dimensions in transformer language models obscure representational quality", §5). Means and
-    standard deviations are computed over all languages together.
+    standard deviations are computed over all languages together. The result shares its model with the encoder.
 
     Args:
-        encoder: encoder, which is not changed; the result shares its model.
         texts: text of each language; up to 512 evenly spaced sentences are read.
         layers: layers to standardise; default: the encoder's layer.
         wanted: whether to standardise; default: only layers in which one dimension has more than half of the mean squared length.
-
-    Raises:
-        SettingError: `wanted` is true, and the encoder is not a model of `transformers`.
     """
     if wanted is False or not isinstance(encoder, HuggingFaceEncoder):
         if wanted:
-            raise SettingError(
-                f"standardize is for encoders of transformers, and {encoder.name} is a {type(encoder).__name__}"
-            )
+            kind = type(encoder).__name__
+            raise SettingError(f"standardize is for encoders of transformers, and {encoder.name} is a {kind}")
         return encoder
     numbers = [number for number in dict.fromkeys(encoder.layer_numbers(layers)) if number not in encoder.standard]
     each = -(-_SENTENCES // max(1, len(texts)))
-    some = [
-        side.take(np.unique(np.linspace(0, len(side) - 1, min(each, len(side))).astype(int)))
-        for side in texts
-        if len(side)
-    ]
+    spaced = [np.unique(np.linspace(0, len(side) - 1, min(each, len(side))).astype(int)) for side in texts]
+    some = [side.take(places) for side, places in zip(texts, spaced, strict=True) if len(side)]
     if not numbers or not some:
         return encoder
     found = dict(encoder.standard)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UncoveredWordsWarning)  # the caller warns about the whole text
         encoded = encoder.encode_layers(Sentences.joined(some), numbers)
-    for number in numbers:
-        vectors = encoded[number]
+    for number, vectors in encoded.items():
         rows = np.asarray(vectors.data if vectors.covered is None else vectors.data[vectors.covered], dtype=np.float64)
         squared = (rows**2).sum(axis=0)
         share = float(squared.max() / max(squared.sum(), np.finfo(np.float64).tiny))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from io import BufferedIOBase, FileIO
 from itertools import chain, islice
@@ -35,6 +35,7 @@ from calque.vectors import Embeddings, map_arrays, write_arrays
 VECTORS_FILE, WORDS_FILE = "vectors.safetensors", "words.json"
 _CENTRE_ON = 200_000  # number of frequent words for the mean, the usual size of tables
 _SENTENCES = 1 << 12  # number of sentences that are looked up together
+_SETTINGS = ("name", "normalise", "lower", "sentence")  # arguments of `StaticEncoder` in `calque.json`
 _EOS = "</s>"  # the only word without character n-grams in fastText
 _ROWS = 4096
 
@@ -76,43 +77,44 @@ class StaticEncoder(Encoder):
         self.word_dim = next(iter(dims.values()))
         for lang, fitted in self.maps.items():
             if fitted.matrix is None or fitted.matrix.shape != (self.word_dim, self.word_dim):
-                raise SettingError(
-                    f"the map of {lang!r} is not fitted, or not on vectors of {self.word_dim} dimensions"
-                )
+                raise SettingError(f"the map of {lang!r} must be fitted on vectors of {self.word_dim} dimensions")
         self.dim = self.word_dim * (4 if sentence else 1)
         self._means: dict[str, np.ndarray] = {}
 
-    def __repr__(self) -> str:
-        sizes = ", ".join(f"{lang or 'any'}: {len(table):,}" for lang, table in self.tables.items())
-        return f"StaticEncoder({self.name}, {sizes} words, {self.dim}d, maps for {sorted(self.maps) or 'none'})"
-
-    # -- variants --------------------------------------------------------------------------------------------
     def replace(self, **changes: Any) -> StaticEncoder:
         """Return an encoder with the same tables and other arguments: `encoder.replace(maps=None)`."""
-        same = {key: getattr(self, key) for key in ("normalise", "lower", "maps", "sentence", "name")}
+        same = {key: getattr(self, key) for key in ("maps", *_SETTINGS)}
         changed = StaticEncoder(self.tables, **{**same, **changes})
         if changed.normalise == self.normalise:
             changed._means = self._means
         return changed
 
-    # -- encoding --------------------------------------------------------------------------------------------
     @property
     def languages(self) -> tuple[str, ...]:
         return () if "" in self.tables else tuple(self.tables)
 
     def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
-        """Return one vector per word; out-of-vocabulary words are not covered.
-
-        Raises:
-            SettingError: a sentence is in a language without a table, or has no language although there are maps.
-        """
+        """Return one vector per word; out-of-vocabulary words are not covered."""
         return encode_by_language(sentences, [0], self.dim, lambda part: {0: self._of_language(part, progress)})[0]
 
     def _of_language(self, text: Sentences, progress: bool) -> Embeddings:
-        forms, numbers, offsets = number_words(text)
-        vectors, known = self._type_vectors(text.lang, forms)
+        lang = text.lang
+        key = best_match(lang, self.tables) or ""  # a variety such as de-AT uses the table and maps of its language
+        if key not in self.tables:
+            raise SettingError(f"no word vectors for language {lang!r}, there are tables for {sorted(self.tables)}")
+        word_types, numbers, offsets = number_words(text)
+        vectors, known = self.tables[key].lookup(word_types, lower=self.lower)
+        if not (finite := np.isfinite(vectors).all(axis=1)).all():
+            word = word_types[int(np.flatnonzero(~finite)[0])][:40]
+            raise InputError(f"{self.name}: the vector of {word!r} is not finite; copy the damaged file again")
+        if self.normalise:
+            vectors, _ = unit_centre_unit(vectors, self.mean(key))
+        check_language(self, lang)
+        if (mapped_as := best_match(lang, self.maps)) is not None:
+            vectors = self.maps[mapped_as].transform(vectors)
+        vectors[~known] = 0.0
         data, covered = mapped_array((offsets[-1], self.dim), np.float32), known[numbers]
-        with bar(int(offsets[-1]), unit="word", title="look up", show=progress) as shown:
+        with bar(int(offsets[-1]), unit="word", title="look up", show=progress) as counter:
             for start in range(0, len(text), _SENTENCES):
                 bounds = offsets[start : start + _SENTENCES + 1]
                 rows = slice(bounds[0], bounds[-1])
@@ -120,27 +122,8 @@ class StaticEncoder(Encoder):
                 if self.sentence is not None:
                     words = add_sentence(words, bounds - bounds[0], covered[rows], self.sentence)
                 data[rows] = words
-                shown.update(len(words))
+                counter.update(len(words))
         return Embeddings(data, offsets, covered)
-
-    def _type_vectors(self, lang: str, forms: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the mapped vector of each word type, and a mask of those that have one."""
-        key = best_match(lang, self.tables) or ""  # a variety such as de-AT uses the table and maps of its language
-        if key not in self.tables:
-            raise SettingError(f"no word vectors for language {lang!r}, there are tables for {sorted(self.tables)}")
-        vectors, known = self.tables[key].lookup(forms, lower=self.lower)
-        if not np.isfinite(vectors).all():
-            place = int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])
-            raise InputError(
-                f"{self.name}: the vector of {forms[place][:40]!r} is not finite: the file of vectors is damaged, copy it again"
-            )
-        if self.normalise:
-            vectors, _ = unit_centre_unit(vectors, self.mean(key))
-        check_language(self, lang)
-        if (mapped_as := best_match(lang, self.maps)) is not None:
-            vectors = self.maps[mapped_as].transform(vectors)
-        vectors[~known] = 0.0
-        return vectors, known
 
     def mean(self, lang: str) -> np.ndarray:
         """Return the mean of the table's first 200,000 L2-normalised vectors, float64 `[word_dim]`."""
@@ -178,10 +161,7 @@ class StaticEncoder(Encoder):
             words = {lang: table.words for lang, table in self.tables.items()}
             (path / WORDS_FILE).write_text(json.dumps(words), encoding="utf-8")
             about = {
-                "name": self.name,
-                "normalise": self.normalise,
-                "lower": self.lower,
-                "sentence": self.sentence,
+                **{name: getattr(self, name) for name in _SETTINGS},
                 "tables": {lang: table.settings() for lang, table in self.tables.items()},
                 "maps": {lang: about_map(fitted) for lang, fitted in self.maps.items()},
             }
@@ -189,12 +169,7 @@ class StaticEncoder(Encoder):
 
     @classmethod
     def open(cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any) -> Self:
-        """Read a folder of `save`, or a file of word vectors; vectors are memory-mapped.
-
-        Raises:
-            InputError: a file is missing or damaged.
-            SettingError: layer, pooling or precision is given, which static word vectors do not have.
-        """
+        """Read a folder of `save`, or a file of word vectors; vectors are memory-mapped."""
         path = Path(folder)
         for option in ("layer", "pooling", "precision"):
             if option in options:
@@ -212,12 +187,10 @@ class StaticEncoder(Encoder):
                 if len(tables[lang]) > len(tables[lang].matrix):
                     raise ValueError(f"{len(tables[lang])} words in {lang}, but {len(tables[lang].matrix)} vectors")
             maps = {lang: open_map(record, arrays, f"map.{lang}", path) for lang, record in about["maps"].items()}
-            settings = {name: about[name] for name in ("normalise", "lower", "sentence", "name")}
-            encoder = cls(tables, maps=maps, **settings)
+            encoder = cls(tables, maps=maps, **{name: about[name] for name in _SETTINGS})
             if encoder.normalise:
                 encoder._means = {lang: np.array(arrays[f"{lang}.mean"]) for lang in tables}
-        except (SettingError, OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError,
-                RecursionError) as error:  # fmt: skip
+        except Exception as error:  # damaged files raise errors of many kinds
             raise InputError(f"not complete static vectors ({type(error).__name__}: {error})", path=path) from error
         return encoder
 
@@ -236,9 +209,6 @@ def load_static(
         path: file for all languages, one for each (`{"en": "wiki.en.vec", "de": "wiki.de.bin"}`), or a saved folder.
         normalise, lower, sentence: see `StaticEncoder`.
         limit: maximum number of words of each file.
-
-    Raises:
-        InputError: a file is invalid.
     """
     if not isinstance(path, Mapping):
         if Path(path).is_dir():
@@ -258,10 +228,7 @@ def add_sentence(words: np.ndarray, offsets: np.ndarray, covered: np.ndarray, we
         words: word vectors `[n_words, dim]`.
         offsets: offsets of the sentences, int64 `[n_sentences + 1]`.
         covered: mask of the words with a vector, bool `[n_words]`; rows of other words are zero.
-        weights: weights of the four parts.
-
-    Returns:
-        float32 `[n_words, 4 × dim]`: word, mean, maximum, minimum.
+        weights: weights of word, mean, maximum and minimum in the result, float32 `[n_words, 4 × dim]`.
     """
     result = np.zeros((len(words), 4 * words.shape[1]), dtype=np.float32)
     rows, lengths = torch.from_numpy(words[covered]), torch.from_numpy(np.diff(offsets_of(covered)[offsets]))
@@ -281,14 +248,11 @@ class WordTable:
     words.
 
     Args:
-        words: words in the order of the file, usually by frequency.
+        words: words in the order of the file, usually by frequency; the first of duplicate words counts.
         matrix: vectors, float32 `[rows, dim]`; the first rows are those of the words.
         bucket: number of rows of n-grams; None if the table is not a fastText model.
         minn, maxn: minimum and maximum length of n-grams in characters, including the markers < and > of word ends; `maxn` is 0
             for a model without n-grams.
-
-    Attributes:
-        dim: number of dimensions of a vector.
     """
 
     def __init__(
@@ -296,31 +260,25 @@ class WordTable:
     ):
         self.words, self.matrix, self.dim = words, matrix, matrix.shape[1]
         self.bucket, self.minn, self.maxn = bucket, minn, maxn
-        self.index: dict[str, int] = {}
-        for number, word in enumerate(words):
-            self.index.setdefault(word, number)  # the first of duplicate words counts
+        self.index = {word: number for number, word in reversed([*enumerate(words)])}
 
     def __len__(self) -> int:
         return len(self.words)
 
-    def lookup(self, forms: Sequence[str], *, lower: bool = True) -> tuple[np.ndarray, np.ndarray]:
-        """Return the vectors of word types.
+    def lookup(self, word_types: Sequence[str], *, lower: bool = True) -> tuple[np.ndarray, np.ndarray]:
+        """Return vectors float32 `[n, dim]`, zero for out-of-vocabulary words, and the mask bool `[n]` of words with a vector.
 
         Args:
             lower: look up the lower-case form of an out-of-vocabulary word.
-
-        Returns:
-            vectors float32 `[n, dim]`, zero for out-of-vocabulary words, and the mask bool `[n]` of words with a vector.
         """
-        numbers = np.array([self._number(form, lower) for form in forms], dtype=np.int64)
-        vectors = np.zeros((len(forms), self.dim), dtype=np.float32)
-        known = numbers >= 0
-        vectors[known] = self.vectors(numbers[known])
+        numbers = [self.index.get(word, self.index.get(word.lower(), -1) if lower else -1) for word in word_types]
+        rows = np.array(numbers, dtype=np.int64)
+        vectors, known = np.zeros((len(rows), self.dim), dtype=np.float32), rows >= 0
+        vectors[known] = self.vectors(rows[known])
         if self.bucket is not None:
-            places = np.flatnonzero(~known)
-            rows = [self.ngrams(str(forms[place])) for place in places.tolist()]
-            guessed = places[np.array([bool(numbers) for numbers in rows], dtype=bool)]
-            vectors[guessed] = self._means([numbers for numbers in rows if numbers])
+            ngrams = {place: self.ngrams(str(word_types[place])) for place in np.flatnonzero(~known).tolist()}
+            guessed = [place for place, found in ngrams.items() if found]
+            vectors[guessed] = self._means([ngrams[place] for place in guessed])
             known[guessed] = True
         return vectors, known
 
@@ -336,10 +294,6 @@ class WordTable:
         for start in range(0, len(self.matrix), 65536):
             digest.update(np.ascontiguousarray(self.matrix[start : start + 65536]).tobytes())
         return digest.digest()
-
-    def _number(self, form: str, lower: bool) -> int:
-        number = self.index.get(form, -1)
-        return self.index.get(form.lower(), -1) if number < 0 and lower else number
 
     def vectors(self, numbers: np.ndarray) -> np.ndarray:
         """Return the vectors of words by number."""
@@ -378,22 +332,18 @@ class WordTable:
 
 
 _FASTTEXT = struct.pack("<i", 793712314)  # magic number of fastText models
-_MOST_DIMENSIONS = 65_536  # files with more dimensions are damaged
+_MAX_DIMENSIONS = 65_536  # files with more dimensions are damaged
 
 
 def read_table(path: str | PathLike[str], *, limit: int | None = None) -> WordTable:
-    """Read word vectors in any of these formats:
+    """Read word vectors in any of these formats, plain or compressed by gzip, zstd, xz or bzip2:
 
     - word2vec text and fastText `.vec`: a line `words dimensions`, then one line per word (GloVe lacks the first line);
     - word2vec binary: the same first line, then word, space, little-endian float32;
     - fastText model (`.bin`): mapped into memory unless compressed, so that only used rows are read.
 
     Args:
-        path: the file; gzip, zstd, xz and bzip2 are detected by their first bytes.
         limit: maximum number of words. A fastText model is read whole.
-
-    Raises:
-        InputError: the file is invalid, with the line if the format has lines.
     """
     with unpacked(path) as file:
         if file.peek(4)[:4] == _FASTTEXT:  # type: ignore[attr-defined]
@@ -402,21 +352,19 @@ def read_table(path: str | PathLike[str], *, limit: int | None = None) -> WordTa
         fields = first.split()
         if len(fields) == 2 and all(field.isdigit() for field in fields):
             n, dim = (int(field[:19]) for field in fields)  # Python refuses to parse numbers with thousands of digits
-            if not (0 < n < 10**18 and 0 < dim <= _MOST_DIMENSIONS):
-                fact = f"{n} words of {dim} dimensions are promised, expected at least one of each, and less than 10¹⁸"
-                raise InputError(fact, path=path, line=1)
+            if not (0 < n < 10**18 and 0 < dim <= _MAX_DIMENSIONS):
+                raise InputError(f"{n} words of {dim} dimensions must be at least one of each", path=path, line=1)
             if any(byte < 32 and byte not in b"\t\n\r" for byte in file.peek(4096)[:4096]):  # type: ignore[attr-defined]
                 return _read_binary(file, path, n, dim, limit)
-            return _read_text(chain(file), path, n, dim, limit)
-        if not 2 <= len(fields) <= _MOST_DIMENSIONS or b"\0" in first:
-            raise InputError(
-                "no word vectors: expected `words dimensions`, or a word and its numbers", path=path, line=1
-            )
+            return _read_text(file, path, n, dim, limit)
+        if not 2 <= len(fields) <= _MAX_DIMENSIONS or b"\0" in first:
+            fact = "no word vectors: expected `words dimensions`, or a word and its numbers"
+            raise InputError(fact, path=path, line=1)
         return _read_text(chain([first], file), path, None, len(fields) - 1, limit)
 
 
 # -- word2vec and its relatives ------------------------------------------------------------------------------
-def _read_text(lines: Iterator[bytes], path, n: int | None, dim: int, limit: int | None) -> WordTable:
+def _read_text(lines: Iterable[bytes], path, n: int | None, dim: int, limit: int | None) -> WordTable:
     words: list[str] = []
     blocks: list[np.ndarray] = []
     most = min(x for x in (n, limit, 1 << 40) if x is not None)
@@ -437,29 +385,25 @@ def _read_text(lines: Iterator[bytes], path, n: int | None, dim: int, limit: int
         if not np.isfinite(blocks[-1][place]).all():
             raise InputError(f"the vector of {word[:40]!r} is not finite", path=path, line=line)
         words.append(word)
-    if n is not None and len(words) < most:
-        fact = f"the first line promises {n} words, but the file ends after {len(words)}"
+    if not words or (n is not None and len(words) < most):
+        fact = f"the first line promises {n or 'no'} words, but the file ends after {len(words)}"
         raise InputError(fact, path=path, line=line)
-    if not words:
-        raise InputError("no word in it", path=path)
     return WordTable(words, np.concatenate(blocks)[: len(words)])
 
 
 def _read_binary(file: BufferedIOBase, path, n: int, dim: int, limit: int | None) -> WordTable:
     words: list[str] = []
-    n = n if limit is None else min(n, limit)
-    blocks: list[np.ndarray] = []
-    for number in range(n):
+    rows: list[np.ndarray] = []
+    for number in range(1, min(n, limit or n) + 1):
         word, data = _until(file, b" "), file.read(4 * dim)
         if len(data) != 4 * dim or word is None:
-            raise InputError(f"{n} words are promised, but word {number + 1} is incomplete", path=path)
-        if number % _ROWS == 0:
-            blocks.append(np.empty((min(_ROWS, n - number), dim), dtype=np.float32))
-        blocks[-1][number % _ROWS] = row = np.frombuffer(data, dtype="<f4")
-        if not np.isfinite(row).all():
-            raise InputError(f"the vector of word {number + 1} is not finite; is the file damaged?", path=path)
+            raise InputError(f"{n} words are promised, but word {number} is incomplete", path=path)
+        rows.append(np.frombuffer(data, dtype="<f4"))
         words.append(word.lstrip(b"\n").decode("utf-8", "replace"))
-    return WordTable(words, np.concatenate(blocks))
+    if not np.isfinite(matrix := np.stack(rows)).all():
+        number = int(np.flatnonzero(~np.isfinite(matrix).all(axis=1))[0]) + 1
+        raise InputError(f"the vector of word {number} is not finite; is the file damaged?", path=path)
+    return WordTable(words, matrix)
 
 
 def _until(file: BufferedIOBase, mark: bytes) -> bytes | None:
@@ -476,12 +420,11 @@ def _until(file: BufferedIOBase, mark: bytes) -> bytes | None:
 def _read_fasttext(file: BufferedIOBase, path: str | PathLike[str]) -> WordTable:
     """Read arguments, dictionary and input matrix of a model in the format of `FastText::saveModel`."""
 
-    def take(form: str) -> tuple:
-        size = struct.calcsize("<" + form)
-        data = file.read(size)
-        if len(data) != size:
+    def take(layout: str) -> tuple:
+        data = file.read(struct.calcsize("<" + layout))
+        if len(data) != struct.calcsize("<" + layout):
             raise InputError("the fastText model ends too early; was it copied whole?", path=path)
-        return struct.unpack("<" + form, data)
+        return struct.unpack("<" + layout, data)
 
     _, version = take("ii")
     if version not in (11, 12):
@@ -490,10 +433,10 @@ def _read_fasttext(file: BufferedIOBase, path: str | PathLike[str]) -> WordTable
     dim, model, bucket, minn, maxn = arguments[0], arguments[7], *arguments[8:11]
     take("d")
     if version == 11 and model == 3:
-        maxn = 0  # classifiers of that version have no n-grams, although the file says so
+        maxn = 0  # classifiers of that version have no n-grams, although the file gives their lengths
     entries, n_words, _, _, pruned = take("iiiqq")
     if not (0 < dim < 1 << 20 and 0 <= n_words <= entries and bucket >= 0):
-        raise InputError("a fastText model whose dictionary makes no sense; is it damaged?", path=path)
+        raise InputError("a fastText model with an invalid dictionary; is it damaged?", path=path)
     words = []
     for _ in range(entries):
         word = _until(file, b"\0")
@@ -504,8 +447,7 @@ def _read_fasttext(file: BufferedIOBase, path: str | PathLike[str]) -> WordTable
         raise InputError(f"{n_words} words are promised, {len(words)} are there; is it damaged?", path=path)
     (quantised,) = take("b")
     if quantised or pruned > 0:
-        fact = "a quantised fastText model (.ftz), which holds no whole vectors"
-        raise InputError(f"{fact}; use the .bin or .vec file it was made from", path=path)
+        raise InputError("a quantised fastText model (.ftz); use the .bin or .vec file it was made from", path=path)
     rows, columns = take("qq")
     if columns != dim or rows < n_words + (bucket if maxn else 0):
         raise InputError(f"an input matrix of {rows} by {columns} for {n_words} words; is it damaged?", path=path)

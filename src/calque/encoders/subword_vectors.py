@@ -34,10 +34,9 @@ class SubwordVectors(Encoder):
     """One static vector for each subword of a tokenizer (as in model2vec, Tulkens & van Dongen 2024).
 
     A word vector is the mean of its subword vectors, a sentence vector the mean over all subwords of its words, without special
-    tokens. Words are split separately. sentence-transformers opens the folder as `StaticEmbedding` and gives equal vectors if the
-    tokenizer divides text at spaces, as BERT's does. A byte-level tokenizer, which includes the space in the subword, gets a
-    space before every text. A special token spelt in the text, such as [SEP], is an ordinary word here, but a special token in
-    sentence-transformers.
+    tokens. sentence-transformers opens the folder as `StaticEmbedding` and gives equal vectors if the tokenizer divides text at
+    spaces, as BERT's does. A byte-level tokenizer, which includes the space in the subword, gets a space before every text.
+    Special tokens spelt in the text, such as [SEP], are ordinary words here, but not in sentence-transformers.
 
     Args:
         tokenizer: fast tokenizer of `transformers`.
@@ -55,16 +54,11 @@ class SubwordVectors(Encoder):
         self.model = nn.Embedding.from_pretrained(matrix.float().contiguous(), freeze=False)
         self.dim, self.unit, self.name = matrix.shape[1], unit, name
 
-    def __repr__(self) -> str:
-        return f"SubwordVectors({self.name}, {self.model.num_embeddings:,} subwords, {self.dim}d)"
-
-    # -- vectors -----------------------------------------------------------------------------------------------------
     def split(self, sentences: Sentences) -> SplitSentences:
         """Split sentences into subwords without special tokens; each subword is a "word" of the result."""
         words = self.subwords.split(sentences)
-        starts = np.arange(len(words.ids)) - np.repeat(words.offsets[:-1], words.lengths)
-        ones = np.ones_like(words.ids)
-        return replace(words, word_offsets=words.offsets, word_starts=starts.astype(np.int32), word_lengths=ones)
+        starts = (np.arange(len(words.ids)) - np.repeat(words.offsets[:-1], words.lengths)).astype(np.int32)
+        return replace(words, word_offsets=words.offsets, word_starts=starts, word_lengths=np.ones_like(words.ids))
 
     @torch.inference_mode()
     def _means(self, ids: np.ndarray, offsets: np.ndarray) -> Tensor:
@@ -85,7 +79,6 @@ class SubwordVectors(Encoder):
         found = nn.functional.normalize(found, dim=1, out=found) if self.unit else found
         return found.numpy(), split.lengths > 0
 
-    # -- identity and disk -------------------------------------------------------------------------------------------
     @property
     def fingerprint(self) -> str:
         digest = hashlib.blake2b(stable_text(self.subwords.backend).encode(), digest_size=16)
@@ -98,24 +91,16 @@ class SubwordVectors(Encoder):
             self.subwords.tokenizer.save_pretrained(path)
             save_file({_WEIGHT: self.model.weight.detach().contiguous()}, path / _MODEL)
             kinds = [("", "StaticEmbedding"), *([("1_Normalize", "Normalize")] if self.unit else [])]
-            for place, _ in kinds[1:]:
-                (path / place).mkdir()
             write_list(path, kinds)
             write_about(path, "subwords", {"name": self.name, "unit": self.unit})
 
     @classmethod
     def open(cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any) -> Self:
-        """Read what `save` wrote.
-
-        Raises:
-            InputError: a file is missing or damaged.
-            SettingError: layer, pooling or another option of encoders with layers is given.
-        """
+        """Read what `save` wrote; SettingError names an option that applies only to encoders with layers."""
         from transformers import PreTrainedTokenizerFast
 
-        for option in options:
-            if option != "device":  # the table stays on the CPU, as static word vectors do
-                raise SettingError(f"{option} does not apply to static vectors of subwords ({folder})")
+        for option in options.keys() - {"device"}:  # the table stays on the CPU, as static word vectors do
+            raise SettingError(f"{option} does not apply to static vectors of subwords ({folder})")
         path, about = Path(folder), read_about(folder) if about is None else about
         try:
             matrix = load_file(path / _MODEL)[_WEIGHT]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
@@ -68,21 +69,17 @@ class Subwords:
         special: bool = True,
     ):
         if not getattr(tokenizer, "is_fast", False):
-            raise SettingError(
-                f"{type(tokenizer).__name__} is a slow tokenizer, which does not report how it splits words; "
-                "expected a fast one: save it with a tokenizer.json, or choose an encoder that has one"
-            )
+            fact = f"{type(tokenizer).__name__} is a slow tokenizer, which does not report how it splits words"
+            raise SettingError(f"{fact}; expected a fast one with a tokenizer.json")
         self.tokenizer = tokenizer
         self.backend: Tokenizer = tokenizer.backend_tokenizer  # type: ignore[assignment]
         self.prefix, self.suffix = frame_of(tokenizer) if special else (np.zeros(0, np.int32), np.zeros(0, np.int32))
         self.languages, self._language_place = self._language_tokens()
         limit = (tokenizer.model_max_length if max_length is None else max_length) if special else np.inf
         self.max_length = int(limit) if limit < 1_000_000 else None  # transformers writes "no limit" as 1e30
-        if self.max_length is not None and self.max_length <= len(self.prefix) + len(self.suffix):
-            raise SettingError(
-                f"max_length={self.max_length} leaves no room for a word beside "
-                f"{len(self.prefix) + len(self.suffix)} special subwords"
-            )
+        n_special = len(self.prefix) + len(self.suffix)
+        if self.max_length is not None and self.max_length <= n_special:
+            raise SettingError(f"max_length={self.max_length} leaves no room beside {n_special} special tokens")
         self.pad_id = int(tokenizer.pad_token_id or 0)  # type: ignore[arg-type]
         self.unk_id: int | None = tokenizer.unk_token_id  # type: ignore[assignment]
         self._special_ids = np.array(sorted(set(tokenizer.all_special_ids) - {self.unk_id}), dtype=np.int32)
@@ -112,11 +109,8 @@ class Subwords:
         """Replace the language tokens of sentences by those of their languages, if the tokenizer has any.
 
         Args:
-            ids, offsets: subwords and offsets of `SplitSentences`.
+            ids, offsets: subwords and offsets of `SplitSentences`, changed in place.
             langs: language of each sentence, or of all.
-
-        Raises:
-            SettingError: there is no token for a language.
         """
         if self.languages:
             langs = [langs] if isinstance(langs, str) else langs
@@ -158,44 +152,30 @@ class Subwords:
 
     def _split_types(self, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
         """Return the concatenated ids of distinct words, int32, and their number for each word, int64 `[len(words)]`."""
-        words = self._spaced(words)
+        words = self._spaced(map(_without_surrogates, words))
         chunks = [words[start : start + _CHUNK] for start in range(0, len(words), _CHUNK)]
         with as_words(self.backend):
-            try:
-                encodings = self.backend.encode_batch(chunks, is_pretokenized=True, add_special_tokens=False)
-            except (UnicodeEncodeError, TypeError):  # lone surrogates have no UTF-8 and become U+FFFD
-                chunks = [[_without_surrogates(word) for word in chunk] for chunk in chunks]
-                encodings = self.backend.encode_batch(chunks, is_pretokenized=True, add_special_tokens=False)
+            encodings = self.backend.encode_batch(chunks, is_pretokenized=True, add_special_tokens=False)
         ids = np.array([i for encoding in encodings for i in encoding.ids], dtype=np.int32)
-        counts = np.concatenate([
-            np.zeros(0, dtype=np.int64),
-            *(np.bincount(np.array(encoding.word_ids, dtype=np.int64), minlength=len(chunk))
-              for encoding, chunk in zip(encodings, chunks, strict=True)),
-        ])  # fmt: skip
+        owner = [n * _CHUNK + word for n, encoding in enumerate(encodings) for word in encoding.word_ids]
+        counts = np.bincount(np.array(owner, dtype=np.int64), minlength=len(words))
         special = np.isin(ids, self._special_ids)
         if special.any():  # Unigram vocabularies contain </s> as an ordinary piece
             if self.unk_id is not None and self.unk_id not in self._special_ids:
                 ids[special] = self.unk_id
             else:
-                owner = np.repeat(np.arange(len(counts)), counts)
-                ids, counts = ids[~special], counts - np.bincount(owner[special], minlength=len(counts))
+                ids, counts = ids[~special], counts - np.bincount(np.array(owner)[special], minlength=len(words))
         self._check(ids)
         return ids, counts
 
     def _check(self, ids: np.ndarray) -> None:
         if self.vocabulary is not None and len(ids) and ids.max() >= self.vocabulary:
-            raise SettingError(
-                f"the tokenizer gives subword {ids.max()}, but the model has {self.vocabulary}: "
-                "they do not belong together"
-            )
+            fact = f"the tokenizer gives subword {ids.max()}, but the model has {self.vocabulary}"
+            raise SettingError(f"{fact}: they do not belong together")
 
     # -- sentences -------------------------------------------------------------------------------------------------
     def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
-        """Split sentences into subwords.
-
-        Args:
-            sentences: `Sentences` of a corpus (fastest), or an iterable of `Sentence` or of lists of words.
-        """
+        """Split sentences into subwords; `Sentences` of a corpus are fastest."""
         sentences = sentences if isinstance(sentences, Sentences) or not self.languages else list(sentences)
         types, numbers, word_offsets = number_words(sentences)
         table, sizes = self._split_types(types)
@@ -226,26 +206,28 @@ class Subwords:
     def split_texts(self, texts: Sequence[str], *, limit: int | None = None, lang: str = "") -> SplitSentences:
         """Split texts by a plain call of the tokenizer; every subword is a "word" of the result, including special tokens.
 
-        A special token spelt in a text, such as [SEP], is a special token, as in sentence-transformers. Long texts are truncated.
-
-        Args:
-            texts: texts with their spaces.
-            limit: maximum number of subwords of a text including special tokens, or None.
-            lang: language of the texts.
+        A special token spelt in a text, such as [SEP], is a special token, as in sentence-transformers. Texts are truncated to
+        `limit` subwords.
         """
         with as_words(self.backend, blind=False):
             if limit is not None:
                 self.backend.enable_truncation(max(limit, len(self.prefix) + len(self.suffix) + 1))
             encodings = self.backend.encode_batch(list(map(_without_surrogates, texts)))
-        offsets = offsets_of([len(encoding.ids) for encoding in encodings])
+        found = self._whole(encodings, lang)
+        starts = np.arange(len(found.ids)) - np.repeat(found.offsets[:-1], found.lengths)
+        return replace(
+            found, word_offsets=found.offsets, word_starts=starts.astype(np.int32), word_lengths=np.ones_like(found.ids)
+        )
+
+    def _whole(self, encodings: Sequence[Any], lang: str) -> SplitSentences:
+        """Return the tokenizer's encodings of texts, each with its first subword as the only word."""
+        n, offsets = len(encodings), offsets_of([len(encoding.ids) for encoding in encodings])
         ids = np.array([i for encoding in encodings for i in encoding.ids], dtype=np.int32)
         self._check(ids)
         self.put_languages(ids, offsets, lang)
-        starts = np.arange(len(ids)) - np.repeat(offsets[:-1], np.diff(offsets))
-        return SplitSentences(
-            ids, offsets, offsets, starts.astype(np.int32), np.ones(len(ids), dtype=np.int32),
-            truncated_sentences=sum(bool(encoding.overflowing) for encoding in encodings), pad_id=self.pad_id,
-        )  # fmt: skip
+        cut = sum(bool(encoding.overflowing) for encoding in encodings)
+        words = np.arange(n + 1), np.zeros(n, dtype=np.int32), np.ones(n, dtype=np.int32)
+        return SplitSentences(ids, offsets, *words, truncated_sentences=cut, pad_id=self.pad_id)
 
     def with_first(self, texts: Sequence[Sentences], *, segments: bool = False) -> SplitSentences:
         """Split each text, or pair of texts in one sequence, with the first special token as the only word.
@@ -255,9 +237,6 @@ class Subwords:
         Args:
             texts: one or two columns of texts.
             segments: whether the model has segment embeddings.
-
-        Raises:
-            SettingError: the tokenizer puts no special token before a text.
         """
         columns = [[self._spaced(map(_without_surrogates, text.words)) for text in column] for column in texts]
         with as_words(self.backend):
@@ -266,27 +245,19 @@ class Subwords:
             inputs: Any = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
             encodings = self.backend.encode_batch(inputs, is_pretokenized=True)
         if any(encoding.special_tokens_mask[:1] != [1] for encoding in encodings):
-            raise SettingError(
-                f"head cls reads the special subword before a text, and {type(self.tokenizer).__name__} puts none there: "
-                "take head mean or bilstm"
-            )
-        n, offsets = len(encodings), offsets_of([len(encoding.ids) for encoding in encodings])
-        ids = np.array([i for encoding in encodings for i in encoding.ids], dtype=np.int32)
+            name = type(self.tokenizer).__name__
+            fact = f"head cls reads the special token before a text, and {name} puts none there"
+            raise SettingError(f"{fact}; use head mean or bilstm")
         kinds = np.array([i for encoding in encodings for i in encoding.type_ids], dtype=np.int32)
-        self._check(ids)
-        self.put_languages(ids, offsets, texts[0].lang)
-        return SplitSentences(
-            ids, offsets, np.arange(n + 1), np.zeros(n, dtype=np.int32), np.ones(n, dtype=np.int32),
-            truncated_sentences=sum(bool(encoding.overflowing) for encoding in encodings), pad_id=self.pad_id,
-            segments=kinds if segments and kinds.any() else None,
-        )  # fmt: skip
+        return replace(self._whole(encodings, texts[0].lang), segments=kinds if segments and kinds.any() else None)
 
 
 def _without_surrogates(word: str) -> str:
+    """Replace lone surrogates, which have no UTF-8, by U+FFFD."""
     return word.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-#: words for testing a tokenizer, of which it should know one
+#: words for testing a tokenizer, whose vocabulary must have one of them
 PROBES = ("the", "in", "a", "e", "1", "de", "и", "ve", "的")
 
 
@@ -311,20 +282,15 @@ def as_words(backend: Tokenizer, *, blind: bool = True) -> Iterator[None]:
 
 
 def frame_of(tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the special tokens that the tokenizer puts before and after a text, int32, taken from an example.
-
-    Raises:
-        SettingError: the tokenizer adds tokens inside a text, or knows none of the probe words.
-    """
+    """Return the special tokens that the tokenizer puts before and after a text, int32, taken from an example."""
     backend = tokenizer.backend_tokenizer
     with as_words(backend):
         examples = (backend.encode([word], is_pretokenized=True) for word in PROBES)
         encoding = next((encoding for encoding in examples if not all(encoding.special_tokens_mask)), None)
+    name = type(tokenizer).__name__
     if encoding is None:
-        raise SettingError(f"{type(tokenizer).__name__} maps every probe word to nothing")
+        raise SettingError(f"{name} maps every probe word to nothing")
     ids, places = np.array(encoding.ids, dtype=np.int32), np.flatnonzero(np.array(encoding.special_tokens_mask) == 0)
     if places[-1] - places[0] >= len(places):
-        raise SettingError(
-            f"{type(tokenizer).__name__} puts special tokens inside a sentence, expected them at its ends only"
-        )
+        raise SettingError(f"{name} puts special tokens inside a sentence, expected them at its ends only")
     return ids[: places[0]], ids[places[-1] + 1 :]

@@ -53,23 +53,11 @@ class TrainableEncoder(Encoder):
         return self
 
     @property
-    def blocks(self) -> Any:
-        """List of the model's layers, a `torch.nn.ModuleList`, or None."""
-        return None
-
-    @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
     def encode(self, sentences: Iterable[Sentence | Sequence[str]], *, progress: bool = False) -> Embeddings:
-        """Return one vector per word, from the encoder's layer.
-
-        Args:
-            sentences: sentences in any order, which the result keeps; `Sentences` of a corpus are fastest.
-
-        Warns:
-            UncoveredWordsWarning: words beyond `max_length`, or dropped by the tokenizer, have no vector.
-        """
+        """Return one vector per word, from the encoder's layer. `Sentences` of a corpus are fastest."""
         return self._encode(sentences, [self.layer], progress)[self.layer]
 
     def _encode(self, sentences: Any, layers: list[int], progress: bool) -> dict[int, Embeddings]:
