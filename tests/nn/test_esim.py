@@ -1,4 +1,4 @@
-"""ESIM against a literal transcription of the paper, pair by pair and word by word."""
+"""Compare ESIM with a literal transcription of the paper, pair by pair and word by word."""
 
 import torch
 from hypothesis import given, settings
@@ -16,7 +16,7 @@ def draw(dim, labels, hidden, lengths, seed):
 
 
 def read(lstm: StackedLSTM, words):
-    """States of a bidirectional LSTM, one word after the other."""
+    """Compute the states of a bidirectional LSTM word by word."""
     layer = lstm.layers[0]
     states = [[None, None] for _ in words]
     for d, weights in enumerate(layer.all_weights):
@@ -31,7 +31,7 @@ def read(lstm: StackedLSTM, words):
 
 
 def aligned(words, others):
-    """For each word Σ_j exp(e_j) / Σ_k exp(e_k) · other_j; zero if there is no other."""
+    """Return Σ_j exp(e_j) / Σ_k exp(e_k) · other_j for each word; zero if there is no other word."""
     found = []
     for word in words:
         weights = [torch.exp(word @ other) for other in others]
@@ -40,7 +40,7 @@ def aligned(words, others):
 
 
 def pooled(states, width):
-    """[mean; maximum] of the states of a text, zeros if there are none."""
+    """Return [mean; maximum] of the states of a text; zeros if there are none."""
     if not states:
         return [torch.zeros(width, dtype=torch.float64)] * 2
     maxima = torch.stack([max(state[k] for state in states) for k in range(width)])
@@ -48,7 +48,7 @@ def pooled(states, width):
 
 
 def literal(esim, rows, lengths):
-    """Chen et al. (2017), §3, sequential model; in float64, differentiable."""
+    """Compute the sequential model of Chen et al. (2017), §3, in float64."""
     texts, n = [list(text) for text in rows.double().split(lengths)], len(lengths) // 2
     weight = {name: value.double() for name, value in esim.named_parameters()}
     scores = []
@@ -82,8 +82,7 @@ def test_equals_the_literal_transcription(dim, labels, hidden, seed, lengths):
         torch.testing.assert_close(ours, theirs.expand_as(ours), rtol=1e-4, atol=1e-5)
 
 
-def test_texts_without_words_give_neither_a_crash_nor_nan():
-    """Nothing to be aligned with is zero, and so is the mean of nothing."""
+def test_texts_without_words_give_finite_scores():
     lengths = [3, 0, 0, 2, 0, 4, 0, 2]
     esim, rows, sizes = draw(5, 3, 6, lengths, 0)
     found = esim(rows, sizes)
@@ -91,8 +90,8 @@ def test_texts_without_words_give_neither_a_crash_nor_nan():
     found.square().sum().backward()
     assert all(part.grad.isfinite().all() for part in (rows, *esim.parameters()))
     alone = soft_alignment(rows.detach(), sizes)
-    assert not alone[:3].any()  # of the pair with 3 words and 0
-    assert alone[3:5].any()  # of that with 2 and 2
+    assert not alone[:3].any()  # pair of 3 and 0 words
+    assert alone[3:5].any()  # pair of 2 and 2 words
     empty = esim(rows[:0], torch.tensor([0, 0, 0, 0]))
     assert empty.isfinite().all()
     assert empty[0].equal(empty[1])
