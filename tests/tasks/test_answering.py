@@ -55,8 +55,8 @@ def test_questions_of_several_texts_stay_with_their_passages():
         data, k = flat[n]
         first, last = run.answers.ends(np.array([n]))[0].tolist()
         assert [first, last + 1] == data.spans[k].tolist()
-        assert run.answers.judged(int(n), first, last) == (1.0, 1.0)
-        assert run.answers.judged(int(n), first, first) == (pytest.approx(2 / 3), 0.0)
+        assert run.answers.span_scores(int(n), first, last) == (1.0, 1.0)
+        assert run.answers.span_scores(int(n), first, first) == (pytest.approx(2 / 3), 0.0)
 
 
 def test_questions_on_one_passage_are_resampled_together(tmp_path):
@@ -95,10 +95,8 @@ def test_misplaced_answers_teach_nothing_and_are_asked():
     losses = job.losses(head, run.text.take(np.arange(8)), run.answers)
     assert (losses == 0).tolist() == [k == 3 for k in range(8)]
     with torch.no_grad():
-        assert job.judge(head.eval(), run.text.take(np.arange(8)), run.answers)["em"][:, 1].sum() == 8
-    with pytest.raises(
-        SettingError, match=r"en\.json: no answer stands where answer_start says, nothing can be learnt"
-    ):
+        assert job.counts(head.eval(), run.text.take(np.arange(8)), run.answers)["em"][:, 1].sum() == 8
+    with pytest.raises(SettingError, match=r"en\.json: no answer is at its answer_start"):
         Answering([replace(named, data=replace(named.data, spans=np.full_like(spans, -1)))], [named])
 
 
@@ -125,6 +123,6 @@ def test_from_the_command_line(tmp_path, capsys, tiny_folder, monkeypatch):
     assert scores[0]["settings"]["max_answer"] == 4
     assert len(scores[1]["runs"]) == 2
     assert "--layers does not apply to qa; it is for retrieval" in fails(capsys, *job, "--layers", 3)
-    assert "qa is learnt on frozen vectors: leave out tune=True (--tune)" in fails(capsys, *job, "--tune")
+    assert "qa needs frozen vectors: leave out tune=True (--tune)" in fails(capsys, *job, "--tune")
     (tmp_path / "bad.de.json").write_text("{", encoding="utf-8")
     assert "bad.de.json line 1: not JSON" in fails(capsys, *job[:6], "bad.de.json")

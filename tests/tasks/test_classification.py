@@ -107,12 +107,14 @@ def test_esim_reads_the_order_of_the_words_and_means_do_not():
 
 
 def test_esim_is_for_pairs_and_frozen_vectors():
-    with pytest.raises(SettingError, match="head esim compares two texts, and sentiment has single ones: take mean or"):
+    with pytest.raises(
+        SettingError, match="head esim compares two texts, but sentiment has single texts: take mean or"
+    ):
         Classification("sentiment", [labelled(9, "en")], [labelled(9, "de")], head="esim")
     pairs = [labelled(9, "en", pairs=True)], [labelled(9, "de", pairs=True)]
-    with pytest.raises(SettingError, match="head esim is for frozen vectors"):
+    with pytest.raises(SettingError, match="head esim cannot be used with tune=True"):
         Classification("nli", *pairs, head="esim", tune=True)
-    with pytest.raises(SettingError, match="unknown head 'esin', expected one of mean, bilstm, esim, cls"):
+    with pytest.raises(SettingError, match="head must be one of mean, bilstm, esim, cls, got 'esin'"):
         Classification("nli", *pairs, head="esin")
 
 
@@ -137,7 +139,7 @@ def test_macro_f1_is_that_of_scikit_learn():
         head = torch.nn.Module()
         head.forward = lambda rows, lengths, found=found: torch.eye(4)[found]
         given = WordRows(torch.zeros(n, 2), torch.ones(n, dtype=torch.int64), np.arange(n))
-        sums = job.judge(head, given, Answers(np.ones(n, dtype=np.int64), texts={"labels": gold}))
+        sums = job.counts(head, given, Answers(np.ones(n, dtype=np.int64), texts={"labels": gold}))
         expected = metrics.f1_score(gold, found, labels=range(labels), average="macro", zero_division=0)
         assert macro_f1(sums["macro-f1"].sum(axis=0).astype(float)) == pytest.approx(expected)
         assert sums["accuracy"].sum(axis=0).tolist() == [metrics.accuracy_score(gold, found, normalize=False), n]
