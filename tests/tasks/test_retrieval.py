@@ -260,7 +260,7 @@ def test_special_tokens_are_two_more_links_of_a_sentence(tiny_encoder):
     # Vectors by hand: both [CLS] are nearest to each other, the second [SEP] of the source to the first of the target.
     source = Embeddings(np.eye(7, dtype=np.float32)[[0, 1, 2, 3, 4, 5, 3]], np.array([0, 4, 7]))
     target = Embeddings(np.eye(7, dtype=np.float32)[[0, 1, 2, 3, 4, 5, 6]], np.array([0, 4, 7]))
-    assert special.retrieve(source, target).nearest_targets.tolist() == [2, 0, 3, 5, 4, 3]
+    assert special.retrieve(source, target).target_lists[:, 0].tolist() == [2, 0, 3, 5, 4, 3]
     by_form = {score.metric: score.value for score in special.evaluate_embeddings(source, target)}
     assert by_form["accuracy.all.en-de"] == 5 / 6
     assert by_form["form.all.en-de"] == 1  # another [SEP] is the same form

@@ -71,24 +71,18 @@ def accuracies(analysis: str, questions: Questions, view: View, groups: Groups) 
         values, low, high = intervals(sums, figures, samples=questions.task.bootstrap)
         by_group = {k: title for title, members in classes.items() for k in members}
         about = {"links": name, **groups.settings, "counted": "links" if groups.of_links else "questions"}
-        metric, share = f"accuracy.{name}", 2 if groups.of_links else 1
+        shown = []  # index of the figure, groups behind it, settings, name and position
         for k in used:
-            forward, backward = (ratio(totals[k, i], totals[k, i + 1]) for i in (0, 2))
-            settings = {
-                **about,
-                "directions": {
-                    "-".join(langs): None if np.isnan(value) else float(value)
-                    for langs, value in ((questions.langs, forward), (questions.langs[::-1], backward))
-                },
-                **({"class": by_group[k]} if k in by_group else {}),
-            }
-            ends, n = (values[k], low[k], high[k]), int(queries[k]) // share
-            at = {"group": groups.names[k], "x": groups.x[k]}
-            findings.append(questions.finding(analysis, view, metric, ends, n, settings, **at))
-        for place, (title, members) in enumerate(classes.items(), len(groups.names)):
-            settings = {**about, "mean_of": [groups.names[k] for k in members]}
-            ends, n = (values[place], low[place], high[place]), int(queries[members].sum()) // share
-            findings.append(questions.finding(analysis, view, metric, ends, n, settings, group=title))
+            ways = zip(("-".join(questions.langs), "-".join(questions.langs[::-1])), (0, 2), strict=True)
+            rates = {way: float(totals[k, i] / totals[k, i + 1]) if totals[k, i + 1] else None for way, i in ways}
+            settings = {"directions": rates, **({"class": by_group[k]} if k in by_group else {})}
+            shown.append((k, [k], settings, groups.names[k], groups.x[k]))
+        for k, (title, members) in enumerate(classes.items(), len(groups.names)):
+            shown.append((k, members, {"mean_of": [groups.names[member] for member in members]}, title, None))
+        for k, members, settings, title, x in shown:
+            figures, n = (values[k], low[k], high[k]), int(queries[members].sum()) // (2 if groups.of_links else 1)
+            record = {**about, **settings}
+            findings.append(questions.finding(analysis, view, f"accuracy.{name}", figures, n, record, group=title, x=x))
     return findings
 
 
@@ -114,18 +108,14 @@ def _mean(values: np.ndarray) -> np.ndarray:
 def binned(
     source: np.ndarray, target: np.ndarray, starts: Sequence[float], *, whole: bool = True, **settings: Any
 ) -> Groups:
-    """Put values of both sides into bins.
+    """Put values of both sides into bins; `x` is the middle of a bin (the geometric middle unless `whole`), and for the last bin
+    the mean of its values.
 
     Args:
         source, target: `[n_pairs]`; NaN and values below the first bin belong to no bin.
         starts: lower end of each bin; the last bin has no upper end.
         whole: whether the values are integers: "2–3" then means 2 and 3. Otherwise "10–30" means from 10 to below 30, and
             both values of a link are equal.
-        settings: entries recorded with the groups.
-
-    Returns:
-        the bins. `x` is the middle of a bin (the geometric middle unless `whole`), and for the last bin the mean of its
-        values.
     """
     sides = [np.asarray(side, dtype=np.float64) for side in (source, target)]
     codes = [np.where(side >= starts[0], np.searchsorted(starts, side, side="right") - 1, -1) for side in sides]

@@ -142,7 +142,7 @@ class Questions:
         Args:
             view: the encoder's view; None for several encoders.
             figures: value and ends of the interval, or a single value.
-            about: settings recorded in addition to those of the view.
+            about: additional settings.
         """
         value, low, high = figures if isinstance(figures, tuple) else (figures, math.nan, math.nan)
         name, settings = (None, {}) if view is None else (view.name, view.about)

@@ -33,13 +33,11 @@ def laplacian_eigenvalues(x: np.ndarray, *, neighbours: int) -> np.ndarray:
 
 
 def eigenvalue_similarity(first: np.ndarray, second: np.ndarray) -> float:
-    """Return Σᵢ (λᵢ − μᵢ)² over the k largest eigenvalues of two Laplacians (Søgaard et al. 2018, §3.1); 0 for equal spectra.
+    """Return Σᵢ (λᵢ − μᵢ)² over the k largest eigenvalues of two Laplacians, in descending order (Søgaard et al. 2018, §3.1); 0
+    for equal spectra.
 
     k is the smaller of the two numbers of largest eigenvalues that make up nine tenths of a spectrum's sum. The value grows
     with the number of vectors: compare only values of equally many vectors.
-
-    Args:
-        first, second: eigenvalues in descending order.
     """
 
     def needed(values: np.ndarray) -> int:
@@ -113,10 +111,8 @@ def powers(values: np.ndarray) -> np.ndarray:
 
 
 def skewness(sums: np.ndarray) -> np.ndarray:
-    """Return E[(v − μ)³] / σ³ from sums of powers `[…, 4]` (Radovanović et al. 2010, §2.2); NaN where all values are equal.
-
-    0 for a symmetric distribution; large if a few vectors (hubs) are in most lists.
-    """
+    """Return E[(v − μ)³] / σ³ from sums of powers `[…, 4]` (Radovanović et al. 2010, §2.2): 0 for a symmetric distribution,
+    large if a few vectors (hubs) are in most lists, NaN where all values are equal."""
     n, first, second, third = (sums[..., k] for k in range(4))
     mean = ratio(first, n)
     variance = ratio(second, n) - mean**2
@@ -183,17 +179,8 @@ def anisotropy(questions: Questions, view: View) -> list[Finding]:
 
 # -- language ----------------------------------------------------------------------------------------------------------
 def logistic_regression(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float]:
-    """Fit a linear probe: minimise Σ log(1 + exp(−s(xw + b))) + ½‖w‖², where s is 1 for `y` and −1 otherwise.
-
-    The loss is strictly convex in w, so the minimum is unique.
-
-    Args:
-        x: `[n, dim]`.
-        y: bool `[n]`.
-
-    Returns:
-        w, float64 `[dim]`, and b.
-    """
+    """Fit a linear probe: return w, float64 `[dim]`, and b that minimise Σ log(1 + exp(−s(xw + b))) + ½‖w‖², where s is 1 for
+    `y`, bool `[n]`, and −1 otherwise. The loss is strictly convex in w, so the minimum is unique."""
     x1 = np.concatenate([np.asarray(x, dtype=np.float64), np.ones((len(x), 1))], axis=1)
     sign, ridge = np.where(y, 1.0, -1.0), np.append(np.ones(x.shape[1]), 0.0)
 

@@ -26,13 +26,10 @@ PROJECTIONS = ("auto", "pca", "tsne")
 
 # -- ambiguous words whose translation only some encoders find (Cao et al. 2020, A.3) ---------------------------------------
 def senses(translations: Sequence[str]) -> list[list[str]]:
-    """Group translations that look like inflected forms of one word.
+    """Group translations that look like inflected forms of one word; each joins the first group whose first member matches.
 
     Two translations match if their common prefix covers 60% of the longer one, or a common substring of at least five
     letters does. This heuristic groups `gehen` with `geht` and `machte` with `gemacht`, but not `gehen` with `ging`.
-
-    Args:
-        translations: words in order of preference; each word joins the first group whose first member matches.
     """
     groups: list[list[str]] = []
     for word in translations:
@@ -51,17 +48,15 @@ def examples(questions: Questions, views: Sequence[View], *, forms: int = 8, min
     """Return ambiguous source words whose translations only some encoders retrieve correctly.
 
     A sense is a group of similar translations (see `senses`) with at least `min_count` links to the word type, counted in
-    test and training text. Word types are sorted by the entropy of their senses. A word type is shown if at least two of
-    its senses are found by some encoder and the encoders differ in one of them. Each sense is represented by the token on
-    which the encoders differ most, preferably one that the later encoders get right. Function words are excluded: with
-    tags, only open-class words are used; without tags, the 100 most frequent word types and those without letters are
-    left out. With a training text, a translation counts only if the training text links the two word types, because the
-    links of the test text contain errors.
+    test and training text. A word type is shown if at least two of its senses are found by some encoder and the encoders differ
+    in one of them; types are sorted by the entropy of their senses. Each sense is represented by the token on which the encoders
+    differ most, preferably one that only later encoders find. Function words are excluded: with tags, only open-class words are
+    used; without tags, the 100 most frequent word types and those without letters are left out. With a training text, a
+    translation counts only if the training text links the two word types, because test links contain errors.
 
     Args:
         views: results of the encoders, the unaligned encoder first.
         forms: maximum number of word types.
-        min_count: minimum number of links of a sense.
 
     Raises:
         SettingError: `views` contains only one encoder.
@@ -136,11 +131,7 @@ def translations_of(questions: Questions, wanted: set[str]) -> dict[str, Counter
 
 
 def _chosen(links: Sequence[Sequence[int]], right: np.ndarray) -> tuple[tuple[int, int], list[int]] | None:
-    """Choose one token of each sense, the most informative first, and a rank (lower is better); None if encoders agree.
-
-    Args:
-        right: `[n_encoders, n_links]`, 1 if the encoder's result is correct.
-    """
+    """Choose one token of each sense, the most informative first, and a rank (lower is better); None if encoders agree."""
 
     def rank(k: int) -> tuple[bool, int, int, int]:
         """Prefer tokens on which encoders differ, then those wrong before alignment, then those with many correct encoders."""
@@ -159,7 +150,7 @@ def _item(questions: Questions, views: Sequence[View], right: np.ndarray, link: 
     translation = questions.corpus.target[number].words
     answers = {}
     for hits, view in zip(right, views, strict=True):
-        row = int(view.answers.nearest_targets[np.flatnonzero(view.answers.queries == link)[0]])
+        row = int(view.answers.target_lists[np.flatnonzero(view.answers.queries == link)[0], 0])
         sentence = int(np.searchsorted(offsets, row, side="right")) - 1
         words = questions.corpus.target[sentence].words if row >= 0 else ()
         word = words[row - int(offsets[sentence])] if row >= 0 else None
@@ -188,14 +179,11 @@ def principal_axes(x: np.ndarray, n: int = 2) -> np.ndarray:
 
 
 def project(x: np.ndarray, how: str = "auto", *, seed: int = 0) -> tuple[np.ndarray, str]:
-    """Project vectors to two dimensions.
+    """Project vectors to two dimensions; return float64 `[n, 2]`, and the method used.
 
     Args:
-        how: "pca"; "tsne" (van der Maaten and Hinton 2008), which needs scikit-learn; "auto": t-SNE if it is installed.
-        seed: seed of t-SNE, which is initialised with the principal components.
-
-    Returns:
-        float64 `[n, 2]`, and the method used.
+        how: "pca"; "tsne" (van der Maaten and Hinton 2008), which needs scikit-learn and starts from the principal components;
+            "auto": t-SNE if it is installed.
 
     Raises:
         MissingExtraError: `how` is "tsne" and scikit-learn is not installed.
@@ -223,28 +211,21 @@ def chosen_pairs(questions: Questions, views: Sequence[View], n: int, *, seed: i
     for view in views:
         usable &= np.isin(np.arange(len(usable)), view.answers.queries)
     types = [_linked_types(questions, side) for side in SIDES]
-    seen: set[str] = set()
-    chosen = []
+    chosen: dict[str, int] = {}
     for link in np.random.default_rng(seed).permutation(np.flatnonzero(usable)).tolist():
         source, target = types[0][link], types[1][link]
-        if source not in seen and source != target and source.isalpha() and target.isalpha():
-            seen.add(source)
-            chosen.append(link)
+        if source not in chosen and source != target and source.isalpha() and target.isalpha():
+            chosen[source] = link
         if len(chosen) == n:
             break
-    return np.sort(np.array(chosen, dtype=np.int64))
+    return np.sort(np.array(list(chosen.values()), dtype=np.int64))
 
 
 def points(
     questions: Questions, views: Sequence[View], *, pairs: int = 100, projection: str = "auto", seed: int = 0
 ) -> list[Finding]:
-    """Project the same word pairs under every encoder; both languages are projected together after L2-normalisation.
-
-    Args:
-        pairs: maximum number of pairs.
-        projection: see `project`.
-        seed: seed for drawing the pairs and for the projection.
-    """
+    """Project the same word pairs, at most `pairs`, under every encoder; both languages are projected together after
+    L2-normalisation. `projection`: see `project`."""
     links = chosen_pairs(questions, views, pairs, seed=seed) if views else np.zeros(0, dtype=np.int64)
     if len(links) < 2:
         return []

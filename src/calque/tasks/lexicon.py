@@ -82,7 +82,6 @@ class Lexicon(Task):
             inputs: a dictionary, its languages, and optionally plain text in both (`de=de.txt` if the name has no language).
             entries: start and optional stop of the range of source words, in dictionary order.
             on_error: "raise", or "skip" to leave out lines of the dictionary that are not a pair.
-            similarity, lower: see the class.
         """
         if not inputs.langs:
             raise SettingError(f"{inputs.task} needs --langs, e.g. --langs en de")

@@ -129,7 +129,8 @@ class Probing(ZeroShot[ProbeText]):
 
     Args:
         train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`. All texts belong to one probe.
-        width, hidden, dropout: see `nn.probe.Probe`.
+        width: dimensions of the projected words.
+        hidden, dropout: hidden size of the perceptron, and dropout in it.
     """
 
     name = "probing"

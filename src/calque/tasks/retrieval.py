@@ -106,12 +106,7 @@ class WordRetrieval(Task):
 
     @classmethod
     def from_files(  # type: ignore[override]
-        cls,
-        inputs: Inputs,
-        *,
-        candidates: Candidates = "all",
-        similarity: Similarity = "csls",
-        contextual: bool = True,
+        cls, inputs: Inputs, *, candidates: Candidates = "all", similarity: Similarity = "csls", contextual: bool = True
     ) -> list[Task]:
         """Return one task for each test text."""
         tasks: list[Task] = []
@@ -333,8 +328,8 @@ class WordRetrieval(Task):
         sentence, queries = pairs.sentence[found.queries], found.queries
         hits = {"accuracy": [found.source_hits, found.target_hits], "form": []}
         for types, side, words, nearest in (
-            (self._types[1], target, pairs.target, found.nearest_targets),
-            (self._types[0], source, pairs.source, found.nearest_sources),
+            (self._types[1], target, pairs.target, found.target_lists[:, 0]),
+            (self._types[0], source, pairs.source, found.source_lists[:, 0]),
         ):
             linked = side.rows(sentence, words[queries])
             hits["form"].append((nearest >= 0) & (types[nearest] == types[linked]))
@@ -390,16 +385,6 @@ class Retrieved:
     dropped: int
     target_lists: np.ndarray
     source_lists: np.ndarray
-
-    @property
-    def nearest_targets(self) -> np.ndarray:
-        """Row of the retrieved target word of each query, int64 `[n]`."""
-        return self.target_lists[:, 0]
-
-    @property
-    def nearest_sources(self) -> np.ndarray:
-        """Row of the retrieved source word of each query, int64 `[n]`."""
-        return self.source_lists[:, 0]
 
 
 def retrieve(
