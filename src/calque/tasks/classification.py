@@ -41,13 +41,13 @@ class Classification(ZeroShot[LabelledText]):
 
     Heads on word vectors: "mean" puts two dense layers on the mean vector (Multi-sense, §4.2); "bilstm" puts them on the
     maxima over the hidden states of a bidirectional LSTM (Conneau et al. 2017; the NLI baseline of Multi-sense). For a pair with
-    vectors u and v the input is [u; v; |u − v|; u·v]. "esim", for pairs only, aligns the words of the two texts before it encodes
-    them (Chen et al. 2017; `calque.nn.esim`); it uses word order most, and is the head of CLCR (§4.2). "cls" trains the encoder
-    with one linear layer on its first special token (Cao et al. 2020, §4.3); both texts of a pair are one sequence with special
-    tokens, and with segment embeddings if the model has them.
+    vectors u and v the input is [u; v; |u − v|; u·v]. "esim", for pairs only, compares the words of the two texts (Chen et al.
+    2017; `calque.nn.esim`), and is the head of CLCR (§4.2). "cls" trains the encoder with one linear layer on its first special
+    token (Cao et al. 2020, §4.3); both texts of a pair are one sequence with special tokens, and with segment embeddings if
+    the model has them.
 
-    Chen et al. train ESIM with word embeddings of 300 dimensions on half a million pairs: 300 hidden units, dropout 0.5, rate
-    4e-4. With frozen vectors and some thousand pairs, the defaults of the other heads are better, so all heads share them.
+    Chen et al. train ESIM on half a million pairs with 300 hidden units, dropout 0.5 and rate 4e-4. With frozen vectors and some
+    thousand pairs the defaults here are better.
 
     Args:
         kind: "nli" for pairs, "sentiment" for single texts.
@@ -85,9 +85,8 @@ class Classification(ZeroShot[LabelledText]):
         self.hidden, self.dropout = hidden, dropout
         self.labels = tuple(sorted({name for each in train for name in each.data.labels.names}))
         if len(self.labels) < 2:
-            raise SettingError(
-                f"{', '.join(e.name for e in train)}: only one label ({', '.join(self.labels)}), expected several"
-            )
+            names = ", ".join(each.name for each in train)
+            raise SettingError(f"{names}: only one label ({', '.join(self.labels)}), expected several")
         self.statistics = {"accuracy": accuracy} | ({"macro-f1": macro_f1} if kind == "sentiment" else {})
         super().__init__(train, tests, tune=tune, **protocol)
 
@@ -189,13 +188,13 @@ def relabelled(text: LabelledText, names: Mapping[str, str]) -> LabelledText:
     Raises:
         InputError: no text is left.
     """
-    renamed = [names.get(name, name) for name in text.labels.names]
-    labelled = np.flatnonzero(np.array([name != "" for name in renamed], dtype=bool)[text.labels.codes])
-    if not len(labelled):
+    renamed = Labels.of([names.get(name, name) for name in text.labels.names])
+    labels = Labels(renamed.codes[text.labels.codes], renamed.names)
+    known = tuple(name for name in labels.names if name)
+    codes = labels.among(known)
+    if not (codes >= 0).any():
         raise InputError("every label is dropped by --rename", path=text.path)
-    labels = Labels.of([name for name in renamed if name])
-    codes = np.array([labels.names.index(name) if name else -1 for name in renamed], dtype=np.int32)
-    return replace(text, labels=Labels(codes[text.labels.codes], labels.names)).take(labelled)
+    return replace(text, labels=Labels(codes, known)).take(np.flatnonzero(codes >= 0))
 
 
 class TextHead(nn.Module):

@@ -46,8 +46,7 @@ class Lexicon(Task):
             their case. For lower-cased dictionaries.
         k: number of nearest neighbours in CSLS.
         bootstrap: number of bootstrap samples of the interval.
-        seed: seed in the record.
-        data: name of the dictionary in the record.
+        seed, data: seed, and name of the dictionary, in the record.
     """
 
     def __init__(

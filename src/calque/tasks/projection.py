@@ -85,12 +85,10 @@ def projected(
     tagger: Any, encoder: Encoder, corpus: ParallelCorpus, pairs: WordPairs, *, progress: bool = False
 ) -> Dataset[TaggedText]:
     """Return training text in the target language: train the tagger on source text, tag the source side of parallel text, and
-    project the tags.
+    project the tags over its word links.
 
     Args:
         tagger: `Tagging` task with training text in the language of one side of the corpus.
-        encoder: encoder of the frozen vectors.
-        corpus, pairs: parallel text and its word links.
 
     Raises:
         SettingError: the training text is in neither language, or nothing can be projected.

@@ -241,12 +241,10 @@ class WordRetrieval(Task):
     def retrieve(
         self, source: Embeddings, target: Embeddings, *, similarity: Similarity | None = None, depth: int = 1
     ) -> Retrieved:
-        """Retrieve the nearest words of all linked words.
+        """Retrieve the nearest words of all linked words; see `retrieve`.
 
         Args:
             source, target: vectors of every word of both sides of the test text; with `special`, see `with_special_tokens`.
-            similarity: similarity measure; None for that of the task.
-            depth: number of nearest words listed for each query.
 
         Raises:
             SettingError: the vectors do not belong to this text.
@@ -274,7 +272,6 @@ class WordRetrieval(Task):
         """Compute the scores of given word vectors, such as several layers of one pass.
 
         Args:
-            source, target: see `retrieve`.
             about: settings of the encoder, for the record.
             found: result of `retrieve` for these vectors; None computes it.
 
@@ -283,10 +280,8 @@ class WordRetrieval(Task):
         """
         found = self.retrieve(source, target) if found is None else found
         if not len(found.queries):
-            raise SettingError(
-                f"{self._name}: none of its {len(self._queries[0]):,} word links has a vector on both sides, so there is "
-                "nothing to measure"
-            )
+            fact = f"{self._name}: none of its {len(self._queries[0]):,} word links has a vector on both sides"
+            raise SettingError(f"{fact}, so there is nothing to measure")
         settings = {
             "contextual": self.contextual,
             "candidates": self.candidates,

@@ -64,15 +64,12 @@ class ZeroShot(Task, Generic[D]):
     With frozen features the words are encoded once, and every seed is trained on the same vectors. With `tune` a fresh
     copy of the encoder is trained for each seed. The encoder decides which side an alignment maps: an encoder mapped
     towards the target language maps the training text (Kulshreshtha et al. 2020), an encoder mapped towards the source
-    language maps the test text. The tested state is that of the epoch with the best score on development text
-    (`select`):
+    language maps the test text. The tested epoch has the best mean score on development texts (`select`):
 
-    - "source": the mean over the development texts in the source languages, or over one tenth of each training text
-      if there are none. No text in the target languages is used.
-    - "target": the mean over all development texts in source and target languages (Cao et al. 2020, §3.5), or over
-      text in the target languages only (Kulshreshtha et al. 2020, §4.2). This uses target data, so every score records
-      it.
-    - "last": the last epoch.
+    - "source": texts in the source languages, or one tenth of each training text if there are none.
+    - "target": all texts, in source and target languages (Cao et al. 2020, §3.5) or in the target languages only
+      (Kulshreshtha et al. 2020, §4.2). This uses target data, so every score records it.
+    - "last": none; the last epoch is tested.
 
     Args:
         train: training texts, in one or several source languages.
@@ -258,7 +255,7 @@ class ZeroShot(Task, Generic[D]):
         return encoder.split(self.sentences(data))
 
     def encoded(self, encoder: Encoder, data: D, *, progress: bool = False) -> Any:
-        """Return the encoded texts of a frozen encoder: `Embeddings`, or the input of `frozen`."""
+        """Return the vectors of a frozen encoder, as `frozen` takes them."""
         return encoder.encode(self.sentences(data), progress=progress)
 
     def frozen(self, embeddings: Any, device: torch.device) -> VectorSource:
@@ -270,8 +267,7 @@ class ZeroShot(Task, Generic[D]):
         """Return the scores of every test set, the main score first: mean over the seeds, with an interval over seeds and
         texts (`Measured.over_runs`). With one seed the interval covers texts only.
 
-        `settings` has the value of every seed, their standard deviation and the selected epochs. `gap` is the difference
-        to the first test set in a source language, if there is one.
+        `gap` in the settings is the difference to the first test set in a source language, if there is one.
         """
         experiment = Experiment(self, encoder, progress=progress)
         runs = [experiment.train(seed) for seed in self.seeds]
@@ -360,9 +356,8 @@ class Experiment(Generic[D]):
             raise SettingError(f"{self.encoder.name} cannot be fine-tuned: use frozen features (leave out --tune)")
         split = self.task.split(self.encoder, each.data)
         if split.truncated_sentences:
-            limit = self.encoder.max_length
-            message = f"{split.truncated_sentences:,} texts are longer than {limit} subwords and are truncated"
-            warnings.warn(message, stacklevel=2)
+            limit = f"{self.encoder.max_length} subwords"
+            warnings.warn(f"{split.truncated_sentences:,} texts exceed {limit} and are truncated", stacklevel=2)
         return split
 
     def _key(self, seed: int) -> str:
@@ -416,9 +411,8 @@ class Experiment(Generic[D]):
     def _source(self, data: Any, encoder: Any) -> VectorSource:
         if isinstance(data, VectorSource):
             return data
-        if not self.task.tune:
-            return self.task.frozen(data, self.processes.device)
-        return FrozenSource(vectors_of(encoder, data), self.processes.device)
+        device = self.processes.device
+        return FrozenSource(vectors_of(encoder, data), device) if self.task.tune else self.task.frozen(data, device)
 
     def _source_of(self, numbers: np.ndarray, encoder: Any) -> VectorSource:
         """Return a source of some training texts."""
