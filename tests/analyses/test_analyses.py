@@ -6,15 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from calque.analyses.groups import (
-    CLASSES,
-    accuracies,
-    binned,
-    by_length,
-    by_pos,
-    by_rank,
-    compare_layers,
-)
+from calque.analyses.groups import CLASSES, accuracies, binned, by_length, by_pos, by_rank, compare_layers
 from calque.analyses.questions import Questions, frequency_ranks, tags_for
 from calque.analyses.space import (
     anisotropy,

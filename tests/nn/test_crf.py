@@ -73,14 +73,16 @@ def gradients(crf, scores, values):
 
 
 @settings(max_examples=40, deadline=None)
-@given(n_tags=st.integers(2, 4), lengths=BATCHES, seed=st.integers(0, 10**6), scale=st.sampled_from([0.1, 1.0, 20.0]))
+@given(
+    n_tags=st.integers(2, 4), lengths=BATCHES, seed=st.integers(0, 10**6), scale=st.sampled_from([0.1, 1.0, 20.0, 1e5])
+)
 def test_likelihood_and_gradients_equal_the_enumeration(n_tags, lengths, seed, scale):
     crf, scores, tags, sizes = make(n_tags, lengths, seed, scale)
     found, expected = crf.log_likelihood(scores, tags, sizes), literal_log_likelihood(crf, scores, tags, lengths)
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-9)
     if sum(lengths):
         for ours, theirs in zip(gradients(crf, scores, found), gradients(crf, scores, expected), strict=True):
-            torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+            torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8)
 
 
 @settings(max_examples=40, deadline=None)
@@ -88,19 +90,6 @@ def test_likelihood_and_gradients_equal_the_enumeration(n_tags, lengths, seed, s
 def test_decoding_equals_the_enumeration(n_tags, lengths, seed, whole):
     crf, scores, _, sizes = make(n_tags, lengths, seed, whole=whole)
     assert crf.decode(scores, sizes).tolist() == literal_decode(crf, scores.detach(), lengths)
-
-
-@pytest.mark.parametrize("scale", [100.0, 1e5])
-def test_large_scores_do_not_overflow(scale):
-    for seed in range(10):
-        crf, scores, tags, sizes = make(3, [4, 2, 0, 3], seed, scale)
-        found, expected = (
-            crf.log_likelihood(scores, tags, sizes),
-            literal_log_likelihood(crf, scores, tags, [4, 2, 0, 3]),
-        )
-        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-9)
-        for ours, theirs in zip(gradients(crf, scores, found), gradients(crf, scores, expected), strict=True):
-            torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8)
 
 
 def test_a_tag_may_be_ruled_out():

@@ -159,16 +159,6 @@ def test_settings_that_cannot_work(make, fact):
         make()
 
 
-def test_training_the_encoder_with_the_probe(tiny_encoder):
-    text = [["the", "a", "in"], ["a", "the"], ["in", "a", "the", "a"]] * 12
-    kinds = {"the": "DET", "a": "DET", "in": "PREP"}
-    data = asked(text, "en", [[([(k, k + 1)], [kinds[word]]) for k, word in enumerate(each)] for each in text])
-    job = Probing([data], [data], tune=True, **SMALL | {"options": {"epochs": 10, "learning_rate": 5e-3, "batch": 8}})
-    score = job.evaluate(tiny_encoder)[0]
-    assert score.settings["features"] == "tuned"
-    assert score.value > 0.9
-
-
 def test_two_probes_of_one_file_are_two_comparisons(tmp_path):
     bank = trees(30, "en")
     dependencies = Dataset(bank.name, "en", of_treebank(bank.data))
