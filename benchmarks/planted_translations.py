@@ -106,8 +106,8 @@ def score_retrieval(
     rows = source.rows(pairs.sentence, pairs.source)[found.queries]
     figures: dict[str, float | int] = {"queries": total, "words": len(hidden & set(forms[0].tolist()))}
     directions = (
-        ("forward", found.source_hits, found.nearest_targets, forms[1]),
-        ("backward", found.target_hits, found.nearest_sources, forms[0]),
+        ("forward", found.source_hits, found.target_lists[:, 0], forms[1]),
+        ("backward", found.target_hits, found.source_lists[:, 0], forms[0]),
     )
     for name, hits, nearest, words in directions:
         figures[f"accuracy_{name}"] = float(hits.sum() / total)

@@ -1,4 +1,4 @@
-"""Ends of answers: their losses and the best run of words, against the formulas word by word."""
+"""Compare losses and best spans of answers with the formulas, word by word."""
 
 import numpy as np
 import torch
@@ -9,7 +9,7 @@ from calque.nn.answers import MatchedEnds, best_ends, end_losses
 
 
 def best_slowly(scores, owner, n, most):
-    """Every run of at most `most` words of every question; of equal ones the first, then the shortest."""
+    """Try all spans of at most `most` words; ties go to the first, then to the shortest."""
     found = [(-1, -1)] * n
     best = [-np.inf] * n
     for i in range(len(scores)):
@@ -23,7 +23,7 @@ def best_slowly(scores, owner, n, most):
 @settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_the_best_answer_is_the_best_of_all(data):
-    """Few different scores, so that many are equal; a question without rows."""
+    """Scores have few values, so that many are equal; one question has no rows."""
     owner = np.repeat(np.array([0, 2, 3]), [data.draw(st.integers(0, 7)) for _ in range(3)])
     values = st.integers(-3, 3)
     drawn = data.draw(st.lists(st.tuples(values, values), min_size=len(owner), max_size=len(owner)))
@@ -37,7 +37,7 @@ def test_losses_are_those_of_one_softmax_for_each_question():
     torch.manual_seed(0)
     owner, words = torch.tensor([0, 0, 0, 1, 1, 1, 1, 1, 2, 2]), torch.tensor([0, 1, 2, 0, 1, 2, 1, 2, 0, 1])
     scores = (5 * torch.randn(10, 2, dtype=torch.float64)).requires_grad_()
-    right = torch.tensor([[1, 2], [1, 2], [-1, -1], [0, 0]])  # the third stands nowhere, the fourth has no rows
+    right = torch.tensor([[1, 2], [1, 2], [-1, -1], [0, 0]])  # the third has no answer, the fourth no rows
     losses = end_losses(scores, owner, words, right)
     expected = torch.zeros(4, dtype=torch.float64)
     for question in (0, 1):

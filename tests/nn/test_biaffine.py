@@ -1,4 +1,4 @@
-"""Scores of pairs against loops over words, classes and components."""
+"""Compare scores of word pairs with loops over words, classes and components."""
 
 import math
 
@@ -11,16 +11,16 @@ from calque.nn.biaffine import MLP, Biaffine
 
 def literal(form, x, y):
     """[x; 1]ᵀ W_k [y; 1] for each class k, component by component."""
-    x = [*x.tolist(), *([1.0] if form.bias_left else [])]
+    x = [*x.tolist(), 1.0]
     y = [*y.tolist(), *([1.0] if form.bias_right else [])]
     return [
         sum(x[i] * w * y[j] for i, row in enumerate(table) for j, w in enumerate(row)) for table in form.weight.tolist()
     ]
 
 
-def draw(left, right, out, biases, lengths, seed=0):
+def draw(left, right, out, bias_right, lengths, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    form = Biaffine(left, right, out, *biases).double()
+    form = Biaffine(left, right, out, bias_right).double()
     with torch.no_grad():
         form.weight.copy_(torch.randn(form.weight.shape, generator=generator, dtype=torch.float64))
     n = sum(lengths)
@@ -31,15 +31,15 @@ def draw(left, right, out, biases, lengths, seed=0):
 
 
 SETTINGS = given(
-    left=st.integers(1, 4), right=st.integers(1, 4), biases=st.tuples(st.booleans(), st.booleans()),
+    left=st.integers(1, 4), right=st.integers(1, 4), bias_right=st.booleans(),
     lengths=st.lists(st.integers(0, 4), min_size=1, max_size=4), seed=st.integers(0, 10**6), out=st.integers(1, 4),
 )  # fmt: skip
 
 
 @settings(max_examples=40, deadline=None)
 @SETTINGS
-def test_arcs_equal_the_loop(left, right, biases, lengths, seed, out):
-    form, dependents, heads, _, sizes = draw(left, right, 1, biases, lengths, seed)
+def test_arcs_equal_the_loop(left, right, bias_right, lengths, seed, out):
+    form, dependents, heads, _, sizes = draw(left, right, 1, bias_right, lengths, seed)
     found = form.arcs(dependents, heads, sizes)
     longest, begin = max(lengths), 0
     assert found.shape == (len(lengths), longest, longest + 1)
@@ -55,8 +55,8 @@ def test_arcs_equal_the_loop(left, right, biases, lengths, seed, out):
 
 @settings(max_examples=40, deadline=None)
 @SETTINGS
-def test_labels_equal_the_loop(left, right, biases, lengths, seed, out):
-    form, dependents, heads, chosen, sizes = draw(left, right, out, biases, lengths, seed)
+def test_labels_equal_the_loop(left, right, bias_right, lengths, seed, out):
+    form, dependents, heads, chosen, sizes = draw(left, right, out, bias_right, lengths, seed)
     found, begin, expected = form.labels(dependents, heads, chosen, sizes), 0, []
     for n in lengths:
         for i in range(n):
@@ -79,11 +79,8 @@ def test_mlp():
     torch.testing.assert_close(mlp.eval()(x, lengths), expected)
 
 
-def test_nothing_at_all():
-    form = Biaffine(3, 3, 1)
-    for sizes in (torch.zeros(0, dtype=torch.int64), torch.tensor([0, 0])):
+def test_batches_without_words():
+    form, none = Biaffine(3, 3, 1), torch.zeros(0, dtype=torch.int64)
+    for sizes in (none, torch.tensor([0, 0])):
         assert form.arcs(torch.zeros(0, 3), torch.zeros(1, 3), sizes).shape == (len(sizes), 0, 1)
-        assert form.labels(torch.zeros(0, 3), torch.zeros(1, 3), torch.zeros(0, dtype=torch.int64), sizes).shape == (
-            0,
-            1,
-        )
+        assert form.labels(torch.zeros(0, 3), torch.zeros(1, 3), none, sizes).shape == (0, 1)

@@ -1,4 +1,4 @@
-"""The chain against the enumeration of every sequence of tags."""
+"""Compare the CRF with the enumeration of all tag sequences."""
 
 from itertools import product
 
@@ -8,21 +8,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calque.errors import SettingError
-from calque.nn.crf import ChainCRF, Forbidden, forbidden_in_bio
+from calque.nn.crf import ChainCRF, forbidden_in_bio
 
 BATCHES = st.lists(st.integers(0, 4), min_size=1, max_size=4)
 
 
 def score(crf, scores, tags):
-    """Of one sequence `[n]`, or of several `[m, n]`; differentiable."""
+    """Score one sequence `[n]`, or several `[m, n]`."""
     places = torch.arange(len(scores))
     moves = crf.transitions[tags[..., :-1], tags[..., 1:]]
     return crf.start[tags[..., 0]] + scores[places, tags].sum(-1) + moves.sum(-1) + crf.end[tags[..., -1]]
 
 
 def every_sequence(crf, scores):
-    """All sequences of tags for one sentence, and their scores."""
-    found = list(product(range(crf.n_tags), repeat=len(scores)))
+    """Return all tag sequences for one sentence, and their scores."""
+    found = list(product(range(len(crf.start)), repeat=len(scores)))
     return found, score(crf, scores, torch.tensor(found))
 
 
@@ -46,7 +46,7 @@ def literal_decode(crf, scores, lengths, allowed=lambda tags: True):
             kept = [
                 (-value, tags[::-1]) for tags, value in zip(sequences, values.tolist(), strict=True) if allowed(tags)
             ]
-            best += min(kept)[1][::-1]  # of equal ones, the smaller last tag, then the smaller last but one
+            best += min(kept)[1][::-1]  # ties: the smaller last tag, then the smaller second-to-last tag
         begin += n
     return best
 
@@ -55,7 +55,7 @@ def make(n_tags, lengths, seed, scale=1.0, dtype=torch.float64, whole=False, **s
     generator = torch.Generator().manual_seed(seed)
 
     def draw(*shape):
-        if whole:  # sums of small integers: nearly every decision is a tie, and exactly one
+        if whole:  # sums of small integers: most decisions are exact ties
             return torch.randint(-1, 2, shape, generator=generator).to(dtype)
         return torch.randn(shape, generator=generator, dtype=torch.float64).mul(scale).to(dtype)
 
@@ -73,14 +73,16 @@ def gradients(crf, scores, values):
 
 
 @settings(max_examples=40, deadline=None)
-@given(n_tags=st.integers(2, 4), lengths=BATCHES, seed=st.integers(0, 10**6), scale=st.sampled_from([0.1, 1.0, 20.0]))
+@given(
+    n_tags=st.integers(2, 4), lengths=BATCHES, seed=st.integers(0, 10**6), scale=st.sampled_from([0.1, 1.0, 20.0, 1e5])
+)
 def test_likelihood_and_gradients_equal_the_enumeration(n_tags, lengths, seed, scale):
     crf, scores, tags, sizes = make(n_tags, lengths, seed, scale)
     found, expected = crf.log_likelihood(scores, tags, sizes), literal_log_likelihood(crf, scores, tags, lengths)
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-9)
     if sum(lengths):
         for ours, theirs in zip(gradients(crf, scores, found), gradients(crf, scores, expected), strict=True):
-            torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+            torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8)
 
 
 @settings(max_examples=40, deadline=None)
@@ -88,19 +90,6 @@ def test_likelihood_and_gradients_equal_the_enumeration(n_tags, lengths, seed, s
 def test_decoding_equals_the_enumeration(n_tags, lengths, seed, whole):
     crf, scores, _, sizes = make(n_tags, lengths, seed, whole=whole)
     assert crf.decode(scores, sizes).tolist() == literal_decode(crf, scores.detach(), lengths)
-
-
-@pytest.mark.parametrize("scale", [100.0, 1e5])
-def test_large_scores_do_not_overflow(scale):
-    for seed in range(10):
-        crf, scores, tags, sizes = make(3, [4, 2, 0, 3], seed, scale)
-        found, expected = (
-            crf.log_likelihood(scores, tags, sizes),
-            literal_log_likelihood(crf, scores, tags, [4, 2, 0, 3]),
-        )
-        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-9)
-        for ours, theirs in zip(gradients(crf, scores, found), gradients(crf, scores, expected), strict=True):
-            torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8)
 
 
 def test_a_tag_may_be_ruled_out():
@@ -124,7 +113,7 @@ def test_nothing_at_all():
     for sizes in (torch.zeros(0, dtype=torch.int64), torch.tensor([0, 0])):
         found = crf.log_likelihood(torch.zeros(0, 3), torch.zeros(0, dtype=torch.int64), sizes)
         assert found.tolist() == [0.0] * len(sizes)
-        found.sum().backward()  # a batch without words may be met in training
+        found.sum().backward()  # training batches may be empty
         assert crf.decode(torch.zeros(0, 3), sizes).tolist() == []
 
 
@@ -140,9 +129,8 @@ def is_bio(tags):
 
 
 def test_what_bio_forbids():
-    transitions, start, end = forbidden_in_bio(NAMES)
+    transitions, start = forbidden_in_bio(NAMES)
     assert [NAMES[i] for i in start.nonzero()[:, 0]] == ["I-PER", "I-LOC"]
-    assert not end.any()
     forbidden = {(NAMES[i], NAMES[j]) for i, j in transitions.nonzero().tolist()}
     assert forbidden == {
         ("O", "I-PER"), ("O", "I-LOC"),
@@ -161,13 +149,5 @@ def test_decoding_keeps_to_the_scheme():
         found = crf.decode(scores, sizes)
         assert found.tolist() == literal_decode(crf, scores, lengths, is_bio)
         violated += literal_decode(crf, scores, lengths) != found.tolist()
+        assert set(crf.state_dict()) == {"transitions", "start", "end"}  # masks are not saved
     assert violated > 3
-
-
-def test_the_end_may_be_forbidden_and_masks_are_not_saved():
-    open_end = Forbidden(
-        torch.zeros(2, 2, dtype=torch.bool), torch.zeros(2, dtype=torch.bool), torch.tensor([True, False])
-    )
-    crf = ChainCRF(2, forbidden=open_end)
-    assert crf.decode(torch.tensor([[9.0, 0.0], [9.0, 0.0]]), torch.tensor([2])).tolist() == [0, 1]
-    assert set(crf.state_dict()) == {"transitions", "start", "end"}

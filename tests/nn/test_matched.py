@@ -1,4 +1,4 @@
-"""Attention between sentence pairs: how they are grouped."""
+"""Grouping of sentence pairs for attention."""
 
 import numpy as np
 

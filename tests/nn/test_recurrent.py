@@ -1,4 +1,4 @@
-"""Recurrent layers against a literal loop."""
+"""Compare recurrent layers with a literal loop."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from calque.nn.recurrent import StackedLSTM
 
 
 def literal(lstm, x, lengths):
-    """One word, one gate after the other, in float64; differentiable."""
+    """Compute the layers word by word and gate by gate, in float64."""
     x = x.double()
     for layer in lstm.layers:
         halves = []
@@ -60,7 +60,7 @@ def test_no_words():
     assert lstm(x[:0], torch.tensor([0, 0])).shape == (0, 12)
 
 
-def test_words_of_a_sentence_lose_the_same_components():
+def test_dropout_zeroes_the_same_components_in_all_words_of_a_sentence():
     dropout, lengths = SentenceDropout(0.25), torch.tensor([40, 0, 60])
     torch.manual_seed(0)
     found = dropout(torch.ones(100, 300), lengths)

@@ -1,4 +1,4 @@
-"""Alignment error rate, precision, recall and F1 against sets in a loop."""
+"""Compare alignment error rate, precision, recall and F1 with sets in a loop."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def random_links(seed, n_sentences=25, possible=False):
 
 
 def literal(links, gold):
-    """Och and Ney (2003) over sets of (sentence, source, target)."""
+    """Compute Och and Ney (2003) over sets of (sentence, source, target)."""
 
     def triples(pairs):
         return set(zip(pairs.sentence.tolist(), pairs.source.tolist(), pairs.target.tolist(), strict=True))
@@ -41,16 +41,7 @@ def test_figures_equal_the_definition(seed):
     assert scores[0].settings["sure"] + scores[0].settings["possible"] == len(gold)
 
 
-def test_by_hand():
-    gold = WordPairs.parse(["0-0 1?1", "2-1"])
-    links = WordPairs.parse(["0-0 1-1 2-2", ""])
-    aer, precision, recall, f1 = (score.value for score in score_links(links, gold))
-    assert (precision, recall) == (pytest.approx(2 / 3), 1 / 2)
-    assert aer == pytest.approx(1 - (1 + 2) / (3 + 2))
-    assert f1 == pytest.approx(2 * (2 / 3) * (1 / 2) / (2 / 3 + 1 / 2))
-
-
-def test_a_link_counts_once_and_is_sure_if_either_says_so():
+def test_duplicate_links_count_once_and_are_sure_if_one_is():
     once = WordPairs.parse(["0-0 1-1"])
     twice = WordPairs([0, 0, 0], [0, 0, 1], [0, 0, 1], n_sentences=1)
     gold = WordPairs([0, 0, 0], [0, 0, 1], [0, 0, 1], n_sentences=1, possible=np.array([True, False, False]))
@@ -59,7 +50,7 @@ def test_a_link_counts_once_and_is_sure_if_either_says_so():
         assert score.settings["sure"] == score.settings["links"] == 2
 
 
-def test_no_links_are_no_precision_and_all_errors():
+def test_no_predicted_links():
     aer, precision, recall, f1 = score_links(WordPairs.parse([""]), WordPairs.parse(["0-0"]))
     assert (aer.value, recall.value, f1.value) == (1.0, 0.0, 0.0)
     assert precision.to_dict()["value"] is None
@@ -84,8 +75,7 @@ class Fixed(Encoder):
 
 
 @pytest.mark.parametrize("method", ["mutual", "softmax"])
-def test_an_encoder_is_judged_by_the_links_of_its_vectors(method):
-    pytest.importorskip("calque.wordalign.similarity")
+def test_links_of_the_vectors_of_an_encoder(method):
     corpus = ParallelCorpus.of([["a", "b", "c"]], [["x", "y", "z"]], ("en", "de"))
     task = WordAlignment(corpus, WordPairs.parse(["0-1 1-0 2-2"]), method=method, data="toy")
     scores = task.evaluate(Fixed())
@@ -95,7 +85,7 @@ def test_an_encoder_is_judged_by_the_links_of_its_vectors(method):
     assert [score.value for score in task.score(WordPairs.parse(["0-0"]))] == [1.0, 0.0, 0.0, 0.0]
 
 
-def test_gold_that_does_not_fit_the_text_is_refused():
+def test_gold_links_beyond_the_text_are_an_error():
     corpus = ParallelCorpus.of([["a"]], [["b"]], ("en", "de"))
     with pytest.raises(CalqueError, match="target word 3"):
         WordAlignment(corpus, WordPairs.parse(["0-3"]))

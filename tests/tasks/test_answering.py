@@ -1,15 +1,20 @@
-"""Question answering: what a head learns, and what counts as right."""
+"""Question answering: scores against the official script, and a trained head."""
 
 import json
+import re
+import string
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from calque.corpora.squad import read_questions
 from calque.errors import SettingError
-from calque.tasks.answering import Answering, SpanAnswers
+from calque.tasks.answering import Answering, SpanAnswers, answer_scores
 from calque.tasks.bootstrap import over_groups
 from calque.tasks.datasets import Dataset
 from calque.tasks.zeroshot import Experiment
@@ -18,7 +23,7 @@ from planted import Planted, jobs, questions
 
 
 def written(path, rows):
-    """A file of passages, each with `(question, answer, answer_start)`."""
+    """Write a file of passages, each with `(question, answer, answer_start)`."""
     paragraphs = [
         {"context": passage,
          "qas": [{"question": q, "answers": [{"text": text, "answer_start": start}]} for q, text, start in asked]}
@@ -28,8 +33,7 @@ def written(path, rows):
     return path
 
 
-def test_vectors_without_meaning_answer_by_chance():
-    """Of ten words the same vectors: which one is meant cannot be told."""
+def test_constant_vectors_answer_by_chance():
     score = jobs(n=60, options={"epochs": 3, "learning_rate": 1e-2, "batch": 16})["qa"].evaluate(
         Planted(constant=True)
     )[1]
@@ -55,12 +59,11 @@ def test_questions_of_several_texts_stay_with_their_passages():
         data, k = flat[n]
         first, last = run.answers.ends(np.array([n]))[0].tolist()
         assert [first, last + 1] == data.spans[k].tolist()
-        assert run.answers.judged(int(n), first, last) == (1.0, 1.0)
-        assert run.answers.judged(int(n), first, first) == (pytest.approx(2 / 3), 0.0)
+        assert run.answers.span_scores(int(n), first, last) == (1.0, 1.0)
+        assert run.answers.span_scores(int(n), first, first) == (pytest.approx(2 / 3), 0.0)
 
 
 def test_questions_on_one_passage_are_resampled_together(tmp_path):
-    """The interval is over passages: a passage that is drawn comes with all of its questions."""
     asked = [(f"{passage} time water", [("of", "time", 2)] * 6) for passage in "abcde"]
     test = Dataset("x", "en", read_questions(written(tmp_path / "x.json", asked), lang="en"))
     score = Answering([test], [test], hidden=4, seeds=(0,), options={"epochs": 1}).evaluate(Planted())[0]
@@ -72,7 +75,7 @@ def test_questions_on_one_passage_are_resampled_together(tmp_path):
 
 
 def reading(n, lang):
-    """The answer is the word `time` wherever it stands, or the one behind it."""
+    """Return passages whose answer is the word `time`, or the next word."""
     rng = np.random.default_rng([n, ord(lang[0])])
     rows = []
     for _ in range(n):
@@ -85,7 +88,7 @@ def reading(n, lang):
     return rows
 
 
-def test_misplaced_answers_teach_nothing_and_are_asked():
+def test_misplaced_answers_count_in_tests_only():
     named = questions(8, "en")
     spans = named.data.spans.copy()
     spans[3] = -1
@@ -95,10 +98,8 @@ def test_misplaced_answers_teach_nothing_and_are_asked():
     losses = job.losses(head, run.text.take(np.arange(8)), run.answers)
     assert (losses == 0).tolist() == [k == 3 for k in range(8)]
     with torch.no_grad():
-        assert job.judge(head.eval(), run.text.take(np.arange(8)), run.answers)["em"][:, 1].sum() == 8
-    with pytest.raises(
-        SettingError, match=r"en\.json: no answer stands where answer_start says, nothing can be learnt"
-    ):
+        assert job.counts(head.eval(), run.text.take(np.arange(8)), run.answers)["em"][:, 1].sum() == 8
+    with pytest.raises(SettingError, match=r"en\.json: no answer is at its answer_start"):
         Answering([replace(named, data=replace(named.data, spans=np.full_like(spans, -1)))], [named])
 
 
@@ -125,6 +126,41 @@ def test_from_the_command_line(tmp_path, capsys, tiny_folder, monkeypatch):
     assert scores[0]["settings"]["max_answer"] == 4
     assert len(scores[1]["runs"]) == 2
     assert "--layers does not apply to qa; it is for retrieval" in fails(capsys, *job, "--layers", 3)
-    assert "qa is learnt on frozen vectors: leave out tune=True (--tune)" in fails(capsys, *job, "--tune")
+    assert "qa needs frozen vectors: leave out tune=True (--tune)" in fails(capsys, *job, "--tune")
     (tmp_path / "bad.de.json").write_text("{", encoding="utf-8")
     assert "bad.de.json line 1: not JSON" in fails(capsys, *job[:6], "bad.de.json")
+
+
+def by_squad(answer):
+    """Normalise as evaluate-v1.1.py: lower case, no ASCII punctuation or English articles, single spaces."""
+    lowered = answer.lower()
+    bare = "".join(letter for letter in lowered if letter not in set(string.punctuation))
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split())
+
+
+def official(answer, right, normalize):
+    """Compute metric_max_over_ground_truths of f1_score and of exact_match_score."""
+    found = []
+    for each in right:
+        a, b = normalize(answer).split(), normalize(each).split()
+        same = sum((Counter(a) & Counter(b)).values())
+        precision, recall = (same / len(a), same / len(b)) if same else (0, 0)
+        f1 = 2 * precision * recall / (precision + recall) if same else 0
+        found.append((f1, normalize(answer) == normalize(each)))
+    return max(f1 for f1, _ in found), max(float(exact) for _, exact in found)
+
+
+PIECES = [
+    "The", "a ", "theme", " AN ", "Rome", "Rom", "e", "«", "»", "U.S.", "'s", "-", "\u00a0", "  ", "İ", "ß", "ال", "البيت",
+    "die ", "der", "Das ", "北京", "大", "，", "A1", " của ", "$5", "\n", "la ", "Los", "हिंदी", "।", "_", "",
+]  # fmt: skip
+TEXTS = st.lists(st.sampled_from(PIECES), max_size=6).map("".join)
+
+
+@given(answer=TEXTS, right=st.lists(TEXTS, min_size=1, max_size=3))
+@example(answer="the", right=["a"])  # both are empty: an exact match without a common word
+@example(answer="in the in Rome", right=["in Rome", "Rome in in"])
+@example(answer="theme a", right=["THEME"])
+@settings(deadline=None)
+def test_scores_are_those_of_the_official_script(answer, right):
+    assert answer_scores(answer, right) == pytest.approx(official(answer, right, by_squad))

@@ -84,8 +84,8 @@ def test_numbers_and_short_words_and_words_that_come_once_are_not_asked():
     task = Consistency(short, data="short.txt")
     scores = task.evaluate(Fixed(Embeddings(np.eye(3, dtype=np.float32), np.array([0, 2, 3]))))
     assert json.loads(scores[0].to_json())["value"] is None
-    assert "--option letters=1 takes all" in next(iter(task.news(scores)))
-    with pytest.raises(SettingError, match="letters=0"):
+    assert "Try --option letters=1" in next(iter(task.news(scores)))
+    with pytest.raises(SettingError, match="letters must be at least 1"):
         Consistency(short, letters=0)
     with pytest.raises(SettingError, match="3 vectors in 1 sentences"):
         task.evaluate_embeddings(Embeddings(np.eye(3, dtype=np.float32), np.array([0, 3])))

@@ -1,4 +1,4 @@
-"""An encoder whose rows are not one for each word: what tasks on whole texts make of it, and that everything else refuses it."""
+"""Encoders whose rows are key points: tasks on whole texts accept them, and all others refuse them."""
 
 import re
 
@@ -19,23 +19,20 @@ from calque.tasks.retrieval import WordRetrieval
 from calque.tasks.zeroshot import Experiment
 from calque.text import ParallelCorpus, Sentences
 from command import fails, works
-from planted import KeyPoints, Planted, jobs, key_points, labelled, tagged, write_tags, write_trees
+from planted import KeyPoints, Planted, jobs, key_points, labelled, tagged, write_tags
 
 REFUSED = "planted cannot be (measured|mapped) here: its vectors are of key points, expected words; tasks on whole"
 
 
 def left(each):
-    """The same data with the words alone of which there are key points, in their order."""
+    """Return the data with only the words that are key points, in their order."""
     texts = tuple(Sentences.of([key_points(s).words for s in column], each.lang) for column in each.data.texts)
     return Dataset(each.name, each.lang, LabelledText(texts, each.data.labels))
 
 
-@pytest.mark.parametrize(
-    ("name", "head"),
-    [("nli", "mean"), ("nli", "esim"), ("sentiment", "bilstm")],
-)
-def test_key_points_are_the_words_of_a_text_that_has_only_these(name, head):
-    """Same answers: nothing on the way counts the words. (Premises that are equal without the others are a group.)"""
+@pytest.mark.parametrize(("name", "head"), [("nli", "mean"), ("nli", "esim"), ("sentiment", "bilstm")])
+def test_key_points_score_as_texts_of_only_these_words(name, head):
+    """A task must not depend on the number of words."""
     pairs = name == "nli"
     train, dev, test = labelled(60, "en", pairs=pairs), labelled(20, "en", 1, pairs), labelled(40, "de", 1, pairs)
     assert any(not key_points(s) for column in train.data.texts for s in column)
@@ -50,14 +47,14 @@ def test_key_points_are_the_words_of_a_text_that_has_only_these(name, head):
 
 
 @pytest.mark.parametrize("name", ["ner", "parsing"])
-def test_tasks_on_words_refuse_them_before_anything_is_computed(name):
+def test_tasks_on_words_refuse_key_points_before_encoding(name):
     encoder = KeyPoints()
     with pytest.raises(SettingError, match=REFUSED):
         Experiment(jobs(n=20)[name], encoder)
     assert encoder.passes == 0
 
 
-def test_so_does_whatever_asks_for_the_vectors_of_words():
+def test_other_functions_on_words_refuse_key_points():
     corpus = ParallelCorpus.of([["a1", "a2"], ["a3"]], [["d1", "d2"], ["d3"]], ("en", "de"))
     pairs = WordPairs(np.array([0, 1]), np.array([1, 0]), np.array([1, 0]), n_sentences=2)
     encoder = KeyPoints()
@@ -73,47 +70,17 @@ def test_so_does_whatever_asks_for_the_vectors_of_words():
     assert encoder.passes == 0
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    """A file for each task, and parallel text."""
-    folder = tmp_path_factory.mktemp("files")
-    write_tags(tagged(20, "en"), folder / "tags.en.tsv")
-    write_trees(jobs(n=10)["parsing"].train[0], folder / "trees.en.conllu")
-    lines = [
-        f"{' '.join(s.words)}\t{' '.join('d' + word[1:] for word in s.words)}\n"
-        for s in tagged(30, "en").data.sentences
-    ]
-    (folder / "text.tsv").write_text("".join(lines), encoding="utf-8")
-    (folder / "text.align").write_text("0-0\n" * len(lines), encoding="utf-8")
-    (folder / "words.en.txt").write_text("e1 e2 e9\ne10\n", encoding="utf-8")
+def test_commands_with_key_points(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "words.en.txt").write_text("e1 e2 e9\ne10\n", encoding="utf-8")
+    write_tags(tagged(20, "en"), tmp_path / "tags.en.tsv")
     for lang, seed in (("en", 0), ("de", 1)):
         data = labelled(30, lang, seed, pairs=True).data
         columns = [*([" ".join(s.words) for s in text] for text in data.texts), data.labels.to_list()]
         text = "".join("\t".join(line) + "\n" for line in zip(*columns, strict=True))
-        (folder / f"pairs.{lang}.tsv").write_text(text, encoding="utf-8")
-    return folder
-
-
-_LINKED = "--test text.tsv --links text.align --langs en de --pretokenized"
-COMMANDS = (
-    f"evaluate ENCODER retrieval {_LINKED}",
-    "evaluate ENCODER ner --train tags.en.tsv --test tags.en.tsv",
-    f"analyze ENCODER {_LINKED}",
-    "neighbours --encoder ENCODER --sentence1 e1 --word1 e1 --lang1 en --lang2 de --sentence2 d1",
-    "align text.tsv --links text.align --langs en de --encoder ENCODER --method rotation --towards en --out OUT",
-)
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_that_needs_words_says_so_in_a_line(command, files, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(files)
-    named = {"ENCODER": "planted:KeyPoints", "OUT": str(tmp_path / "out")}
-    assert re.search(REFUSED, fails(capsys, *(named.get(word, word) for word in command.split())))
-    assert not (tmp_path / "out").exists()
-
-
-def test_commands_that_take_key_points(files, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(files)
+        (tmp_path / f"pairs.{lang}.tsv").write_text(text, encoding="utf-8")
+    refused = "evaluate planted:KeyPoints ner --train tags.en.tsv --test tags.en.tsv"
+    assert re.search(REFUSED, fails(capsys, *refused.split()))
     learn = "evaluate planted:KeyPoints nli --train pairs.en.tsv --test pairs.de.tsv --head esim --hidden 4 --seeds 1 --epochs 1"
     out, _ = works(capsys, *learn.split())
     assert "frozen features, head esim" in out

@@ -56,9 +56,9 @@ def test_words_without_a_vector_are_left_out_and_counted():
         SettingError, match="not one of its 3 entries is in the texts in en and de, so there is nothing to"
     ):
         Lexicon(dictionary, texts={"en": texts["de"], "de": texts["en"]}).evaluate(Planted())
-    with pytest.raises(SettingError, match="texts in en, the dictionary needs en, de"):
+    with pytest.raises(SettingError, match="texts must be in en, de, got en"):
         Lexicon(dictionary, texts={"en": texts["en"]})
-    with pytest.raises(SettingError, match="similarity is csls or cosine"):
+    with pytest.raises(SettingError, match="similarity must be csls or cosine"):
         Lexicon(dictionary, similarity="dot")
 
 

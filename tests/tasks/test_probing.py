@@ -1,8 +1,7 @@
-"""Edge probing: what can be told from the vectors of some words alone, and what is counted how."""
+"""Edge probing of planted labels, and its counts target by target."""
 
 import json
 from itertools import pairwise
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from calque.errors import SettingError
 from calque.report.questions import find_subjects, sort_questions
 from calque.report.reading import read_results
 from calque.tasks.datasets import Dataset
-from calque.tasks.probing import KeyPointVectors, Probing
+from calque.tasks.probing import Probing
 from command import works
 from planted import QUICK, KeyPoints, Planted, asked, spans, trees, words, write_trees
 
@@ -25,7 +24,7 @@ def number(word):
 
 
 def tags(n, lang, seed=0, *, behind=0, name=None):
-    """Each word but the first is even or odd by its own number, or by that of a word before it."""
+    """Label each word but the first as even or odd by its own number, or by the number of a word before it."""
     text = words(np.random.default_rng([seed, ord(lang[0])]), n, lang, 2, 7)
     parity = ("even", "odd")
     targets = [[([(k, k + 1)], [parity[number(s[k - behind]) % 2]]) for k in range(1, len(s))] for s in text]
@@ -33,7 +32,7 @@ def tags(n, lang, seed=0, *, behind=0, name=None):
 
 
 def pairs(n, lang, seed=0):
-    """The first word and the last: is the first lower?"""
+    """Label whether the number of the first word is lower than that of the last."""
     text = words(np.random.default_rng([seed, ord(lang[0])]), n, lang, 2, 5, vocabulary=6)
     return asked(text, lang, [
         [([(0, 1), (len(s) - 1, len(s))], ["lower" if number(s[0]) < number(s[-1]) else "not lower"])] for s in text
@@ -41,7 +40,7 @@ def pairs(n, lang, seed=0):
 
 
 # -- what can be learnt ------------------------------------------------------------------------------------------------
-def test_what_a_word_says_itself_is_learnt_and_what_the_one_before_says_is_not():
+def test_the_probe_reads_the_words_of_a_span_and_no_others():
     own, before = (
         Probing([tags(300, "en", behind=behind)], [tags(80, "de", 1, behind=behind)], **SMALL).evaluate(Planted())[0]
         for behind in (0, 1)
@@ -51,7 +50,7 @@ def test_what_a_word_says_itself_is_learnt_and_what_the_one_before_says_is_not()
     assert own.languages == ("en", "de")
 
 
-def test_what_holds_between_two_spans_is_learnt_from_both():
+def test_labels_of_pairs_of_spans():
     job = Probing([pairs(600, "en")], [pairs(100, "de", 1)], **SMALL)
     f1, precision, recall = job.evaluate(Planted())
     assert [score.metric for score in (f1, precision, recall)] == ["f1", "precision", "recall"]
@@ -69,13 +68,13 @@ def test_a_target_may_have_several_labels_or_none():
 
 # -- key points --------------------------------------------------------------------------------------------------------
 def literal(job, head, encoder, each):
-    """Right, said and true labels of each text, target by target."""
+    """Count correct, predicted and gold labels of each text, target by target."""
     counts, data = [], each.data
     gold = data.labels.to_list()
     points = encoder.key_points(data.sentences) if isinstance(encoder, KeyPoints) else None
     vectors = encoder.encode(data.sentences)
     for s, (a, b) in enumerate(pairwise(data.offsets)):
-        rows, right, said, true = torch.from_numpy(vectors[s]), 0, 0, 0
+        rows, right, guess, true = torch.from_numpy(vectors[s]), 0, 0, 0
         for k in range(a, b):
             labels = set(gold[data.label_offsets[k] : data.label_offsets[k + 1]])
             true += len(labels)
@@ -90,14 +89,14 @@ def literal(job, head, encoder, each):
                 projected = pool.project(rows[span])
                 pooled.append(pool.attention(projected).softmax(0).T @ projected)
             p = torch.sigmoid(head.classify(torch.cat(pooled, dim=1)))[0]
-            told = {name for name, each in zip(job.labels, p.tolist(), strict=True) if each > 0.5}
-            right, said = right + len(told & labels), said + len(told)
-        counts.append([right, said, true])
+            predicted = {name for name, each in zip(job.labels, p.tolist(), strict=True) if each > 0.5}
+            right, guess = right + len(predicted & labels), guess + len(predicted)
+        counts.append([right, guess, true])
     return np.array(counts)
 
 
 def random_targets(n, lang, seed, width):
-    """Spans of all lengths, each with some of four labels; texts without a target as well."""
+    """Return spans of all lengths, each with some of four labels, and texts without a target."""
     rng = np.random.default_rng([seed, width])
     text = words(rng, n, lang, 1, 9)
     targets = [
@@ -113,8 +112,8 @@ def random_targets(n, lang, seed, width):
 
 @pytest.mark.parametrize("width", [1, 2])
 @pytest.mark.parametrize("kind", [Planted, KeyPoints])
-def test_counts_and_losses_are_those_of_one_target_after_the_other(kind, width):
-    """Label D is of the test text alone: it is missed wherever it is right."""
+def test_counts_and_losses_equal_a_loop_over_targets(kind, width):
+    """Only the test text has label D, so D is always missed."""
     encoder = kind()
     job = Probing([random_targets(30, "en", 0, width)], [random_targets(25, "de", 1, width)], **SMALL)
     assert job.labels == ("A", "B", "C")
@@ -125,34 +124,25 @@ def test_counts_and_losses_are_those_of_one_target_after_the_other(kind, width):
     numbers = np.random.default_rng(0).permutation(len(each.data))
     with torch.no_grad():
         given = source.take(numbers)
-        found = job.judge(head, given, answers)
+        found = job.counts(head, given, answers)
         expected = literal(job, head, encoder, each)
         losses = job.losses(head, given, answers).numpy()
     assert set(found) == {"f1", "precision", "recall"}
     np.testing.assert_array_equal(found["f1"], expected[numbers])
-    right, said, true = expected.sum(axis=0)
+    right, guess, true = expected.sum(axis=0)
     values = {name: float(statistic(expected.sum(axis=0))) for name, statistic in job.statistics.items()}
-    assert values["precision"] == pytest.approx(right / said)
+    assert values["precision"] == pytest.approx(right / guess)
     assert values["recall"] == pytest.approx(right / true)
-    assert values["f1"] == pytest.approx(2 * right / (said + true))
+    assert values["f1"] == pytest.approx(2 * right / (guess + true))
     assert true == len(each.data.labels)
     assert job.settings_of(each)["unknown_labels"] == each.data.labels.to_list().count("D") > 0
-    # The same sum of losses from all targets at once.
-    asked = answers.asked(source.take(np.arange(len(each.data))))
+    # Losses of all targets at once have the same sum.
+    given = source.take(np.arange(len(each.data)))
+    targets = answers.targets(given)
     with torch.no_grad():
-        scores = head(source.take(np.arange(len(each.data))).rows, asked.spans)
-    whole = head.losses(scores, answers.gold(asked.targets, 3)).sum()
+        scores = head(given.rows, targets.spans)
+    whole = head.losses(scores, torch.from_numpy(answers.gold[targets.numbers])).sum()
     assert losses.sum() * len(job.train[0].data.spans) / 30 == pytest.approx(float(whole), rel=1e-4)
-
-
-def test_an_encoder_must_say_which_words_its_key_points_are():
-    text = tags(5, "en").data.sentences
-    vectors, good = KeyPoints().encode(text), KeyPoints().key_points(text)
-    with pytest.raises(SettingError, match="has no key_points"):
-        KeyPointVectors.of(SimpleNamespace(name="points"), vectors, text)
-    np.testing.assert_array_equal(KeyPointVectors.of(KeyPoints(), vectors, text).words, good.data)
-    twice = KeyPointVectors.joined([KeyPointVectors.of(KeyPoints(), vectors, text)] * 2)
-    np.testing.assert_array_equal(twice.words, np.tile(good.data, 2))
 
 
 # -- settings ----------------------------------------------------------------------------------------------------------
@@ -169,17 +159,7 @@ def test_settings_that_cannot_work(make, fact):
         make()
 
 
-def test_the_encoder_may_learn_too(tiny_encoder):
-    text = [["the", "a", "in"], ["a", "the"], ["in", "a", "the", "a"]] * 12
-    kinds = {"the": "DET", "a": "DET", "in": "PREP"}
-    data = asked(text, "en", [[([(k, k + 1)], [kinds[word]]) for k, word in enumerate(each)] for each in text])
-    job = Probing([data], [data], tune=True, **SMALL | {"options": {"epochs": 10, "learning_rate": 5e-3, "batch": 8}})
-    score = job.evaluate(tiny_encoder)[0]
-    assert score.settings["features"] == "tuned"
-    assert score.value > 0.9
-
-
-def test_two_probes_of_one_file_are_two_questions(tmp_path):
+def test_two_probes_of_one_file_are_two_comparisons(tmp_path):
     bank = trees(30, "en")
     dependencies = Dataset(bank.name, "en", of_treebank(bank.data))
     few = SMALL | {"options": {"epochs": 1}, "bootstrap": 2}
@@ -221,8 +201,8 @@ def job_of(*arguments):
     ],
 )
 def test_every_probe_from_files_to_scores(files, tiny_folder, capsys, arguments, probe):
-    said, news = works(capsys, "evaluate", tiny_folder, *job_of(*arguments), "--json")
-    found = json.loads(said.splitlines()[-1])
+    printed, _ = works(capsys, "evaluate", tiny_folder, *job_of(*arguments), "--json")
+    found = json.loads(printed.splitlines()[-1])
     name = arguments[3].split("=")[-1]
     assert (found["task"], found["data"], found["metric"]) == ("probing", f"{name} ({probe})", "f1")
     assert found["settings"]["probe"] == probe

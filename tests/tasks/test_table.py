@@ -1,4 +1,4 @@
-"""One row is enough for a task to be found everywhere, and a class from elsewhere needs none."""
+"""The table of tasks, and tasks of other packages, which need no row."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Word:
 
 @pytest.fixture
 def own(tmp_path, monkeypatch):
-    """A module outside the package, and a parallel text."""
+    """Write a module outside the package, and a parallel text."""
     (tmp_path / "elsewhere.py").write_text(OWN, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(__import__("sys").modules, "elsewhere", raising=False)
@@ -61,7 +61,7 @@ def own(tmp_path, monkeypatch):
 
 @pytest.fixture
 def row(own, monkeypatch):
-    """The same class as a row of the table."""
+    """Add the class as a row of the table."""
     found = TaskRow(
         "elsewhere:Sentences", "Is the nearest sentence the translation?", "sentence retrieval", ("test",),
         ("langs", "centred", "nearest"), languages="pairs",
@@ -96,23 +96,8 @@ def test_a_row_is_found_in_help_study_report_and_reference(row, own, capsys, tin
     assert "means" in fails(capsys, "evaluate", tiny_folder, "no-such-task", "--test", "x")
 
 
-def test_a_class_from_elsewhere_is_a_task(own, capsys, tiny_folder):
-    job = ("evaluate", tiny_folder, "elsewhere:Sentences", "--test", "test.tsv", "--langs", "en", "de")
-    plain = json.loads(works(capsys, *job, "--json", "-q")[0])
-    assert (plain["task"], plain["data"], plain["n"]) == ("sentences", "test.tsv", 5)
-    assert plain["settings"] == {"aligned": None, "centred": False, "nearest": 1}
-    options = ("--option", "centred=true", "--option", "nearest=5")
-    found = json.loads(works(capsys, *job, *options, "--json", "-q")[0])
-    assert found["settings"] == {"aligned": None, "centred": True, "nearest": 5}
-    assert found["value"] == 1.0
-    shown, _ = works(capsys, "evaluate", tiny_folder, "elsewhere:Sentences", "--help")
-    assert "Is the nearest sentence of the other language the translation?" in " ".join(shown.split())
-    assert "--centred" in shown
-    assert json.loads(works(capsys, *job, "--centred", "--nearest", 5, "--json", "-q")[0]) == found
-
-
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("elsewhere:Word",), "elsewhere:Word is no task"),
         (
@@ -121,11 +106,11 @@ def test_a_class_from_elsewhere_is_a_task(own, capsys, tiny_folder):
         ),
     ],
 )
-def test_what_is_wrong_with_a_class_from_elsewhere_is_one_line(own, capsys, tiny_folder, words, said):
-    assert said in fails(capsys, "evaluate", tiny_folder, *words, "--test", "test.tsv", "--langs", "en", "de")
+def test_errors_about_a_class_of_another_package(own, capsys, tiny_folder, words, message):
+    assert message in fails(capsys, "evaluate", tiny_folder, *words, "--test", "test.tsv", "--langs", "en", "de")
 
 
-def test_a_class_from_elsewhere_is_a_task_of_a_study(own, capsys, tiny_folder):
+def test_a_study_of_a_class_of_another_package(own, capsys, tiny_folder):
     path = study(own, tiny_folder, "elsewhere:Sentences", "nearest = 5")
     works(capsys, "study", path, "--out", own / "out", "-q")
     (record,) = map(json.loads, (own / "out" / "results.jsonl").read_text().splitlines())
@@ -136,7 +121,7 @@ def test_a_class_from_elsewhere_is_a_task_of_a_study(own, capsys, tiny_folder):
     assert "centred, nearest" in line
 
 
-def test_without_a_way_of_its_own_a_class_gets_the_inputs(own):
+def test_the_default_from_files_passes_the_inputs(own):
     from calque.tasks import Task
 
     class Whole(Task):
@@ -153,17 +138,17 @@ def test_without_a_way_of_its_own_a_class_gets_the_inputs(own):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_a_row_says_what_its_class_says(task):
+def test_rows_agree_with_their_classes(task):
     row, kind = TASKS[task], TASKS.load(task)
     assert {*row.files, *row.options} - {*FIELDS} == set(option_names(kind))
     assert "test" in row.files
-    if hasattr(kind, "names"):  # zero-shot tasks say it for those from elsewhere that build on them
+    if hasattr(kind, "names"):
         assert (row.files, row.languages) == (kind.files, kind.languages)
         assert not kind.names or task in kind.names
     assert row.help.endswith((".", "?"))
 
 
-def test_who_takes_an_option():
+def test_users_of_an_option():
     assert users("similarity") == ["retrieval", "sentences", "lexicon"]
     assert users("upos") == ["parsing"]
     assert users("test") == users("layer") == []

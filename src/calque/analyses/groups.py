@@ -21,7 +21,7 @@ CLASSES = {
     "closed-class": ("DET", "ADP", "CONJ", "PRON", "AUX"),
     "open-class": ("NOUN", "ADV", "ADJ", "VERB"),
 }
-_CONJUNCTIONS = ("CCONJ", "SCONJ", "CONJ")  # one tag in the tagset of the paper
+_CONJUNCTIONS = ("CCONJ", "SCONJ")  # CONJ in the tagset of the paper
 
 RANKS = (0, 1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 LENGTHS = (1, 2, 4, 6, 8, 10, 13)
@@ -58,8 +58,8 @@ def accuracies(analysis: str, questions: Questions, view: View, groups: Groups) 
     for name, chosen in questions.selections.items():
         sums = _sums(questions, view, groups, chosen)
         totals = sums.sum(axis=0)
-        asked = totals[:, 1] + totals[:, 3]
-        used = np.flatnonzero(asked).tolist()
+        queries = totals[:, 1] + totals[:, 3]
+        used = np.flatnonzero(queries).tolist()
         classes = {title: [k for k in used if groups.names[k] in members] for title, members in groups.classes.items()}
         classes = {title: members for title, members in classes.items() if members}
 
@@ -71,42 +71,31 @@ def accuracies(analysis: str, questions: Questions, view: View, groups: Groups) 
         values, low, high = intervals(sums, figures, samples=questions.task.bootstrap)
         by_group = {k: title for title, members in classes.items() for k in members}
         about = {"links": name, **groups.settings, "counted": "links" if groups.of_links else "questions"}
-        metric, share = f"accuracy.{name}", 2 if groups.of_links else 1
+        shown = []  # index of the figure, groups behind it, settings, name and position
         for k in used:
-            forward, backward = (ratio(totals[k, i], totals[k, i + 1]) for i in (0, 2))
-            settings = {
-                **about,
-                "directions": {
-                    "-".join(langs): None if np.isnan(value) else float(value)
-                    for langs, value in ((questions.langs, forward), (questions.langs[::-1], backward))
-                },
-                **({"class": by_group[k]} if k in by_group else {}),
-            }
-            ends, n = (values[k], low[k], high[k]), int(asked[k]) // share
-            at = {"group": groups.names[k], "x": groups.x[k]}
-            findings.append(questions.finding(analysis, view, metric, ends, n, settings, **at))
-        for place, (title, members) in enumerate(classes.items(), len(groups.names)):
-            settings = {**about, "mean_of": [groups.names[k] for k in members]}
-            ends, n = (values[place], low[place], high[place]), int(asked[members].sum()) // share
-            findings.append(questions.finding(analysis, view, metric, ends, n, settings, group=title))
+            ways = zip(("-".join(questions.langs), "-".join(questions.langs[::-1])), (0, 2), strict=True)
+            rates = {way: float(totals[k, i] / totals[k, i + 1]) if totals[k, i + 1] else None for way, i in ways}
+            settings = {"directions": rates, **({"class": by_group[k]} if k in by_group else {})}
+            shown.append((k, [k], settings, groups.names[k], groups.x[k]))
+        for k, (title, members) in enumerate(classes.items(), len(groups.names)):
+            shown.append((k, members, {"mean_of": [groups.names[member] for member in members]}, title, None))
+        for k, members, settings, title, x in shown:
+            figures, n = (values[k], low[k], high[k]), int(queries[members].sum()) // (2 if groups.of_links else 1)
+            record = {**about, **settings}
+            findings.append(questions.finding(analysis, view, f"accuracy.{name}", figures, n, record, group=title, x=x))
     return findings
 
 
 def _sums(questions: Questions, view: View, groups: Groups, chosen: np.ndarray) -> np.ndarray:
     """Count correct answers and queries of both directions in each sentence and group, `[n_sentences, n_groups, 4]`."""
-    answers, size = view.answers, len(groups.names)
-    asked = chosen[answers.queries]
-    queries = answers.queries[asked]
-    sentence = questions.pairs.sentence[queries]
-    sums = np.zeros((len(questions.corpus), size, 4))
-    for place, hits, codes in ((0, answers.source_hits, groups.source), (2, answers.target_hits, groups.target)):
-        code = codes[queries]
-        known = code >= 0
-        flat = sentence[known] * size + code[known]
-        for shift, weights in ((0, hits[asked][known].astype(np.float64)), (1, np.ones(len(flat)))):
-            counts = np.bincount(flat, weights=weights, minlength=sums.shape[0] * size)
-            sums[:, :, place + shift] = counts.reshape(-1, size)
-    return sums
+    answers, size, columns = view.answers, len(groups.names), []
+    for hits, codes in ((answers.source_hits, groups.source), (answers.target_hits, groups.target)):
+        known = chosen[answers.queries] & (codes[answers.queries] >= 0)
+        queries = answers.queries[known]
+        cells = questions.pairs.sentence[queries] * size + codes[queries]
+        for weights in (hits[known], np.ones(len(cells))):
+            columns.append(np.bincount(cells, weights=weights, minlength=len(questions.corpus) * size))
+    return np.stack(columns, axis=1).reshape(-1, size, 4)
 
 
 def _mean(values: np.ndarray) -> np.ndarray:
@@ -119,18 +108,14 @@ def _mean(values: np.ndarray) -> np.ndarray:
 def binned(
     source: np.ndarray, target: np.ndarray, starts: Sequence[float], *, whole: bool = True, **settings: Any
 ) -> Groups:
-    """Put values of both sides into bins.
+    """Put values of both sides into bins; `x` is the middle of a bin (the geometric middle unless `whole`), and for the last bin
+    the mean of its values.
 
     Args:
         source, target: `[n_pairs]`; NaN and values below the first bin belong to no bin.
         starts: lower end of each bin; the last bin has no upper end.
         whole: whether the values are integers: "2–3" then means 2 and 3. Otherwise "10–30" means from 10 to below 30, and
             both values of a link are equal.
-        settings: entries recorded with the groups.
-
-    Returns:
-        the bins. `x` is the middle of a bin (the geometric middle unless `whole`), and for the last bin the mean of its
-        values.
     """
     sides = [np.asarray(side, dtype=np.float64) for side in (source, target)]
     codes = [np.where(side >= starts[0], np.searchsorted(starts, side, side="right") - 1, -1) for side in sides]
@@ -160,20 +145,16 @@ def by_pos(questions: Questions) -> Groups | None:
     if not tags:
         return None
     names = [tag for tags_of in CLASSES.values() for tag in tags_of]
+    places = {tag: k for k, tag in enumerate(names)} | dict.fromkeys(_CONJUNCTIONS, names.index("CONJ"))
     codes = {}
     for side, (numbers, known) in tags.items():
-        table = np.array([_number(tag, names) for tag in known] + [-1], dtype=np.int64)
+        table = np.array([*(places.get(tag, -1) for tag in known), -1], dtype=np.int64)
         codes[side] = table[numbers][questions.rows[side]]
     both = [codes[side] if side in codes else next(iter(codes.values())) for side in SIDES]
     words = {questions.langs[side == "target"]: int((tags[side][0] >= 0).sum()) for side in tags}
     return Groups(
         names, *both, x=[None] * len(names), of_links=len(codes) == 1, classes=CLASSES, settings={"tagged_words": words}
     )
-
-
-def _number(tag: str, names: Sequence[str]) -> int:
-    tag = "CONJ" if tag in _CONJUNCTIONS else tag
-    return names.index(tag) if tag in names else -1
 
 
 def by_rank(questions: Questions) -> Groups:
@@ -188,7 +169,7 @@ def by_rank(questions: Questions) -> Groups:
     ranks = []
     for side in SIDES:
         rank = frequency_ranks(questions.counts[side])
-        ranks.append(_of_links(questions, side, [rank[form] for form in questions.forms[side][1]]))
+        ranks.append(questions.of_links(side, [rank[word] for word in questions.types[side][1]]))
     apart = np.abs(ranks[0] - ranks[1])
     counted = "test text" if questions.task.train is None else "test and training text"
     return binned(apart, apart, RANKS, whole=False, frequencies=counted)
@@ -196,14 +177,8 @@ def by_rank(questions: Questions) -> Groups:
 
 def by_length(questions: Questions) -> Groups:
     """Group by the number of characters of the query word."""
-    source, target = (_of_links(questions, side, [len(form) for form in questions.forms[side][1]]) for side in SIDES)
+    source, target = (questions.of_links(side, [len(word) for word in questions.types[side][1]]) for side in SIDES)
     return binned(source, target, LENGTHS, unit="characters")
-
-
-def _of_links(questions: Questions, side: str, values: Sequence[float]) -> np.ndarray:
-    """Return, for each link, the value of its word type on one side, `[n_pairs]`."""
-    numbers = questions.forms[side][0][questions.rows[side]]
-    return np.array(values)[numbers] if len(values) else np.zeros(0)
 
 
 # -- curves ------------------------------------------------------------------------------------------------------------
@@ -212,20 +187,16 @@ def headline(
     about: Mapping[str, Any] | None = None,
 ) -> list[Finding]:  # fmt: skip
     """Return token-level accuracy over unseen links (with a training text) and over all links, then type-level accuracy."""
-    asked = (questions.pairs, questions.unseen, view.answers)
-    scores = questions.task.evaluate_embeddings(
-        view.source, view.target, about={**view.about, **dict(about or {})}, asked=asked
-    )
+    about = {**view.about, **dict(about or {})}
+    scores = questions.task.evaluate_embeddings(view.source, view.target, about=about, found=view.answers)
     wanted = [f"{kind}.{name}" for kind in ("accuracy", "form") for name in questions.selections]
     return [Finding(analysis, view.name, score, group, x) for score in scores if score.metric in wanted]
 
 
 def layer_curve(questions: Questions, views: Mapping[int, View]) -> list[Finding]:
     """Return the accuracy of every layer; `x` is the index of the layer, 0 the embeddings."""
-    findings = []
-    for layer, view in views.items():
-        findings += headline("layers", questions, view, x=float(layer), about={"layer": layer})
-    return findings
+    curves = (headline("layers", questions, view, x=float(n), about={"layer": n}) for n, view in views.items())
+    return [finding for curve in curves for finding in curve]
 
 
 def compare_layers(

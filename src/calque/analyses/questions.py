@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,7 +17,7 @@ from calque.algebra.normalize import unit_rows
 from calque.annotated import TaggedText
 from calque.offsets import offsets_of
 from calque.tasks.base import Score
-from calque.tasks.overlap import first_occurrences, forms_of
+from calque.tasks.overlap import covered_words, word_types
 from calque.tasks.retrieval import Retrieved, WordRetrieval
 from calque.text import Sentences
 from calque.vectors import Embeddings
@@ -47,7 +48,7 @@ class Finding:
     items: Sequence[dict[str, Any]] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON: those of `Score.to_dict` and the other attributes."""
+        """Return the values of `Score.to_dict` and the other attributes, for JSON."""
         about = {"analysis": self.analysis, "encoder": self.encoder, "group": self.group, "x": self.x}
         return {**self.score.to_dict(), **about, **({} if self.items is None else {"items": list(self.items)})}
 
@@ -89,28 +90,24 @@ class Questions:
         return {side: self.offsets[side][self.pairs.sentence] + words[side] for side in SIDES}
 
     @cached_property
-    def forms(self) -> Mapping[str, tuple[np.ndarray, list[str]]]:
+    def types(self) -> Mapping[str, tuple[np.ndarray, list[str]]]:
         """Index of every word's lower-cased word type, int64 `[n_words]`, and the word types."""
-        return {side: forms_of(self.sentences(side)) for side in SIDES}
+        return {side: word_types(self.sentences(side)) for side in SIDES}
+
+    def of_links(self, side: str, values: Sequence[Any]) -> np.ndarray:
+        """Return for each link the value of its word type on one side, `[n_pairs]`; `values` are in the order of `types`."""
+        numbers = self.types[side][0][self.rows[side]]
+        return np.array(values)[numbers] if len(values) else np.zeros(0)
 
     @cached_property
-    def counts(self) -> Mapping[str, dict[str, int]]:
+    def counts(self) -> Mapping[str, Counter[str]]:
         """Frequency of each lower-cased word type in test and training text together."""
-        counts = {}
-        for side in SIDES:
-            counts[side] = count_forms(self.sentences(side))
-            if self.task.train is not None:
-                train = self.task.train.source if side == "source" else self.task.train.target
-                for form, count in count_forms(train).items():
-                    counts[side][form] = counts[side].get(form, 0) + count
+        counts: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
+        for text in (self.corpus, self.task.train):
+            for side in SIDES if text is not None else ():
+                numbers, types = word_types(getattr(text, side))
+                counts[side].update(dict(zip(types, np.bincount(numbers, minlength=len(types)).tolist(), strict=True)))
         return counts
-
-    @cached_property
-    def first(self) -> Mapping[str, np.ndarray]:
-        """Mask of candidate words, bool `[n_words]` for each side: all words, or the first token of each word type."""
-        if self.task.contextual:
-            return {side: np.ones(self.offsets[side][-1], dtype=bool) for side in SIDES}
-        return {side: first_occurrences(self.sentences(side)) for side in SIDES}
 
     @property
     def selections(self) -> dict[str, np.ndarray]:
@@ -122,13 +119,8 @@ class Questions:
         self, name: str, source: Embeddings, target: Embeddings, about: Mapping[str, Any] | None = None,
         *, depth: int = DEPTH,
     ) -> View:  # fmt: skip
-        """Return one encoder's retrieval results, computed in one pass over the similarities.
-
-        Args:
-            depth: number of nearest words listed; `hubness` needs the default, accuracy needs 1.
-        """
-        _, _, answers = self.task.ask(source, target, depth=depth)
-        return View(name, source, target, answers, dict(about or {}))
+        """Return one encoder's retrieval results with `depth` nearest words; `hubness` needs the default, accuracy needs 1."""
+        return View(name, source, target, self.task.retrieve(source, target, depth=depth), dict(about or {}))
 
     @cached_property
     def sentence_of(self) -> Mapping[str, np.ndarray]:
@@ -136,11 +128,7 @@ class Questions:
         return {side: np.repeat(np.arange(len(self.corpus)), np.diff(self.offsets[side])) for side in SIDES}
 
     def summed(self, sentence: np.ndarray, *columns: np.ndarray) -> np.ndarray:
-        """Sum columns `[n]` within each sentence; return float64 `[n_sentences, n_columns]`.
-
-        Args:
-            sentence: index of each row's sentence, int64 `[n]`.
-        """
+        """Sum columns `[n]` within each sentence, float64 `[n_sentences, n_columns]`; `sentence` is int64 `[n]`."""
         n = len(self.corpus)
         return np.stack([np.bincount(sentence, weights=weights, minlength=n) for weights in columns], axis=1)
 
@@ -154,7 +142,7 @@ class Questions:
         Args:
             view: the encoder's view; None for several encoders.
             figures: value and ends of the interval, or a single value.
-            about: settings recorded in addition to those of the view.
+            about: additional settings.
         """
         value, low, high = figures if isinstance(figures, tuple) else (figures, math.nan, math.nan)
         name, settings = (None, {}) if view is None else (view.name, view.about)
@@ -185,8 +173,8 @@ class View:
     def only(self, asked: np.ndarray) -> View:
         """Return the results of a subset of links, selected by the mask `asked`, bool `[n_pairs]`."""
         answers, some = self.answers, asked[self.answers.queries]
-        arrays = {name: value[some] for name, value in vars(answers).items() if isinstance(value, np.ndarray)}
-        return replace(self, answers=replace(answers, **arrays))
+        of_queries = ("queries", "source_hits", "target_hits", "source_lists", "target_lists")
+        return replace(self, answers=replace(answers, **{name: getattr(answers, name)[some] for name in of_queries}))
 
     def side(self, side: str) -> Embeddings:
         return self.source if side == "source" else self.target
@@ -197,15 +185,8 @@ class View:
         return {side: unit_rows(self.side(side).data) for side in SIDES}
 
     def covered(self, side: str) -> np.ndarray:
-        """Mask of words that have a vector, bool `[n_words]`."""
-        vectors = self.side(side)
-        return np.ones(vectors.n_words, dtype=bool) if vectors.covered is None else vectors.covered
-
-
-def count_forms(sentences: Sentences) -> dict[str, int]:
-    """Count each lower-cased word type in a text."""
-    numbers, forms = forms_of(sentences)
-    return dict(zip(forms, np.bincount(numbers, minlength=len(forms)).tolist(), strict=True))
+        """Return the mask of words that have a vector, bool `[n_words]`."""
+        return covered_words(self.side(side))
 
 
 def frequency_ranks(counts: Mapping[str, int]) -> dict[str, float]:
@@ -220,11 +201,8 @@ def tags_for(sentences: Sentences, tagged: TaggedText) -> np.ndarray:
     Sentences are matched by their characters without white space. If the two texts are tokenised differently, a word takes
     the tag of the tagged word that contains its first character.
 
-    Args:
-        tagged: tagged text that contains the sentences.
-
     Returns:
-        index in `tagged.tags.names` for every word of `sentences`, −1 if the sentence is missing; int32 `[n_words]`.
+        index in `tagged.tags.names` for every word of `sentences`, −1 if `tagged` lacks the sentence; int32 `[n_words]`.
     """
     starts = offsets_of(tagged.sentences.lengths())
     places: dict[str, tuple[tuple[str, ...], int]] = {}

@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
 
 from calque.algebra.normalize import unit_centre_unit
 from calque.analyses.questions import DEPTH, SIDES, Finding, Questions, View
-from calque.errors import SettingError
 from calque.offsets import offsets_of
 from calque.tasks.bootstrap import accuracy, measure, ratio
-from calque.tasks.retrieval import retrieve
 
-_FORMS = 1000  # isometry: number of most frequent word types of a language
+_TYPES = 1000  # isometry: maximum number of word types of a language, and of word pairs
 _WORDS, _STEPS = 5000, 5000  # language probe: maximum number of word types of each language and of optimiser steps
 
 
 # -- isometry ----------------------------------------------------------------------------------------------------------
-def laplacian_eigenvalues(x: np.ndarray, *, neighbours: int = 10) -> np.ndarray:
-    """Return the Laplacian spectrum of the nearest-neighbour graph by inner product.
+def laplacian_eigenvalues(x: np.ndarray, *, neighbours: int) -> np.ndarray:
+    """Return the Laplacian spectrum of the nearest-neighbour graph of L2-normalised vectors `[n, dim]`, in descending order,
+    float64 `[n]`.
 
     L = D − A, where A has an edge between two vectors if either is among the `neighbours` nearest of the other.
-
-    Args:
-        x: L2-normalised vectors `[n, dim]`.
-        neighbours: number of nearest neighbours of each vector, at most n − 1.
-
-    Returns:
-        eigenvalues in descending order, float64 `[n]`.
     """
     n = len(x)
-    if neighbours < 1:
-        raise SettingError(f"neighbours must be at least 1, got {neighbours}")
     similar = x.astype(np.float64) @ x.astype(np.float64).T
     np.fill_diagonal(similar, -np.inf)
     nearest = np.argsort(-similar, axis=1, kind="stable")[:, : min(neighbours, n - 1)]
@@ -45,13 +33,11 @@ def laplacian_eigenvalues(x: np.ndarray, *, neighbours: int = 10) -> np.ndarray:
 
 
 def eigenvalue_similarity(first: np.ndarray, second: np.ndarray) -> float:
-    """Return Σᵢ (λᵢ − μᵢ)² over the k largest eigenvalues of two Laplacians (Søgaard et al. 2018, §3.1); 0 for equal spectra.
+    """Return Σᵢ (λᵢ − μᵢ)² over the k largest eigenvalues of two Laplacians, in descending order (Søgaard et al. 2018, §3.1); 0
+    for equal spectra.
 
     k is the smaller of the two numbers of largest eigenvalues that make up nine tenths of a spectrum's sum. The value grows
     with the number of vectors: compare only values of equally many vectors.
-
-    Args:
-        first, second: eigenvalues in descending order.
     """
 
     def needed(values: np.ndarray) -> int:
@@ -64,42 +50,33 @@ def eigenvalue_similarity(first: np.ndarray, second: np.ndarray) -> float:
 
 def relational_similarity(x: np.ndarray, y: np.ndarray) -> float:
     """Return Pearson's r between the cosines of all pairs of vectors in one space and of their translations in the other
-    (Vulić et al. 2020, §2); 1 for isometric spaces.
-
-    Args:
-        x, y: `[n, dim]` and `[n, dim']`, rows of unit norm; row i of `x` translates row i of `y`.
+    (Vulić et al. 2020, §2); 1 for isometric spaces. Rows have unit norm, and row i of `x` translates row i of `y`.
     """
-    if len(x) < 3:
-        return math.nan
     upper = np.triu_indices(len(x), 1)
     first, second = ((side.astype(np.float64) @ side.astype(np.float64).T)[upper] for side in (x, y))
     return float(np.corrcoef(first, second)[0, 1])
 
 
-def isometry(questions: Questions, view: View, *, n: int = _FORMS, neighbours: int = 10) -> list[Finding]:
+def isometry(questions: Questions, view: View) -> list[Finding]:
     """Return eigenvalue similarity (0 for isometric spaces) and relational similarity (1 for isometric spaces).
 
     Eigenvalue similarity uses the mean vectors of the most frequent word types in the test text, an equal number for each
     language, L2-normalised, centred and normalised again. Relational similarity uses linked words, one link for each
     source word type. Both are invariant to rotation, so they estimate how well a rotation could align the spaces. They
     have no intervals, because a resampled word would be a second point at distance 0.
-
-    Args:
-        n: maximum number of word types of each language, or of word pairs.
-        neighbours: see `laplacian_eigenvalues`.
     """
-    means = [_form_means(questions, view, side) for side in SIDES]
-    used = min(n, *(len(side) for side in means))
-    asked = view.answers.queries
-    forms = questions.forms["source"][0][questions.rows["source"][asked]]
-    linked = asked[np.sort(np.unique(forms, return_index=True)[1])][:n]  # one link for each source word type
+    means = [_type_means(questions, view, side) for side in SIDES]
+    used = min(_TYPES, *(len(side) for side in means))
+    queries = view.answers.queries
+    types = questions.types["source"][0][questions.rows["source"][queries]]
+    linked = queries[np.sort(np.unique(types, return_index=True)[1])][:_TYPES]  # one link for each source word type
     if used < 3 or len(linked) < 3:
         return []
     x, y = (unit_centre_unit(side[:used])[0] for side in means)
     words = (unit_centre_unit(view.side(side).data[questions.rows[side][linked]])[0] for side in SIDES)
-    spectra = [laplacian_eigenvalues(side, neighbours=neighbours) for side in (x, y)]
+    spectra = [laplacian_eigenvalues(side, neighbours=10) for side in (x, y)]
     figures = (
-        ("eigenvalue-similarity", eigenvalue_similarity(*spectra), used, {"neighbours": neighbours}),
+        ("eigenvalue-similarity", eigenvalue_similarity(*spectra), used, {"neighbours": 10}),
         ("relational-similarity", relational_similarity(*words), len(linked), {}),
     )
     return [
@@ -108,12 +85,12 @@ def isometry(questions: Questions, view: View, *, n: int = _FORMS, neighbours: i
     ]
 
 
-def _form_means(questions: Questions, view: View, side: str) -> np.ndarray:
-    """Return the mean vector of each form, most frequent first; ties in the order of the text."""
-    numbers, forms = questions.forms[side]
+def _type_means(questions: Questions, view: View, side: str) -> np.ndarray:
+    """Return the mean vector of each word type, most frequent first; ties in the order of the text."""
+    numbers, types = questions.types[side]
     rows = np.flatnonzero(view.covered(side))
     order = rows[np.argsort(numbers[rows], kind="stable")]
-    counts = np.bincount(numbers[rows], minlength=len(forms))
+    counts = np.bincount(numbers[rows], minlength=len(types))
     present = np.flatnonzero(counts)
     if not len(present):
         return np.zeros((0, view.side(side).dim))
@@ -124,11 +101,7 @@ def _form_means(questions: Questions, view: View, side: str) -> np.ndarray:
 
 # -- hubs --------------------------------------------------------------------------------------------------------------
 def occurrences(lists: np.ndarray, n: int) -> np.ndarray:
-    """Return N_k: the number of nearest-neighbour lists that contain each of `n` vectors, int64 `[n]`.
-
-    Args:
-        lists: nearest neighbours, padded with −1, int `[n_queries, k]`.
-    """
+    """Return N_k: the number of lists of neighbours, `[n_queries, k]` padded with −1, that contain each of `n` vectors."""
     return np.bincount(lists[lists >= 0], minlength=n)
 
 
@@ -138,10 +111,8 @@ def powers(values: np.ndarray) -> np.ndarray:
 
 
 def skewness(sums: np.ndarray) -> np.ndarray:
-    """Return E[(v − μ)³] / σ³ from sums of powers `[…, 4]` (Radovanović et al. 2010, §2.2); NaN where all values are equal.
-
-    0 for a symmetric distribution; large if a few vectors (hubs) are in most lists.
-    """
+    """Return E[(v − μ)³] / σ³ from sums of powers `[…, 4]` (Radovanović et al. 2010, §2.2): 0 for a symmetric distribution,
+    large if a few vectors (hubs) are in most lists, NaN where all values are equal."""
     n, first, second, third = (sums[..., k] for k in range(4))
     mean = ratio(first, n)
     variance = ratio(second, n) - mean**2
@@ -160,22 +131,13 @@ def hubness(questions: Questions, view: View) -> list[Finding]:
     task = questions.task
     by_similarity = {str(task.similarity): view.answers}
     if "cosine" not in by_similarity:
-        by_similarity["cosine"] = retrieve(
-            view.source, view.target, questions.pairs, candidates=task.candidates, similarity="cosine",
-            depth=DEPTH, source_words=questions.first["source"],
-            target_words=questions.first["target"],
-        )  # fmt: skip
+        by_similarity["cosine"] = task.retrieve(view.source, view.target, similarity="cosine", depth=DEPTH)
     findings = []
     for similarity, answers in by_similarity.items():
-        for side, lists, langs in (
-            ("target", answers.target_lists, questions.langs),
-            ("source", answers.source_lists, questions.langs[::-1]),
+        for side, lists, pool, langs in (
+            ("target", answers.target_lists, answers.target_pool, questions.langs),
+            ("source", answers.source_lists, answers.source_pool, questions.langs[::-1]),
         ):
-            pool = questions.first[side] & view.covered(side)
-            if task.candidates == "linked":
-                linked = np.zeros_like(pool)
-                linked[questions.rows[side][answers.queries]] = True
-                pool = pool & linked
             counts = occurrences(lists, len(pool))[pool]
             sums = questions.summed(questions.sentence_of[side][pool], *powers(counts).T)
             about = {
@@ -192,12 +154,8 @@ def hubness(questions: Questions, view: View) -> list[Finding]:
 
 # -- anisotropy --------------------------------------------------------------------------------------------------------
 def mean_cosine(total: np.ndarray, n: np.ndarray) -> np.ndarray:
-    """Return the mean cosine of two different vectors of a set, from its sum: (‖Σu‖² − n) / (n(n − 1)) for unit vectors u.
-
-    Args:
-        total: `[…, dim]`, sum of the unit vectors.
-        n: number of vectors, `[…]`.
-    """
+    """Return the mean cosine of two different vectors of a set of `n` from the sum of its unit vectors, `[…, dim]`:
+    (‖Σu‖² − n) / (n(n − 1))."""
     return ratio(np.square(total).sum(axis=-1) - n, n * (n - 1))
 
 
@@ -221,17 +179,8 @@ def anisotropy(questions: Questions, view: View) -> list[Finding]:
 
 # -- language ----------------------------------------------------------------------------------------------------------
 def logistic_regression(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float]:
-    """Fit a linear probe: minimise Σ log(1 + exp(−s(xw + b))) + ½‖w‖², where s is 1 for `y` and −1 otherwise.
-
-    The loss is strictly convex in w, so the minimum is unique.
-
-    Args:
-        x: `[n, dim]`.
-        y: bool `[n]`.
-
-    Returns:
-        w, float64 `[dim]`, and b.
-    """
+    """Fit a linear probe: return w, float64 `[dim]`, and b that minimise Σ log(1 + exp(−s(xw + b))) + ½‖w‖², where s is 1 for
+    `y`, bool `[n]`, and −1 otherwise. The loss is strictly convex in w, so the minimum is unique."""
     x1 = np.concatenate([np.asarray(x, dtype=np.float64), np.ones((len(x), 1))], axis=1)
     sign, ridge = np.where(y, 1.0, -1.0), np.append(np.ones(x.shape[1]), 0.0)
 
@@ -245,28 +194,24 @@ def logistic_regression(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float
     return weights[:-1], float(weights[-1])
 
 
-def language(questions: Questions, view: View, *, words: int = _WORDS, seed: int = 0) -> list[Finding]:
+def language(questions: Questions, view: View, *, seed: int = 0) -> list[Finding]:
     """Return the accuracy of a linear probe that predicts the language of words it was not trained on; chance is one half.
 
     The data are the first token of each word type, without word types that occur in both languages. Two thirds of the word
     types, balanced between the languages, train the probe on L2-normalised vectors with standardised dimensions; the rest
     is the test set. Alignment should lower the accuracy. Good retrieval does not require chance accuracy, because one
-    direction that separates the languages suffices for the probe.
-
-    Args:
-        words: maximum number of word types of each language.
-        seed: seed for selecting and splitting the word types.
+    direction that separates the languages suffices for the probe. `seed` selects and splits the word types.
     """
-    shared = set(questions.forms["source"][1]) & set(questions.forms["target"][1])
+    shared = set(questions.types["source"][1]) & set(questions.types["target"][1])
     rng = np.random.default_rng(seed)
     rows = []
     for side in SIDES:
-        numbers, forms = questions.forms[side]
+        numbers, types = questions.types[side]
         first = np.sort(np.unique(numbers, return_index=True)[1])
-        distinct = np.array([form not in shared for form in forms], dtype=bool)
+        distinct = np.array([word not in shared for word in types], dtype=bool)
         first = first[distinct[numbers[first]] & view.covered(side)[first]]
         rows.append(rng.permutation(first))
-    used = min(words, *(len(side) for side in rows))
+    used = min(_WORDS, *(len(side) for side in rows))
     known = 2 * used // 3
     if known < 1 or used == known:
         return []
@@ -276,7 +221,7 @@ def language(questions: Questions, view: View, *, words: int = _WORDS, seed: int
     scale[scale == 0] = 1.0
     weights, bias = logistic_regression((train - mean) / scale, np.arange(len(train)) >= known)
     hits = (((test - mean) / scale) @ weights + bias > 0) == (np.arange(len(test)) >= used - known)
-    sentence = np.concatenate([questions.sentence_of[side][asked] for side, _, asked in parts])
+    sentence = np.concatenate([questions.sentence_of[side][tested] for side, _, tested in parts])
     sums = questions.summed(sentence, hits, np.ones(len(hits)))
     figures = measure(sums, accuracy, samples=questions.task.bootstrap).ends
     about = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+from collections import Counter
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from typing import Any
@@ -14,7 +15,7 @@ from scipy.stats import entropy
 from calque.analyses.questions import NOTHING, SIDES, Finding, Questions, View
 from calque.errors import MissingExtraError, SettingError
 from calque.offsets import offsets_of
-from calque.tasks.overlap import forms_of
+from calque.tasks.overlap import word_types
 
 _OPEN = ("NOUN", "PROPN", "ADV", "ADJ", "VERB")
 _PIECE = 5  # minimum length of the common substring if the common prefix is too short
@@ -25,13 +26,10 @@ PROJECTIONS = ("auto", "pca", "tsne")
 
 # -- ambiguous words whose translation only some encoders find (Cao et al. 2020, A.3) ---------------------------------------
 def senses(translations: Sequence[str]) -> list[list[str]]:
-    """Group translations that look like inflected forms of one word.
+    """Group translations that look like inflected forms of one word; each joins the first group whose first member matches.
 
     Two translations match if their common prefix covers 60% of the longer one, or a common substring of at least five
     letters does. This heuristic groups `gehen` with `geht` and `machte` with `gemacht`, but not `gehen` with `ging`.
-
-    Args:
-        translations: words in order of preference; each word joins the first group whose first member matches.
     """
     groups: list[list[str]] = []
     for word in translations:
@@ -46,21 +44,19 @@ def senses(translations: Sequence[str]) -> list[list[str]]:
     return groups
 
 
-def examples(questions: Questions, views: Sequence[View], *, forms: int = 8, at_least: int = 3) -> list[Finding]:
+def examples(questions: Questions, views: Sequence[View], *, forms: int = 8, min_count: int = 3) -> list[Finding]:
     """Return ambiguous source words whose translations only some encoders retrieve correctly.
 
-    A sense is a group of similar translations (see `senses`) with at least `at_least` links to the word type, counted in
-    test and training text. Word types are sorted by the entropy of their senses. A word type is shown if at least two of
-    its senses are found by some encoder and the encoders differ in one of them. Each sense is represented by the token on
-    which the encoders differ most, preferably one that the later encoders get right. Function words are excluded: with
-    tags, only open-class words are used; without tags, the 100 most frequent word types and those without letters are
-    left out. With a training text, a translation counts only if the training text links the two word types, because the
-    links of the test text contain errors.
+    A sense is a group of similar translations (see `senses`) with at least `min_count` links to the word type, counted in
+    test and training text. A word type is shown if at least two of its senses are found by some encoder and the encoders differ
+    in one of them; types are sorted by the entropy of their senses. Each sense is represented by the token on which the encoders
+    differ most, preferably one that only later encoders find. Function words are excluded: with tags, only open-class words are
+    used; without tags, the 100 most frequent word types and those without letters are left out. With a training text, a
+    translation counts only if the training text links the two word types, because test links contain errors.
 
     Args:
         views: results of the encoders, the unaligned encoder first.
         forms: maximum number of word types.
-        at_least: minimum number of links of a sense.
 
     Raises:
         SettingError: `views` contains only one encoder.
@@ -70,11 +66,11 @@ def examples(questions: Questions, views: Sequence[View], *, forms: int = 8, at_
     right = np.full((len(views), len(questions.pairs)), -1, dtype=np.int64)  # 1 correct, 0 wrong, −1 not a query
     for hits, view in zip(right, views, strict=True):
         hits[view.answers.queries] = view.answers.source_hits
-    usable = (right >= 0).all(axis=0) & _meant(questions)
+    usable = (right >= 0).all(axis=0) & _content_words(questions)
     if questions.unseen is not None:
         usable &= ~questions.unseen  # seen in training, or identical words
     by_form: dict[str, dict[str, list[int]]] = {}
-    own, theirs = (_forms_of_links(questions, side) for side in SIDES)
+    own, theirs = (_linked_types(questions, side) for side in SIDES)
     for link in np.flatnonzero(usable).tolist():
         if own[link] != theirs[link]:
             by_form.setdefault(own[link], {}).setdefault(theirs[link], []).append(link)
@@ -83,7 +79,7 @@ def examples(questions: Questions, views: Sequence[View], *, forms: int = 8, at_
     for form, translations in by_form.items():
         often = counts[form]
         found = senses(sorted(often, key=lambda t: (-often[t], t)))  # the most frequent translation of each first
-        groups = [(group, n) for group in found if (n := sum(often[t] for t in group)) >= at_least]
+        groups = [(group, n) for group in found if (n := sum(often[t] for t in group)) >= min_count]
         if len(groups) < 2:
             continue
         chosen = _chosen([[link for t in group for link in translations.get(t, [])] for group, _ in groups], right)
@@ -99,59 +95,50 @@ def examples(questions: Questions, views: Sequence[View], *, forms: int = 8, at_
     return [questions.finding("examples", None, "examples", NOTHING, len(items), about, items=items)]
 
 
-def _forms_of_links(questions: Questions, side: str) -> list[str]:
-    """Return the lower-cased word type of each link's word."""
-    numbers, names = questions.forms[side]
-    return [names[number] for number in numbers[questions.rows[side]].tolist()]
+def _linked_types(questions: Questions, side: str) -> list[str]:
+    numbers, types = questions.types[side]
+    return [types[number] for number in numbers[questions.rows[side]].tolist()]
 
 
-def _meant(questions: Questions) -> np.ndarray:
+def _content_words(questions: Questions) -> np.ndarray:
     """Return the mask of links whose source word is a content word, bool `[n_pairs]`."""
-    rows = questions.rows["source"]
     if "source" in questions.tags:
         tags, names = questions.tags["source"]
-        return np.array([name in _OPEN for name in names] + [False])[tags][rows]
-    (numbers, forms), counts = questions.forms["source"], questions.counts["source"]
-    frequent = set(sorted(forms, key=lambda form: -counts[form])[: min(_FREQUENT, len(forms) // 10)])
-    meant = np.array([form not in frequent and any(c.isalpha() for c in form) for form in forms], dtype=bool)
-    return meant[numbers[rows]]
+        return np.array([name in _OPEN for name in names] + [False])[tags][questions.rows["source"]]
+    types, counts = questions.types["source"][1], questions.counts["source"]
+    frequent = set(sorted(types, key=lambda word: -counts[word])[: min(_FREQUENT, len(types) // 10)])
+    return questions.of_links(
+        "source", [word not in frequent and any(map(str.isalpha, word)) for word in types]
+    ).astype(bool)
 
 
-def translations_of(questions: Questions, wanted: set[str]) -> dict[str, dict[str, int]]:
+def translations_of(questions: Questions, wanted: set[str]) -> dict[str, Counter[str]]:
     """Count the links between given source word types and each target word type in test and training text."""
-    counted: dict[str, dict[str, int]] = {form: {} for form in wanted}
+    counted: dict[str, Counter[str]] = {word: Counter() for word in wanted}
     for text, pairs in ((questions.corpus, questions.pairs), (questions.task.train, questions.task.links[1])):
         if text is None or pairs is None:
             continue
         coded = []
         for sentences, words in ((text.source, pairs.source), (text.target, pairs.target)):
-            numbers, names = forms_of(sentences)
-            coded.append((numbers[offsets_of(sentences.lengths())[pairs.sentence] + words], names))
-        (own, names), (theirs, others) = coded
-        asked = np.array([name in wanted for name in names], dtype=bool)[own]
-        codes, counts = np.unique(own[asked] * len(others) + theirs[asked], return_counts=True)
+            numbers, types = word_types(sentences)
+            coded.append((numbers[offsets_of(sentences.lengths())[pairs.sentence] + words], types))
+        (own, types), (theirs, others) = coded
+        chosen = np.array([word in wanted for word in types], dtype=bool)[own]
+        codes, counts = np.unique(own[chosen] * len(others) + theirs[chosen], return_counts=True)
         for code, n in zip(codes.tolist(), counts.tolist(), strict=True):
-            form, translation = names[code // len(others)], others[code % len(others)]
-            counted[form][translation] = counted[form].get(translation, 0) + n
+            counted[types[code // len(others)]][others[code % len(others)]] += n
     return counted
 
 
 def _chosen(links: Sequence[Sequence[int]], right: np.ndarray) -> tuple[tuple[int, int], list[int]] | None:
-    """Choose one token of each sense, the most informative first, and a rank (lower is better); None if encoders agree.
+    """Choose one token of each sense, the most informative first, and a rank (lower is better); None if encoders agree."""
 
-    Args:
-        right: `[n_encoders, n_links]`, 1 if the encoder's result is correct.
-    """
-
-    def telling(
-        k: int,
-    ) -> tuple[
-        bool, int, int, int
-    ]:  # encoders differ; then wrong before and correct after alignment; then number of correct encoders
+    def rank(k: int) -> tuple[bool, int, int, int]:
+        """Prefer tokens on which encoders differ, then those wrong before alignment, then those with many correct encoders."""
         return bool(right[:, k].all()), int(right[0, k]), -int(right[:, k].sum()), k
 
     answered = [[link for link in several if right[:, link].any()] for several in links]
-    best = [min(several, key=telling) for several in answered if several]
+    best = [min(several, key=rank) for several in answered if several]
     best = sorted(best, key=lambda k: (right[:, k].all(), right[0, k], k))[:_SENSES]
     differ, gained = int((right[:, best] == 0).any(axis=0).sum()), int((right[0, best] == 0).sum())
     return None if len(best) < 2 or not differ else ((-gained, -differ), best)
@@ -163,10 +150,10 @@ def _item(questions: Questions, views: Sequence[View], right: np.ndarray, link: 
     translation = questions.corpus.target[number].words
     answers = {}
     for hits, view in zip(right, views, strict=True):
-        row = int(view.answers.nearest_targets[np.flatnonzero(view.answers.queries == link)[0]])
-        where = int(np.searchsorted(offsets, row, side="right")) - 1
-        words = questions.corpus.target[where].words if row >= 0 else ()
-        word = words[row - int(offsets[where])] if row >= 0 else None
+        row = int(view.answers.target_lists[np.flatnonzero(view.answers.queries == link)[0], 0])
+        sentence = int(np.searchsorted(offsets, row, side="right")) - 1
+        words = questions.corpus.target[sentence].words if row >= 0 else ()
+        word = words[row - int(offsets[sentence])] if row >= 0 else None
         answers[view.name] = {"word": word, "sentence": " ".join(words), "right": bool(hits[link])}
     return {
         "form": form,
@@ -181,10 +168,8 @@ def _item(questions: Questions, views: Sequence[View], right: np.ndarray, link: 
 
 # -- points (Cao et al. 2020, Fig. 1) ----------------------------------------------------------------------------------
 def principal_axes(x: np.ndarray, n: int = 2) -> np.ndarray:
-    """Return coordinates of vectors on their first `n` principal components, `[len(x), n]` float64.
-
-    The largest coordinate of each axis is made positive, because the sign of a principal component is arbitrary.
-    """
+    """Return coordinates of vectors on their first `n` principal components, `[len(x), n]` float64. The sign of an axis is
+    arbitrary; the largest coordinate is made positive."""
     centred = np.asarray(x, dtype=np.float64) - np.mean(x, axis=0, dtype=np.float64)
     u, s, _ = np.linalg.svd(centred, full_matrices=False)
     places = np.zeros((len(x), n))
@@ -194,15 +179,11 @@ def principal_axes(x: np.ndarray, n: int = 2) -> np.ndarray:
 
 
 def project(x: np.ndarray, how: str = "auto", *, seed: int = 0) -> tuple[np.ndarray, str]:
-    """Project vectors to two dimensions.
+    """Project vectors to two dimensions; return float64 `[n, 2]`, and the method used.
 
     Args:
-        x: `[n, dim]`.
-        how: "pca"; "tsne" (van der Maaten and Hinton 2008), which needs scikit-learn; "auto": t-SNE if it is installed.
-        seed: seed of t-SNE, which is initialised with the principal components.
-
-    Returns:
-        float64 `[n, 2]`, and the method used.
+        how: "pca"; "tsne" (van der Maaten and Hinton 2008), which needs scikit-learn and starts from the principal components;
+            "auto": t-SNE if it is installed.
 
     Raises:
         MissingExtraError: `how` is "tsne" and scikit-learn is not installed.
@@ -229,29 +210,22 @@ def chosen_pairs(questions: Questions, views: Sequence[View], n: int, *, seed: i
     usable = np.ones(len(questions.pairs), dtype=bool)
     for view in views:
         usable &= np.isin(np.arange(len(usable)), view.answers.queries)
-    forms = [_forms_of_links(questions, side) for side in SIDES]
-    seen: set[str] = set()
-    chosen = []
+    types = [_linked_types(questions, side) for side in SIDES]
+    chosen: dict[str, int] = {}
     for link in np.random.default_rng(seed).permutation(np.flatnonzero(usable)).tolist():
-        source, target = forms[0][link], forms[1][link]
-        if source not in seen and source != target and source.isalpha() and target.isalpha():
-            seen.add(source)
-            chosen.append(link)
+        source, target = types[0][link], types[1][link]
+        if source not in chosen and source != target and source.isalpha() and target.isalpha():
+            chosen[source] = link
         if len(chosen) == n:
             break
-    return np.sort(np.array(chosen, dtype=np.int64))
+    return np.sort(np.array(list(chosen.values()), dtype=np.int64))
 
 
 def points(
     questions: Questions, views: Sequence[View], *, pairs: int = 100, projection: str = "auto", seed: int = 0
 ) -> list[Finding]:
-    """Project the same word pairs under every encoder; both languages are projected together after L2-normalisation.
-
-    Args:
-        pairs: maximum number of pairs.
-        projection: see `project`.
-        seed: seed for drawing the pairs and for the projection.
-    """
+    """Project the same word pairs, at most `pairs`, under every encoder; both languages are projected together after
+    L2-normalisation. `projection`: see `project`."""
     links = chosen_pairs(questions, views, pairs, seed=seed) if views else np.zeros(0, dtype=np.int64)
     if len(links) < 2:
         return []

@@ -12,10 +12,9 @@ from calque.nn.recurrent import StackedLSTM
 
 
 class MatchedEnds(nn.Module):
-    """Span model that compares passage and question word by word, for vectors computed separately for each text. It is
-    the first half of ESIM (Chen et al. 2017, §3.1 to 3.3) with scores of span ends instead of the pooled vector;
-    like BiDAF (Seo et al. 2017), it has attention from the passage to the question and a second LSTM over the
-    passage.
+    """Span model that compares passage and question word by word, for vectors computed separately for each text: the first
+    half of ESIM (Chen et al. 2017, §3.1 to 3.3) with scores of span ends instead of the pooled vector. As in BiDAF (Seo et
+    al. 2017), attention goes from the passage to the question, and a second LSTM reads the passage.
 
         p̄ = BiLSTM(p),  q̄ = BiLSTM(q)                        one LSTM for both
         p̃_i = Σ_j softmax_j(p̄_i · q̄_j) q̄_j
@@ -24,7 +23,7 @@ class MatchedEnds(nn.Module):
 
     Args:
         hidden: hidden size of either LSTM in each direction, and size of the projection.
-        dropout: dropout on the rows, on the projection, and before the last layer.
+        dropout: dropout of the rows, of the projection, and before the last layer.
 
     Example:
         >>> head = MatchedEnds(8, hidden=5, dropout=0.0)
@@ -41,14 +40,11 @@ class MatchedEnds(nn.Module):
         self.out = nn.Linear(self.composition.out_dim, 2)
 
     def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
-        """Score the words of the passages as the first and as the last word of the answer.
+        """Score the words of the passages as the first and as the last word of the answer, `[n_words, 2]`.
 
         Args:
             rows: vectors of all passages, then of all questions, float `[n_rows, dim]`.
             lengths: number of rows of each passage, then of each question, int64 `[2 * n]`; none may be 0.
-
-        Returns:
-            scores of the passages' words, `[n_words, 2]`.
         """
         n = len(lengths) // 2
         n_words = int(lengths[:n].sum())
@@ -79,9 +75,9 @@ def end_losses(scores: Tensor, owner: Tensor, words: Tensor, right: Tensor) -> T
     for side in range(2):
         column = scores[:, side]
         hit = words == right[owner, side]
-        told = torch.zeros(n, dtype=torch.bool, device=scores.device).index_fill(0, owner[hit], True)
+        has_answer = torch.zeros(n, dtype=torch.bool, device=scores.device).index_fill(0, owner[hit], True)
         everything, answer = _log_sums(column, owner, n), _log_sums(column[hit], owner[hit], n)
-        total = total + torch.where(told, everything - answer, 0.0) / 2
+        total = total + torch.where(has_answer, everything - answer, 0.0) / 2
     return total
 
 
@@ -92,22 +88,20 @@ def _log_sums(values: Tensor, owner: Tensor, n: int) -> Tensor:
     return top + torch.where(sums > 0, sums, 1.0).log()
 
 
-def best_ends(scores: np.ndarray, owner: np.ndarray, n: int, most: int) -> np.ndarray:
-    """Return the best span of each question: the largest sum of end scores over all spans of at most `most` words. The
-    search is exact: each length is tried for all words together. Ties go to the span that begins first, then to the
-    shortest.
+def best_ends(scores: np.ndarray, owner: np.ndarray, n: int, max_words: int) -> np.ndarray:
+    """Return the span of each question with the largest sum of end scores over all spans of at most `max_words` words.
+    Ties go to the span that begins first, then to the shortest.
 
     Args:
-        scores: score of each row as first and as last word, float `[n_rows, 2]`.
-        owner: index of the question of each row, int64 `[n_rows]`; rows of a question are contiguous and in order.
-        most: maximum number of words of an answer.
+        scores, owner: as in `end_losses`; the rows of a question are contiguous and in order.
+        max_words: maximum number of words of an answer.
 
     Returns:
         first and last row of each span, int64 `[n, 2]`; −1 for a question without rows.
     """
     first, last = scores[:, 0], scores[:, 1]
     best, length = first + last, np.zeros(len(scores), dtype=np.int64)
-    for more in range(1, min(most, len(scores))):
+    for more in range(1, min(max_words, len(scores))):
         together = owner[:-more] == owner[more:]
         if not together.any():
             break

@@ -36,10 +36,10 @@ class MLP(nn.Module):
 class Biaffine(nn.Module):
     """Bilinear score of each class, with linear terms of each side (Dozat & Manning 2017, eqs. 3 and 6).
 
-        score_k(x, y) = xᵀ U_k y  [+ u_k · y, if bias_left]  [+ v_k · x, if bias_right]  [+ b_k, if both]
+        score_k(x, y) = xᵀ U_k y + u_k · y  [+ v_k · x + b_k, if bias_right]
 
-    It is computed as `[x; 1]ᵀ W_k [y; 1]`, where only a side with a bias has the 1. Arcs (eq. 6) have a bias on the
-    dependent's side only, which gives each word a prior of being a head; labels (eq. 3) have both.
+    It is computed as `[x; 1]ᵀ W_k [y; 1]`, without the second 1 unless `bias_right`. Arcs (eq. 6) have only the term of the
+    head y, which gives each word a prior of being a head; labels (eq. 3) have all terms.
 
     `arcs` scores all pairs of words inside a sentence, and only these scores need padding. `labels` scores each word
     with one head only: the gold head in training, the head in the tree at inference.
@@ -47,10 +47,10 @@ class Biaffine(nn.Module):
     Args:
         left, right: dimensions of the two sides' vectors.
         out: number of classes; 1 for arcs.
-        bias_left, bias_right: append a 1 to the vectors of the side.
+        bias_right: append a 1 to the vectors of the right side.
 
     Attributes:
-        weight: `[out, left (+ 1), right (+ 1)]`, initially 0, so all pairs have equal scores before training.
+        weight: `[out, left + 1, right (+ 1)]`, initially 0, so all pairs have equal scores before training.
 
     Example:
         >>> arc, label = Biaffine(5, 5, 1, bias_right=False), Biaffine(3, 3, 4)
@@ -61,14 +61,14 @@ class Biaffine(nn.Module):
         torch.Size([5, 4])
     """
 
-    def __init__(self, left: int, right: int, out: int, bias_left: bool = True, bias_right: bool = True):
+    def __init__(self, left: int, right: int, out: int, bias_right: bool = True):
         super().__init__()
-        self.left, self.right, self.out, self.bias_left, self.bias_right = left, right, out, bias_left, bias_right
-        self.weight = nn.Parameter(torch.zeros(out, left + bias_left, right + bias_right))
+        self.out, self.bias_right = out, bias_right
+        self.weight = nn.Parameter(torch.zeros(out, left + 1, right + bias_right))
 
     def forward(self, left: Tensor, right: Tensor) -> Tensor:
         """Score given pairs row by row: `[n, left]` and `[n, right]` to `[n, out]`."""
-        left, right = _with_one(left, self.bias_left), _with_one(right, self.bias_right)
+        left, right = _with_one(left, True), _with_one(right, self.bias_right)
         # One product for all classes, [n, right] with [out * left, right]; a sum of products beats n small ones.
         moved = F.linear(right, self.weight.flatten(0, 1)).view(len(left), self.out, left.shape[1])
         return (moved * left[:, None]).sum(2)
@@ -88,12 +88,12 @@ class Biaffine(nn.Module):
         """
         ragged = Ragged.of(lengths, len(dependents))
         longest, device = int(ragged.lengths.max(initial=0)), dependents.device
-        moved = _with_one(dependents, self.bias_left) @ self.weight[0]
+        moved = _with_one(dependents, True) @ self.weight[0]
         sentence, position = (torch.from_numpy(part).to(device) for part in (ragged.sentence, ragged.position))
         queries = moved.new_zeros(len(ragged), longest, moved.shape[1]).index_put((sentence, position), moved)
         places, offsets = torch.arange(longest + 1), torch.from_numpy(ragged.offsets[:-1, None])
         inside = places <= torch.from_numpy(ragged.lengths[:, None])
-        rows = (offsets + places).where(inside & (places > 0), 0)  # behind the end stands the root, and is masked below
+        rows = (offsets + places).where(inside & (places > 0), 0)  # padding is the root, which is masked below
         candidates = F.embedding(rows.to(device), _with_one(heads, self.bias_right))
         return (queries @ candidates.mT).masked_fill(~inside[:, None].to(device), -torch.inf)
 

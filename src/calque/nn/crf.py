@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,30 +11,20 @@ from calque.errors import SettingError
 from calque.nn.ragged import Ragged
 
 
-class Forbidden(NamedTuple):
-    """Masks of tag transitions, first tags and last tags that are not allowed.
-
-    Attributes:
-        transitions: mask of forbidden transitions from the row's tag to the column's tag, bool `[n_tags, n_tags]`.
-        start, end: mask of tags that may not begin, or end, a sentence, bool `[n_tags]`.
-    """
-
-    transitions: Tensor
-    start: Tensor
-    end: Tensor
-
-
-def forbidden_in_bio(names: Sequence[str]) -> Forbidden:
-    """Return the transitions that the BIO scheme (IOB2) forbids: `I-X` follows only `B-X` or `I-X`.
+def forbidden_in_bio(names: Sequence[str]) -> tuple[Tensor, Tensor]:
+    """Return masks of what the BIO scheme (IOB2) forbids: `I-X` follows only `B-X` or `I-X`.
 
     Args:
         names: tag names; a tag that begins with neither `B-` nor `I-` is outside of spans.
+
+    Returns:
+        masks of transitions from the row's tag to the column's tag, bool `[n_tags, n_tags]`, and of first tags, `[n_tags]`.
 
     Raises:
         SettingError: no tag may begin a sentence.
 
     Example:
-        >>> forbidden_in_bio(["B-X", "I-X", "O"]).transitions[2].tolist()
+        >>> forbidden_in_bio(["B-X", "I-X", "O"])[0][2].tolist()
         [False, True, False]
     """
     inside = [name[2:] if name.startswith("I-") else None for name in names]
@@ -44,7 +33,7 @@ def forbidden_in_bio(names: Sequence[str]) -> Forbidden:
     if len(names) and bool(start.all()):
         raise SettingError(f"tags {', '.join(names)} are all inside of spans; the BIO scheme needs B- tags or O")
     follows = [[kind is None or kind == before for kind in inside] for before in span]
-    return Forbidden(~torch.tensor(follows).view(len(names), -1), start, torch.zeros_like(start))
+    return ~torch.tensor(follows).view(len(names), -1), start
 
 
 class ChainCRF(nn.Module):
@@ -57,7 +46,8 @@ class ChainCRF(nn.Module):
     algorithm; Rabiner 1989, "A tutorial on hidden Markov models", III.A). A score of −inf excludes a tag.
 
     Args:
-        forbidden: transitions that decoding must avoid (`forbidden_in_bio`). The likelihood is over all sequences.
+        forbidden: masks of transitions and of first tags that decoding must avoid (`forbidden_in_bio`). The likelihood is over
+            all sequences.
 
     Attributes:
         transitions: score of each transition from the row's tag to the column's tag, `[n_tags, n_tags]`.
@@ -73,16 +63,14 @@ class ChainCRF(nn.Module):
 
     _forbidden_transitions: Tensor
     _forbidden_start: Tensor
-    _forbidden_end: Tensor
 
-    def __init__(self, n_tags: int, *, forbidden: Forbidden | None = None):
+    def __init__(self, n_tags: int, *, forbidden: tuple[Tensor, Tensor] | None = None):
         super().__init__()
-        self.n_tags = n_tags
         self.transitions = nn.Parameter(torch.empty(n_tags, n_tags).uniform_(-0.1, 0.1))
         self.start = nn.Parameter(torch.empty(n_tags).uniform_(-0.1, 0.1))
         self.end = nn.Parameter(torch.empty(n_tags).uniform_(-0.1, 0.1))
-        masks = forbidden or Forbidden(*(torch.zeros(part.shape, dtype=torch.bool) for part in self.parameters()))
-        for name, mask in zip(masks._fields, masks, strict=True):
+        masks = forbidden or [torch.zeros(part.shape, dtype=torch.bool) for part in (self.transitions, self.start)]
+        for name, mask in zip(("transitions", "start"), masks, strict=True):
             self.register_buffer(f"_forbidden_{name}", mask, persistent=False)  # follows from the names of the tags
 
     def log_likelihood(self, scores: Tensor, tags: Tensor, lengths: Tensor | Ragged) -> Tensor:
@@ -102,7 +90,6 @@ class ChainCRF(nn.Module):
         return total.to(torch.promote_types(scores.dtype, torch.float32))
 
     def _score(self, scores: Tensor, tags: Tensor, ragged: Ragged) -> Tensor:
-        """Return the score of the given tags of each sentence, float64 `[n_sentences]`."""
         sentence, first, last = (
             torch.from_numpy(part).to(scores.device)
             for part in (ragged.sentence, ragged.offsets[ragged.order], ragged.offsets[ragged.order + 1] - 1)
@@ -118,7 +105,6 @@ class ChainCRF(nn.Module):
         return total
 
     def _log_partition(self, scores: Tensor, ragged: Ragged) -> Tensor:
-        """Return the log-sum-exp of the scores of all tag sequences of each sentence, float64 `[n_sentences]`."""
         if not len(scores):
             return scores.new_zeros(len(ragged))
         blocks = scores[torch.from_numpy(ragged.from_left).to(scores.device)].split(ragged.sizes)
@@ -131,20 +117,13 @@ class ChainCRF(nn.Module):
 
     @torch.no_grad()
     def decode(self, scores: Tensor, lengths: Tensor | Ragged) -> Tensor:
-        """Return the best tag sequence of each sentence without `forbidden` transitions (Viterbi 1967).
+        """Return the best tag sequence of each sentence without `forbidden` transitions (Viterbi 1967), int64 `[n_words]`.
 
         Ties go to the sequence with the smaller last tag, then with the smaller second-to-last tag, and so on.
-
-        Args:
-            scores, lengths: as in `log_likelihood`.
-
-        Returns:
-            int64 `[n_words]`.
         """
         ragged = Ragged.of(lengths, len(scores))
         transitions = self.transitions.double().masked_fill(self._forbidden_transitions, -torch.inf)
-        start = self.start.double().masked_fill(self._forbidden_start, -torch.inf)
-        end = self.end.double().masked_fill(self._forbidden_end, -torch.inf)
+        start, end = self.start.double().masked_fill(self._forbidden_start, -torch.inf), self.end.double()
         if not len(scores):
             return torch.empty(0, dtype=torch.int64, device=scores.device)
         words = torch.from_numpy(ragged.from_left).to(scores.device)
@@ -158,7 +137,5 @@ class ChainCRF(nn.Module):
         tags = [(delta + end).argmax(1)]
         for at_end, pointer in zip(reversed(ends), reversed(pointers), strict=True):
             before = pointer.gather(1, tags[-1][:, None]).squeeze(1)
-            tags.append(
-                torch.cat([before, at_end[len(before) :]])
-            )  # behind those that go on, the sentences that end here
+            tags.append(torch.cat([before, at_end[len(before) :]]))  # sentences that end here come last
         return torch.empty_like(words).index_copy(0, words, torch.cat(tags[::-1]))

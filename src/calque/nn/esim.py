@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from calque.errors import SettingError
 from calque.nn.matched import MatchedSentences, attention
 from calque.nn.pooling import maxima, means
 from calque.nn.ragged import Ragged
@@ -34,7 +33,6 @@ class ESIM(nn.Module):
 
     Args:
         hidden: size of either LSTM in each direction, of the projection and of the hidden layer.
-        dropout: fraction of the components that is zeroed.
 
     Example:
         >>> esim = ESIM(8, 3, hidden=5, dropout=0.0)
@@ -54,15 +52,11 @@ class ESIM(nn.Module):
         )  # fmt: skip
 
     def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
-        """Return label scores.
+        """Return label scores, `[n_pairs, n_labels]`.
 
         Args:
             rows: vectors of all texts, concatenated, float `[n_rows, dim]`.
-            lengths: number of rows of each text, int64 `[2 * n_pairs]`, the first texts of all pairs before the second
-                texts.
-
-        Returns:
-            `[n_pairs, n_labels]`.
+            lengths: number of rows of each text, int64 `[2 * n_pairs]`, the first texts of all pairs before the second.
         """
         ragged = Ragged.of(lengths, len(rows))
         states = self.encoding(self.dropout(rows), ragged)
@@ -75,22 +69,9 @@ class ESIM(nn.Module):
 
 def soft_alignment(rows: Tensor, lengths: Tensor | Ragged) -> Tensor:
     """Return for each row the mean of the rows of the other text of its pair, weighted by the softmax of the dot
-    products (Chen et al. 2017, §3.2).
-
-    Args:
-        rows: vectors of all texts, concatenated, float `[n_rows, dim]`.
-        lengths: number of rows of each text, int64 `[2 * n_pairs]`, the first texts of all pairs before the second
-            texts.
-
-    Returns:
-        `[n_rows, dim]`; zero where the other text has no row.
-
-    Raises:
-        SettingError: the number of texts is odd, or the lengths do not match the rows.
+    products (Chen et al. 2017, §3.2), `[n_rows, dim]`; zero where the other text has no row. Arguments: see `ESIM.forward`.
     """
     ragged = Ragged.of(lengths, len(rows))
-    if len(ragged) % 2:
-        raise SettingError(f"{len(ragged)} texts, expected pairs: all first texts, then all second ones")
     first, second = ragged.lengths.reshape(2, -1)
     both = (first > 0) & (second > 0)
     if not both.any():

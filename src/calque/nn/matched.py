@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,11 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from calque.errors import SettingError
 from calque.offsets import offsets_of
 
-_PAIRS = 8  # sentence pairs in a group, at most
-_PLACES = 1_000_000  # pairs of words held at once; a longer sentence pair is held alone
+_PAIRS = 8  # maximum number of sentence pairs in a group
+_PLACES = 1_000_000  # maximum number of word pairs in a group of several sentence pairs
 
 
 class Side(NamedTuple):
@@ -49,23 +47,10 @@ class MatchedSentences:
     Attributes:
         groups: keys and queries of sentence pairs of similar lengths.
         numbers: indices of the sentence pairs of each group, int64 `[n]`.
-
-    Raises:
-        SettingError: a sentence is empty, or the sides have different shapes.
     """
 
-    def __init__(
-        self,
-        keys: np.ndarray | Sequence[int],
-        queries: np.ndarray | Sequence[int],
-        *,
-        device: torch.device | str = "cpu",
-    ):
+    def __init__(self, keys: np.ndarray, queries: np.ndarray, *, device: torch.device | str = "cpu"):
         m, n = np.asarray(keys, dtype=np.int64), np.asarray(queries, dtype=np.int64)
-        if m.shape != n.shape or m.ndim != 1:
-            raise SettingError(f"{m.shape} sentences of keys for {n.shape} of queries")
-        if len(m) and min(m.min(), n.min()) < 1:
-            raise SettingError("a sentence without words cannot be matched: leave its pair out")
         self.n_keys, self.n_queries = int(m.sum()), int(n.sum())
         starts = offsets_of(m)[:-1], offsets_of(n)[:-1]
         self.numbers = _alike(m, n)
@@ -98,17 +83,7 @@ def attention(
 
     Returns:
         `[n_queries, dim]`.
-
-    Raises:
-        SettingError: the shapes do not match each other or `sentences`.
     """
-    if keys.ndim != 2 or queries.ndim != 2 or keys.shape[1] != queries.shape[1]:
-        raise SettingError(f"keys of shape {tuple(keys.shape)} for queries of shape {tuple(queries.shape)}")
-    if (len(keys), len(queries)) != (sentences.n_keys, sentences.n_queries):
-        raise SettingError(
-            f"{len(keys)} keys and {len(queries)} queries, expected {sentences.n_keys} and {sentences.n_queries} by the "
-            "lengths"
-        )
     found, places = [0 * queries[:0]], [torch.zeros(0, dtype=torch.int64, device=queries.device)]
     for of_keys, of_queries in sentences.groups:
         values = of_keys.take(keys)

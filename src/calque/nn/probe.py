@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from calque.errors import SettingError
 from calque.nn.pooling import owners
 
 
@@ -43,20 +42,14 @@ class SpanPooling(nn.Module):
         self.attention = nn.Linear(width, 1, bias=False)  # a bias would be the same for all words of a span
 
     def forward(self, words: Tensor, spans: SpanRows) -> Tensor:
-        """Pool `[W, dim]` to `[T, width]`.
-
-        Raises:
-            SettingError: a span has no rows.
-        """
-        if bool((spans.lengths < 1).any()):
-            raise SettingError("a span without rows: a probe reads spans of one row or more")
+        """Pool `[W, dim]` to `[T, width]`; every span needs a row."""
         if not len(spans.lengths):
             return words.new_zeros(0, self.project.out_features)
         device, rows = words.device, spans.rows.to(words.device)
         projected = self.project(words)
         owner = owners(spans.lengths, device)
         scores = F.embedding(rows, self.attention(projected))[:, 0]
-        # Less the highest of the span, as in any softmax: the quotient is the same, and nothing overflows.
+        # Subtract the maximum of the span, so that nothing overflows.
         highest = scores.detach().new_zeros(len(spans.lengths))
         highest = highest.scatter_reduce(0, owner, scores.detach(), "amax", include_self=False)
         raised = (scores - highest[owner]).exp()
@@ -68,31 +61,23 @@ class SpanPooling(nn.Module):
 class Probe(nn.Module):
     """Label scores of spans or pairs of spans (Tenney et al. 2019b, §3.1).
 
-    Each span of a target has its own projection and pooling; the concatenated vectors are the input of a perceptron
-    with one hidden layer. The perceptron is `Linear, tanh, LayerNorm, Dropout, Linear` as in the authors' code (jiant,
-    `simple_modules.Classifier`); the paper says "two-layer MLP". Each label is predicted independently: P =
+    Each span of a target has its own projection to `width` dimensions and pooling; the concatenated vectors are the input of
+    a perceptron with one hidden layer. The perceptron is `Linear, tanh, LayerNorm, Dropout, Linear` as in the authors' code
+    (jiant, `simple_modules.Classifier`); the paper says "two-layer MLP". Each label is predicted independently: P =
     sigmoid(score).
 
     Args:
-        dim: dimension of the word vectors.
-        n_labels: number of labels.
         spans: number of spans of a target: 1, or 2 for pairs.
-        width: dimension of the projection.
-        hidden: hidden size of the perceptron.
-        dropout: dropout before the last layer of the perceptron.
 
     Example:
-        >>> probe = Probe(8, 3, spans=2)
+        >>> probe = Probe(8, 3, spans=2, width=6, hidden=5, dropout=0.0)
         >>> words = SpanRows(torch.tensor([0, 1, 2]), torch.tensor([2, 1]))
         >>> heads = SpanRows(torch.tensor([3, 3]), torch.tensor([1, 1]))
         >>> probe(torch.randn(4, 8), [words, heads]).shape
         torch.Size([2, 3])
     """
 
-    def __init__(
-        self, dim: int, n_labels: int, *, spans: int = 1, width: int = 256, hidden: int = 256,
-        dropout: float = 0.3,
-    ):  # fmt: skip
+    def __init__(self, dim: int, n_labels: int, *, spans: int, width: int, hidden: int, dropout: float):
         super().__init__()
         self.pools = nn.ModuleList(SpanPooling(dim, width) for _ in range(spans))
         self.classify = nn.Sequential(
@@ -111,9 +96,5 @@ class Probe(nn.Module):
 
     @staticmethod
     def losses(scores: Tensor, gold: Tensor) -> Tensor:
-        """Return the binary cross-entropy of each target, summed over the labels, `[T]`.
-
-        Args:
-            gold: 1 for the labels of a target, else 0, `[T, n_labels]`.
-        """
+        """Return the binary cross-entropy of each target, summed over the labels, `[T]`; both arguments are `[T, n_labels]`."""
         return F.binary_cross_entropy_with_logits(scores, gold.to(scores), reduction="none").sum(1)

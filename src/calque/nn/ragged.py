@@ -35,22 +35,19 @@ class Ragged:
 
     def __init__(self, lengths: np.ndarray | Sequence[int]):
         self.lengths = np.asarray(lengths, dtype=np.int64)
-        if self.lengths.ndim != 1 or (len(self.lengths) and self.lengths.min() < 0):
-            raise SettingError(f"lengths {self.lengths.tolist()}, expected a number of words for each sentence")
         self.offsets = offsets_of(self.lengths)
         self.n_words = int(self.offsets[-1])
 
     @classmethod
     def of(cls, lengths: Tensor | Ragged, n_words: int) -> Ragged:
-        """Convert lengths, int64 `[n_sentences]`, preferably on the CPU, to a `Ragged`; a `Ragged` is returned
-        unchanged.
+        """Convert lengths, int64 `[n_sentences]`, preferably on the CPU, to a `Ragged`; return a `Ragged` unchanged.
 
         Raises:
             SettingError: the lengths do not add up to `n_words`.
         """
         ragged = lengths if isinstance(lengths, Ragged) else cls(lengths.cpu().numpy())
         if ragged.n_words != n_words:
-            raise SettingError(f"lengths that add up to {ragged.n_words} for {n_words} words")
+            raise SettingError(f"lengths must add up to {n_words} words, got {ragged.n_words}")
         return ragged
 
     def __len__(self) -> int:
@@ -68,24 +65,22 @@ class Ragged:
         return running[1:].tolist()
 
     @cached_property
-    def steps(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rank of the sentence in `order`, and step, of each place in the time-major order."""
+    def _places(self) -> tuple[np.ndarray, np.ndarray]:
+        """Sentence and step of each time-major place."""
         sizes = np.array(self.sizes, dtype=np.int64)
-        step = np.repeat(np.arange(len(sizes)), sizes)
-        return ranges(np.zeros_like(sizes), sizes), step
+        return self.order[ranges(np.zeros_like(sizes), sizes)], np.repeat(np.arange(len(sizes)), sizes)
 
     @cached_property
     def from_left(self) -> np.ndarray:
         """Index of the word at each time-major place when sentences are read forwards, int64 `[n_words]`."""
-        rank, step = self.steps
-        return self.offsets[self.order[rank]] + step
+        sentence, step = self._places
+        return self.offsets[sentence] + step
 
     @cached_property
     def from_right(self) -> np.ndarray:
-        """Index of the word at each time-major place when sentences are read backwards from their own end, int64
-        `[n_words]`."""
-        rank, step = self.steps
-        return self.offsets[self.order[rank] + 1] - 1 - step
+        """Index of the word at each time-major place when sentences are read backwards, int64 `[n_words]`."""
+        sentence, step = self._places
+        return self.offsets[sentence + 1] - 1 - step
 
     @cached_property
     def sentence(self) -> np.ndarray:
@@ -99,19 +94,14 @@ class Ragged:
 
 
 class SentenceDropout(nn.Module):
-    """Dropout with one mask for all words of a sentence (Gal & Ghahramani 2016, "A theoretically grounded application
-    of dropout in recurrent neural networks").
-
-    Args:
-        p: fraction of the components that is zeroed; other components are multiplied by 1 / (1 − p).
-
-    Shape: `[n_words, dim]`, unchanged.
+    """Dropout of a fraction `p` with one mask for all words of a sentence (Gal & Ghahramani 2016, "A theoretically grounded
+    application of dropout in recurrent neural networks"), `[n_words, dim]` to the same shape.
     """
 
     def __init__(self, p: float):
         super().__init__()
         if not 0 <= p < 1:
-            raise SettingError(f"dropout={p}, expected a share of at least 0 and below 1")
+            raise SettingError(f"dropout must be at least 0 and below 1, got {p}")
         self.p = p
 
     def forward(self, x: Tensor, lengths: Tensor | Ragged) -> Tensor:

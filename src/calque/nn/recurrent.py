@@ -30,7 +30,7 @@ class StackedLSTM(nn.Module):
 
     def __init__(self, dim: int, hidden: int, layers: int, dropout: float = 0.0):
         super().__init__()
-        self.dim, self.out_dim = dim, 2 * hidden
+        self.out_dim = 2 * hidden
         sizes = [dim] + [self.out_dim] * (layers - 1)
         self.layers = nn.ModuleList(nn.LSTM(size, hidden, bidirectional=True) for size in sizes)
         self.dropout = SentenceDropout(dropout)

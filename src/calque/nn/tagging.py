@@ -23,15 +23,8 @@ class TaggingHead(nn.Module):
     """
 
     def __init__(
-        self,
-        dim: int,
-        tags: Sequence[str],
-        n_intents: int = 0,
-        *,
-        lstm: tuple[int, int] | None,
-        crf: bool,
-        dropout: float,
-    ):
+        self, dim: int, tags: Sequence[str], n_intents: int = 0, *, lstm: tuple[int, int] | None, crf: bool, dropout: float
+    ):  # fmt: skip
         super().__init__()
         self.drop = nn.Dropout(dropout)
         self.lstm = None if lstm is None else StackedLSTM(dim, lstm[0], lstm[1], dropout=dropout)

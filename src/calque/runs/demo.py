@@ -152,8 +152,7 @@ class _Text:
         about = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint}
         view = self.questions.ask(name, source, target, about)
         self.views.append(view)
-        answers = (self.questions.pairs, self.questions.unseen, view.answers)
-        scores = task.evaluate_embeddings(source, target, about=about, asked=answers)
+        scores = task.evaluate_embeddings(source, target, about=about, found=view.answers)
         return {score.metric: score for score in scores}
 
     def english(self) -> Score:

@@ -11,8 +11,9 @@ from calque.encoders.base import require
 from calque.errors import SettingError
 from calque.input_texts import skipped
 from calque.pairs import WordPairs
-from calque.tasks.base import Score, Task
+from calque.tasks.base import Score, Task, about_encoder
 from calque.tasks.bootstrap import measure_all, ratio
+from calque.tasks.overlap import covered_words
 from calque.wordalign.similarity import Method, links_from_embeddings
 
 if TYPE_CHECKING:
@@ -22,16 +23,10 @@ if TYPE_CHECKING:
 
 
 def score_links(
-    links: WordPairs,
-    gold: WordPairs,
-    *,
-    data: str = "",
-    languages: tuple[str, ...] = (),
-    bootstrap: int = 1000,
-    seed: int = 0,
-    settings: dict[str, Any] | None = None,
-) -> list[Score]:
-    """Alignment error rate, precision, recall and F1 (Och and Ney 2003, §5.1).
+    links: WordPairs, gold: WordPairs, *, data: str = "", languages: tuple[str, ...] = (), bootstrap: int = 1000,
+    seed: int = 0, settings: dict[str, Any] | None = None,
+) -> list[Score]:  # fmt: skip
+    """Return alignment error rate, precision, recall and F1 (Och and Ney 2003, §5.1).
 
     Let A be the links, S the sure gold links and P ⊇ S the sure and possible gold links, counted over all sentences.
     Then precision = |A∩P| / |A|, recall = |A∩S| / |S|, F1 their harmonic mean, and
@@ -39,14 +34,12 @@ def score_links(
     A duplicate link counts once, and is sure if one of the two is sure.
 
     Args:
-        links: predicted links; all are treated alike, sure or possible.
-        gold: gold links.
-        data, languages, settings: fields of the record.
+        links: predicted links; sure and possible links are treated alike.
+        data, languages, seed, settings: fields of the record.
         bootstrap: number of bootstrap samples of the interval; sentences are resampled.
-        seed: seed in the record.
 
     Returns:
-        AER, precision, recall, F1. `n` is the number of gold links for recall, of predicted links for precision, and the
+        AER, precision, recall, F1. `n` is the number of sure gold links for recall, of predicted links for precision, and the
         sum of both for the others.
 
     Raises:
@@ -55,29 +48,24 @@ def score_links(
     if links.n_sentences != gold.n_sentences:
         raise SettingError(f"links of {links.n_sentences} sentence pairs, but gold links of {gold.n_sentences}")
     width = 1 + max(int(words.max(initial=0)) for each in (links, gold) for words in (each.source, each.target))
-    if width > 1_000_000:
-        raise SettingError(f"a link names word {width - 1} of a sentence: these are no links between words")
-    judged, both = (
-        (each.sentence * width + each.source) * width + each.target for each in (links, gold)
-    )  # each link a number
-    judged, sure, both = np.unique(judged), np.unique(both[~gold.possible]), np.unique(both)
+    # Each link is one number.
+    predicted, both = ((each.sentence * width + each.source) * width + each.target for each in (links, gold))
+    predicted, sure, both = np.unique(predicted), np.unique(both[~gold.possible]), np.unique(both)
     if not len(sure):
         raise SettingError("there is no sure gold link: recall and error rate are not defined")
-    columns = (judged, sure, np.intersect1d(judged, sure), np.intersect1d(judged, both))
+    columns = (predicted, sure, np.intersect1d(predicted, sure), np.intersect1d(predicted, both))
     counts = np.stack([np.bincount(keys // width**2, minlength=gold.n_sentences) for keys in columns], axis=1)
     record = {
-        "sentences": gold.n_sentences, "links": len(judged), "sure": len(sure), "possible": len(both) - len(sure),
+        "sentences": gold.n_sentences, "links": len(predicted), "sure": len(sure), "possible": len(both) - len(sure),
         "bootstrap": bootstrap, **(settings or {}),
     }  # fmt: skip
     found = measure_all([(counts, formula) for formula in _FORMULAS.values()], samples=bootstrap)
-    n_by_metric = {"precision": len(judged), "recall": len(sure)}
+    n, by_metric = len(predicted) + len(sure), {"precision": len(predicted), "recall": len(sure)}
+    about = ("word-alignment", data, tuple(languages))
     return [
-        Score(
-            "word-alignment", data, tuple(languages), name, *measured.ends, n_by_metric.get(name, len(judged) + len(sure)), seed,
-            record, **measured.kept,
-        )
+        Score(*about, name, *measured.ends, by_metric.get(name, n), seed, record, **measured.kept)
         for name, measured in zip(_FORMULAS, found, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 # Columns of the counts: |A|, |S|, |A∩S|, |A∩P|.
@@ -115,15 +103,9 @@ class WordAlignment(Task):
     """
 
     def __init__(
-        self,
-        corpus: ParallelCorpus,
-        gold: WordPairs,
-        *,
-        method: str = "mutual",
-        bootstrap: int = 1000,
-        seed: int = 0,
+        self, corpus: ParallelCorpus, gold: WordPairs, *, method: str = "mutual", bootstrap: int = 1000, seed: int = 0,
         data: str = "",
-    ):
+    ):  # fmt: skip
         self.corpus, self.gold = corpus, gold.check(corpus)
         self.method, self.bootstrap, self.seed, self.data = method, bootstrap, seed, data
 
@@ -145,38 +127,31 @@ class WordAlignment(Task):
         source, target = (encoder.encode(side, progress=progress) for side in (self.corpus.source, self.corpus.target))
         method: Any = self.method
         pairs = links_from_embeddings(source, target, method=method)
-        without = [0 if side.covered is None else int((~side.covered).sum()) for side in (source, target)]
         about = {
             "links_from": self.method,
-            "source_words_without_vector": without[0],
-            "target_words_without_vector": without[1],
-            "encoder": encoder.name,
-            "encoder_fingerprint": encoder.fingerprint,
+            "source_words_without_vector": int((~covered_words(source)).sum()),
+            "target_words_without_vector": int((~covered_words(target)).sum()),
         }
-        return self.score(pairs, about=about)
+        return self.score(pairs, about={**about, **about_encoder(encoder)})
 
     def score(self, links: WordPairs, *, about: dict[str, Any] | None = None) -> list[Score]:
         """Return the same scores for given links, such as those of a statistical aligner."""
-        return score_links(
-            links.check(self.corpus), self.gold,
-            data=self.data, languages=self.corpus.langs, bootstrap=self.bootstrap, seed=self.seed,
-            settings=about,
-        )  # fmt: skip
+        record: Any = {"data": self.data, "languages": self.corpus.langs, "seed": self.seed, "settings": about}
+        return score_links(links.check(self.corpus), self.gold, bootstrap=self.bootstrap, **record)
 
 
 def _fitting(corpus: ParallelCorpus, gold: WordPairs, *, path: str) -> tuple[ParallelCorpus, WordPairs]:
-    """Return the sentence pairs whose gold links refer to existing words. A few that do not are annotation errors: they are
-    left out and a warning counts them. Many indicate another tokenization: an error."""
-    if gold.n_sentences != len(corpus):
-        gold.check(corpus, path=path)
+    """Return the sentence pairs whose gold links refer to existing words. Up to 5% of the sentence pairs may have annotation
+    errors: they are left out, and a warning counts them. More indicate another tokenization, which is an error."""
     fits = np.ones(len(corpus), dtype=bool)
-    for words, side in ((gold.source, corpus.source), (gold.target, corpus.target)):
-        fits[gold.sentence[words >= side.lengths()[gold.sentence]]] = False
+    if gold.n_sentences == len(corpus):
+        for words, side in ((gold.source, corpus.source), (gold.target, corpus.target)):
+            fits[gold.sentence[words >= side.lengths()[gold.sentence]]] = False
     wrong = np.flatnonzero(~fits)
+    if gold.n_sentences != len(corpus) or len(wrong) > 0.05 * len(corpus):
+        gold.check(corpus, path=path)
     if not len(wrong):
         return corpus, gold
-    if len(wrong) > 0.05 * len(corpus):
-        gold.check(corpus, path=path)
     skipped(
         f"{path}: {len(wrong):,} of {len(corpus):,} sentence pairs skipped: their gold links point beyond the sentence "
         f"(first: line {wrong[0] + 1})"

@@ -7,7 +7,7 @@ import string
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -42,44 +42,33 @@ def normalized(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_ASCII)).split())
 
 
-def answer_scores(said: str, right: Iterable[str]) -> tuple[float, float]:
+def answer_scores(answer: str, gold: Iterable[str]) -> tuple[float, float]:
     """Return F1 over words and exact match of an answer, each the best over all gold answers; fractions."""
-    mine, others = normalized(said), [normalized(answer) for answer in right]
-    return max(_f1(mine.split(), other.split()) for other in others), float(mine in others)
+    words, others = normalized(answer), [normalized(each) for each in gold]
+    return max(_f1(words.split(), other.split()) for other in others), float(words in others)
 
 
-def _f1(said: list[str], right: list[str]) -> float:
+def _f1(answer: list[str], gold: list[str]) -> float:
     """Return 2PR / (P + R) over the multiset of common words; 0 if there are none, even for two empty answers."""
-    same = sum((Counter(said) & Counter(right)).values())
-    return 2 * same / (len(said) + len(right)) if same else 0.0
+    common = sum((Counter(answer) & Counter(gold)).values())
+    return 2 * common / (len(answer) + len(gold)) if common else 0.0
 
 
 # -- vectors of questions and passages ---------------------------------------------------------------------------------
-class QuestionVectors:
-    """Vectors of questions and passages that were encoded separately.
+class QuestionVectors(NamedTuple):
+    """Vectors of passages and questions, and the index of each question's passage, int64 `[n]`."""
 
-    Args:
-        questions: vectors of the questions.
-        owner: index of each question's passage, int64 `[n]`.
-    """
-
-    def __init__(self, passages: Embeddings, questions: Embeddings, owner: np.ndarray):
-        self.passages, self.questions, self.owner = passages, questions, owner
-
-    @classmethod
-    def of(cls, encoder: Encoder, text: QuestionText, *, progress: bool = False) -> QuestionVectors:
-        """Encode questions, and passages of any length."""
-        passages = encode_long(encoder, text.passages, progress=progress)
-        return cls(passages, encoder.encode(text.questions, progress=progress), text.owner)
+    passages: Embeddings
+    questions: Embeddings
+    owner: np.ndarray
 
     @classmethod
     def joined(cls, parts: Sequence[QuestionVectors]) -> QuestionVectors:
         """Concatenate the questions of all parts."""
-        before = offsets_of([len(part.passages) for part in parts])
-        return cls(
-            Embeddings.joined([part.passages for part in parts]), Embeddings.joined([part.questions for part in parts]),
-            np.concatenate([part.owner + start for part, start in zip(parts, before[:-1], strict=True)]),
-        )  # fmt: skip
+        starts = offsets_of([len(part.passages) for part in parts])
+        owner = np.concatenate([part.owner + start for part, start in zip(parts, starts[:-1], strict=True)])
+        passages, questions = ([part[k] for part in parts] for k in (0, 1))
+        return cls(Embeddings.joined(passages), Embeddings.joined(questions), owner)
 
 
 class QuestionSource(VectorSource):
@@ -91,8 +80,8 @@ class QuestionSource(VectorSource):
         self.lengths = self._passages.lengths[self._owner] + self._questions.lengths
 
     def take(self, numbers: np.ndarray) -> WordRows:
-        read, asked = self._passages.take(self._owner[numbers]), self._questions.take(numbers)
-        return WordRows(torch.cat([read.rows, asked.rows]), torch.cat([read.lengths, asked.lengths]), numbers)
+        parts = self._passages.take(self._owner[numbers]), self._questions.take(numbers)
+        return WordRows(torch.cat([p.rows for p in parts]), torch.cat([p.lengths for p in parts]), numbers)
 
     def backward(self, gradient: Tensor) -> None:
         pass
@@ -119,27 +108,27 @@ class SpanAnswers(Answers):
         """Return first and last word of the first gold answer to questions, −1 without a valid answer, int64 `[S, 2]`."""
         return torch.stack([self.of_texts(name, numbers) for name in ("first", "last")], dim=1)
 
-    def judged(self, number: int, first: int, last: int) -> tuple[float, float]:
+    def span_scores(self, number: int, first: int, last: int) -> tuple[float, float]:
         """Return F1 and exact match of a span of words as answer to a question."""
         part = int(np.searchsorted(self._ends, number, side="right")) - 1
         text, question = self.parts[part], number - int(self._ends[part])
         passage = int(text.owner[question])
         start = int(self._words[part][passage])
-        said = text.written[passage][text.places[start + first, 0] : text.places[start + last, 1]]
-        return answer_scores(said, text.right(question))
+        answer = text.written[passage][text.places[start + first, 0] : text.places[start + last, 1]]
+        return answer_scores(answer, text.right(question))
 
 
 # -- the task ----------------------------------------------------------------------------------------------------------
 class Answering(ZeroShot[QuestionText]):
-    """Extractive question answering, scored by F1 over words and exact match as in SQuAD's script (`answer_scores`); F1
-    chooses the epoch. An answer is a span of whole words, from the first character of its first word to the last of its last.
+    """Extractive question answering, scored by F1 over words and exact match as in SQuAD's script (`answer_scores`). An answer
+    is a span of whole words. F1 selects the epoch.
 
     Passages and questions are encoded separately, each passage once. The head compares the words of both
     (`nn.answers.MatchedEnds`). Long passages are encoded in windows, and each word has the vector with most context
     (`encoders.extraction`).
 
     The first of several gold answers is used in training. Questions whose answer is not at the position in the file are
-    ignored in training; in tests they count like all others.
+    ignored in training, but count in tests.
 
     Args:
         train, tests, dev, seeds, select, options, bootstrap, seed: see `ZeroShot`.
@@ -151,24 +140,17 @@ class Answering(ZeroShot[QuestionText]):
     statistics: Mapping[str, Any] = {"f1": accuracy, "em": accuracy}
 
     def __init__(
-        self,
-        train: Sequence[Dataset[QuestionText]],
-        tests: Sequence[Dataset[QuestionText]],
-        *,
-        hidden: int = 128,
-        dropout: float = 0.1,
-        max_answer: int = 30,
-        tune: bool = False,
-        **protocol: Any,
-    ):
+        self, train: Sequence[Dataset[QuestionText]], tests: Sequence[Dataset[QuestionText]], *, hidden: int = 128,
+        dropout: float = 0.1, max_answer: int = 30, tune: bool = False, **protocol: Any,
+    ):  # fmt: skip
         if tune:
-            raise SettingError("qa is learnt on frozen vectors: leave out tune=True (--tune)")
+            raise SettingError("qa needs frozen vectors: leave out tune=True (--tune)")
         check_number("max_answer", max_answer, least=1, whole=True)
         self.hidden, self.dropout, self.max_answer = hidden, dropout, max_answer
         super().__init__(train, tests, **protocol)
         if not any((each.data.spans[each.data.offsets[:-1], 0] >= 0).any() for each in train):
             names = ", ".join(each.name for each in train)
-            raise SettingError(f"{names}: no answer stands where answer_start says, nothing can be learnt")
+            raise SettingError(f"{names}: no answer is at its answer_start, expected some")
 
     @staticmethod
     def read(path: str, lang: str, *, on_error: Literal["raise", "skip"] = "raise") -> QuestionText:
@@ -189,7 +171,8 @@ class Answering(ZeroShot[QuestionText]):
 
     # -- vectors ---------------------------------------------------------------------------------------------------
     def encoded(self, encoder: Encoder, data: QuestionText, *, progress: bool = False) -> QuestionVectors:
-        return QuestionVectors.of(encoder, data, progress=progress)
+        passages = encode_long(encoder, data.passages, progress=progress)
+        return QuestionVectors(passages, encoder.encode(data.questions, progress=progress), data.owner)
 
     def frozen(self, embeddings: QuestionVectors, device: torch.device) -> VectorSource:
         return QuestionSource(embeddings, device)
@@ -204,16 +187,15 @@ class Answering(ZeroShot[QuestionText]):
         owner, words = (torch.from_numpy(each).to(scores.device) for each in _passage_words(given))
         return end_losses(scores, owner, words, answers.ends(given.numbers).to(scores.device))
 
-    def judge(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
+    def counts(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
         assert isinstance(answers, SpanAnswers)
         owner, words = _passage_words(given)
         scores = head(given.rows, given.lengths).float().cpu().numpy()
         found = best_ends(scores, owner, len(given.numbers), self.max_answer)
-        judged = np.ones((len(found), 2, 2))
-        for k, (first, last) in enumerate(found.tolist()):
-            number = int(given.numbers[k])
-            judged[k, :, 0] = (0, 0) if first < 0 else answers.judged(number, int(words[first]), int(words[last]))
-        return {"f1": judged[:, 0], "em": judged[:, 1]}
+        counts = np.ones((len(found), 2, 2))
+        for k, (number, (first, last)) in enumerate(zip(given.numbers.tolist(), found.tolist(), strict=True)):
+            counts[k, :, 0] = (0, 0) if first < 0 else answers.span_scores(number, int(words[first]), int(words[last]))
+        return {"f1": counts[:, 0], "em": counts[:, 1]}
 
 
 def _passage_words(given: WordRows) -> tuple[np.ndarray, np.ndarray]:

@@ -61,31 +61,33 @@ class Score:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON: undefined values are None, `queries` equals `n`, and empty runs and resamples are
         omitted."""
+
+        def defined(value: float) -> float | None:
+            return None if math.isnan(value) else value
+
         plain = {each.name: getattr(self, each.name) for each in fields(self)}
-        for name in ("value", "low", "high"):
-            plain[name] = None if math.isnan(plain[name]) else plain[name]
-        for name in ("runs", "resamples", "texts"):
-            values = plain.pop(name)
-            if values:
-                plain[name] = values if name == "texts" else [None if math.isnan(each) else each for each in values]
-        return {
-            **plain,
-            "languages": list(self.languages),
-            "queries": self.n,
-            "settings": dict(self.settings),
-        }
+        plain |= {name: defined(plain[name]) for name in ("value", "low", "high")}
+        lists = {name: [defined(each) for each in plain.pop(name)] for name in ("runs", "resamples")}
+        lists["texts"] = plain.pop("texts")
+        plain |= {name: values for name, values in lists.items() if values}
+        return {**plain, "languages": list(self.languages), "queries": self.n, "settings": dict(self.settings)}
 
     def to_json(self) -> str:
         """Return one line of JSON."""
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
     def about(self, **more: Any) -> Score:
-        """Return the score with more settings."""
+        """Return the score with additional settings."""
         return replace(self, settings={**self.settings, **more})
 
     def __str__(self) -> str:
         value, low, high = self.shown()
         return f"{self.task} {'-'.join(self.languages)} {self.metric} {value} [{low}, {high}] n={self.n:,}"
+
+
+def about_encoder(encoder: Encoder) -> dict[str, Any]:
+    """Return the settings of a score that identify the encoder."""
+    return {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint}
 
 
 class Task(ABC):
@@ -96,7 +98,7 @@ class Task(ABC):
     `takes`.
 
     Attributes:
-        files: names of the files of `Inputs` that it reads, including `test`.
+        files: names of the files of `Inputs` that the task reads, including `test`.
         languages: "pairs" for parallel text or dictionaries with `langs`; "files" if each file has a language.
         rows: allowed units of an encoder's rows, see `Encoder.rows`.
         notes: further settings for the record of the scores.

@@ -14,18 +14,16 @@ from calque.algebra import student
 Statistic = Callable[[np.ndarray], np.ndarray]
 
 KEPT = 400  # number of resamples in a record, for comparisons
-_DRAWS = 4_000_000  # number of counts in memory
-_COMMON = 20180607  # seed of the samples, which are common to all scores
+_BLOCK = 4_000_000  # maximum number of multiplicities in memory
+_SEED = 20180607  # seed of the samples, which are common to all scores
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A statistic over all texts, and over bootstrap samples.
+    """A statistic over all texts with its percentile interval over texts.
 
     Attributes:
-        value: value over all texts.
-        low, high: percentile interval over texts.
-        resamples: values of the first `KEPT` samples, with five digits; empty without samples.
+        resamples: values of the first `KEPT` bootstrap samples, with five digits; empty without samples.
         texts: number of texts.
     """
 
@@ -83,9 +81,16 @@ def measure_all(figures: Sequence[tuple[np.ndarray, Statistic]], *, samples: int
         figures: `sums` and `statistic` of each statistic.
         samples: see `measure`.
     """
-    values, drawn = _drawn(figures, samples)
-    texts = len(figures[0][0]) if figures else 0
-    return [_measured(value, draws, texts) for value, draws in zip(values, drawn, strict=True)]
+    texts, drawn = len(figures[0][0]) if figures else 0, [[np.zeros(0)] for _ in figures]
+    for counts in sampled(texts, samples):
+        for blocks, (sums, statistic) in zip(drawn, figures, strict=True):
+            blocks.append(np.asarray(statistic(counts @ np.asarray(sums, dtype=np.float64)), dtype=np.float64))
+    measured = []
+    for blocks, (sums, statistic) in zip(drawn, figures, strict=True):
+        draws, value = np.concatenate(blocks), float(statistic(np.asarray(sums).sum(axis=0, dtype=np.float64)))
+        resamples = tuple(float(f"{each:.5g}") for each in draws[:KEPT])
+        measured.append(Measured(value, *ends_of(draws, value), resamples, texts))
+    return measured
 
 
 def over_groups(sums: np.ndarray, groups: Sequence[Hashable]) -> np.ndarray:
@@ -104,20 +109,6 @@ def over_groups(sums: np.ndarray, groups: Sequence[Hashable]) -> np.ndarray:
     found = np.zeros((len(numbers), *sums.shape[1:]))
     np.add.at(found, of_text, sums)
     return found
-
-
-def _measured(value: float, draws: np.ndarray, texts: int) -> Measured:
-    return Measured(value, *ends_of(draws, value), tuple(float(f"{each:.5g}") for each in draws[:KEPT]), texts)
-
-
-def _drawn(figures: Sequence[tuple[np.ndarray, Statistic]], samples: int) -> tuple[list[float], list[np.ndarray]]:
-    """Return statistics over all sentences, and over each sample."""
-    values = [float(statistic(np.asarray(sums).sum(axis=0, dtype=np.float64))) for sums, statistic in figures]
-    drawn: list[list[np.ndarray]] = [[np.zeros(0)] for _ in figures]
-    for counts in sampled(len(figures[0][0]) if figures else 0, samples):
-        for blocks, (sums, statistic) in zip(drawn, figures, strict=True):
-            blocks.append(np.asarray(statistic(counts @ np.asarray(sums, dtype=np.float64)), dtype=np.float64))
-    return values, [np.concatenate(blocks) for blocks in drawn]
 
 
 def intervals(sums: np.ndarray, statistic: Statistic, *, samples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -139,19 +130,18 @@ def intervals(sums: np.ndarray, statistic: Statistic, *, samples: int) -> tuple[
 
 
 def sampled(n: int, samples: int) -> Iterable[np.ndarray]:
-    """Yield the multiplicity of each of `n` sentences in the common samples, float64 `[…, n]`, in blocks of samples.
-    The multiplicities of a sample are a multinomial vector."""
-    return _kept(n, samples) if n * samples <= _DRAWS else _blocks(n, samples)
+    """Return the multiplicity of each of `n` sentences in the common samples, float64 `[…, n]`, in blocks of samples; few blocks
+    are cached. The multiplicities of a sample are a multinomial vector."""
+    return _cached(n, samples) if n * samples <= _BLOCK else _blocks(n, samples)
 
 
 @lru_cache(2)
-def _kept(n: int, samples: int) -> list[np.ndarray]:
-    """Return the cached blocks of a small number of samples."""
+def _cached(n: int, samples: int) -> list[np.ndarray]:
     return list(_blocks(n, samples))
 
 
 def _blocks(n: int, samples: int) -> Iterator[np.ndarray]:
-    rng, rows = np.random.default_rng([_COMMON, n]), max(1, _DRAWS // max(1, n))
+    rng, rows = np.random.default_rng([_SEED, n]), max(1, _BLOCK // max(1, n))
     for start in range(0, samples if n else 0, rows):
         yield rng.multinomial(n, np.full(n, 1 / n), size=min(rows, samples - start)).astype(np.float64)
 
@@ -168,9 +158,8 @@ def ends_of(drawn: np.ndarray, value: float) -> tuple[float, float]:
 
 def ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
     """Return the quotient; NaN for division by zero."""
-    return np.divide(
-        numerator, denominator, out=np.full(np.shape(numerator), np.nan), where=np.asarray(denominator) != 0
-    )
+    undefined = np.full(np.shape(numerator), np.nan)
+    return np.divide(numerator, denominator, out=undefined, where=np.asarray(denominator) != 0)
 
 
 def accuracy(sums: np.ndarray) -> np.ndarray:

@@ -21,7 +21,7 @@ from calque.nn.esim import ESIM
 from calque.nn.pooling import maxima, means
 from calque.nn.recurrent import StackedLSTM
 from calque.tasks.bootstrap import accuracy, f1
-from calque.tasks.datasets import Answers, Dataset
+from calque.tasks.datasets import Answers, Dataset, codes_of
 from calque.tasks.zeroshot import ZeroShot
 from calque.text import Sentences
 from calque.training.sources import FrozenSource, VectorSource, WordRows
@@ -41,13 +41,13 @@ class Classification(ZeroShot[LabelledText]):
 
     Heads on word vectors: "mean" puts two dense layers on the mean vector (Multi-sense, §4.2); "bilstm" puts them on the
     maxima over the hidden states of a bidirectional LSTM (Conneau et al. 2017; the NLI baseline of Multi-sense). For a pair with
-    vectors u and v the input is [u; v; |u − v|; u·v]. "esim", for pairs only, aligns the words of the two texts before it encodes
-    them (Chen et al. 2017; `calque.nn.esim`); it uses word order most, and is the head of CLCR (§4.2). "cls" trains the encoder
-    with one linear layer on its first special token (Cao et al. 2020, §4.3); both texts of a pair are one sequence with special
-    tokens, and with segment embeddings if the model has them.
+    vectors u and v the input is [u; v; |u − v|; u·v]. "esim", for pairs only, compares the words of the two texts (Chen et al.
+    2017; `calque.nn.esim`), and is the head of CLCR (§4.2). "cls" trains the encoder with one linear layer on its first special
+    token (Cao et al. 2020, §4.3); both texts of a pair are one sequence with special tokens, and with segment embeddings if
+    the model has them.
 
-    Chen et al. train ESIM with word embeddings of 300 dimensions on half a million pairs: 300 hidden units, dropout 0.5, rate
-    4e-4. With frozen vectors and some thousand pairs, the defaults of the other heads are better, so all heads share them.
+    Chen et al. train ESIM on half a million pairs with 300 hidden units, dropout 0.5 and rate 4e-4. With frozen vectors and some
+    thousand pairs the defaults here are better.
 
     Args:
         kind: "nli" for pairs, "sentiment" for single texts.
@@ -62,47 +62,32 @@ class Classification(ZeroShot[LabelledText]):
     statistics: Mapping[str, Any]
 
     def __init__(
-        self,
-        kind: Kind,
-        train: Sequence[Dataset[LabelledText]],
-        tests: Sequence[Dataset[LabelledText]],
-        *,
-        head: str | None = None,
-        hidden: int = 128,
-        dropout: float = 0.1,
-        tune: bool = False,
-        **protocol: Any,
-    ):
+        self, kind: Kind, train: Sequence[Dataset[LabelledText]], tests: Sequence[Dataset[LabelledText]], *,
+        head: str | None = None, hidden: int = 128, dropout: float = 0.1, tune: bool = False, **protocol: Any,
+    ):  # fmt: skip
         if kind not in self.names:
-            raise SettingError(f"unknown kind of classification {kind!r}, expected nli or sentiment")
+            raise SettingError(f"kind of classification must be nli or sentiment, got {kind!r}")
         self.name: str = kind
         head = ("cls" if tune else "bilstm" if kind == "nli" else "mean") if head is None else head
         if head not in HEADS:
-            raise SettingError(f"unknown head {head!r}, expected one of {', '.join(HEADS)}")
-        if tune and head != "cls":
+            raise SettingError(f"head must be one of {', '.join(HEADS)}, got {head!r}")
+        if tune != (head == "cls"):
             raise SettingError(
-                f"head {head} is for frozen vectors: with tune=True (--tune) the head is cls, leave it out"
-            )
-        if head == "cls" and not tune:
-            raise SettingError(
-                "head cls reads the first special token, which needs a tuned encoder: add tune=True (--tune)"
+                f"head {head} cannot be used with tune={tune}: cls needs --tune, other heads need frozen vectors"
             )
         self.kind_of_head = head
         if head == "esim" and kind != "nli":
-            raise SettingError(f"head esim compares two texts, and {kind} has single ones: take mean or bilstm")
+            raise SettingError(f"head esim compares two texts, but {kind} has single texts: take mean or bilstm")
         self.columns = 2 if kind == "nli" else 1
         for each in (*train, *tests, *protocol.get("dev", ())):
             if len(each.data.texts) != self.columns:
-                raise SettingError(f"{each.name}: {len(each.data.texts)} texts a line, {kind} needs {self.columns}")
+                raise SettingError(f"{each.name}: {kind} needs {self.columns} texts a line, got {len(each.data.texts)}")
         self.hidden, self.dropout = hidden, dropout
         self.labels = tuple(sorted({name for each in train for name in each.data.labels.names}))
         if len(self.labels) < 2:
-            raise SettingError(
-                f"{', '.join(e.name for e in train)}: only one label ({', '.join(self.labels)}), expected several"
-            )
-        self.statistics = {"accuracy": accuracy}
-        if kind == "sentiment":
-            self.statistics["macro-f1"] = macro_f1
+            names = ", ".join(each.name for each in train)
+            raise SettingError(f"{names}: only one label ({', '.join(self.labels)}), expected several")
+        self.statistics = {"accuracy": accuracy} | ({"macro-f1": macro_f1} if kind == "sentiment" else {})
         super().__init__(train, tests, tune=tune, **protocol)
 
     @staticmethod
@@ -118,8 +103,8 @@ class Classification(ZeroShot[LabelledText]):
             format: format of the file, if it cannot be detected; see `read_labelled`.
             pretokenized: whether words are separated by spaces.
         """
-        how: Any = format
-        text = read_labelled(path, lang=lang, format=how, pretokenized=pretokenized, on_error=on_error)
+        how: Any = {"format": format, "pretokenized": pretokenized}
+        text = read_labelled(path, lang=lang, on_error=on_error, **how)
         return relabelled(text, rename) if rename else text
 
     def settings(self) -> dict[str, Any]:
@@ -141,40 +126,29 @@ class Classification(ZeroShot[LabelledText]):
         return encoder.subwords.with_first(data.texts, segments=has_segments(encoder.model))
 
     def answers(self, each: Dataset[LabelledText]) -> Answers:
-        codes = each.data.labels.among(self.labels)
-        wrong = np.flatnonzero(codes < 0)
-        if len(wrong):
-            line = None if each.data.lines is None else int(each.data.lines[wrong[0]])
-            label = each.data.labels[int(wrong[0])]
-            raise InputError(
-                f"label {label!r} is not in the training text, which has {', '.join(self.labels)}; rename it (--rename "
-                f"{label}=…), or leave its texts out (--rename {label}=)",
-                path=each.data.path or each.name,
-                line=line,
-            )
-        return Answers(np.ones(len(codes), dtype=np.int64), texts={"labels": codes})
+        lengths = np.ones(len(each.data), dtype=np.int64)
+        leave_out = "leave its texts out (--rename {kind}=)"
+        return Answers(lengths, texts={"labels": codes_of(each.data.labels, self.labels, each, lengths, leave_out)})
 
     def head(self, dim: int) -> nn.Module:
+        n, shape = len(self.labels), {"hidden": self.hidden, "dropout": self.dropout}
         if self.kind_of_head == "cls":
-            return FirstHead(dim, len(self.labels), dropout=self.dropout)
+            return FirstHead(dim, n, dropout=self.dropout)
         if self.kind_of_head == "esim":
-            return ESIM(dim, len(self.labels), hidden=self.hidden, dropout=self.dropout)
-        return TextHead(
-            dim, len(self.labels), columns=self.columns, lstm=self.kind_of_head == "bilstm", hidden=self.hidden,
-            dropout=self.dropout,
-        )  # fmt: skip
+            return ESIM(dim, n, **shape)
+        return TextHead(dim, n, columns=self.columns, lstm=self.kind_of_head == "bilstm", **shape)
 
     def losses(self, head: nn.Module, given: WordRows, answers: Answers) -> Tensor:
-        right = answers.of_texts("labels", given.numbers).to(given.rows.device)
-        return functional.cross_entropy(head(given.rows, given.lengths), right, reduction="none")
+        gold = answers.of_texts("labels", given.numbers).to(given.rows.device)
+        return functional.cross_entropy(head(given.rows, given.lengths), gold, reduction="none")
 
-    def judge(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
+    def counts(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
         predicted = head(given.rows, given.lengths).argmax(1).cpu().numpy()
         gold, n = answers.of_texts("labels", given.numbers).numpy(), len(self.labels)
         counts = {"accuracy": np.stack([predicted == gold, np.ones(len(gold))], axis=1)}
         if "macro-f1" in self.statistics:
-            said, true = predicted[:, None] == np.arange(n), gold[:, None] == np.arange(n)
-            counts["macro-f1"] = np.stack([said & true, said, true], axis=2).reshape(len(gold), 3 * n)
+            guess, true = predicted[:, None] == np.arange(n), gold[:, None] == np.arange(n)
+            counts["macro-f1"] = np.stack([guess & true, guess, true], axis=2).reshape(len(gold), 3 * n)
         return counts
 
 
@@ -187,11 +161,8 @@ def side_by_side(columns: Sequence[Sentences]) -> Sentences:
 
 
 class PairSource(VectorSource):
-    """Source of frozen vectors of pairs of texts: first the first texts of all pairs, then the second ones.
-
-    Args:
-        whole: source of all texts, with those of a pair adjacent.
-    """
+    """Source of frozen vectors of pairs of texts: first the first texts of all pairs, then the second texts. In `whole` the texts
+    of a pair are adjacent."""
 
     def __init__(self, whole: FrozenSource):
         self._whole, self.dim = whole, whole.dim
@@ -206,11 +177,8 @@ class PairSource(VectorSource):
 
 
 def macro_f1(counts: np.ndarray) -> np.ndarray:
-    """Return the mean of the labels' F1, 0 for a label that occurs in neither predictions nor gold labels.
-
-    Args:
-        counts: correct, predicted and gold counts of each label, `[…, 3 * n_labels]`.
-    """
+    """Return the mean of the labels' F1 from correct, predicted and gold counts of each label, `[…, 3 * n_labels]`. A label that
+    occurs in neither predictions nor gold labels has 0."""
     return f1(counts.reshape(*counts.shape[:-1], -1, 3)).mean(-1)
 
 
@@ -220,23 +188,21 @@ def relabelled(text: LabelledText, names: Mapping[str, str]) -> LabelledText:
     Raises:
         InputError: no text is left.
     """
-    renamed = [names.get(name, name) for name in text.labels.names]
-    labelled = np.flatnonzero(np.array([name != "" for name in renamed], dtype=bool)[text.labels.codes])
-    if not len(labelled):
+    renamed = Labels.of([names.get(name, name) for name in text.labels.names])
+    labels = Labels(renamed.codes[text.labels.codes], renamed.names)
+    known = tuple(name for name in labels.names if name)
+    codes = labels.among(known)
+    if not (codes >= 0).any():
         raise InputError("every label is dropped by --rename", path=text.path)
-    labels = Labels.of([name for name in renamed if name])
-    codes = np.array([labels.names.index(name) if name else -1 for name in renamed], dtype=np.int32)
-    return replace(text, labels=Labels(codes[text.labels.codes], labels.names)).take(labelled)
+    return replace(text, labels=Labels(codes, known)).take(np.flatnonzero(codes >= 0))
 
 
 class TextHead(nn.Module):
-    """Head from word vectors of texts to logits of labels.
+    """Head from word vectors of texts to label scores `[S, n_labels]`.
 
     Args:
         columns: 1 for single texts; 2 for pairs, where text s of 2·S is paired with text s + S.
         lstm: use maxima over the states of an LSTM in the place of mean vectors.
-        hidden: size of the dense layers and of the LSTM.
-        dropout: dropout before each dense layer.
     """
 
     def __init__(self, dim: int, n_labels: int, *, columns: int, lstm: bool, hidden: int, dropout: float):
@@ -249,7 +215,6 @@ class TextHead(nn.Module):
         )
 
     def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
-        """Scores `[S, n_labels]`."""
         texts = means(rows, lengths) if self.lstm is None else maxima(self.lstm(rows, lengths), lengths)
         if self.columns == 2:
             u, v = texts.chunk(2)
@@ -258,14 +223,13 @@ class TextHead(nn.Module):
 
 
 class FirstHead(nn.Module):
-    """Head with one linear layer on a single vector of each text."""
+    """Head with one linear layer on a single vector of each text; label scores `[S, n_labels]`."""
 
     def __init__(self, dim: int, n_labels: int, *, dropout: float):
         super().__init__()
         self.out = nn.Sequential(nn.Dropout(dropout), nn.Linear(dim, n_labels))
 
     def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
-        """Scores `[S, n_labels]`."""
         return self.out(rows)
 
 

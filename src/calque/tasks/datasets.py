@@ -11,12 +11,15 @@ import torch
 
 from calque.corpora.by_name import name_of
 from calque.corpora.languages import language_and_path
+from calque.errors import InputError
 from calque.input_texts import Say
 from calque.offsets import offsets_of, ranges
 from calque.tasks.overlap import shared_texts, warn_of_overlap
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from calque.annotated import Labels
 
 D = TypeVar("D")
 
@@ -31,17 +34,14 @@ class Dataset(Generic[D]):
 
 
 def read_datasets(
-    files: Sequence[str],
-    read: Callable[[str, str], Any],
-    most: int | None,
-    known: dict[tuple[str, str, int | None], Any],
-    say: Say,
-) -> list[Dataset[Any]]:
+    files: Sequence[str], read: Callable[[str, str], Any], max_texts: int | None,
+    known: dict[tuple[str, str, int | None], Any], say: Say,
+) -> list[Dataset[Any]]:  # fmt: skip
     """Read files with their languages.
 
     Args:
         files: files with the language in their name (`panx.dev.de.tsv`) or before it (`de=dev.tsv`).
-        most: number of evenly spaced texts of each file; None for all.
+        max_texts: number of evenly spaced texts of each file; None for all.
         known: data sets that have been read already, such as development text that is also a test set.
 
     Raises:
@@ -50,21 +50,56 @@ def read_datasets(
     datasets = []
     for file in files:
         lang, path = language_and_path(file)
-        if (lang, path, most) not in known:
+        key = lang, path, max_texts
+        if key not in known:
             data: Any = read(path, lang)
             n, repaired = len(data), getattr(data, "repaired", 0)
-            chosen = spread_over(n, most)
+            chosen = spread_over(n, max_texts)
             used = "" if chosen is None else f", of which {len(chosen):,} are used"
             say(f"{path}: {n:,} texts in {lang}{f', {repaired:,} tags repaired' if repaired else ''}{used}")
-            known[lang, path, most] = data if chosen is None else data.take(chosen)
-        datasets.append(Dataset(name_of(path), lang, known[lang, path, most]))
+            known[key] = data if chosen is None else data.take(chosen)
+        datasets.append(Dataset(name_of(path), lang, known[key]))
     return datasets
 
 
-def spread_over(n: int, most: int | None) -> np.ndarray | None:
-    """Return `most` evenly spaced numbers below `n`, None for all. Files are often sorted by label or source, so the first ones
+def spread_over(n: int, size: int | None) -> np.ndarray | None:
+    """Return `size` evenly spaced numbers below `n`, None for all. Files are often sorted by label or source, so the first texts
     would be biased."""
-    return None if most is None or most >= n else np.arange(most) * n // most
+    return None if size is None or size >= n else np.arange(size) * n // size
+
+
+def number_or_name(column: str | None) -> int | str | None:
+    """Return a column as a number, if it is one."""
+    return int(column) if column is not None and column.isdecimal() else column
+
+
+def codes_of(
+    labels: Labels, names: Sequence[str], each: Dataset[Any], lengths: np.ndarray, remedy: str,
+    kind_of: Callable[[str], str] = str,
+) -> np.ndarray:  # fmt: skip
+    """Return the labels of a data set as indices into `names`.
+
+    Args:
+        lengths: number of labels of each text, int64 `[n_texts]`.
+        remedy: second remedy of the error message, with `{kind}` for the unknown label.
+        kind_of: function from a label to its name in `--rename`.
+
+    Raises:
+        InputError: a label is not among the names, with its line.
+    """
+    codes = labels.among(names)
+    wrong = np.flatnonzero(codes < 0)
+    if len(wrong):
+        text = int(np.searchsorted(np.cumsum(lengths), wrong[0], side="right"))
+        line = None if each.data.lines is None else int(each.data.lines[text])
+        label = labels[int(wrong[0])]
+        kinds = sorted({kind_of(name) for name in names if name != "O"})
+        shown = ", ".join(kinds[:12]) + (", …" if len(kinds) > 12 else "")
+        fact = f"label {label!r} is not in the training text, which has {shown}"
+        kind = kind_of(label)
+        remedies = f"rename it (--rename {kind}=…), or {remedy.format(kind=kind)}"
+        raise InputError(f"{fact}; {remedies}", path=each.data.path or each.name, line=line)
+    return codes
 
 
 def warn_of_shared(test: Dataset[Any], trained: Sequence[Dataset[Any]]) -> None:
@@ -85,24 +120,20 @@ class Answers:
     """
 
     def __init__(
-        self,
-        lengths: np.ndarray,
-        *,
-        words: Mapping[str, np.ndarray] | None = None,
+        self, lengths: np.ndarray, *, words: Mapping[str, np.ndarray] | None = None,
         texts: Mapping[str, np.ndarray] | None = None,
-    ):
+    ):  # fmt: skip
         self.lengths, self.words, self.texts = lengths, dict(words or {}), dict(texts or {})
         self._starts = offsets_of(lengths)[:-1]
 
     @classmethod
     def joined(cls, parts: Sequence[Answers]) -> Answers:
         """Concatenate several answers."""
-        first = parts[0]
-        return cls(
-            np.concatenate([part.lengths for part in parts]),
-            words={name: np.concatenate([part.words[name] for part in parts]) for name in first.words},
-            texts={name: np.concatenate([part.texts[name] for part in parts]) for name in first.texts},
+        words, texts = (
+            {name: np.concatenate([answers[name] for answers in several]) for name in several[0]}
+            for several in ([part.words for part in parts], [part.texts for part in parts])
         )
+        return cls(np.concatenate([part.lengths for part in parts]), words=words, texts=texts)
 
     def of_words(self, name: str, numbers: np.ndarray) -> Tensor:
         """Return the answers for all words of the given texts, int64 `[W]`."""

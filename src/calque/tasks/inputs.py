@@ -63,11 +63,7 @@ class Inputs:
         return [name for name in FILES if getattr(self, name)]
 
     def only(self, kind: str) -> str:
-        """Return the only file of a kind.
-
-        Raises:
-            SettingError: there are several, or none.
-        """
+        """Return the only file of a kind, or raise a `SettingError`."""
         files = getattr(self, kind)
         if len(files) != 1:
             raise SettingError(f"--{kind} takes one file here, got {len(files)}")

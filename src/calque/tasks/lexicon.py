@@ -17,7 +17,7 @@ from calque.corpora.languages import language_and_path
 from calque.encoders.base import require
 from calque.errors import SettingError
 from calque.input_texts import check_pairs, read_languages, skipped
-from calque.tasks.base import Score, Task
+from calque.tasks.base import Score, Task, about_encoder
 from calque.tasks.bootstrap import accuracy, measure_all
 from calque.text import Sentences
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from calque.encoders.base import Encoder
     from calque.tasks.inputs import Inputs
 
-_CELLS = 40_000_000  # similarities in memory at once
+_CELLS = 40_000_000  # maximum number of similarities in memory
 _TYPES = 200_000  # the most frequent word types of a language are the candidates
 
 
 class Lexicon(Task):
     """Translate the source words of a dictionary by the nearest word type of the target language.
 
-    Precision at k is the share of source words with a gold translation among the k nearest (Conneau et al. 2018a).
+    Precision at k is the fraction of source words with a gold translation among the k nearest (Conneau et al. 2018a).
     The mean reciprocal rank uses the rank of the best gold translation (Glavaš et al. 2019). For a word with several
     entries any of them is correct. Words without a vector are left out and counted in `settings`.
 
@@ -46,28 +46,18 @@ class Lexicon(Task):
             their case. For lower-cased dictionaries.
         k: number of nearest neighbours in CSLS.
         bootstrap: number of bootstrap samples of the interval.
-        seed: seed in the record.
-        data: name of the dictionary in the record.
+        seed, data: seed, and name of the dictionary, in the record.
     """
 
     def __init__(
-        self,
-        dictionary: Dictionary,
-        *,
-        texts: Mapping[str, Sentences] | None = None,
-        similarity: Literal["csls", "cosine"] = "csls",
-        lower: bool = False,
-        k: int = 10,
-        bootstrap: int = 1000,
-        seed: int = 0,
+        self, dictionary: Dictionary, *, texts: Mapping[str, Sentences] | None = None,
+        similarity: Literal["csls", "cosine"] = "csls", lower: bool = False, k: int = 10, bootstrap: int = 1000, seed: int = 0,
         data: str = "",
-    ):
+    ):  # fmt: skip
         if similarity not in ("csls", "cosine"):
-            raise SettingError(f"similarity is csls or cosine, got {similarity!r}")
+            raise SettingError(f"similarity must be csls or cosine, got {similarity!r}")
         if texts is not None and set(dictionary.langs) - set(texts):
-            raise SettingError(
-                f"texts in {', '.join(sorted(texts))}, the dictionary needs {', '.join(dictionary.langs)}"
-            )
+            raise SettingError(f"texts must be in {', '.join(dictionary.langs)}, got {', '.join(sorted(texts))}")
         self.lower = lower
         if lower:
             source, target = (tuple(word.lower() for word in side) for side in (dictionary.source, dictionary.target))
@@ -88,11 +78,8 @@ class Lexicon(Task):
         """Build the task from files.
 
         Args:
-            inputs: a dictionary, its languages, and optionally plain text in both (`de=de.txt` if the name has no language). A
-                word's vector is the mean over its tokens in the text. Without text each word is encoded in isolation.
-            similarity: csls or cosine.
+            inputs: a dictionary, its languages, and optionally plain text in both (`de=de.txt` if the name has no language).
             entries: start and optional stop of the range of source words, in dictionary order.
-            lower: ignore case.
             on_error: "raise", or "skip" to leave out lines of the dictionary that are not a pair.
         """
         if not inputs.langs:
@@ -106,10 +93,8 @@ class Lexicon(Task):
             files = map(language_and_path, inputs.text)
             texts = read_languages(files, pretokenized=words.pretokenized, limit=words.limit, say=inputs.say)
         task = cls(dictionary, texts=texts, similarity=similarity, lower=lower, data=Path(test).name)
-        task.notes = {
-            "entries": f"{start}-{'' if stop is None else stop}",
-            "text": [Path(text).name for text in inputs.text],
-        }
+        texts_used = [Path(text).name for text in inputs.text]
+        task.notes = {"entries": f"{start}-{'' if stop is None else stop}", "text": texts_used}
         return [task]
 
     def news(self, scores: Sequence[Score]) -> Iterator[str]:
@@ -128,16 +113,17 @@ class Lexicon(Task):
         source, target = self.anchors(encoder, progress=progress)
         ranks, left_out = self._ranks(source, target)
         if not len(ranks):
-            langs = " and ".join(self.dictionary.langs)
-            where = f"is in the texts in {langs}" if self.texts else "has a vector on both sides"
-            raise SettingError(
-                f"{self.dictionary.path or self.data or 'the dictionary'}: not one of its {len(self.dictionary):,} entries "
-                f"{where}, so there is nothing to measure; are the languages right?"
+            name, n, langs = (
+                self.dictionary.path or self.data or "the dictionary",
+                len(self.dictionary),
+                self.dictionary.langs,
             )
+            where = f"is in the texts in {' and '.join(langs)}" if self.texts else "has a vector on both sides"
+            fact = f"{name}: not one of its {n:,} entries {where}"
+            raise SettingError(f"{fact}, so there is nothing to measure; are the languages right?")
         about = {
             "similarity": self.similarity, "k": self.k, "anchors": self.texts is not None, "lower": self.lower,
-            "candidates": len(target),
-            "left_out": left_out, "encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint,
+            "candidates": len(target), "left_out": left_out, **about_encoder(encoder),
         }  # fmt: skip
         metrics = [("p@1", ranks <= 1), ("p@5", ranks <= 5), ("p@10", ranks <= 10), ("mrr", 1 / ranks)]
         sums = [(np.stack([right, np.ones(len(ranks))], axis=1), accuracy) for _, right in metrics]
@@ -152,10 +138,8 @@ class Lexicon(Task):
         """Return the word types of both languages with their vectors."""
         anchors = []
         for lang, words in zip(self.dictionary.langs, (self.dictionary.source, self.dictionary.target), strict=True):
-            if self.texts is None:
-                text = Sentences.of([[word] for word in dict.fromkeys(words)], lang)
-            else:
-                text = self.texts[lang]
+            alone = Sentences.of([[word] for word in dict.fromkeys(words)], lang)
+            text = alone if self.texts is None else self.texts[lang]
             embeddings = encoder.encode(text, progress=progress)
             if self.lower:
                 text = Sentences.of([[word.lower() for word in sentence.words] for sentence in text], lang)
@@ -166,34 +150,30 @@ class Lexicon(Task):
         """Return the rank of the best gold translation of each source word, from 1, and the number of pairs without a vector."""
         left, right = ({word: k for k, word in enumerate(side.words)} for side in (source, target))
         gold: dict[int, list[int]] = {}
-        left_out = 0
-        for a, b in zip(self.dictionary.source, self.dictionary.target, strict=True):
-            if a in left and b in right:
-                gold.setdefault(left[a], []).append(right[b])
-            else:
-                left_out += 1
-        if not gold:
+        entries = zip(self.dictionary.source, self.dictionary.target, strict=True)
+        known = [(left[a], right[b]) for a, b in entries if a in left and b in right]
+        left_out = len(self.dictionary) - len(known)
+        if not known:
             return np.zeros(0), left_out
+        for a, b in known:
+            gold.setdefault(a, []).append(b)
         vectors = (torch.from_numpy(np.asarray(side.vectors, dtype=np.float32)) for side in (source, target))
         x, y = (torch.nn.functional.normalize(each, dim=1) for each in vectors)
         hubness = torch.zeros(len(y))
         if self.similarity == "csls":
-            nobody = np.zeros(0, dtype=np.int64)
-            neighbours = csls_neighbours(x.numpy(), y.numpy(), k=self.k, source_queries=nobody, target_queries=nobody)
+            none = np.zeros(0, dtype=np.int64)
+            neighbours = csls_neighbours(x.numpy(), y.numpy(), k=self.k, source_queries=none, target_queries=none)
             assert neighbours.target_hubness is not None
             hubness = torch.from_numpy(neighbours.target_hubness).float()
-        queries = sorted(gold)
-        ranks = np.zeros(len(queries))
+        queries, ranks = sorted(gold), []
         step = max(1, _CELLS // len(y))
         for start in range(0, len(queries), step):
             part = queries[start : start + step]
-            scores = (2 * x[part] @ y.T).sub_(hubness)
-            best = torch.stack([scores[row, gold[query]].max() for row, query in enumerate(part)])
-            # Words with the same similarity as the gold word rank before it: a tie is no success.
-            worse = (scores >= best[:, None]).sum(1)
-            same = torch.tensor([int((scores[row, gold[q]] >= best[row]).sum()) for row, q in enumerate(part)])
-            ranks[start : start + len(part)] = (worse - same + 1).numpy()
-        return ranks, left_out
+            for query, scores in zip(part, (2 * x[part] @ y.T).sub_(hubness), strict=True):
+                of_gold = scores[gold[query]]
+                # Words with the same similarity as the gold word rank before it: a tie is no success.
+                ranks.append(int((scores >= of_gold.max()).sum()) - int((of_gold == of_gold.max()).sum()) + 1)
+        return np.array(ranks, dtype=np.float64), left_out
 
 
 def by_frequency(dictionary: Dictionary, start: int, stop: int | None) -> Dictionary:
@@ -206,8 +186,7 @@ def by_frequency(dictionary: Dictionary, start: int, stop: int | None) -> Dictio
     stop = len(order) if stop is None else stop
     chosen = [k for k, word in enumerate(dictionary.source) if start <= order[word] < stop]
     if not chosen:
-        raise SettingError(
-            f"{dictionary.path or 'dictionary'}: {len(order):,} source words, none from {start} to {stop}"
-        )
+        name = dictionary.path or "dictionary"
+        raise SettingError(f"{name}: {len(order):,} source words, none from {start} to {stop}")
     source, target = (tuple(side[k] for k in chosen) for side in (dictionary.source, dictionary.target))
     return replace(dictionary, source=source, target=target)

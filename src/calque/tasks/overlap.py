@@ -1,9 +1,10 @@
-"""Overlap of test and training text: seen pairs, identical word types, shared sentences."""
+"""Word types, and overlap of test and training text: seen pairs, identical words, shared sentences."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,46 +13,44 @@ from calque.offsets import offsets_of
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentences
 
+if TYPE_CHECKING:
+    from calque.vectors import Embeddings
+
 MUCH = 0.2  # fraction of test sentences; up to this, repeated greetings and headings are normal
 
-_BLOCK = 16_384  # number of sentence pairs of a training text in a block
+
+def covered_words(vectors: Embeddings) -> np.ndarray:
+    """Return the mask of words that have a vector, bool `[n_words]`."""
+    return np.ones(vectors.n_words, dtype=bool) if vectors.covered is None else vectors.covered
 
 
-def forms_of(sentences: Sentences) -> tuple[np.ndarray, list[str]]:
-    """Return the number of each word's lower-case type, int64 `[n_words]`, and the types."""
+def word_types(sentences: Sentences) -> tuple[np.ndarray, list[str]]:
+    """Return the index of each word's lower-cased type, int64 `[n_words]`, and the types."""
     vocabulary: dict[str, int] = {}
-    return _numbers(sentences, vocabulary, lower=True, grow=True), list(vocabulary)
+    return _numbers(sentences, vocabulary), list(vocabulary)
 
 
 def first_occurrences(sentences: Sentences) -> np.ndarray:
     """Return the mask of words that are the first occurrence of their (case-sensitive) type, bool `[n_words]`."""
-    vocabulary: dict[str, int] = {}
-    numbers = _numbers(sentences, vocabulary, lower=False, grow=True)
+    numbers = _numbers(sentences, {}, lower=False)
     first = np.zeros(len(numbers), dtype=bool)
     first[np.unique(numbers, return_index=True)[1]] = True
     return first
 
 
-def identical_forms(corpus: ParallelCorpus, pairs: WordPairs) -> np.ndarray:
-    """Return the mask of links between identical lower-case words, bool `[n_pairs]`."""
-    vocabulary: dict[str, int] = {}
-    source, target = (_of_links(corpus, pairs, side, vocabulary, grow=True) for side in ("source", "target"))
+def identical_words(corpus: ParallelCorpus, pairs: WordPairs) -> np.ndarray:
+    """Return the mask of links between identical lower-cased words, bool `[n_pairs]`."""
+    source, target = _linked_types(corpus, pairs, {})
     return source == target
 
 
 def seen_pairs(corpus: ParallelCorpus, pairs: WordPairs, train: ParallelCorpus, train_pairs: WordPairs) -> np.ndarray:
-    """Return the mask of links whose lower-case word types are linked in the training text, bool `[n_pairs]`."""
+    """Return the mask of links whose lower-cased word types are linked in the training text, bool `[n_pairs]`."""
     vocabulary: dict[str, int] = {}
-    source, target = (_of_links(corpus, pairs, side, vocabulary, grow=True) for side in ("source", "target"))
-    size = len(vocabulary)
-    asked = source * size + target
-    seen = np.zeros(len(asked), dtype=bool)
-    for start in range(0, len(train), _BLOCK):
-        text, block_pairs = train[start : start + _BLOCK], train_pairs.slice(start, start + _BLOCK)
-        source, target = (_of_links(text, block_pairs, side, vocabulary, grow=False) for side in ("source", "target"))
-        known = (source >= 0) & (target >= 0)
-        seen |= np.isin(asked, np.unique(source[known] * size + target[known]))
-    return seen
+    texts = ((corpus, pairs), (train, train_pairs))
+    tested, trained = (_linked_types(text, links, vocabulary) for text, links in texts)
+    tested, trained = (source * len(vocabulary) + target for source, target in (tested, trained))
+    return np.isin(tested, trained)
 
 
 def shared_sentences(corpus: ParallelCorpus, train: ParallelCorpus) -> np.ndarray:
@@ -59,9 +58,7 @@ def shared_sentences(corpus: ParallelCorpus, train: ParallelCorpus) -> np.ndarra
 
     Empty sentences do not count.
     """
-    sides = ((corpus.source, train.source), (corpus.target, train.target))
-    source, target = (shared_texts([side], [other]) for side, other in sides)
-    return source | target
+    return shared_texts([corpus.source], [train.source]) | shared_texts([corpus.target], [train.target])
 
 
 def shared_texts(test: Sequence[Sentences], train: Sequence[Sentences]) -> np.ndarray:
@@ -72,7 +69,7 @@ def shared_texts(test: Sequence[Sentences], train: Sequence[Sentences]) -> np.nd
     """
     texts = list(_texts(test))
     known = (set(texts) - {""}).intersection(_texts(train))
-    return np.fromiter((text in known for text in texts), dtype=bool, count=len(texts))
+    return np.array([text in known for text in texts], dtype=bool)
 
 
 def _texts(columns: Sequence[Sentences]) -> Iterator[str]:
@@ -84,7 +81,7 @@ class OverlapWarning(CalqueWarning):
     """A large part of the test text is in the training text, so scores partly show memorisation."""
 
 
-def warn_of_overlap(test: str, shared: np.ndarray, train: str, *, stacklevel: int = 3) -> None:
+def warn_of_overlap(test: str, shared: np.ndarray, train: str) -> None:
     """Warn if more than a fifth of the test sentences are in the training text.
 
     Args:
@@ -96,22 +93,22 @@ def warn_of_overlap(test: str, shared: np.ndarray, train: str, *, stacklevel: in
             f"{test}: {n:,} of {len(shared):,} test sentences are in the training text {train}; "
             "the scores partly show memorisation: test on other text"
         )
-        warnings.warn(OverlapWarning(message), stacklevel=stacklevel)
+        warnings.warn(OverlapWarning(message), stacklevel=3)
 
 
-def _of_links(
-    corpus: ParallelCorpus, pairs: WordPairs, side: str, vocabulary: dict[str, int], *, grow: bool
-) -> np.ndarray:
-    """Return the number of the lower-case word type at one end of each link."""
-    sentences: Sentences = getattr(corpus, side)
-    words: np.ndarray = getattr(pairs, side)
-    offsets = offsets_of(sentences.lengths())
-    numbers = _numbers(sentences, vocabulary, lower=True, grow=grow)
-    return numbers[offsets[pairs.sentence] + words]
+def _linked_types(
+    corpus: ParallelCorpus, pairs: WordPairs, vocabulary: dict[str, int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the index of the lower-cased word type at both ends of each link."""
+    source, target = (
+        _numbers(side, vocabulary)[offsets_of(side.lengths())[pairs.sentence] + words]
+        for side, words in ((corpus.source, pairs.source), (corpus.target, pairs.target))
+    )
+    return source, target
 
 
-def _numbers(sentences: Sentences, vocabulary: dict[str, int], *, lower: bool, grow: bool) -> np.ndarray:
-    """Return the number of each word's type, int64 `[n_words]`; −1 for a type outside of a fixed vocabulary.
+def _numbers(sentences: Sentences, vocabulary: dict[str, int], *, lower: bool = True) -> np.ndarray:
+    """Return the index of each word's type, int64 `[n_words]`, and add new types to the vocabulary.
 
     Each type is converted to a Python string once per chunk of the Arrow column, because Arrow's lower-casing differs from
     Python's in some scripts.
@@ -120,12 +117,7 @@ def _numbers(sentences: Sentences, vocabulary: dict[str, int], *, lower: bool, g
     numbers = [np.zeros(0, dtype=np.int64)]
     for chunk in words.chunks:
         encoded = chunk.dictionary_encode()
-        forms = encoded.dictionary.to_pylist()
-        if lower:
-            forms = [form.lower() for form in forms]
-        if grow:
-            table = [vocabulary.setdefault(form, len(vocabulary)) for form in forms]
-        else:
-            table = [vocabulary.get(form, -1) for form in forms]
+        types = (word.lower() if lower else word for word in encoded.dictionary.to_pylist())
+        table = [vocabulary.setdefault(word, len(vocabulary)) for word in types]
         numbers.append(np.array(table, dtype=np.int64)[np.array(encoded.indices)])
     return np.concatenate(numbers)

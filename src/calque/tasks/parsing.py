@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
 
 
 class Parsing(ZeroShot[Treebank]):
-    """Dependency parsing with the biaffine parser (Dozat and Manning 2017) on aligned vectors, as in Schuster et al. Scored by
-    the fraction of words with the correct head (UAS), and with the correct head and relation (LAS), without punctuation as in the
-    script of CoNLL-X. LAS chooses the epoch.
+    """Dependency parsing with the biaffine parser (Dozat and Manning 2017) on aligned vectors, as in Schuster et al. The scores
+    are the fraction of words with the correct head (UAS), and with the correct head and relation (LAS), without punctuation as
+    in the script of CoNLL-X. LAS selects the epoch.
 
     Relations that do not occur in the training text count as wrong.
 
@@ -50,18 +51,9 @@ class Parsing(ZeroShot[Treebank]):
     }
 
     def __init__(
-        self,
-        train: Sequence[Dataset[Treebank]],
-        tests: Sequence[Dataset[Treebank]],
-        *,
-        hidden: int = 200,
-        layers: int = 3,
-        arc: int = 500,
-        label: int = 100,
-        upos: int = 50,
-        dropout: float = 0.33,
-        **protocol: Any,
-    ):
+        self, train: Sequence[Dataset[Treebank]], tests: Sequence[Dataset[Treebank]], *, hidden: int = 200,
+        layers: int = 3, arc: int = 500, label: int = 100, upos: int = 50, dropout: float = 0.33, **protocol: Any,
+    ):  # fmt: skip
         self.shape: dict[str, Any] = {"hidden": hidden, "layers": layers, "arc": arc, "label": label, "upos": upos,
                                       "dropout": dropout}  # fmt: skip
         self.relations = tuple(sorted({name for each in train for name in each.data.relations.names}))
@@ -75,7 +67,7 @@ class Parsing(ZeroShot[Treebank]):
         return read_treebank(path, lang=lang, on_error=on_error)
 
     def defaults(self) -> dict[str, Any]:
-        if getattr(self, "tune", False):
+        if self.tune:
             return {"epochs": 5, "batch": 32, "warmup": 0.1, "decay": "linear"}
         return {"epochs": 40, "batch": 32, "learning_rate": 1e-3, "patience": 10}
 
@@ -89,16 +81,14 @@ class Parsing(ZeroShot[Treebank]):
         data = each.data
         parts = data.upos.among(self.parts)
         words, _ = data.sentences.flat()
-        types = words.combine_chunks().dictionary_encode()
-        silent = np.array([_is_punctuation(word) for word in types.dictionary.to_pylist()], dtype=bool)
-        codes = types.indices.to_numpy(zero_copy_only=False)
+        counted = [not _is_punctuation(word) for word in words.to_pylist()]
         return Answers(
             data.sentences.lengths(),
             words={
                 "heads": data.heads,
                 "relations": data.relations.among(self.relations),
                 "parts": np.where(parts < 0, len(self.parts), parts),
-                "counted": ~silent[codes] if len(codes) else np.zeros(0, dtype=bool),
+                "counted": np.array(counted, dtype=bool),
             },
         )
 
@@ -109,14 +99,14 @@ class Parsing(ZeroShot[Treebank]):
         assert isinstance(head, ParsingHead)
         heads, relations, parts = (answers.of_words(n, given.numbers) for n in ("heads", "relations", "parts"))
         states = head(given.rows, given.lengths, parts)
-        device = given.rows.device
-        arcs = functional.cross_entropy(head.arcs_of_words(states, given.lengths), heads.to(device), reduction="none")
-        labels = functional.cross_entropy(
-            head.labels(states, heads, given.lengths), relations.to(device), reduction="none"
+        scores = head.arcs_of_words(states, given.lengths), head.labels(states, heads, given.lengths)
+        arcs, labels = (
+            functional.cross_entropy(each, gold.to(each.device), reduction="none")
+            for each, gold in zip(scores, (heads, relations), strict=True)
         )
         return sums((arcs + labels)[:, None], given.lengths)[:, 0]
 
-    def judge(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
+    def counts(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
         assert isinstance(head, ParsingHead)
         names = ("heads", "relations", "parts", "counted")
         heads, relations, parts, counted = (answers.of_words(name, given.numbers) for name in names)
@@ -127,18 +117,12 @@ class Parsing(ZeroShot[Treebank]):
         labels = head.labels(states, predicted, given.lengths).argmax(1).cpu()
         attached = (predicted == heads) & (counted > 0)
         labelled = attached & (labels == relations)
-        outcomes = torch.stack([attached, labelled, counted > 0], dim=1).double()
-        counts = sums(outcomes, given.lengths).numpy()
+        counts = sums(torch.stack([attached, labelled, counted > 0], dim=1).double(), given.lengths).numpy()
         return {"las": counts, "uas": counts}
 
 
 class ParsingHead(nn.Module):
-    """Head from word vectors to scores of arcs and labels.
-
-    Args:
-        n_relations, n_parts: number of labels of arcs, and of parts of speech (one more for unknown ones).
-        hidden, layers, arc, label, upos, dropout: see `Parsing`.
-    """
+    """Head from word vectors to scores of arcs and labels; one more part of speech is for unknown parts of speech."""
 
     def __init__(
         self, dim: int, n_relations: int, n_parts: int, *, hidden: int, layers: int, arc: int, label: int, upos: int,
@@ -188,6 +172,7 @@ class ParsingHead(nn.Module):
         return dependent(states, lengths), head(with_root, torch.cat([alone, lengths]))
 
 
+@lru_cache(1 << 17)
 def _is_punctuation(word: str) -> bool:
     """Return whether a word consists of Unicode punctuation only, as in CoNLL-X's eval.pl."""
     return bool(word) and all(unicodedata.category(letter).startswith("P") for letter in word)

@@ -16,7 +16,7 @@ from calque.errors import SettingError
 from calque.nn.probe import Probe, SpanRows
 from calque.offsets import offsets_of, ranges
 from calque.tasks.bootstrap import f1, ratio
-from calque.tasks.datasets import Answers, Dataset
+from calque.tasks.datasets import Answers, Dataset, number_or_name
 from calque.tasks.zeroshot import ZeroShot
 from calque.training.sources import FrozenSource, VectorSource
 from calque.vectors import Embeddings
@@ -29,72 +29,65 @@ if TYPE_CHECKING:
     from calque.training.sources import WordRows
 
 
-class Asked(NamedTuple):
+class Targets(NamedTuple):
     """Targets of a batch whose words have vectors.
 
     Attributes:
-        targets: indices of the targets, int64 `[T]`.
+        numbers: indices of the targets, int64 `[T]`.
         owner: index of the text of each target in the batch, int64 `[T]`.
         spans: rows of the first span of each target, and of the second if there is one.
     """
 
-    targets: np.ndarray
+    numbers: np.ndarray
     owner: np.ndarray
     spans: list[SpanRows]
 
 
 class ProbeAnswers(Answers):
-    """Targets of some texts with their known labels.
+    """Targets of some texts with their labels.
 
     Args:
         lengths: number of words of each text, int64 `[n_texts]`.
         counts: number of targets of each text, int64 `[n_texts]`.
         spans: spans of the targets, int64 `[n_targets, 1 or 2, 2]`, see `ProbeText`.
-        codes: label indices of all targets, only labels of the training text, int64 `[n_codes]`.
-        code_counts: number of such labels of each target, int64 `[n_targets]`.
+        gold: mask of the labels of each target, only labels of the training text, bool `[n_targets, n_labels]`.
         true: number of gold labels of each text, unknown labels included, int64 `[n_texts]`.
     """
 
-    def __init__(
-        self, lengths: np.ndarray, counts: np.ndarray, spans: np.ndarray, codes: np.ndarray, code_counts: np.ndarray,
-        true: np.ndarray,
-    ):  # fmt: skip
+    def __init__(self, lengths: np.ndarray, counts: np.ndarray, spans: np.ndarray, gold: np.ndarray, true: np.ndarray):
         super().__init__(lengths, texts={"labels": true})
-        self.counts, self.spans, self.codes, self.code_counts = counts, spans, codes, code_counts
-        self._first, self._first_code = offsets_of(counts)[:-1], offsets_of(code_counts)[:-1]
+        self.counts, self.spans, self.gold = counts, spans, gold
+        self._first = offsets_of(counts)[:-1]
 
     @classmethod
     def of(cls, data: ProbeText, labels: Sequence[str]) -> ProbeAnswers:
         """Return the targets of a text, with labels as indices into `labels`."""
         codes = data.labels.among(labels)
         target = np.repeat(np.arange(len(data.spans)), np.diff(data.label_offsets))
-        known = np.bincount(target[codes >= 0], minlength=len(data.spans))
+        gold = np.zeros((len(data.spans), len(labels)), dtype=bool)
+        gold[target[codes >= 0], codes[codes >= 0]] = True
         true = np.diff(data.label_offsets[data.offsets])
-        return cls(data.sentences.lengths(), np.diff(data.offsets), data.spans.astype(np.int64),
-                   codes[codes >= 0].astype(np.int64), known, true)  # fmt: skip
+        return cls(data.sentences.lengths(), np.diff(data.offsets), data.spans.astype(np.int64), gold, true)
 
     @classmethod
     def joined(cls, parts: Sequence[Any]) -> ProbeAnswers:
-        def both(name: str) -> np.ndarray:
-            return np.concatenate([getattr(part, name) for part in parts])
+        arrays = ([part.lengths, part.counts, part.spans, part.gold, part.texts["labels"]] for part in parts)
+        return cls(*(np.concatenate(several) for several in zip(*arrays, strict=True)))
 
-        true = np.concatenate([part.texts["labels"] for part in parts])
-        return cls(both("lengths"), both("counts"), both("spans"), both("codes"), both("code_counts"), true)
-
-    def asked(self, given: WordRows) -> Asked:
+    def targets(self, given: WordRows) -> Targets:
         """Return the targets of some texts whose spans all have a vector. A span consists of its words that have a vector."""
         counts = self.counts[given.numbers]
-        targets = ranges(self._first[given.numbers], counts)
+        numbers = ranges(self._first[given.numbers], counts)
         owner = np.repeat(np.arange(len(counts)), counts)
-        lengths, spans, order = given.lengths.numpy(), self.spans[targets], None
+        lengths, spans, order = given.lengths.numpy(), self.spans[numbers], None
         if given.words is None:
             bounds = offsets_of(lengths)[owner][:, None, None] + spans
         else:
             # Rows sorted by text and word; a span is a contiguous range of them.
-            most = int(self.lengths[given.numbers].max(initial=0)) + 1
-            keys = np.repeat(np.arange(len(lengths)), lengths) * most + given.words
+            width = int(self.lengths[given.numbers].max(initial=0)) + 1
+            keys = np.repeat(np.arange(len(lengths)), lengths) * width + given.words
             order = np.argsort(keys, kind="stable")
-            bounds = np.searchsorted(keys[order], owner[:, None, None] * most + spans)
+            bounds = np.searchsorted(keys[order], owner[:, None, None] * width + spans)
         sizes = bounds[..., 1] - bounds[..., 0]
         has = (sizes > 0).all(axis=1)
         found = []
@@ -102,22 +95,13 @@ class ProbeAnswers(Answers):
             rows = ranges(bounds[has, k, 0], sizes[has, k])
             rows = rows if order is None else order[rows]
             found.append(SpanRows(torch.from_numpy(rows), torch.from_numpy(sizes[has, k])))
-        return Asked(targets[has], owner[has], found)
-
-    def gold(self, targets: np.ndarray, n_labels: int) -> Tensor:
-        """Return whether each target has each label, bool `[T, n_labels]`."""
-        counts = self.code_counts[targets]
-        table = torch.zeros(len(targets), n_labels, dtype=torch.bool)
-        rows = torch.from_numpy(np.repeat(np.arange(len(targets)), counts))
-        table[rows, torch.from_numpy(self.codes[ranges(self._first_code[targets], counts)])] = True
-        return table
+        return Targets(numbers[has], owner[has], found)
 
 
 class KeyPointVectors(Embeddings):
-    """Vectors of some of the words of each text.
+    """Vectors of some of the words of each text, in any order within a text.
 
     Args:
-        vectors: vectors, in any order within a text.
         words: index of the word of each vector in its text, int64 `[n_rows]`.
     """
 
@@ -126,42 +110,27 @@ class KeyPointVectors(Embeddings):
         self.words = words
 
     @classmethod
-    def of(cls, encoder: Any, vectors: Embeddings, sentences: Sentences) -> KeyPointVectors:
-        """Return vectors with the word indices that the encoder gives.
-
-        Raises:
-            SettingError: the encoder has no `key_points`.
-        """
-        if not hasattr(encoder, "key_points"):
-            raise SettingError(
-                f"{encoder.name} cannot be probed: its vectors are of key points, and {type(encoder).__name__} has no "
-                "key_points, which says of which words they are"
-            )
-        return cls(vectors, np.asarray(encoder.key_points(sentences).data, dtype=np.int64))
-
-    @classmethod
     def joined(cls, parts: Sequence[Any]) -> KeyPointVectors:
         return cls(Embeddings.joined(parts), np.concatenate([part.words for part in parts]))
 
 
 class Probing(ZeroShot[ProbeText]):
-    """Label spans, or pairs of spans, from the vectors of their words alone: parts of speech, dependencies, entities,
-    and any task in jiant's JSON lines. The spans are given, and the probe reads only the vectors of their words. What
-    it learns about the context must therefore be in the vectors (Tenney et al. 2019b, "What do you learn from context? Probing
-    for sentence structure in contextualized word representations").
+    """Label given spans, or pairs of spans, from the vectors of their words alone: parts of speech, dependencies, entities, and
+    any task in jiant's JSON lines. Information about the context must therefore be in the vectors (Tenney et al. 2019b, "What
+    do you learn from context? Probing for sentence structure in contextualized word representations").
 
     Each label of a target is a binary decision, predicted if its probability is above 0.5. The scores are micro-averaged
     F1, precision and recall over all decisions. F1 selects the epoch. A gold label that the training text does not have
     always counts as missed.
 
-    An encoder whose rows are key points is probed as in "CLCR" (Table 6): a span consists of its words that are key
-    points. A target that has a span without key points is left out in training and counts as missed in tests.
+    An encoder whose rows are key points is probed as in "CLCR" (Table 6): a span consists of its words that are key points,
+    which the encoder's `key_points` returns. A target with a span without key points is left out in training and counts as
+    missed in tests.
 
     Args:
         train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`. All texts belong to one probe.
         width: dimensions of the projected words.
-        hidden: hidden size of the perceptron.
-        dropout: dropout in the perceptron.
+        hidden, dropout: hidden size of the perceptron, and dropout in it.
     """
 
     name = "probing"
@@ -174,16 +143,9 @@ class Probing(ZeroShot[ProbeText]):
     }
 
     def __init__(
-        self,
-        train: Sequence[Dataset[ProbeText]],
-        tests: Sequence[Dataset[ProbeText]],
-        *,
-        width: int = 256,
-        hidden: int = 256,
-        dropout: float = 0.3,
-        dev: Sequence[Dataset[ProbeText]] = (),
-        **protocol: Any,
-    ):
+        self, train: Sequence[Dataset[ProbeText]], tests: Sequence[Dataset[ProbeText]], *, width: int = 256,
+        hidden: int = 256, dropout: float = 0.3, dev: Sequence[Dataset[ProbeText]] = (), **protocol: Any,
+    ):  # fmt: skip
         for each in (*train, *tests, *dev):
             _check(each, train[0] if train else each)
         self.shape = {"width": width, "hidden": hidden, "dropout": dropout}
@@ -194,9 +156,7 @@ class Probing(ZeroShot[ProbeText]):
         tests = [replace(each, name=f"{each.name} ({self.probe})") for each in tests]
         super().__init__(train, tests, dev=dev, **protocol)
         if not self.labels:
-            raise SettingError(
-                f"{', '.join(each.name for each in train)}: no target has a label, nothing can be learnt"
-            )
+            raise SettingError(f"{', '.join(each.name for each in train)}: no target has a label, expected some")
         n_texts = sum(len(each.data) for each in train)
         self.per_text = sum(len(each.data.spans) for each in train) / n_texts
 
@@ -214,8 +174,8 @@ class Probing(ZeroShot[ProbeText]):
             column: column of the tags: a number, upos or xpos, or the name of a data set's column.
             subtypes: keep the subtypes of relations (`nsubj:pass`).
         """
-        where = int(column) if column is not None and column.isdecimal() else column
-        return read_probe(path, lang=lang, probe=probe, column=where, subtypes=subtypes, on_error=on_error)
+        how: Any = {"probe": probe, "column": number_or_name(column), "subtypes": subtypes}
+        return read_probe(path, lang=lang, on_error=on_error, **how)
 
     def settings(self) -> dict[str, Any]:
         return {"probe": self.probe, "head": "edge probe", **self.shape, "labels": len(self.labels)}
@@ -230,13 +190,13 @@ class Probing(ZeroShot[ProbeText]):
     # -- vectors ---------------------------------------------------------------------------------------------------
     def encoded(self, encoder: Encoder, data: ProbeText, *, progress: bool = False) -> Embeddings:
         vectors = encoder.encode(data.sentences, progress=progress)
-        if getattr(encoder, "rows", "words") == "key points":
-            return KeyPointVectors.of(encoder, vectors, data.sentences)
-        return vectors
+        if encoder.rows == "words":
+            return vectors
+        points: Any = encoder
+        return KeyPointVectors(vectors, np.asarray(points.key_points(data.sentences).data, dtype=np.int64))
 
     def frozen(self, embeddings: Embeddings, device: torch.device) -> VectorSource:
-        words = embeddings.words if isinstance(embeddings, KeyPointVectors) else None
-        return FrozenSource(embeddings, device, words=words)
+        return FrozenSource(embeddings, device, words=getattr(embeddings, "words", None))
 
     # -- the head --------------------------------------------------------------------------------------------------
     def answers(self, each: Dataset[ProbeText]) -> ProbeAnswers:
@@ -246,35 +206,30 @@ class Probing(ZeroShot[ProbeText]):
         return Probe(dim, len(self.labels), spans=self.spans, **self.shape)
 
     def losses(self, head: nn.Module, given: WordRows, answers: Answers) -> Tensor:
-        """Return the summed losses of each text, divided by the average number of targets of a text. Their mean over texts
-        is then a mean over targets, independent of the texts in a batch."""
+        """Return the summed losses of each text, divided by the average number of targets of a text, so that their mean over
+        texts is a mean over targets."""
         assert isinstance(head, Probe)
         assert isinstance(answers, ProbeAnswers)
-        asked = answers.asked(given)
-        scores = head(given.rows, asked.spans)
-        losses = head.losses(scores, answers.gold(asked.targets, len(self.labels)))
-        owner = torch.from_numpy(asked.owner).to(losses.device)
+        targets = answers.targets(given)
+        losses = head.losses(head(given.rows, targets.spans), torch.from_numpy(answers.gold[targets.numbers]))
+        owner = torch.from_numpy(targets.owner).to(losses.device)
         return losses.new_zeros(len(given.numbers)).index_add(0, owner, losses) / self.per_text
 
-    def judge(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
+    def counts(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
         assert isinstance(head, Probe)
         assert isinstance(answers, ProbeAnswers)
-        asked = answers.asked(given)
-        said = head(given.rows, asked.spans).cpu() > 0  # a probability above 0.5
-        gold = answers.gold(asked.targets, len(self.labels))
-        right, told = (
-            np.bincount(asked.owner, weights=each.sum(1).numpy(), minlength=len(given.numbers))
-            for each in (said & gold, said)
+        targets = answers.targets(given)
+        guess = (head(given.rows, targets.spans) > 0).cpu().numpy()  # a probability above 0.5
+        right, predicted = (
+            np.bincount(targets.owner, weights=each.sum(axis=1), minlength=len(given.numbers))
+            for each in (guess & answers.gold[targets.numbers], guess)
         )
-        counts = np.stack([right, told, answers.of_texts("labels", given.numbers).numpy()], axis=1)
+        counts = np.stack([right, predicted, answers.of_texts("labels", given.numbers).numpy()], axis=1)
         return dict.fromkeys(self.statistics, counts)
 
 
 def _check(each: Dataset[ProbeText], first: Dataset[ProbeText]) -> None:
-    """
-    Raises:
-        SettingError: a text has no targets, or targets of another probe than the first training text.
-    """
+    """Raise a `SettingError` if a text has no targets, or targets of another probe than the first training text."""
     if not len(each.data.spans):
         raise SettingError(f"{each.name}: has no targets, expected spans with labels")
     mine, other = ((one.data.probe, one.data.spans.shape[1]) for one in (each, first))

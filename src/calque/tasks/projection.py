@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,31 +25,12 @@ if TYPE_CHECKING:
 _STRETCH = 2  # maximum ratio of the lengths of a projection and its span, plus one word
 
 
-class Projected(NamedTuple):
-    """Result of a projection.
-
-    Attributes:
-        text: tagged target sentences.
-        sentences: indices of these sentences in the corpus, int64.
-        left_out: number of sentences with spans or words that could not be projected.
-    """
-
-    text: TaggedText
-    sentences: np.ndarray
-    left_out: int
-
-
-def project_spans(source: TaggedText, pairs: WordPairs, target: Sentences) -> Projected:
-    """Project spans over word links.
+def project_spans(source: TaggedText, pairs: WordPairs, target: Sentences) -> TaggedText:
+    """Project BIO spans over word links, and return the tagged target sentences.
 
     The projection of a span is the range from the first to the last linked word. A sentence is skipped if a span has no link,
     if a projection is more than twice as long (plus one word), or if projections overlap, because partly tagged sentences would
     be wrong examples.
-
-    Args:
-        source: tagged sentences (BIO).
-        pairs: word links.
-        target: translations of the sentences.
     """
     offsets = offsets_of(source.sentences.lengths())
     table = span_table(source.tags.codes, source.tags.names, offsets)
@@ -57,13 +38,13 @@ def project_spans(source: TaggedText, pairs: WordPairs, target: Sentences) -> Pr
     spans: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
     for sentence, start, end, kind in zip(owner, table.start, table.end, table.type, strict=True):
         spans[int(sentence)].append((int(start - offsets[sentence]), int(end - offsets[sentence]), table.types[kind]))
-    reached = _links(pairs)
+    linked = _links(pairs)
     rows: list[int] = []
     tags: list[str] = []
     for sentence, length in enumerate(target.lengths().tolist()):
         labels = ["O"] * length
         for start, end, kind in spans.get(sentence, ()):
-            words = [j for i in range(start, end) for j in reached[sentence].get(i, ())]
+            words = [j for i in range(start, end) for j in linked[sentence, i]]
             first, last = (min(words), max(words)) if words else (0, -1)
             if not words or last - first >= _STRETCH * (end - start) + 1 or set(labels[first : last + 1]) != {"O"}:
                 break
@@ -72,66 +53,54 @@ def project_spans(source: TaggedText, pairs: WordPairs, target: Sentences) -> Pr
             if length:
                 rows.append(sentence)
                 tags += labels
-    return _projected(rows, tags, target)
+    return _tagged(rows, tags, target)
 
 
-def project_tags(source: TaggedText, pairs: WordPairs, target: Sentences) -> Projected:
-    """Project tags of words over word links.
+def project_tags(source: TaggedText, pairs: WordPairs, target: Sentences) -> TaggedText:
+    """Project tags of words over word links, and return the tagged target sentences.
 
     A word gets the most frequent tag of its linked words, or without links the most frequent tag of its type in the text.
     Sentences with a word that has neither are skipped.
     """
     offsets = offsets_of(source.sentences.lengths())
     linked = _links(pairs.swapped())
-    seen: dict[str, Counter[str]] = defaultdict(Counter)
-    tags_by_sentence: list[list[str | None]] = []
-    words = [sentence.words for sentence in target]
-    for sentence, forms in enumerate(words):
-        several = (
-            Counter(source.tags[int(offsets[sentence]) + i] for i in linked[sentence].get(j, ()))
-            for j in range(len(forms))
-        )
-        tags_by_sentence.append([_most(tags) for tags in several])
-        for form, tag in zip(forms, tags_by_sentence[-1], strict=True):
+    of_type: dict[str, Counter[str]] = defaultdict(Counter)
+    projected = []
+    for sentence, (words, start) in enumerate(zip(target, offsets.tolist(), strict=False)):
+        several = (Counter(source.tags[start + i] for i in linked[sentence, j]) for j in range(len(words)))
+        projected.append([(word, _most_frequent(tags)) for word, tags in zip(words.words, several, strict=True)])
+        for word, tag in projected[-1]:
             if tag is not None:
-                seen[form][tag] += 1
+                of_type[word][tag] += 1
     rows, tags = [], []
-    for sentence, (forms, sentence_tags) in enumerate(zip(words, tags_by_sentence, strict=True)):
-        filled = [tag or _most(seen[form]) for form, tag in zip(forms, sentence_tags, strict=True)]
+    for sentence, pairs_of_sentence in enumerate(projected):
+        filled = [tag or _most_frequent(of_type[word]) for word, tag in pairs_of_sentence]
         if filled and None not in filled:
             rows.append(sentence)
             tags += filled
-    return _projected(rows, tags, target)
+    return _tagged(rows, tags, target)
 
 
 def projected(
-    tagger: Any,
-    encoder: Encoder,
-    corpus: ParallelCorpus,
-    pairs: WordPairs,
-    *,
-    seed: int = 0,
-    progress: bool = False,
+    tagger: Any, encoder: Encoder, corpus: ParallelCorpus, pairs: WordPairs, *, progress: bool = False
 ) -> Dataset[TaggedText]:
     """Return training text in the target language: train the tagger on source text, tag the source side of parallel text, and
-    project the tags.
+    project the tags over its word links.
 
     Args:
         tagger: `Tagging` task with training text in the language of one side of the corpus.
-        encoder: encoder of the frozen vectors.
-        corpus, pairs: parallel text and its word links.
 
     Raises:
         SettingError: the training text is in neither language, or nothing can be projected.
     """
     if corpus.side(tagger.train[0].lang) == "target":
         corpus, pairs = corpus.swapped(), pairs.swapped()
-    tagged = tagger.tag(encoder, corpus.source, seed=seed, progress=progress)
-    projection = (project_tags if tagger.name == "pos" else project_spans)(tagged, pairs, corpus.target)
-    if not len(projection.text):
+    tagged = tagger.tag(encoder, corpus.source, progress=progress)
+    text = (project_tags if tagger.name == "pos" else project_spans)(tagged, pairs, corpus.target)
+    if not len(text):
         raise SettingError("no tags could be projected over the word links: is this the right parallel text?")
-    name = f"projected ({len(projection.text):,} sentences, {projection.left_out:,} skipped)"
-    return Dataset(name, corpus.langs[1], projection.text)
+    skipped = int((corpus.target.lengths() > 0).sum()) - len(text)
+    return Dataset(f"projected ({len(text):,} sentences, {skipped:,} skipped)", corpus.langs[1], text)
 
 
 class LabelProjection(Task):
@@ -161,31 +130,29 @@ class LabelProjection(Task):
         scores: list[Score] = []
         for name, corpus, pairs in self.corpora:
             tagger = self.make(self.train, self.train, tune=False)
-            learnt = projected(tagger, encoder, corpus, pairs, progress=progress)
-            self.say(f"{name}: {learnt.name}")
-            if tests := [each for each in self.tests if each.lang == learnt.lang]:
-                scores_here = self.make([learnt], tests).evaluate(encoder, progress=progress)
-                about = {"protocol": "projection", "text": learnt.name, "train": [each.name for each in self.train]}
-                scores += [score.about(**about) for score in scores_here]
+            train = projected(tagger, encoder, corpus, pairs, progress=progress)
+            self.say(f"{name}: {train.name}")
+            if tests := [each for each in self.tests if each.lang == train.lang]:
+                about = {"protocol": "projection", "text": train.name, "train": [each.name for each in self.train]}
+                found = self.make([train], tests).evaluate(encoder, progress=progress)
+                scores += [score.about(**about) for score in found]
         if not scores:
             raise SettingError("no test set is in a language of --project")
         return scores
 
 
-def _links(pairs: WordPairs) -> dict[int, dict[int, list[int]]]:
-    """Return the linked target words of each sentence and source word."""
-    linked: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+def _links(pairs: WordPairs) -> dict[tuple[int, int], list[int]]:
+    """Return the linked target words by sentence and source word."""
+    linked: dict[tuple[int, int], list[int]] = defaultdict(list)
     for sentence, i, j in zip(pairs.sentence.tolist(), pairs.source.tolist(), pairs.target.tolist(), strict=True):
-        linked[sentence][i].append(j)
+        linked[sentence, i].append(j)
     return linked
 
 
-def _most(tags: Counter[str]) -> str | None:
-    """Return the most frequent tag; of several the first in alphabetical order."""
+def _most_frequent(tags: Counter[str]) -> str | None:
+    """Return the most frequent tag; ties go to the first in alphabetical order."""
     return min(tags, key=lambda tag: (-tags[tag], tag)) if tags else None
 
 
-def _projected(kept: list[int], tags: list[str], target: Sentences) -> Projected:
-    rows = np.array(kept, dtype=np.int64)
-    text = TaggedText(target.take(rows), Labels.of(tags))
-    return Projected(text, rows, int((target.lengths() > 0).sum()) - len(kept))
+def _tagged(rows: list[int], tags: list[str], target: Sentences) -> TaggedText:
+    return TaggedText(target.take(np.array(rows, dtype=np.int64)), Labels.of(tags))

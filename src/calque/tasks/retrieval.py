@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -15,15 +15,16 @@ from calque.algebra.similarity import cosine_neighbours, csls_neighbours
 from calque.encoders.base import require
 from calque.errors import SettingError
 from calque.pairs import WordPairs
-from calque.tasks.base import Score, Task
+from calque.tasks.base import Score, Task, about_encoder
 from calque.tasks.bootstrap import accuracy, measure_all
 from calque.tasks.overlap import (
+    covered_words,
     first_occurrences,
-    forms_of,
-    identical_forms,
+    identical_words,
     seen_pairs,
     shared_sentences,
     warn_of_overlap,
+    word_types,
 )
 from calque.text import Sentences
 from calque.vectors import Embeddings
@@ -57,8 +58,7 @@ class WordRetrieval(Task):
         train: training text of the alignment.
         train_pairs: word links of the training text; None runs the aligner on test and training text together, which finds
             more links than the training text alone, so that more pairs count as seen.
-        contextual: False keeps only the first occurrence of each word form on either side, candidates and
-            queries.
+        contextual: False keeps only the first occurrence of each word type, as candidate and as query.
         candidates, similarity, k: see `retrieve`.
         special: count the special tokens at both ends of a sentence ([CLS], [SEP]) as linked words, as in the code of Cao et
             al. This raises the accuracy. Special tokens never count as unseen pairs.
@@ -106,12 +106,7 @@ class WordRetrieval(Task):
 
     @classmethod
     def from_files(  # type: ignore[override]
-        cls,
-        inputs: Inputs,
-        *,
-        candidates: Candidates = "all",
-        similarity: Similarity = "csls",
-        contextual: bool = True,
+        cls, inputs: Inputs, *, candidates: Candidates = "all", similarity: Similarity = "csls", contextual: bool = True
     ) -> list[Task]:
         """Return one task for each test text."""
         tasks: list[Task] = []
@@ -137,60 +132,81 @@ class WordRetrieval(Task):
             data=test, seed=words.seed, **options,
         )  # fmt: skip
 
-    # -- what is asked ---------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------------------------------
     @cached_property
     def links(self) -> tuple[WordPairs, WordPairs | None]:
-        """Return the one-to-one links of the test text and the links of the training text; align the texts if not given."""
+        """One-to-one links of the test text, and links of the training text; the aligner computes those not given."""
         from calque.wordalign import align_words
 
         pairs, train_pairs = self._given
         options: Any = {"model": self.model, "symmetrize": self.symmetrize, "seed": self.seed}
         if pairs is None:
             pairs = align_words(self.corpus, **options)
-        if self.train is not None and train_pairs is None:
-            both = align_words(
-                self.corpus + self.train, **options
-            )  # the test text also helps to link the training text
+        if self.train is not None and train_pairs is None:  # the test text also helps to link the training text
+            both = align_words(self.corpus + self.train, **options)
             train_pairs = both.slice(len(self.corpus), len(self.corpus) + len(self.train))
         return pairs.one_to_one(), train_pairs
 
     @cached_property
-    def unseen(self) -> np.ndarray | None:
-        """Return whether each link joins two different forms that the training text never links, bool `[n_pairs]`."""
+    def _seen(self) -> np.ndarray | None:
+        """Mask of links whose word types are linked in the training text, bool `[n_pairs]`; None without a training text."""
         pairs, train_pairs = self.links
         if self.train is None or train_pairs is None:
             return None
-        return ~seen_pairs(self.corpus, pairs, self.train, train_pairs) & ~identical_forms(self.corpus, pairs)
+        return seen_pairs(self.corpus, pairs, self.train, train_pairs)
+
+    @cached_property
+    def unseen(self) -> np.ndarray | None:
+        """Mask of links between two different word types that the training text never links, bool `[n_pairs]`; None without a
+        training text."""
+        return None if self._seen is None else ~self._seen & ~identical_words(self.corpus, self.links[0])
+
+    @cached_property
+    def _queries(self) -> tuple[WordPairs, np.ndarray | None]:
+        """Links whose words are the queries, and the mask of unseen ones. With `special`, every sentence has a special token
+        before its first and after its last word; these tokens are linked, and never unseen."""
+        pairs, unseen = self.links[0], self.unseen
+        if not self.special:
+            return pairs, unseen
+        n = pairs.n_sentences
+        sentence = np.concatenate([pairs.sentence, np.arange(n), np.arange(n)])
+        order = np.argsort(sentence, kind="stable")
+        source, target = (
+            np.concatenate([words + 1, np.zeros(n, dtype=np.int64), side.lengths() - 1])[order]
+            for words, side in zip((pairs.source, pairs.target), self._sides, strict=True)
+        )
+        if unseen is not None:
+            unseen = np.concatenate([unseen, np.zeros(2 * n, dtype=bool)])[order]
+        return WordPairs(sentence[order], source, target, n_sentences=n), unseen
 
     @cached_property
     def _counts(self) -> dict[str, Any]:
-        """Return counts for the record that do not depend on the encoder."""
-        pairs, train_pairs = self.links
-        given = self._given[0]
-        symmetrize = self.symmetrize if self.symmetrize == "one-to-one" else f"{self.symmetrize}, one-to-one"
+        """Settings and counts of the record that do not depend on the encoder."""
+        pairs, given, symmetrize = self.links[0], self._given[0], self.symmetrize
+        symmetrize = symmetrize if symmetrize == "one-to-one" else f"{symmetrize}, one-to-one"
         counts: dict[str, Any] = {
             "links": "given" if given is not None else f"{self.model}, from the test text",
             "symmetrize": symmetrize if given is None else "one-to-one of those given",
             "links_not_one_to_one": 0 if given is None else len(given) - len(pairs),
-            "identical_forms": int(identical_forms(self.corpus, pairs).sum()),
+            "identical_forms": int(identical_words(self.corpus, pairs).sum()),
         }
-        if self.train is not None and train_pairs is not None:
-            counts["seen_in_training"] = int(seen_pairs(self.corpus, pairs, self.train, train_pairs).sum())
+        if self.train is not None and self._seen is not None:
+            counts["seen_in_training"] = int(self._seen.sum())
             counts["training_sentence_pairs"] = len(self.train)
             counts["test_sentences_in_training"] = int(shared_sentences(self.corpus, self.train).sum())
         return counts
 
     @cached_property
     def _sides(self) -> list[Sentences]:
-        """Return both sides of the test text; with `special` each sentence has two more words."""
+        """Both sides of the test text; with `special` each sentence has two more words."""
         sides = [self.corpus.source, self.corpus.target]
         if not self.special:
             return sides
         return [Sentences.of((("[CLS]", *each.words, "[SEP]") for each in side), side.lang) for side in sides]
 
     @cached_property
-    def _forms(self) -> list[np.ndarray]:
-        return [forms_of(side)[0] for side in self._sides]
+    def _types(self) -> list[np.ndarray]:
+        return [word_types(side)[0] for side in self._sides]
 
     def news(self, scores: Sequence[Score]) -> Iterable[str]:
         """Return a message about the origin of the test links."""
@@ -201,13 +217,13 @@ class WordRetrieval(Task):
     def _name(self) -> str:
         return self.corpus.path or self.data or "the test text"
 
-    # -- asking ----------------------------------------------------------------------------------------------
+    # -- scores ------------------------------------------------------------------------------------------------------------
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
         """Encode both sides and compute the scores.
 
         Returns:
-            the mean of both directions, then each direction; unseen pairs first, if there is a training text, then all
-            pairs; accuracy of the occurrence first, then of the form.
+            token-level, then type-level accuracy; each over unseen pairs, if there is a training text, then over all pairs;
+            each as the mean of both directions, then in each direction.
 
         Raises:
             SettingError: the test text has no links, or no link whose words have vectors.
@@ -220,20 +236,15 @@ class WordRetrieval(Task):
             )
         encode = partial(with_special_tokens, encoder) if self.special else partial(encoder.encode, progress=progress)
         source, target = (encode(side) for side in (self.corpus.source, self.corpus.target))
-        about = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint}
-        return self.evaluate_embeddings(source, target, about=about)
+        return self.evaluate_embeddings(source, target, about=about_encoder(encoder))
 
-    def ask(
-        self, source: Embeddings, target: Embeddings, *, depth: int = 1
-    ) -> tuple[WordPairs, np.ndarray | None, Retrieved]:
-        """Retrieve the nearest words of all linked words.
+    def retrieve(
+        self, source: Embeddings, target: Embeddings, *, similarity: Similarity | None = None, depth: int = 1
+    ) -> Retrieved:
+        """Retrieve the nearest words of all linked words; see `retrieve`.
 
         Args:
             source, target: vectors of every word of both sides of the test text; with `special`, see `with_special_tokens`.
-            depth: number of nearest words listed for each query.
-
-        Returns:
-            the links used as queries, the mask of unseen links (None without a training text), and the results.
 
         Raises:
             SettingError: the vectors do not belong to this text.
@@ -244,15 +255,11 @@ class WordRetrieval(Task):
                     f"{vectors.n_words} {name} vectors in {len(vectors)} sentences, but the test text has "
                     f"{int(side.lengths().sum())} words in {len(side)} sentences"
                 )
-        pairs, unseen = self.links[0], self.unseen
-        if self.special:
-            pairs, unseen = _with_special_links(pairs, unseen, *(side.lengths() for side in self._sides))
         first = [None if self.contextual else first_occurrences(side) for side in self._sides]
-        answers = retrieve(
-            source, target, pairs, candidates=self.candidates, similarity=self.similarity, k=self.k,
+        return retrieve(
+            source, target, self._queries[0], candidates=self.candidates, similarity=similarity or self.similarity, k=self.k,
             source_words=first[0], target_words=first[1], depth=depth,
         )  # fmt: skip
-        return pairs, unseen, answers
 
     def evaluate_embeddings(
         self,
@@ -260,23 +267,21 @@ class WordRetrieval(Task):
         target: Embeddings,
         *,
         about: dict[str, Any] | None = None,
-        asked: tuple[WordPairs, np.ndarray | None, Retrieved] | None = None,
+        found: Retrieved | None = None,
     ) -> list[Score]:
         """Compute the scores of given word vectors, such as several layers of one pass.
 
         Args:
-            source, target: see `ask`.
             about: settings of the encoder, for the record.
-            asked: result of `ask` for these vectors; None computes it.
+            found: result of `retrieve` for these vectors; None computes it.
 
         Raises:
             SettingError: the vectors do not belong to this text, or no link has vectors on both sides.
         """
-        pairs, unseen, answers = self.ask(source, target) if asked is None else asked
-        if not len(answers.queries):
-            raise SettingError(
-                f"{self._name}: none of its {len(pairs):,} word links has a vector on both sides, so there is nothing to measure"
-            )
+        found = self.retrieve(source, target) if found is None else found
+        if not len(found.queries):
+            fact = f"{self._name}: none of its {len(self._queries[0]):,} word links has a vector on both sides"
+            raise SettingError(f"{fact}, so there is nothing to measure")
         settings = {
             "contextual": self.contextual,
             "candidates": self.candidates,
@@ -284,74 +289,60 @@ class WordRetrieval(Task):
             "k": self.k if self.similarity == "csls" else None,
             "special": self.special,
             **self._counts,
-            "source_candidates": answers.source_candidates,
-            "target_candidates": answers.target_candidates,
-            "source_words_without_vector": 0 if source.covered is None else int((~source.covered).sum()),
-            "target_words_without_vector": 0 if target.covered is None else int((~target.covered).sum()),
-            "links_without_vector": answers.dropped,
+            "source_candidates": int(found.source_pool.sum()),
+            "target_candidates": int(found.target_pool.sum()),
+            "source_words_without_vector": int((~covered_words(source)).sum()),
+            "target_words_without_vector": int((~covered_words(target)).sum()),
+            "links_without_vector": found.dropped,
             "bootstrap": self.bootstrap,
             **(about or {}),
         }
-        sums = dict(self._sums(pairs, unseen, answers, source, target))
-        measured = measure_all([(each, accuracy) for each, _ in sums.values()], samples=self.bootstrap)
-        values = {metric: each.value for metric, each in zip(sums, measured, strict=True)}
+        sums = self._sums(found, source, target)
+        measured = dict(
+            zip(sums, measure_all([(each, accuracy) for each in sums.values()], samples=self.bootstrap), strict=True)
+        )
         scores = []
-        for (metric, (_, n)), each in zip(sums.items(), measured, strict=True):
-            headline = ".".join(metric.split(".")[:2])
-            directions = {way: values[f"{headline}.{way}"] for way in self._ways}
-            record = {"queries": headline.partition(".")[2], "directions": directions, **settings}
+        for metric, each in measured.items():
+            kind, selection = metric.split(".")[:2]
+            directions = {way: measured[f"{kind}.{selection}.{way}"].value for way in self._ways}
+            record = {"queries": selection, "directions": directions, **settings}
+            n = int(sums[f"{kind}.{selection}.{self._ways[0]}"][:, 1].sum())
             scores.append(
-                Score(
-                    "retrieval", self.data, self.corpus.langs, metric, *each.ends, n, self.seed, record, **each.kept
-                )
-            )  # fmt: skip
+                Score("retrieval", self.data, self.corpus.langs, metric, *each.ends, n, self.seed, record, **each.kept)
+            )
         return scores
 
     @property
     def _ways(self) -> tuple[str, str]:
         return "-".join(self.corpus.langs), "-".join(self.corpus.langs[::-1])
 
-    def _sums(
-        self, pairs: WordPairs, unseen: np.ndarray | None, answers: Retrieved, source: Embeddings, target: Embeddings
-    ) -> Iterator[tuple[str, tuple[np.ndarray, int]]]:
-        """Yield metric, sums and number of links for each kind of hit and each selection of links, first for the mean of both
-        directions, then for each. The sums are correct answers and queries per sentence, int `[n_sentences, 2]`."""
-        sentence = pairs.sentence[answers.queries]
-        hits = {"accuracy": (answers.source_hits, answers.target_hits)}
-        hits["form"] = self._hits_by_form(pairs, answers, source, target)
-        selections = {} if unseen is None else {"unseen": unseen[answers.queries]}
-        selections["all"] = np.ones(len(answers.queries), dtype=bool)
-        most = int(np.bincount(sentence, minlength=1).max())  # largest number of queries of a sentence
-        small = np.min_scalar_type(2 * most)  # usually one byte
-        for kind, both_hits in hits.items():
+    def _sums(self, found: Retrieved, source: Embeddings, target: Embeddings) -> dict[str, np.ndarray]:
+        """Return the numbers of correct answers and of queries of each sentence, `[n_sentences, 2]`, by metric: for each kind of
+        accuracy and selection of links, first those of both directions, then of each."""
+        pairs, unseen = self._queries
+        sentence, queries = pairs.sentence[found.queries], found.queries
+        hits = {"accuracy": [found.source_hits, found.target_hits], "form": []}
+        for types, side, words, nearest in (
+            (self._types[1], target, pairs.target, found.target_lists[:, 0]),
+            (self._types[0], source, pairs.source, found.source_lists[:, 0]),
+        ):
+            linked = side.rows(sentence, words[queries])
+            hits["form"].append((nearest >= 0) & (types[nearest] == types[linked]))
+        selections = {} if unseen is None else {"unseen": unseen[queries]}
+        selections["all"] = np.ones(len(queries), dtype=bool)
+        sums = {}
+        for kind, (forward, backward) in hits.items():
             for name, chosen in selections.items():
-                *found, questions = (
-                    np.bincount(sentence[asked], minlength=pairs.n_sentences).astype(small)
-                    for asked in (*(chosen & each for each in both_hits), chosen)
+                right, left, n = (
+                    np.bincount(sentence[mask], minlength=pairs.n_sentences)
+                    for mask in (chosen & forward, chosen & backward, chosen)
                 )
-                metric, n = f"{kind}.{name}", int(chosen.sum())
-                yield metric, (np.stack([found[0] + found[1], 2 * questions], axis=1), n)
-                for way, each in zip(self._ways, found, strict=True):
-                    yield f"{metric}.{way}", (np.stack([each, questions], axis=1), n)
-
-    def _hits_by_form(
-        self, pairs: WordPairs, answers: Retrieved, source: Embeddings, target: Embeddings
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return whether the nearest word has the lower-cased form of the linked word, bool `[n]` for source words and for
-        target words."""
-        sentence, queries = pairs.sentence[answers.queries], answers.queries
-        wanted = source.rows(sentence, pairs.source[queries]), target.rows(sentence, pairs.target[queries])
-        forward, backward = (
-            (nearest >= 0) & (forms[nearest] == forms[rows])
-            for nearest, forms, rows in (
-                (answers.nearest_targets, self._forms[1], wanted[1]),
-                (answers.nearest_sources, self._forms[0], wanted[0]),
-            )
-        )
-        return forward, backward
+                sums[f"{kind}.{name}"] = np.stack([right + left, 2 * n], axis=1)
+                for way, each in zip(self._ways, (right, left), strict=True):
+                    sums[f"{kind}.{name}.{way}"] = np.stack([each, n], axis=1)
+        return sums
 
 
-# -- special tokens at both ends of a sentence as linked words -------------------------------------------------------------
 def with_special_tokens(encoder: Encoder, sentences: Sentences) -> Embeddings:
     """Return the word vectors of sentences, each with the vectors of its first and last subword ([CLS], [SEP]) around them.
 
@@ -368,32 +359,15 @@ def with_special_tokens(encoder: Encoder, sentences: Sentences) -> Embeddings:
     return Embeddings(vectors.data, split.word_offsets, split.covered)
 
 
-def _with_special_links(
-    pairs: WordPairs, unseen: np.ndarray | None, *lengths: np.ndarray
-) -> tuple[WordPairs, np.ndarray | None]:
-    """Return the links shifted by the first special token, and links between the first and the last tokens of each sentence
-    pair, which never count as unseen. `lengths` include the special tokens, `[n_sentences]`."""
-    n = pairs.n_sentences
-    sentence = np.concatenate([pairs.sentence, np.arange(n), np.arange(n)])
-    order = np.argsort(sentence, kind="stable")
-    source, target = (
-        np.concatenate([words + 1, np.zeros(n, dtype=np.int64), of_side - 1])[order]
-        for words, of_side in zip((pairs.source, pairs.target), lengths, strict=True)
-    )
-    if unseen is not None:
-        unseen = np.concatenate([unseen, np.zeros(2 * n, dtype=bool)])[order]
-    return WordPairs(sentence[order], source, target, n_sentences=n), unseen
-
-
-# -- the question: which of all words of the other language is nearest to a word? ----------------------------------------
+# -- search --------------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Retrieved:
-    """Answers to the queries of both directions.
+    """Nearest words of the queries of both directions.
 
     Attributes:
         queries: indices of the queried links in the given links, int64 `[n]`.
         source_hits, target_hits: whether the source word retrieved its target word, and the reverse, bool `[n]`.
-        source_candidates, target_candidates: number of candidate words.
+        source_pool, target_pool: masks of the candidate words, bool `[n_words]`.
         dropped: number of links that have a word without a vector.
         target_lists, source_lists: rows of the nearest words, nearest first, padded with −1, int64 `[n, depth]`.
     """
@@ -401,21 +375,11 @@ class Retrieved:
     queries: np.ndarray
     source_hits: np.ndarray
     target_hits: np.ndarray
-    source_candidates: int
-    target_candidates: int
+    source_pool: np.ndarray
+    target_pool: np.ndarray
     dropped: int
     target_lists: np.ndarray
     source_lists: np.ndarray
-
-    @property
-    def nearest_targets(self) -> np.ndarray:
-        """Row of the retrieved target word of each query, int64 `[n]`."""
-        return self.target_lists[:, 0]
-
-    @property
-    def nearest_sources(self) -> np.ndarray:
-        """Row of the retrieved source word of each query, int64 `[n]`."""
-        return self.source_lists[:, 0]
 
 
 def retrieve(
@@ -441,68 +405,46 @@ def retrieve(
         depth: number of nearest words to list for each query.
 
     Raises:
-        SettingError: a value that is not one of these, links that are not one-to-one, or that point outside.
+        SettingError: a value is unknown, or the links are not one-to-one or refer to words that do not exist.
     """
-    for name, value, known in (
-        ("candidates", candidates, ("all", "linked")),
-        ("similarity", similarity, ("csls", "cosine")),
-    ):
-        if value not in known:
-            raise SettingError(f"{name}={value!r}, expected one of {', '.join(known)}")
-    if not len(source) == len(target) == pairs.n_sentences:
-        raise SettingError(
-            f"links of {pairs.n_sentences} sentence pairs, but vectors of {len(source)} and {len(target)} sentences"
-        )
-    ends, pools = [], []
+    for name, value, known in (("candidates", candidates, Candidates), ("similarity", similarity, Similarity)):
+        if value not in get_args(known):
+            raise SettingError(f"{name} must be one of {', '.join(get_args(known))}, got {value!r}")
+    sides, rows, pools = (source, target), [], []
     for side, words, chosen in ((source, pairs.source, source_words), (target, pairs.target, target_words)):
-        ends.append(_rows(side, pairs.sentence, words))
+        if len(side) != pairs.n_sentences or (words >= np.diff(side.offsets)[pairs.sentence]).any():
+            raise SettingError("word links do not fit the vectors; was the text tokenised differently?")
+        rows.append(side.rows(pairs.sentence, words))
+        if len(np.unique(rows[-1])) != len(words):
+            raise SettingError("links are not one-to-one: call one_to_one() on them first")
         pools.append(np.ones(side.n_words, dtype=bool) if chosen is None else np.array(chosen, dtype=bool))
-    asked = np.flatnonzero(pools[0][ends[0]] & pools[1][ends[1]])
-    rows = [row[asked] for row in ends]
-    has_vector = np.ones(len(asked), dtype=bool)
-    for side, pool, row in zip((source, target), pools, rows, strict=True):
-        if side.covered is not None:
-            pool &= side.covered
-            has_vector &= side.covered[row]
+    allowed = np.flatnonzero(pools[0][rows[0]] & pools[1][rows[1]])
+    for side, pool in zip(sides, pools, strict=True):
+        pool &= covered_words(side)
+    queries = allowed[pools[0][rows[0][allowed]] & pools[1][rows[1][allowed]]]
+    rows = [row[queries] for row in rows]
     if candidates == "linked":
         for pool, row in zip(pools, rows, strict=True):
-            linked = np.zeros_like(pool)
-            linked[row[has_vector]] = True
-            pool &= linked
-    vectors, wanted = [], []
-    for side, pool, row in zip((source, target), pools, rows, strict=True):
-        chosen = np.flatnonzero(pool)
+            pool[:] = False
+            pool[row] = True
+    members = [np.flatnonzero(pool) for pool in pools]
+    vectors, places = [], []
+    for side, chosen, row in zip(sides, members, rows, strict=True):
         vectors.append(unit_rows(side.data, None if len(chosen) == side.n_words else chosen))
-        wanted.append(np.searchsorted(chosen, row[has_vector]))
-    sought: Any = {"source_queries": wanted[0], "target_queries": wanted[1], "n_best": depth}
-    csls = similarity == "csls"
-    neighbours = csls_neighbours(*vectors, k=k, **sought) if csls else cosine_neighbours(*vectors, **sought)
-    queries = asked[has_vector]
+        places.append(np.searchsorted(chosen, row))
+    search: Any = cosine_neighbours if similarity == "cosine" else partial(csls_neighbours, k=k)
+    neighbours = search(*vectors, source_queries=places[0], target_queries=places[1], n_best=depth)
     lists = [np.full((len(queries), depth), -1, dtype=np.int64) for _ in rows]
-    for answer, pool, best in zip(lists, reversed(pools), (neighbours.targets, neighbours.sources), strict=True):
+    for listed, chosen, best in zip(lists, reversed(members), (neighbours.targets, neighbours.sources), strict=True):
         if best.shape[1]:
-            answer[:, : best.shape[1]] = np.where(best >= 0, np.flatnonzero(pool)[best], -1)
+            listed[:, : best.shape[1]] = np.where(best >= 0, chosen[best], -1)
     return Retrieved(
         queries=queries,
-        source_hits=lists[0][:, 0] == rows[1][has_vector],
-        target_hits=lists[1][:, 0] == rows[0][has_vector],
-        source_candidates=int(pools[0].sum()),
-        target_candidates=int(pools[1].sum()),
-        dropped=int((~has_vector).sum()),
+        source_hits=lists[0][:, 0] == rows[1],
+        target_hits=lists[1][:, 0] == rows[0],
+        source_pool=pools[0],
+        target_pool=pools[1],
+        dropped=len(allowed) - len(queries),
         target_lists=lists[0],
         source_lists=lists[1],
     )
-
-
-def _rows(side: Embeddings, sentence: np.ndarray, word: np.ndarray) -> np.ndarray:
-    """The row of each linked word, int64 `[n]`.
-
-    Raises:
-        SettingError: there is no such word, or a word comes twice.
-    """
-    if (word >= np.diff(side.offsets)[sentence]).any():
-        raise SettingError("a link points beyond the end of its sentence; was the text tokenised differently?")
-    row = side.rows(sentence, word)
-    if len(np.unique(row)) != len(row):
-        raise SettingError("links are not one-to-one: call one_to_one() on them first")
-    return row

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -15,10 +15,10 @@ from calque.algebra.margin import Mined, best_by_margin, best_threshold, mine, x
 from calque.algebra.normalize import unit_rows
 from calque.algebra.similarity import cosine_neighbours, csls_neighbours
 from calque.encoders.base import require
-from calque.encoders.sentence_vectors import POOLINGS, Pooling, SentencePooling, SentenceVectors, sentence_vectors
+from calque.encoders.sentence_vectors import Pooling, SentencePooling, SentenceVectors, sentence_vectors
 from calque.errors import SettingError, check_number
 from calque.segment import splitter
-from calque.tasks.base import Score, Task
+from calque.tasks.base import Score, Task, about_encoder
 from calque.tasks.bootstrap import Statistic, accuracy, f1, measure_all
 from calque.text import ParallelCorpus, Sentences
 
@@ -29,14 +29,20 @@ if TYPE_CHECKING:
 Similarity = Literal["cosine", "csls"]
 
 
-#: a score before it is computed: metric, sums `[n, k]`, statistic of the sums, number of queries, and settings
-_Figure = tuple[str, np.ndarray, Statistic, int, dict[str, Any]]
+class Uncomputed(NamedTuple):
+    """A score before its bootstrap: its statistic, and sums of each sentence `[n_sentences, k]`."""
+
+    metric: str
+    sums: np.ndarray
+    statistic: Statistic
+    n: int
+    about: dict[str, Any]
 
 
 class SentenceRetrieval(Task):
     """Retrieve the translation of each sentence among all sentences of the other language, and mine pairs.
 
-    On parallel text: `accuracy`, the share of sentences whose nearest sentence is the translation (mean of both
+    On parallel text: `accuracy`, the fraction of sentences whose nearest sentence is the translation (mean of both
     directions, then each direction), and `xsim`, the error rate of LASER under the ratio margin over the k nearest. A
     sentence with the same text as the translation counts as correct.
 
@@ -44,7 +50,7 @@ class SentenceRetrieval(Task):
     margin with the best F1 on the development text.
 
     Args:
-        text: parallel text. Poolings of subwords see the original text if it was split at spaces (`pretokenized=True`).
+        text: parallel text. Poolings of subwords receive the original text if it was split at spaces (`pretokenized=True`).
         dev: development text that sets the threshold of mining; None: no mining.
         sentence_pooling: pooling of a sentence vector, see `SentencePooling.of`; None: that of the encoder, or the mean of
             words.
@@ -59,23 +65,12 @@ class SentenceRetrieval(Task):
     """
 
     def __init__(
-        self,
-        text: ParallelCorpus,
-        *,
-        dev: ParallelCorpus | None = None,
-        sentence_pooling: Pooling | None = None,
-        similarity: Similarity = "cosine",
-        k: int | None = None,
-        tokenize: bool = False,
-        bootstrap: int = 1000,
+        self, text: ParallelCorpus, *, dev: ParallelCorpus | None = None, sentence_pooling: Pooling | None = None,
+        similarity: Similarity = "cosine", k: int | None = None, tokenize: bool = False, bootstrap: int = 1000,
         data: str = "",
-    ):
-        for name, value, known in (
-            ("sentence_pooling", sentence_pooling, (None, *POOLINGS)),
-            ("similarity", similarity, get_args(Similarity)),
-        ):
-            if value not in known:
-                raise SettingError(f"{name}={value!r}, expected one of {', '.join(each for each in known if each)}")
+    ):  # fmt: skip
+        if similarity not in ("cosine", "csls"):
+            raise SettingError(f"similarity must be cosine or csls, got {similarity!r}")
         if k is not None:
             check_number("k", k, least=1, whole=True)
         if dev is not None and dev.langs != text.langs:
@@ -96,7 +91,8 @@ class SentenceRetrieval(Task):
         similarity: Similarity = "cosine",
         k: int | None = None,
     ) -> list[Task]:
-        """Return one task for each test text."""
+        """Return one task for each test text; texts are split at spaces only."""
+        words = replace(inputs.words, pretokenized=True)
         options: Any = {
             "sentence_pooling": sentence_pooling, "similarity": similarity, "k": k,
             "tokenize": not inputs.words.pretokenized,
@@ -104,10 +100,9 @@ class SentenceRetrieval(Task):
         tasks: list[Task] = []
         for one in inputs.each():
             (test,), (langs,) = one.test, one.langs
-            dev = _read(one, one.dev[0], langs) if one.dev else None
-            task = cls(_read(one, test, langs), dev=dev, data=test, **options)
-            task.notes = {"dev": [Path(one.dev[0]).name]} if one.dev else {}
-            tasks.append(task)
+            dev = words.read(one.dev[0], langs) if one.dev else None
+            tasks.append(cls(words.read(test, langs), dev=dev, data=test, **options))
+            tasks[-1].notes = {"dev": [Path(one.dev[0]).name]} if one.dev else {}
         return tasks
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
@@ -124,16 +119,20 @@ class SentenceRetrieval(Task):
         settings = {
             "sentence_pooling": self.sentence_pooling or "default",
             "pooled": f"{pooling.name} ({'+'.join(pooling.modes)})" if pooling.name == "own" else pooling.name,
-            "encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint,
-            "margin_k": self.margin_k, "bootstrap": self.bootstrap,
+            **about_encoder(encoder), "margin_k": self.margin_k, "bootstrap": self.bootstrap,
         }  # fmt: skip
-
         encode = partial(self._encoded, encoder, pooling, progress)
-        vectors = [encode(side) for side in (self.text.source, self.text.target)]
-        found = self._scores(self._retrieval(*vectors), settings)
-        if self.dev is not None:
-            found += self._scores(self._mined(encode, vectors), settings)
-        return found
+        vectors = encode(self.text.source), encode(self.text.target)
+        parts = [self._retrieval(*vectors), *([] if self.dev is None else [self._mined(self.dev, encode, vectors)])]
+        scores = []
+        for part in parts:
+            measured = measure_all([(each.sums, each.statistic) for each in part], samples=self.bootstrap)
+            for (metric, _, _, n, about), each in zip(part, measured, strict=True):
+                about = {**settings, **about}
+                scores.append(
+                    Score("sentences", self.data, self.text.langs, metric, *each.ends, n, 0, about, **each.kept)
+                )
+        return scores
 
     def _encoded(self, encoder: Encoder, pooling: SentencePooling, progress: bool, side: Sentences) -> SentenceVectors:
         """Return the vectors of sentences; text is split into words if the pooling needs words.
@@ -152,21 +151,10 @@ class SentenceRetrieval(Task):
             )
         return vectors
 
-    def _scores(self, figures: Sequence[_Figure], settings: dict[str, Any]) -> list[Score]:
-        """Compute scores over the same sentences on the same bootstrap samples."""
-        measured = measure_all([(sums, statistic) for _, sums, statistic, _, _ in figures], samples=self.bootstrap)
-        return [
-            Score(
-                "sentences", self.data, self.text.langs, metric, *each.ends, n, 0, {**settings, **about}, **each.kept,
-            )
-            for (metric, _, _, n, about), each in zip(figures, measured, strict=True)
-        ]  # fmt: skip
-
-    # -- retrieval -------------------------------------------------------------------------------------------------------
-    def _retrieval(self, source: SentenceVectors, target: SentenceVectors) -> list[_Figure]:
-        """Return accuracy and error rate (xsim) of parallel sentences."""
+    def _retrieval(self, source: SentenceVectors, target: SentenceVectors) -> list[Uncomputed]:
+        """Return accuracy and error rate (xsim): each the mean of both directions, then each direction."""
         numbers = [text_numbers(side) for side in (self.text.source, self.text.target)]
-        covered = source.covered & target.covered
+        covered, n, (x, y) = source.covered & target.covered, len(source.covered), self.text.langs
         about = {
             "similarity": self.similarity,
             "k": None if self.similarity == "cosine" else self.k or 10,
@@ -176,64 +164,53 @@ class SentenceRetrieval(Task):
         }
         units = unit_rows(source.data), unit_rows(target.data)
         near = cosine_neighbours(*units) if self.similarity == "cosine" else csls_neighbours(*units, k=self.k or 10)
-        xsim = [xsim_neighbours(x.data, y.data, k=self.margin_k) for x, y in ((source, target), (target, source))]
-        figures: list[_Figure] = []
+        xsim = [xsim_neighbours(a.data, b.data, k=self.margin_k) for a, b in ((source, target), (target, source))]
+        uncomputed: list[Uncomputed] = []
         for name, found, more in (("accuracy", (near.targets[:, 0], near.sources[:, 0]), about), ("xsim", xsim, {})):
-            # The retrieved sentence has the same text as the translation, which is in the same row.
+            # The translation is in the same row; any sentence with the same text is correct.
             hits = [(at >= 0) & (of[at] == of) & covered for at, of in zip(found, numbers[::-1], strict=True)]
-            counted = [each if name == "accuracy" else ~each for each in hits]
-            figures += _directions(name, counted, self.text.langs, more)
-        return figures
+            forward, backward = (each if name == "accuracy" else ~each for each in hits)
+            for metric, counts in (
+                (name, [forward.astype(float) + backward, np.full(n, 2.0)]),
+                (f"{name}.{x}-{y}", [forward, np.ones(n)]),
+                (f"{name}.{y}-{x}", [backward, np.ones(n)]),
+            ):
+                uncomputed.append(Uncomputed(metric, np.stack(counts, axis=1), accuracy, n, more))
+        return uncomputed
 
-    # -- mining ------------------------------------------------------------------------------------------------------------
     def _mined(
-        self, encode: Callable[[Sentences], SentenceVectors], vectors: Sequence[SentenceVectors]
-    ) -> list[_Figure]:
+        self, dev: ParallelCorpus, encode: Callable[[Sentences], SentenceVectors], vectors: Sequence[SentenceVectors]
+    ) -> list[Uncomputed]:
         """Return F1, precision and recall of mined pairs over the source sentences.
 
         Args:
             encode: function from sentences to vectors.
             vectors: vectors of the text.
         """
-        assert self.dev is not None
-        text, dev = minable(self.text), minable(self.dev)
-        sides = [each.take(rows) for each, rows in zip(vectors, text.rows, strict=True)]
-        pairs = self._candidates(encode(dev.source), encode(dev.target))
-        threshold = best_threshold(pairs, dev.is_gold(pairs), len(dev.gold))
-        found = self._candidates(*sides).at_least(threshold)
+        text, known = minable(self.text), minable(dev)
+        pairs = self._candidates(encode(known.source), encode(known.target))
+        threshold = best_threshold(pairs, known.is_gold(pairs), len(known.gold))
+        found = self._candidates(*(each.take(rows) for each, rows in zip(vectors, text.rows, strict=True)))
+        mined = found.scores >= threshold
         about = {
             "threshold": threshold if math.isfinite(threshold) else None,
-            "gold_pairs": len(text.gold), "mined_pairs": len(found), "source_sentences": len(text.source),
+            "gold_pairs": len(text.gold), "mined_pairs": int(mined.sum()), "source_sentences": len(text.source),
             "target_sentences": len(text.target),
         }  # fmt: skip
-        of_source = (found.source[text.is_gold(found)], found.source, text.gold[:, 0])
-        hits, said, true = (np.bincount(numbers, minlength=len(text.source)) for numbers in of_source)
-        figures: tuple[tuple[str, list[np.ndarray], Statistic], ...] = (
-            ("f1", [hits, said, true], f1), ("precision", [hits, said], accuracy), ("recall", [hits, true], accuracy),
-        )  # fmt: skip
-        return [(name, np.stack(sums, axis=1), statistic, len(text.gold), about) for name, sums, statistic in figures]
+        of_source = (found.source[mined & text.is_gold(found)], found.source[mined], text.gold[:, 0])
+        hits, guess, true = (np.bincount(numbers, minlength=len(text.source)) for numbers in of_source)
+        return [
+            Uncomputed(metric, np.stack(counts, axis=1), statistic, len(text.gold), about)
+            for metric, counts, statistic in (
+                ("f1", [hits, guess, true], f1), ("precision", [hits, guess], accuracy), ("recall", [hits, true], accuracy),
+            )
+        ]  # fmt: skip
 
     def _candidates(self, source: SentenceVectors, target: SentenceVectors) -> Mined:
         """Return candidate pairs of sentences that have a vector."""
         rows = [np.flatnonzero(side.covered) for side in (source, target)]
         found = mine(best_by_margin(source.data[rows[0]], target.data[rows[1]], k=self.margin_k))
         return Mined(rows[0][found.source], rows[1][found.target], found.scores)
-
-
-def _read(one: Inputs, path: str, langs: tuple[str, str]) -> ParallelCorpus:
-    """Read a text and split it at spaces only."""
-    return replace(one.words, pretokenized=True).read(path, langs)
-
-
-def _directions(
-    name: str, counted: Sequence[np.ndarray], langs: tuple[str, str], about: dict[str, Any]
-) -> Iterator[_Figure]:
-    """Return the mean of both directions, then each direction."""
-    n = len(counted[0])
-    both = np.stack([counted[0].astype(float) + counted[1], np.full(n, 2.0)], axis=1)
-    yield name, both, accuracy, n, about
-    for way, each in zip((langs, langs[::-1]), counted, strict=True):
-        yield f"{name}.{way[0]}-{way[1]}", np.stack([each, np.ones(n)], axis=1), accuracy, n, about
 
 
 # -- mining ------------------------------------------------------------------------------------------------------------
@@ -260,20 +237,16 @@ class Minable:
 
 def minable(text: ParallelCorpus) -> Minable:
     """Return a text for mining, in which every sentence has a translation. Duplicates are merged and empty sentences dropped."""
-    rows, sides, columns = [], [], []
+    rows, columns = [], []
     for side in (text.source, text.target):
         numbers = text_numbers(side)
-        distinct, first = np.unique(numbers, return_index=True)
-        keep = side.lengths()[first] > 0
-        order = np.argsort(first[keep])
-        place = np.full(len(distinct), -1)
-        place[distinct[keep][order]] = np.arange(int(keep.sum()))
-        rows.append(first[keep][order])
-        sides.append(side.take(rows[-1]))
-        columns.append(place[numbers])
+        first = np.unique(numbers, return_index=True)[1]
+        filled = side.lengths()[first] > 0
+        rows.append(first[filled])
+        columns.append(np.where(filled, np.cumsum(filled) - 1, -1)[numbers])
     pairs = np.stack(columns, axis=1)
     pairs = np.unique(pairs[(pairs >= 0).all(axis=1)], axis=0)
-    return Minable(sides[0], sides[1], pairs, (rows[0], rows[1]))
+    return Minable(text.source.take(rows[0]), text.target.take(rows[1]), pairs, (rows[0], rows[1]))
 
 
 def text_numbers(sentences: Sentences) -> np.ndarray:

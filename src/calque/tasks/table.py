@@ -21,7 +21,7 @@ class TaskRow:
 
     Attributes:
         target: class as `package.module:Class`.
-        help: one-line description of the task.
+        help: description in one line.
         title: name in reports.
         files: files of `Inputs` that the task reads.
         options: names of further options: those of the class, and of `Words` and `Inputs` (`langs`, `model`, `symmetrize`,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,7 +18,7 @@ from calque.nn.tagging import TaggingHead
 from calque.offsets import offsets_of, ranges
 from calque.spans import span_counts
 from calque.tasks.bootstrap import accuracy, f1
-from calque.tasks.datasets import Answers, Dataset
+from calque.tasks.datasets import Answers, Dataset, codes_of, number_or_name
 from calque.tasks.projection import LabelProjection
 from calque.tasks.zeroshot import Experiment, ZeroShot
 
@@ -58,41 +58,31 @@ class Tagging(ZeroShot[TaggedText]):
     statistics: Mapping[str, Any]
 
     def __init__(
-        self,
-        kind: Kind,
-        train: Sequence[Dataset[TaggedText]],
-        tests: Sequence[Dataset[TaggedText]],
-        *,
-        head: str | None = None,
-        hidden: int = 128,
-        layers: int = 2,
-        dropout: float = 0.3,
-        unknown: Literal["raise", "miss"] = "raise",
-        tune: bool = False,
-        dev: Sequence[Dataset[TaggedText]] = (),
+        self, kind: Kind, train: Sequence[Dataset[TaggedText]], tests: Sequence[Dataset[TaggedText]], *,
+        head: str | None = None, hidden: int = 128, layers: int = 2, dropout: float = 0.3,
+        unknown: Literal["raise", "miss"] = "raise", tune: bool = False, dev: Sequence[Dataset[TaggedText]] = (),
         **protocol: Any,
-    ):
+    ):  # fmt: skip
         if unknown not in ("raise", "miss"):
-            raise SettingError(f"unknown is raise or miss, got {unknown!r}; --rename LABEL= drops a label")
+            raise SettingError(f"unknown must be raise or miss, got {unknown!r}; --rename LABEL= drops a label")
         if kind not in self.names:
-            raise SettingError(f"unknown kind of tagging {kind!r}, expected ner, slots or pos")
+            raise SettingError(f"kind of tagging must be ner, slots or pos, got {kind!r}")
         self.name: str = kind
         self.kind_of_head = ("linear" if tune else "bilstm-crf") if head is None else head
         if self.kind_of_head not in HEADS:
-            raise SettingError(f"unknown head {head!r}, expected one of {', '.join(HEADS)}")
+            raise SettingError(f"head must be one of {', '.join(HEADS)}, got {head!r}")
         self.hidden, self.layers, self.dropout = hidden, layers, dropout
         if kind != "pos":
             for each in train:
                 _need_spans(each)
-        self.tags = _names(train, lambda data: data.tags)
+        self.tags = _names(each.data.tags for each in train)
         with_intents = kind == "slots" and all(data.data.intents is not None for data in (*train, *tests))
-        self.intents = _names(train, lambda data: data.intents) if with_intents else ()
+        self.intents = _names(each.data.intents for each in train) if with_intents else ()
         self.unknown = unknown
-        # Labels of test texts only come after the labels that a head can predict.
-        more = (*tests, *dev) if unknown == "miss" else ()
-        self.gold_tags = (*self.tags, *sorted({n for e in more for n in e.data.tags.names} - set(self.tags)))
-        known = {n for e in more if e.data.intents is not None for n in e.data.intents.names}
-        self.gold_intents = (*self.intents, *sorted(known - set(self.intents)))
+        # Labels that only test texts have follow the labels that a head can predict.
+        more = [each.data for each in (*tests, *dev)] if unknown == "miss" else []
+        self.gold_tags = _extended(self.tags, [data.tags for data in more])
+        self.gold_intents = _extended(self.intents, [data.intents for data in more if data.intents is not None])
         if kind != "pos" and "O" not in self.gold_tags:
             self.gold_tags = (*self.gold_tags, "O")
         self.kinds = () if kind == "pos" else tuple(sorted({name[2:] for name in self.tags if name[:2] == "B-"}))
@@ -116,9 +106,8 @@ class Tagging(ZeroShot[TaggedText]):
             format: file format if it cannot be detected; see `read_tagged`.
             column: column of the tags: a number, upos or xpos, or the name of a data set's column.
         """
-        how: Any = format
-        where = int(column) if column is not None and column.isdecimal() else column
-        text = read_tagged(path, lang=lang, format=how, column=where, on_error=on_error)
+        how: Any = {"format": format, "column": number_or_name(column)}
+        text = read_tagged(path, lang=lang, on_error=on_error, **how)
         return renamed(text, rename) if rename else text
 
     @classmethod
@@ -148,10 +137,11 @@ class Tagging(ZeroShot[TaggedText]):
 
     def answers(self, each: Dataset[TaggedText]) -> Answers:
         data, lengths = each.data, each.data.sentences.lengths()
-        words = {"tags": _codes(data.tags, self.gold_tags, each, lengths)}
+        miss = "count such labels as wrong (--unknown miss)"
+        words = {"tags": codes_of(data.tags, self.gold_tags, each, lengths, miss, _kind_of)}
         texts = {}
         if self.intents and data.intents is not None:
-            texts["intents"] = _codes(data.intents, self.gold_intents, each, np.ones_like(lengths))
+            texts["intents"] = codes_of(data.intents, self.gold_intents, each, np.ones_like(lengths), miss, _kind_of)
         return Answers(lengths, words=words, texts=texts)
 
     def head(self, dim: int) -> nn.Module:
@@ -165,11 +155,11 @@ class Tagging(ZeroShot[TaggedText]):
         scores, intents = head(given.rows, given.lengths)
         losses = head.tag_losses(scores, tags, given.lengths)
         if intents is not None:
-            right = answers.of_texts("intents", given.numbers).to(given.rows.device)
-            losses = losses + functional.cross_entropy(intents, right, reduction="none")
+            gold = answers.of_texts("intents", given.numbers).to(given.rows.device)
+            losses = losses + functional.cross_entropy(intents, gold, reduction="none")
         return losses
 
-    def judge(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
+    def counts(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
         assert isinstance(head, TaggingHead)
         scores, intents = head(given.rows, given.lengths)
         tags = head.best(scores, given.lengths).cpu().numpy()
@@ -187,64 +177,43 @@ class Tagging(ZeroShot[TaggedText]):
             counts_by_metric["intent"] = np.stack([right.numpy(), np.ones(len(right))], axis=1)
         return counts_by_metric
 
-    def tag(self, encoder: Encoder, sentences: Sentences, *, seed: int = 0, progress: bool = False) -> TaggedText:
-        """Train a head and tag other text.
-
-        Args:
-            encoder: encoder of the vectors.
-            sentences: sentences to tag.
-            seed: seed of the training.
-            progress: show progress bars on standard error.
-        """
+    def tag(self, encoder: Encoder, sentences: Sentences, *, progress: bool = False) -> TaggedText:
+        """Train a head with seed 0, and tag other text."""
         experiment = Experiment(self, encoder, progress=progress)
-        learnt = experiment.learn(seed)
+        trained = experiment.train(0)
         lengths = sentences.lengths()
         starts, codes = offsets_of(lengths)[:-1], np.zeros(int(lengths.sum()), dtype=np.int32)
         text = TaggedText(sentences, Labels(codes, self.tags))
         with torch.no_grad():
-            for given in experiment.batches(learnt, Dataset("text", sentences.lang, text)):
-                scores, _ = learnt.head(given.rows, given.lengths)
+            for given in experiment.batches(trained, Dataset("text", sentences.lang, text)):
+                scores, _ = trained.head(given.rows, given.lengths)
                 places = ranges(starts[given.numbers], lengths[given.numbers])
-                codes[places] = learnt.head.best(scores, given.lengths).cpu().numpy()  # type: ignore[operator]
+                codes[places] = trained.head.best(scores, given.lengths).cpu().numpy()  # type: ignore[operator]
         return text
 
 
 def _need_spans(each: Dataset[TaggedText]) -> None:
-    """
-    Raises:
-        InputError: no tag of the text belongs to a span.
-    """
+    """Raise an `InputError` if no tag of the text belongs to a span."""
     names = [name for name in each.data.tags.names if name != "O"]
     if not any(name.startswith("B-") for name in names):
         has = f"has the tags {', '.join(names[:6])}{', …' if len(names) > 6 else ''}" if names else "has no tag but O"
-        fact = f"{has}; expected spans to learn from, e.g. B-PER, I-PER and O (use the task pos for single tags)"
+        fact = f"{has}; expected spans, e.g. B-PER, I-PER and O (use the task pos for single tags)"
         raise InputError(fact, path=each.data.path or each.name)
 
 
-def _names(train: Sequence[Dataset[TaggedText]], labels_of: Any) -> tuple[str, ...]:
+def _names(labels: Iterable[Any]) -> tuple[str, ...]:
     """Return all labels of the training texts; O, if present, first. A type with a B- label also gets an I- label."""
-    names = {name for each in train for name in labels_of(each.data).names}
+    names = {name for each in labels for name in each.names}
     names |= {f"I-{name[2:]}" for name in names if name.startswith("B-")}
     return tuple(sorted(names, key=lambda name: (name != "O", name)))
 
 
-def _codes(labels: Labels, names: Sequence[str], each: Dataset[TaggedText], lengths: np.ndarray) -> np.ndarray:
-    """Return the labels as indices into `names`."""
-    codes = labels.among(names)
-    wrong = np.flatnonzero(codes < 0)
-    if len(wrong):
-        sentence = int(np.searchsorted(np.cumsum(lengths), wrong[0], side="right"))
-        line = None if each.data.lines is None else int(each.data.lines[sentence])
-        kinds = sorted({name.partition("-")[2] or name for name in names if name != "O"})
-        shown = ", ".join(kinds[:12]) + (", …" if len(kinds) > 12 else "")
-        raise InputError(
-            f"label {labels[int(wrong[0])]!r} is not in the training text, which has {shown}; rename it "
-            f"(--rename {labels[int(wrong[0])].partition('-')[2] or labels[int(wrong[0])]}=…), or count such labels "
-            "as wrong (--unknown miss)",
-            path=each.data.path or each.name,
-            line=line,
-        )
-    return codes
+def _extended(names: tuple[str, ...], labels: Sequence[Labels]) -> tuple[str, ...]:
+    return (*names, *sorted({name for each in labels for name in each.names} - set(names)))
+
+
+def _kind_of(label: str) -> str:
+    return label.partition("-")[2] or label
 
 
 def renamed(text: TaggedText, names: Mapping[str, str]) -> TaggedText:

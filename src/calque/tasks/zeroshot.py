@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from calque.encoders.base import require
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError
 from calque.offsets import offsets_of
-from calque.tasks.base import Languages, Score, Task
+from calque.tasks.base import Languages, Score, Task, about_encoder
 from calque.tasks.bootstrap import Statistic, measure_all, over_groups
 from calque.tasks.datasets import Answers, Dataset, read_datasets, warn_of_shared
 from calque.training.sources import (
@@ -45,16 +45,12 @@ if TYPE_CHECKING:
 
 D = TypeVar("D")
 Select = Literal["source", "target", "last"]
-_AT_ONCE = 128  # texts per batch without training
+_BATCH = 128  # number of texts of a batch without training
 
 
 @dataclass
-class Learnt:
-    """A trained head and its encoder.
-
-    Attributes:
-        epoch, score: selected epoch and its score on development text.
-    """
+class Trained:
+    """A trained head and its encoder, the selected epoch, and the score of this epoch on development text."""
 
     head: nn.Module
     encoder: Any
@@ -68,30 +64,25 @@ class ZeroShot(Task, Generic[D]):
     With frozen features the words are encoded once, and every seed is trained on the same vectors. With `tune` a fresh
     copy of the encoder is trained for each seed. The encoder decides which side an alignment maps: an encoder mapped
     towards the target language maps the training text (Kulshreshtha et al. 2020), an encoder mapped towards the source
-    language maps the test text. The tested state is that of the epoch with the best score on development text
-    (`select`):
+    language maps the test text. The tested epoch has the best mean score on development texts (`select`):
 
-    - "source": the mean over the development texts in the source languages, or over one tenth of each training text
-      if there are none. No text in the target languages is used.
-    - "target": the mean over all development texts in source and target languages (Cao et al. 2020, §3.5), or over
-      text in the target languages only (Kulshreshtha et al. 2020, §4.2). This uses target data, so every score records
-      it.
-    - "last": the last epoch.
+    - "source": texts in the source languages, or one tenth of each training text if there are none.
+    - "target": all texts, in source and target languages (Cao et al. 2020, §3.5) or in the target languages only
+      (Kulshreshtha et al. 2020, §4.2). This uses target data, so every score records it.
+    - "last": none; the last epoch is tested.
 
     Args:
-        train: training texts; several for several source languages.
+        train: training texts, in one or several source languages.
         tests: test sets.
         dev: development texts that select the epoch.
         seeds: seeds of the training runs; default: 0 to 4, or 0 to 2 with `tune`.
         tune: train the encoder as well.
-        select: see above.
         options: settings of `Supervised` (epochs, batch, learning_rate, patience, …) that replace those of the task. With
             `tune` the default learning rate depends on the width of the encoder, see `tuned_rate`.
         bootstrap: number of bootstrap samples of the intervals.
         seed: seed in the record.
 
     Attributes:
-        name: name of the task.
         statistics: scores of the task, the main score first: functions of sums over texts, `[…, k]` → `[…]`.
         sources: languages of the training texts.
         checkpoints: folder for training checkpoints; None: no checkpoints.
@@ -125,8 +116,8 @@ class ZeroShot(Task, Generic[D]):
         seeds = range(3 if tune else 5) if seeds is None else seeds
         if not train or not tests or not seeds:
             raise SettingError("training text, test text and at least one seed are needed")
-        if select not in ("source", "target", "last"):
-            raise SettingError(f"select is source, target or last, got {select!r}")
+        if select not in get_args(Select):
+            raise SettingError(f"select must be source, target or last, got {select!r}")
         for each in (*train, *tests, *dev):
             if not len(each.data) or not self.sentences(each.data).lengths().any():  # type: ignore[arg-type]
                 raise SettingError(f"{each.name}: has no texts")
@@ -134,14 +125,14 @@ class ZeroShot(Task, Generic[D]):
         self.seeds, self.bootstrap, self.seed = list(seeds), bootstrap, seed
         self.options = {**self.defaults(), **({"learning_rate": None} if tune else {}), **dict(options or {})}
         self.sources = list(dict.fromkeys(each.lang for each in train))
-        foreign = [each for each in dev if each.lang not in self.sources]
-        self.dev = {"source": [each for each in dev if each.lang in self.sources], "target": list(dev)}.get(select, [])
-        if select == "source" and dev and not self.dev:
+        known = [each for each in dev if each.lang in self.sources]
+        self.dev = {"source": known, "target": list(dev), "last": []}[select]
+        if select == "source" and dev and not known:
             raise SettingError(
                 f"development text in {', '.join(dict.fromkeys(each.lang for each in dev))} only, and the epoch is chosen in "
                 f"{', '.join(self.sources)}: give text in it, or set select=target"
             )
-        if select == "target" and not foreign:
+        if select == "target" and len(known) == len(dev):
             raise SettingError("select=target needs development text in a language that is not trained on")
 
     # -- from files ------------------------------------------------------------------------------------------------
@@ -184,8 +175,8 @@ class ZeroShot(Task, Generic[D]):
         reading = {name: offered[name] for name in inspect.signature(cls.read).parameters if name in offered}
         read, known, limit = partial(cls.read, **reading), {}, inputs.words.limit
         train, tests, dev, ceiling = (
-            read_datasets(files, read, most, known, inputs.say)
-            for files, most in (
+            read_datasets(files, read, max_texts, known, inputs.say)
+            for files, max_texts in (
                 (inputs.train, limit), (inputs.test, inputs.test_limit), (inputs.dev, inputs.test_limit), (inputs.ceiling, limit),
             )
         )  # fmt: skip
@@ -200,22 +191,18 @@ class ZeroShot(Task, Generic[D]):
             return [cls.projected(inputs, make, train, tests)]
         tasks: list[Task] = [make(train, tests, dev=dev, select=select)]
         for lang in dict.fromkeys(each.lang for each in ceiling):
-            learnt, tested, watched = ([each for each in some if each.lang == lang] for some in (ceiling, tests, dev))
-            if not tested:
+            own_train, own_tests, own_dev = ([e for e in some if e.lang == lang] for some in (ceiling, tests, dev))
+            if not own_tests:
                 langs = ", ".join(dict.fromkeys(each.lang for each in tests))
                 raise SettingError(f"--ceiling has text in {lang}, but the tests are in {langs}")
             # Development text of a target language is in the language of its ceiling.
-            tasks.append(make(learnt, tested, dev=watched, select="source" if select == "target" else select))
+            tasks.append(make(own_train, own_tests, dev=own_dev, select="source" if select == "target" else select))
             tasks[-1].protocol = "ceiling"  # type: ignore[attr-defined]
         return tasks
 
     @classmethod
     def projected(cls, inputs: Inputs, make: Callable[..., Any], train: Sequence[Dataset[D]], tests: Any) -> Task:
-        """Return the task trained on projected labels.
-
-        Raises:
-            SettingError: the labels of this task are not labels of words.
-        """
+        """Return the task trained on projected labels; only tasks whose labels are tags of words have one."""
         raise SettingError(f"labels can only be projected for tags of words, not for {inputs.task}")
 
     # -- what each task defines: head, losses and scores -----------------------------------------------------------
@@ -234,8 +221,8 @@ class ZeroShot(Task, Generic[D]):
         return {}
 
     def groups(self, data: D) -> Sequence[Hashable]:
-        """Return the group of each text, `[S]`. Texts of one group, such as questions on one passage, are resampled
-        together. Empty if each text is a group."""
+        """Return the group of each text, `[S]`, or nothing if each text is a group. Texts of one group, such as questions on one
+        passage, are resampled together."""
         return ()
 
     @abstractmethod
@@ -255,8 +242,8 @@ class ZeroShot(Task, Generic[D]):
         """Return the loss of each given text, `[S]`."""
 
     @abstractmethod
-    def judge(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
-        """Return the sums behind each score for the given texts, float `[S, k]` by score."""
+    def counts(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
+        """Return the counts from which `statistics` compute each score for the given texts, float `[S, k]` by score."""
 
     def training(self, encoder: Encoder) -> dict[str, Any]:
         """Return settings of `Supervised` for this encoder."""
@@ -268,56 +255,56 @@ class ZeroShot(Task, Generic[D]):
         return encoder.split(self.sentences(data))
 
     def encoded(self, encoder: Encoder, data: D, *, progress: bool = False) -> Any:
-        """Return the encoded texts of a frozen encoder: `Embeddings`, or the input of `frozen`."""
+        """Return the vectors of a frozen encoder, as `frozen` takes them."""
         return encoder.encode(self.sentences(data), progress=progress)
 
     def frozen(self, embeddings: Any, device: torch.device) -> VectorSource:
         """Return a source of batches over the result of `encoded`."""
         return FrozenSource(embeddings, device)
 
-    def chosen_on(self) -> list[str] | str:
-        """Describe the texts that select the epoch."""
-        if self.dev:
-            return [each.name for each in self.dev]
-        return "one in ten training texts" if self.select == "source" else "the last one"
-
     # -- the protocol ----------------------------------------------------------------------------------------------
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
         """Return the scores of every test set, the main score first: mean over the seeds, with an interval over seeds and
         texts (`Measured.over_runs`). With one seed the interval covers texts only.
 
-        `settings` has the value of every seed, their standard deviation and the selected epochs. `gap` is the difference
-        to the first test set in a source language, if there is one.
+        `gap` in the settings is the difference to the first test set in a source language, if there is one.
         """
         experiment = Experiment(self, encoder, progress=progress)
-        runs = [experiment.learn(seed) for seed in self.seeds]
-        tested = [experiment.test(learnt) for learnt in runs]
+        runs = [experiment.train(seed) for seed in self.seeds]
+        tested = [experiment.test(run) for run in runs]
+        without_dev = "one in ten training texts" if self.select == "source" else "the last one"
         about = {
-            "protocol": self.protocol, "encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint,
-            "train": [e.name for e in self.train],
+            "protocol": self.protocol, **about_encoder(encoder), "train": [e.name for e in self.train],
             "features": "tuned" if self.tune else "frozen", "select": self.select, "seeds": self.seeds,
-            "dev": self.chosen_on(), "chosen_epochs": [run.epoch for run in runs],
+            "dev": [e.name for e in self.dev] or without_dev, "chosen_epochs": [run.epoch for run in runs],
             "dev_scores": [round(run.score, 5) for run in runs], **self.settings(), **self.training(encoder),
         }  # fmt: skip
-        scores = []
+        scores: list[Score] = []
         for number, test in enumerate(self.tests):
-            figures, values, spreads, groups = [], [], [], self.groups(test.data)
-            questions = len(next(iter(tested[0][number].values())))
+            figures, values, groups = [], [], self.groups(test.data)
+            n = len(next(iter(tested[0][number].values())))
             for metric, statistic in self.statistics.items():
                 sums = np.stack([sums[number][metric] for sums in tested], axis=1)
                 values.append(tuple(float(statistic(sums[:, k].sum(axis=0))) for k in range(len(runs))))
-                spread = float(np.std(values[-1], ddof=1)) if len(runs) > 1 else 0.0
-                spreads.append({"values": [round(value, 5) for value in values[-1]], "sd": round(spread, 5)})
-                flat = over_groups(sums.reshape(questions, -1), groups)
+                flat = over_groups(sums.reshape(n, -1), groups)
                 figures.append((flat, _mean_of(statistic, sums.shape[1:])))
-            measures = zip(self.statistics, measure_all(figures, samples=self.bootstrap), values, spreads, strict=True)
-            scores += [
-                Score(self.name, test.name, (*self.sources, test.lang), metric, *measured.over_runs(of_runs),
-                      questions, self.seed, about | self.settings_of(test) | spread, runs=of_runs,
-                      **measured.kept)
-                for metric, measured, of_runs, spread in measures
-            ]  # fmt: skip
-        return _with_gaps(scores, self.sources)
+            measures = zip(self.statistics, measure_all(figures, samples=self.bootstrap), values, strict=True)
+            for metric, measured, of_runs in measures:
+                sd = float(np.std(of_runs, ddof=1)) if len(runs) > 1 else 0.0
+                spread = {"values": [round(value, 5) for value in of_runs], "sd": round(sd, 5)}
+                scores.append(Score(
+                    self.name, test.name, (*self.sources, test.lang), metric, *measured.over_runs(of_runs), n, self.seed,
+                    about | self.settings_of(test) | spread, runs=of_runs, **measured.kept,
+                ))  # fmt: skip
+        in_source: dict[str, float] = {}
+        for score in scores:
+            if score.languages[-1] in self.sources:
+                in_source.setdefault(score.metric, score.value)
+        return [
+            score if score.languages[-1] in self.sources or score.metric not in in_source
+            else score.about(gap=round(in_source[score.metric] - score.value, 5))
+            for score in scores
+        ]  # fmt: skip
 
 
 def _mean_of(statistic: Statistic, shape: tuple[int, ...]) -> Statistic:
@@ -325,23 +312,8 @@ def _mean_of(statistic: Statistic, shape: tuple[int, ...]) -> Statistic:
     return lambda flat: statistic(flat.reshape(*flat.shape[:-1], *shape)).mean(-1)
 
 
-def _with_gaps(scores: list[Score], sources: Sequence[str]) -> list[Score]:
-    """Return the scores, with `gap` in the settings of scores in other languages."""
-    with_gaps = []
-    for score in scores:
-        at_home = [s.value for s in scores if s.metric == score.metric and s.languages[-1] in sources]
-        if at_home and score.languages[-1] not in sources:
-            score = score.about(gap=round(at_home[0] - score.value, 5))
-        with_gaps.append(score)
-    return with_gaps
-
-
 class Experiment(Generic[D]):
-    """The data of a task for one encoder, shared by all seeds.
-
-    Args:
-        encoder: encoder of the vectors; not changed.
-    """
+    """Vectors and gold answers of a task for one encoder, which are shared by all seeds; the encoder is not changed."""
 
     def __init__(self, task: ZeroShot[D], encoder: Encoder, *, progress: bool = False):
         require(encoder, "measured", task.rows)
@@ -349,19 +321,16 @@ class Experiment(Generic[D]):
         self._known: dict[int, Any] = {}  # vectors or subwords by `id` of their data set
         answers_by_text = [task.answers(each) for each in task.train]
         self.answers = type(answers_by_text[0]).joined(answers_by_text)
-        # Checked before anything is computed: an unknown label must be reported now, not after the training.
-        self._gold = [task.answers(each) for each in task.tests]
+        self._gold = [task.answers(each) for each in task.tests]  # an unknown label is an error before the training
         sizes = [len(answers.lengths) for answers in answers_by_text]
         self.dev = [(self._data(each), task.answers(each)) for each in task.dev]
-        self.held_out = []
-        trained = np.arange(sum(sizes))
+        self.held_out, self.kept = [], np.arange(sum(sizes))
         if not task.dev and task.select == "source":
-            starts = offsets_of(sizes)
-            self.held_out = [numbers for a, b in itertools.pairwise(starts) if len(numbers := _held_out(trained[a:b]))]
-            trained = np.setdiff1d(trained, np.concatenate([np.zeros(0, dtype=np.int64), *self.held_out]))
-        self.kept = trained
+            parts = (_held_out(np.arange(a, b)) for a, b in itertools.pairwise(offsets_of(sizes)))
+            self.held_out = [numbers for numbers in parts if len(numbers)]
+            self.kept = np.setdiff1d(self.kept, np.concatenate([np.zeros(0, dtype=np.int64), *self.held_out]))
         langs = [task.sources.index(each.lang) for each in task.train]
-        self.groups = np.repeat(langs, sizes)[trained]
+        self.groups = np.repeat(langs, sizes)[self.kept]
         texts = [self._data(each) for each in task.train]
         self.text: Any = type(texts[0]).joined(texts)
         if not task.tune:  # every seed uses the same tensors
@@ -387,9 +356,8 @@ class Experiment(Generic[D]):
             raise SettingError(f"{self.encoder.name} cannot be fine-tuned: use frozen features (leave out --tune)")
         split = self.task.split(self.encoder, each.data)
         if split.truncated_sentences:
-            limit = self.encoder.max_length
-            message = f"{split.truncated_sentences:,} texts are longer than {limit} subwords and are truncated"
-            warnings.warn(message, stacklevel=2)
+            limit = f"{self.encoder.max_length} subwords"
+            warnings.warn(f"{split.truncated_sentences:,} texts exceed {limit} and are truncated", stacklevel=2)
         return split
 
     def _key(self, seed: int) -> str:
@@ -404,7 +372,7 @@ class Experiment(Generic[D]):
         digest.update(json.dumps(about, sort_keys=True, default=str).encode())
         return digest.hexdigest()
 
-    def learn(self, seed: int) -> Learnt:
+    def train(self, seed: int) -> Trained:
         """Train a new head, and with `tune` a copy of the encoder."""
         task, device = self.task, self.processes.device
         torch.manual_seed(seed)
@@ -415,9 +383,9 @@ class Experiment(Generic[D]):
         source = TrainedSource(encoder, self.text, self.processes) if task.tune else self.text  # type: ignore[arg-type]
 
         def select() -> float:
-            watched = [(self._source(data, encoder), answers) for data, answers in self.dev]
-            watched += [(self.source_of(numbers, encoder), self.answers) for numbers in self.held_out]
-            values = [statistic(self._judged(head, *each)[metric].sum(axis=0)) for each in watched]
+            texts = [(self._source(data, encoder), answers) for data, answers in self.dev]
+            texts += [(self._source_of(numbers, encoder), self.answers) for numbers in self.held_out]
+            values = [statistic(self._counts(head, *each)[metric].sum(axis=0)) for each in texts]
             return float(np.mean(np.nan_to_num(values)))
 
         supervised.fit(
@@ -427,53 +395,51 @@ class Experiment(Generic[D]):
             progress=self.progress, title=f"{task.name} {seed}",
         )  # fmt: skip
         head.eval()
-        return Learnt(head, encoder, supervised.best_epoch, supervised.best)
+        return Trained(head, encoder, supervised.best_epoch, supervised.best)
 
-    def test(self, learnt: Learnt) -> list[dict[str, np.ndarray]]:
-        """Return the sums of every test set by score."""
+    def test(self, trained: Trained) -> list[dict[str, np.ndarray]]:
+        """Return the counts of every test set by score."""
         if self._tests is None:
             self._tests = [self._data(each) for each in self.task.tests]
         tests = zip(self._tests, self._gold, strict=True)
-        return [self._judged(learnt.head, self._source(data, learnt.encoder), answers) for data, answers in tests]
+        return [self._counts(trained.head, self._source(data, trained.encoder), answers) for data, answers in tests]
 
-    def batches(self, learnt: Learnt, each: Dataset[D]) -> Iterator[WordRows]:
+    def batches(self, trained: Trained, each: Dataset[D]) -> Iterator[WordRows]:
         """Return the batches of a data set for a trained head."""
-        yield from _batches(self._source(self._data(each), learnt.encoder))
+        return _batches(self._source(self._data(each), trained.encoder))
 
     def _source(self, data: Any, encoder: Any) -> VectorSource:
-        """Return the vectors of some texts from the current encoder."""
         if isinstance(data, VectorSource):
             return data
-        if not self.task.tune:
-            return self.task.frozen(data, self.processes.device)
-        return FrozenSource(vectors_of(encoder, data), self.processes.device)
+        device = self.processes.device
+        return FrozenSource(vectors_of(encoder, data), device) if self.task.tune else self.task.frozen(data, device)
 
-    def source_of(self, numbers: np.ndarray, encoder: Any) -> VectorSource:
-        """Return the vectors of some training texts."""
+    def _source_of(self, numbers: np.ndarray, encoder: Any) -> VectorSource:
+        """Return a source of some training texts."""
         if not self.task.tune:
             return SubsetSource(self.text, numbers)
         return FrozenSource(vectors_of(encoder, self.text.take(numbers)), self.processes.device, numbers)
 
     @torch.no_grad()
-    def _judged(self, head: nn.Module, source: VectorSource, answers: Answers) -> dict[str, np.ndarray]:
-        """Return the sums of all texts in their order, `[S, k]`."""
+    def _counts(self, head: nn.Module, source: VectorSource, answers: Answers) -> dict[str, np.ndarray]:
+        """Return the counts of all texts in their order, `[S, k]` by score."""
         numbers: list[np.ndarray] = []
         parts: dict[str, list[np.ndarray]] = {}
         for given in _batches(source):
             numbers.append(given.numbers)
-            for metric, sums in self.task.judge(head, given, answers).items():
+            for metric, sums in self.task.counts(head, given, answers).items():
                 parts.setdefault(metric, []).append(sums)
         order = np.argsort(np.concatenate(numbers))
         return {metric: np.concatenate(batches)[order].astype(np.float64) for metric, batches in parts.items()}
 
 
 def _held_out(numbers: np.ndarray) -> np.ndarray:
-    """Return one tenth of the texts to select the epoch; none if there is one text only."""
+    """Return every tenth text, to select the epoch; the last of fewer than ten texts, and none of one."""
     return numbers[9::10] if len(numbers) >= 10 else numbers[-1:] if len(numbers) > 1 else numbers[:0]
 
 
 def _batches(source: VectorSource) -> Iterator[WordRows]:
     """Yield batches of texts of similar length."""
     order = np.argsort(-source.lengths, kind="stable")
-    for start in range(0, len(order), _AT_ONCE):
-        yield source.take(order[start : start + _AT_ONCE])
+    for start in range(0, len(order), _BATCH):
+        yield source.take(order[start : start + _BATCH])
