@@ -84,7 +84,7 @@ def test_senses_are_found_in_the_text_unless_it_is_said_otherwise(capsys, reques
     folder, out = request.getfixturevalue(kind), tmp_path / "numbers.txt"
     works(capsys, "senses", folder, "--text", f"en={text}", "--pretokenized", "--out", out, "-q")
     encoder = load_encoder(str(folder))
-    inventory = ContextSenses(open_contexts(encoder), encoder.name, lambda: [a_text(50)])
+    inventory = ContextSenses(open_contexts(encoder), encoder.name, [a_text(50)])
     expected = [str(n) if n else "-" for n in inventory.select(a_text(50)).tolist()]
     assert [len(line.split()) for line in out.read_text().splitlines()] == [len(sentence) for sentence in a_text(50)]
     assert [n for line in out.read_text().splitlines() for n in line.split()] == expected
@@ -116,7 +116,7 @@ def test_what_cannot_be_is_one_line(capsys, elmo, text, tmp_path):
     assert "'bnak' does not occur 20 times in the text" in rare
     few = fails(capsys, "senses", elmo, "bank", "--text", f"en={text}", "--pretokenized", "--limit", 3)
     assert "only 0 words of the text occur 20 times or more" in few
-    assert "which language and file is it? Say both" in fails(capsys, "senses", elmo, "bank", "--text", text)
+    assert "the language is unknown" in fails(capsys, "senses", elmo, "bank", "--text", text)
     assert "name a word" in fails(capsys, "senses", elmo, "--text", text)
     assert "name a word" in fails(capsys, "senses", elmo, "--trained", "--text", text, "--out", tmp_path / "out.txt")
     assert "is only for --text" in fails(capsys, "senses", elmo, "bank", "--limit", 3)

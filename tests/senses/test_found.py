@@ -160,7 +160,7 @@ def test_a_word_has_the_sense_of_the_nearest_mean_of_its_contexts(request, kind,
     )
     encoder, text = load_encoder(str(request.getfixturevalue(kind))), a_text(70)
     contexts = open_contexts(encoder)
-    found = ContextSenses(contexts, "it", lambda: [text.take(np.arange(40)), text.take(np.arange(40, 70))])
+    found = ContextSenses(contexts, "it", [text.take(np.arange(40)), text.take(np.arange(40, 70))])
     words = [word for sentence in text for word in sentence.words]
     read = contexts.covered(text) & (found.numbers(words) >= 0)
     states, known = contexts.states(text, np.flatnonzero(read)).numpy(), [words[k] for k in np.flatnonzero(read)]

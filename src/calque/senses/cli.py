@@ -253,7 +253,6 @@ def senses(
         ),
     ] = False,
     k: Annotated[int, typer.Option("-k", min=1, help="Number of nearest senses to show.")] = 10,
-    examples: Annotated[int, typer.Option(min=0, help="Number of sentences to show of each sense.")] = 3,
     pretokenized: Pretokenized = False,
     limit: Limit = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
@@ -267,20 +266,19 @@ def senses(
     from calque.senses.found import senses as of_word
     from calque.senses.found import table, write_senses
 
-    if not text or trained:
-        unused = ("examples",) if text else ("pretokenized", "limit", "examples")
-        refuse_unused(context, dict.fromkeys(unused, f"is only for {'senses found in ' if trained else ''}--text"))
+    if not text:
+        refuse_unused(context, dict.fromkeys(("pretokenized", "limit"), "is only for --text"))
     how = {"pretokenized": pretokenized, "limit": limit}
     if word is not None:
         output_file("--out", out, [folder, *(text or [])], adds=True)
-        found = of_word(folder, word, text or [], k=k, examples=examples, out=out, trained=trained, **how)
+        found = of_word(folder, word, text or [], k=k, out=out, trained=trained, **how)
         print(json.dumps(found, ensure_ascii=False) if as_json else table(found))
         return
     if out is None or not text or trained:
         raise SettingError(
             "name a word, as in calque senses FOLDER bank, or a text and where to write: --text FILE --out FILE"
         )
-    refuse_unused(context, dict.fromkeys(("k", "examples", "as_json"), "is only for the senses of a word"))
+    refuse_unused(context, dict.fromkeys(("k", "as_json"), "is only for the senses of a word"))
     output_file("--out", out, [folder, *text])
     done = write_senses(folder, text, out, **how)
     news(quiet)(f"{done['known']:,} of {done['words']:,} words in {done['lines']:,} lines have a sense: {out}")

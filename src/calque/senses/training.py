@@ -18,7 +18,7 @@ from calque.distributed import Processes
 from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_precision
 from calque.errors import SettingError, check_number
 from calque.linking import Say
-from calque.senses.clusters import ENOUGH, FEWEST_WORDS, split_words
+from calque.senses.clusters import FEWEST_WORDS, MIN_VECTORS, split_words
 from calque.senses.sense_table import SenseTable, Softmax, Targets, nearest
 from calque.senses.text import Mixture
 from calque.text import Sentences
@@ -322,7 +322,7 @@ def group(tables: Sequence[SenseTable], *, seed: int) -> torch.Tensor:
     """Divide the last states of each word that may have several senses, and put the centres of its senses there.
 
     Words are divided by the states that predict them, those of several tables side by side, see `split_words`. A centre is
-    the mean of the states by which senses are selected. A word with fewer than `ENOUGH` states keeps one sense, and so do
+    the mean of the states by which senses are selected. A word with fewer than `MIN_VECTORS` states keeps one sense, and so do
     all where there are fewer than `FEWEST_WORDS` others.
 
     Args:
@@ -337,7 +337,7 @@ def group(tables: Sequence[SenseTable], *, seed: int) -> torch.Tensor:
     live = torch.zeros_like(first.live)
     live[first.index[:, 0]] = True
     kept = first.n_recent.clamp(max=first.recent.shape[1]).tolist()
-    asked = [place for place, n in enumerate(kept) if n >= ENOUGH]
+    asked = [place for place, n in enumerate(kept) if n >= MIN_VECTORS]
     if len(asked) < FEWEST_WORDS:
         return live
     words = first.several[asked].tolist()
