@@ -16,9 +16,10 @@ from calque.errors import InputError, SettingError
 from calque.nn.ragged import Ragged
 from calque.senses import bidirectional
 from calque.senses.bidirectional import BiLanguageModel, WordModel, WordPrediction
+from calque.senses.elmo import BEGIN, END
 from calque.senses.perplexity import word_perplexity
 from calque.senses.sense_table import Softmax, Targets, WordTable
-from calque.senses.text import BEGIN, END, FIRST_WORD, UNKNOWN, Vocabulary, WordText
+from calque.senses.text import FIRST_WORD, UNKNOWN, Vocabulary, WordText
 from calque.text import Sentence, Sentences
 from command import fails, works
 

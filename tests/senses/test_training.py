@@ -17,9 +17,10 @@ from calque.distributed import Processes
 from calque.errors import SettingError
 from calque.nn.ragged import Ragged
 from calque.senses.bidirectional import LOSS_SCALE, WordPrediction
+from calque.senses.elmo import BEGIN, END
 from calque.senses.masked import MaskedPrediction
 from calque.senses.sense_table import SenseTable, nearest
-from calque.senses.text import BEGIN, END, FIRST_WORD, mask
+from calque.senses.text import FIRST_WORD, mask
 from calque.senses.training import Prediction, Senses, SenseTraining, group
 from sense_training import DICTIONARY, KINDS, TRANSLATIONS, model, outcome, tables_of, train
 from two_processes import run_two

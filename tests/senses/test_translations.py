@@ -104,7 +104,7 @@ def test_of_subwords_those_that_are_whole_words_are_translated():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (("en-fr", "house maison"), "words.txt is of en-fr, but the text is in en, de"),
+        (("en-fr", "house maison"), "words.txt is of en-fr: expected two different languages of the text, en, de"),
         (("en-en", "house home"), "words.txt is of en-en: expected two different languages"),
         (("en-de", "river Fluss", "house Hausboot"), "words.txt: none of its 2 pairs of different words is in the vocabulary"),
         (("en-de", "taxi taxi"), "words.txt: none of its 1 pairs of different words is in the vocabulary"),

@@ -19,7 +19,7 @@ from calque.runs.settings import CheckpointEvery, Limit, Overwrite, OwnOption, P
 
 @dataclass(frozen=True)
 class SenseOptions:
-    """Senses of words. In brackets: what the paper calls them."""
+    """Options of senses. In brackets: names in the paper."""
 
     senses: Annotated[
         int | None,
@@ -49,7 +49,7 @@ class SenseOptions:
         """Return options of `Senses`; None without senses.
 
         Raises:
-            SettingError: one was given, but no number of senses; or one that is not known.
+            SettingError: an option is unknown, or given without the number of senses.
         """
         from calque.runs.study.values import of
         from calque.senses.training import Senses
@@ -62,8 +62,8 @@ class SenseOptions:
         return {"senses": self.senses, **by_name(self.sense_option or [], of(Senses, "senses"), "--sense-option")}
 
 
-#: options of a BERT that one to go on from has
-_OF_START = ("layers", "dim", "heads", "inner", "positions", "dropout")
+#: options that a BERT to continue from determines
+_OF_START = ("layers", "dim", "heads", "inner", "positions", "dropout", "vocabulary", "lower")
 
 
 class PretrainCommand(SubjectCommand):
@@ -74,7 +74,6 @@ class PretrainCommand(SubjectCommand):
     helps: ClassVar[Mapping[str, str]] = {
         "vocabulary": "Size of the tokenizer to train (ELMo: number of words to predict); default: 16,000.",
         "start": "Continue from this BERT (a folder, or mini) and its tokenizer instead of from scratch.",
-        "tokenizer": "Folder with a tokenizer to use instead of training one.",
     }
 
     def find_subject(self, words: Sequence[str]) -> str | None:
@@ -89,7 +88,7 @@ class PretrainCommand(SubjectCommand):
         from calque.runs.study.values import of
 
         known = of(self.described_by(subject)[0], "senses", "seed")
-        return known if subject == "elmo" else {**known, "start": str, "tokenizer": str}
+        return known if subject == "elmo" else {**known, "start": str}
 
     def described_by(self, subject: str) -> list[Any]:
         from calque.senses.pretrain import model_class
@@ -133,19 +132,15 @@ def pretrain(
     predict senses of words, and with --dictionary those of translations.
     """
     options = own_options(context, option)
-    inputs = [*texts, *(found.dictionary or []), *(options[name] for name in ("tokenizer", "start") if name in options)]
-    output_folder("--out", out, inputs)
+    output_folder(
+        "--out", out, [*texts, *(found.dictionary or []), *([options["start"]] if "start" in options else [])]
+    )
     from calque.senses.pretrain import pretrain as run
 
     say = news(quiet)
-    given = {name: called for name, called, _ in context.meta["own"]}
-    for other, names in (
-        ("start", (*_OF_START, "tokenizer", "vocabulary", "lower")),
-        ("tokenizer", ("vocabulary", "lower")),
-    ):
-        for name in names if other in options else ():
-            if name in given:
-                raise SettingError(f"{given[name]} has no effect with --{other}, which has its own")
+    for name, called, _ in context.meta["own"] if "start" in options else ():
+        if name in _OF_START:
+            raise SettingError(f"{called} has no effect with --start, which has its own")
     if preset is None:
         options.setdefault("vocabulary", 16_000)
     senses, langs_and_paths = found.arguments(), list(map(_with_language, texts))
@@ -165,16 +160,15 @@ def pretrain(
 
 
 def _dictionaries(files: list[str], langs: list[str]) -> list[tuple[tuple[str, str], str]]:
-    """Read `en-de=FILE` as two languages and a path."""
+    """Split `en-de=FILE` into languages of the text and path."""
     from calque.corpora.languages import name_and_path, pair_of
 
     found = []
-    for file in files:
-        name, path = name_and_path(file)
+    for name, path in map(name_and_path, files):
         pair = pair_of(name, langs) if path else None
         if pair is None:
             raise SettingError(
-                f"--dictionary {file}: expected two different languages of the text, which is in "
+                f"--dictionary {name}={path}: expected two different languages of the text, which is in "
                 f"{', '.join(dict.fromkeys(langs))}, and a file, e.g. en-de=en-de.txt"
             )
         found.append((pair, path))
@@ -182,7 +176,7 @@ def _dictionaries(files: list[str], langs: list[str]) -> list[tuple[tuple[str, s
 
 
 def _with_language(text: str) -> tuple[str, str]:
-    """Read `LANG=FILE` as language and path."""
+    """Split `LANG=FILE` into language and path."""
     from calque.corpora.languages import name_and_path
 
     lang, path = name_and_path(text)

@@ -31,7 +31,7 @@ from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of, ranges
 from calque.senses.clusters import FEWEST_WORDS, MIN_VECTORS, split_words, word_space
 from calque.senses.elmo import ElmoEncoder
-from calque.senses.masked import open_masked, open_tokenizer
+from calque.senses.masked import open_masked, single_subwords
 from calque.senses.sense_table import SenseTable, open_senses, principal_axes
 from calque.senses.text import FIRST_WORD, Vocabulary
 from calque.storage import append_lines, write_lines
@@ -165,7 +165,7 @@ def trained_senses(folder: str | PathLike[str]) -> Inventory:
             raise InputError(f"senses of another vocabulary than that of {len(vocabulary):,} words here", path=path)
         numbers = np.arange(FIRST_WORD, len(vocabulary))
         return inventory_of(name, vocabulary.words, numbers, table, lower=bool(read_about(path).get("lower")))
-    tokenizer = open_tokenizer(path)
+    tokenizer = open_masked(path)[1]
     if more or len(tokenizer) != table.n_words:
         raise InputError(f"senses of {table.n_words:,} subwords, but a tokenizer of {len(tokenizer):,}", path=path)
     forms = [form.strip() for form in tokenizer.batch_decode(np.arange(len(tokenizer))[:, None].tolist())]
@@ -283,14 +283,6 @@ def without_output(model: Any) -> Any:
     output.bias = None
     model.set_output_embeddings(output)
     return model.eval()
-
-
-def single_subwords(subwords: Subwords, words: Sequence[str]) -> np.ndarray:
-    """Return the id of each word of one subword, int64 `[n]`; −1 for other words and special tokens."""
-    split = subwords.split([[word] for word in words])
-    ids = split.ids[split.offsets[:-1] + split.word_starts]
-    special = np.array(sorted(subwords.tokenizer.all_special_ids))
-    return np.where((split.word_lengths == 1) & ~np.isin(ids, special), ids, -1).astype(np.int64)
 
 
 def _masked(split: SplitSentences, rows: np.ndarray, mask: int) -> tuple[SplitSentences, np.ndarray]:

@@ -30,7 +30,7 @@ def check_pretraining(name: str, given: Mapping[str, Any], source: str) -> None:
     if not given.get("texts"):
         raise SettingError(f'encoder {name!r} has no text to pretrain on: texts = {{ en = "en.txt.gz" }}')
     model = given.get("model", "bert")
-    check(where, given, {**of(model_class(model), "start", "tokenizer"), **_READ})
+    check(where, given, {**of(model_class(model), "start"), **_READ})
     if isinstance(given.get("senses"), Mapping):
         check(f"{where}.senses", given["senses"], of(Senses))
     if given.get("apart") and given.get("pairs"):
