@@ -1,4 +1,4 @@
-"""The senses of words among their neighbours."""
+"""Plots of the senses of words among their neighbours."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _NAMED = 12  # neighbours in the table
 
 
 def senses(records: Sequence[Record], subjects: Subjects) -> Section | None:
-    """For each word two of its senses side by side, each with those nearest to it in the plane of all senses."""
+    """Plot the senses of each word in pairs, each with its nearest senses in the plane of all senses."""
     panels: list[Panel] = []
     for record in (record for record in records if record.items):
         word, label = str(record["data"]), subjects[record].label
         by_sense: dict[int, list[Mapping[str, Any]]] = {}
         for item in record.items:
             by_sense.setdefault(int(item["of"]), []).append(item)
-        # Grey is for what everything is compared with.
+        # Colour 0, grey, is for baselines.
         langs = {lang: k for k, lang in enumerate(sorted({str(i["lang"]) for i in record.items if i.get("lang")}), 1)}
         numbers = sorted(by_sense)
         for first in range(0, len(numbers), 2):

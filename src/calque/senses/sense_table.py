@@ -55,52 +55,34 @@ class SenseTable(nn.Module):
         SettingError: an argument is invalid.
     """
 
-    weight: nn.Parameter
-    bias: nn.Parameter
-    centres: Tensor
-    projection: Tensor
-    mean: Tensor
-    queue: Tensor
-    seen: Tensor
-    recent: Tensor
-    n_recent: Tensor
-    several: Tensor
-    counts: Tensor
-    live: Tensor
-    index: Tensor
-    words: Tensor
-
     def __init__(
         self, senses: Sequence[int] | np.ndarray, dim: int, *, axes: int = 16, queue: int = 20_000, spread: float = 0.01,
         recent: int = 0, kinds: int = 1,
     ):  # fmt: skip
         super().__init__()
         of_words = torch.as_tensor(np.asarray(senses), dtype=torch.int64)
-        fewest, most = (int(of_words.min()), int(of_words.max())) if len(of_words) else (0, 0)
-        if fewest < 1 or most > _MOST:
-            raise SettingError(f"a word has from 1 to {_MOST} senses, got {fewest if fewest < 1 else most}")
-        if not 1 <= axes <= dim:
-            raise SettingError(f"states of {dim} dimensions cannot be projected onto {axes} axes: expected 1 to {dim}")
-        if queue < axes:
-            raise SettingError(f"a queue of {queue} states cannot give {axes} axes: expected at least {axes}")
+        if not len(of_words) or of_words.min() < 1 or of_words.max() > _MOST:
+            raise SettingError(f"senses must be from 1 to {_MOST} for each word")
+        if not 1 <= axes <= min(dim, queue):
+            fact = f"axes must be at most dim and queue, got {axes} axes, {dim} dimensions and a queue of {queue}"
+            raise SettingError(f"{fact}; try fewer axes")
         n, several = int(of_words.sum()), (of_words > 1).nonzero().squeeze(1)
         slots, first = torch.arange(int(of_words.max())), of_words.cumsum(0) - of_words
         self.weight = nn.Parameter(torch.randn(n, dim) / dim**0.5)
         self.bias = nn.Parameter(torch.zeros(n))
-        buffers = {
-            "centres": torch.randn(n, dim) * spread, "projection": torch.randn(dim, axes), "mean": torch.zeros(dim),
-            "queue": torch.zeros(queue, dim), "seen": torch.zeros((), dtype=torch.int64),
-            "recent": torch.zeros(len(several), recent, kinds, dim),
-            "n_recent": torch.zeros(len(several), dtype=torch.int64),
-            "counts": torch.zeros(n, dtype=torch.int64), "live": torch.zeros(n, dtype=torch.bool).index_fill(0, first, True),
-        }  # fmt: skip
-        for name, buffer in buffers.items():
-            self.register_buffer(name, buffer)
+        self.centres = nn.Buffer(torch.randn(n, dim) * spread)
+        self.projection = nn.Buffer(torch.randn(dim, axes))
+        self.mean = nn.Buffer(torch.zeros(dim))
+        self.queue = nn.Buffer(torch.zeros(queue, dim))
+        self.seen = nn.Buffer(torch.zeros((), dtype=torch.int64))
+        self.recent = nn.Buffer(torch.zeros(len(several), recent, kinds, dim))
+        self.n_recent = nn.Buffer(torch.zeros(len(several), dtype=torch.int64))
+        self.counts = nn.Buffer(torch.zeros(n, dtype=torch.int64))
+        self.live = nn.Buffer(torch.zeros(n, dtype=torch.bool).index_fill(0, first, True))
         # Checkpoints do not contain what follows from `senses` alone.
-        index = torch.where(slots < of_words[:, None], first[:, None] + slots, -1)
-        words = torch.arange(len(of_words)).repeat_interleave(of_words)
-        for name, buffer in (("several", several), ("index", index), ("words", words)):
-            self.register_buffer(name, buffer, persistent=False)
+        self.several = nn.Buffer(several, persistent=False)
+        self.index = nn.Buffer(torch.where(slots < of_words[:, None], first[:, None] + slots, -1), persistent=False)
+        self.words = nn.Buffer(torch.arange(len(of_words)).repeat_interleave(of_words), persistent=False)
 
     @property
     def dim(self) -> int:
@@ -325,15 +307,12 @@ _NOTHING = -1e30  # score of an excluded class; infinity gives no gradient if al
 class WordTable(nn.Module):
     """Output vectors and biases of a vocabulary without senses: each word is a class."""
 
-    words: Tensor
-    live: Tensor
-
     def __init__(self, size: int, dim: int):
         super().__init__()
         self.weight = nn.Parameter(torch.randn(size, dim) / dim**0.5)
         self.bias = nn.Parameter(torch.zeros(size))
-        self.register_buffer("words", torch.arange(size), persistent=False)
-        self.register_buffer("live", torch.ones(size, dtype=torch.bool), persistent=False)
+        self.words = nn.Buffer(torch.arange(size), persistent=False)
+        self.live = nn.Buffer(torch.ones(size, dtype=torch.bool), persistent=False)
         self.n_words = size
 
 
