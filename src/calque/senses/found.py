@@ -179,12 +179,8 @@ def trained_senses(folder: str | PathLike[str]) -> Inventory:
 def inventory_of(
     name: str, words: Sequence[str], numbers: np.ndarray, table: SenseTable, *, lower: bool = False
 ) -> Inventory:
-    """Return the active senses of some words, the most often selected first; a word that was never selected has equal shares.
-
-    Args:
-        words: the words.
-        numbers: their indices in the table, int64 `[n]`.
-    """
+    """Return the active senses of words with indices `numbers` in a table, the most often selected first; a word that was never
+    selected has equal shares."""
     index = table.index.cpu()[torch.from_numpy(numbers)]  # [n, S]
     live = table.live.cpu()[index.clamp(min=0)] & (index >= 0)
     counts = torch.where(live, table.counts.cpu()[index.clamp(min=0)], -1)
@@ -228,11 +224,7 @@ class Contexts:
 class MaskedContexts(Contexts):
     """States of a masked language model at the mask in the place of a word of one subword, after its head's dense layer and norm.
 
-    Every `EVERY`-th word of a sentence is masked at a time, so a sentence is read up to `EVERY` times.
-
-    Args:
-        encoder: encoder with the model's body.
-        read: function that returns the states of a batch, `[n, length, dim]`.
+    Every `EVERY`-th word of a sentence is masked at a time. `read` returns the states of a batch, `[n, length, dim]`.
     """
 
     def __init__(self, encoder: HuggingFaceEncoder, read: Callable[..., Tensor]):
@@ -518,12 +510,8 @@ def neighbourhoods(
     """Return each sense of a word with its nearest senses, projected on the first two principal axes of all senses (Multi-sense,
     Figures 4 to 7).
 
-    Args:
-        langs: language of each word, None if unknown.
-
-    Returns:
-        a finding with an item for each point: `of`, the number of the sense whose neighbour it is or which it is itself;
-        `word`, `number`, `share`, `lang`, `cosine`, `x`, `y`.
+    Each item is a point: `of`, the number of the sense whose neighbour it is or which it is itself; `word`, `number`, `share`,
+    `lang` (from `langs`, of each word), `cosine`, `x`, `y`.
     """
     points = []
     for number in range(1, int(inventory.n_senses[word]) + 1):

@@ -331,15 +331,7 @@ def _sinusoids(table: Tensor, size: float) -> None:
 
 class MaskedPrediction(Prediction):
     """Mean cross-entropy of masked subwords. Senses are selected by and predicted from the state after the head's dense layer and
-    norm.
-
-    Args:
-        model: model with its head.
-        tokenizer: tokenizer with a mask token.
-        share: fraction of masked subwords.
-        softmax: softmax of senses in place of the head's output layer; None for a model of subwords.
-        mixture, processes, training: see `Prediction`.
-    """
+    norm, by `softmax` in place of the head's output layer."""
 
     def __init__(
         self, model: Any, mixture: Mixture, processes: Processes, *, tokenizer: Any, share: float,

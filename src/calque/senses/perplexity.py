@@ -43,7 +43,6 @@ def masked_perplexity(
 
     Args:
         model: model with a language model's head (`AutoModelForMaskedLM`).
-        mask_id: id of the mask.
         share: fraction of masked words of each sentence, at least one word.
         senses: softmax of senses in place of the head's output layer.
         data, name: names of the text and of the model, for the record.
@@ -86,12 +85,7 @@ def word_perplexity(
 ) -> list[Score]:
     """Return the perplexity of words and sentence ends in both directions, and that by word frequency with add-one smoothing.
 
-    Args:
-        seed: seed for the record.
-        data, name: names of the text and of the model, for the record.
-
-    Returns:
-        both scores; `settings` has the perplexity of each direction, and the number of `unknown` words, which are one class.
+    `settings` has the perplexity of each direction, and the number of `unknown` words, which are one class.
 
     Raises:
         SettingError: the text has no words.

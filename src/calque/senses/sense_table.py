@@ -26,8 +26,7 @@ class SenseTable(nn.Module):
     """Sense vectors of a vocabulary, and the cluster centres by which a sense is selected.
 
     The senses of a word are adjacent classes. At first (during the warm-up) each word has its first sense alone; `open`
-    activates the others, `prune` deactivates rare ones. Gradients train the vectors w and biases. Everything else is in
-    buffers, which checkpoints contain.
+    activates the others, `prune` deactivates rare ones. Only the vectors w and the biases have gradients.
 
     Args:
         senses: number of senses of each word, at least 1, int `[n_words]`.
@@ -40,16 +39,12 @@ class SenseTable(nn.Module):
     Attributes:
         weight, bias: w `[n_classes, dim]` and `[n_classes]`.
         centres: c `[n_classes, dim]`.
-        projection: P `[dim, axes]`.
-        mean: vector that is subtracted before the projection, `[dim]`; zero in the paper, see `project`.
-        queue: ring of the last states, `[queue, dim]`; `seen` is the number of all states so far.
-        recent: rings of the last states of the words in `several`, `[n_several, recent, kinds, dim]`; `n_recent` is the number
-            of all their states so far, int64 `[n_several]`.
-        several: words that may have several senses, int64 `[n_several]`.
+        projection, mean: P `[dim, axes]`, and the vector subtracted before it, `[dim]`; zero in the paper, see `project`.
+        queue, seen: ring of the last states, `[queue, dim]`, and the number of all states so far.
+        recent, n_recent: rings of the last states of the words `several`, `[n_several, recent, kinds, dim]`, and their numbers.
         counts: number of selections since `open`, int64 `[n_classes]`.
         live: mask of the active senses, bool `[n_classes]`.
-        index: classes of each word, int64 `[n_words, S]`, padded with −1.
-        words: word of each class, int64 `[n_classes]`.
+        index: classes of each word, int64 `[n_words, S]`, padded with −1; `words` is the word of each class.
 
     Raises:
         SettingError: an argument is invalid.
@@ -125,14 +120,9 @@ class SenseTable(nn.Module):
     # -- updates after selection -------------------------------------------------------------------------------------------
     @torch.no_grad()
     def follow(self, states: Tensor, classes: Tensor, rate: float) -> None:
-        """Move each selected centre towards the mean of the states that selected it.
+        """Move each selected centre towards the mean of the states h `[n, dim]` that selected it.
 
-            c ← (1 − α) c + α · mean(h)    (Algorithm 1, line 8, for all states of an update at once)
-
-        Args:
-            states: h `[n, dim]`.
-            classes: selected class of each state, int64 `[n]`.
-            rate: α.
+        c ← (1 − α) c + α · mean(h)    (Algorithm 1, line 8, for all states of an update at once; α is `rate`)
         """
         chosen, place, counts = torch.unique(classes, return_inverse=True, return_counts=True)
         sums = torch.zeros(len(chosen), self.dim, dtype=torch.float64, device=states.device)
@@ -152,12 +142,7 @@ class SenseTable(nn.Module):
 
     @torch.no_grad()
     def keep_recent(self, states: Tensor, words: Tensor) -> None:
-        """Replace the oldest states of words that may have several senses.
-
-        Args:
-            states: states in the order of the text, `[n, kinds, dim]`.
-            words: word of each state, int64 `[n]`.
-        """
+        """Replace the oldest kept states of each word that may have several senses by states `[n, kinds, dim]`."""
         size = self.recent.shape[1]
         place = torch.searchsorted(self.several, words).clamp(max=max(0, len(self.several) - 1))
         known = (self.several[place] == words).nonzero().squeeze(1) if size and len(self.several) else words[:0]
@@ -173,9 +158,7 @@ class SenseTable(nn.Module):
     def project(self, *, centred: bool = False, whiten: float = 0.0) -> None:
         """Recompute the projection from the queue (Algorithm 2, line 11) if there are more states than axes.
 
-        Args:
-            centred: subtract the mean of the queue before the projection from now on.
-            whiten: see `principal_axes`.
+        With `centred`, the mean of the queue is subtracted before the projection from now on. For `whiten`, see `principal_axes`.
         """
         states, axes = self.queue[: int(self.seen)], self.projection.shape[1]
         if len(states) > axes:
@@ -228,11 +211,7 @@ class SenseTable(nn.Module):
 
 
 def nearest(compared: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """Return the class with the largest cosine, summed over tables, for each state, int64 `[n]`; −1 for none.
-
-    Args:
-        compared: results of `SenseTable.compared`, of one or several tables.
-    """
+    """Return the class with the largest cosine, summed over tables, int64 `[n]`; −1 for none. See `SenseTable.compared`."""
     classes = compared[0][0]
     if not classes.shape[1]:
         return classes.new_full((len(classes),), -1)
@@ -405,17 +384,11 @@ class Softmax(nn.Module):
         return [None if self.negatives is None else sampler.draw(self.negatives, rng) for sampler in samplers]
 
     def loss(self, states: Tensor, targets: Targets, side: int = 0, negatives: Negatives | None = None) -> Tensor:
-        """Return the weighted sum of −log p over the target and the negatives.
+        """Return the weighted sum of −log p over the target and the negatives (None: all active classes) for states `[n, dim]`.
 
             L = Σ_n Σ_k weights[n, k] · −log( e_nk / (e_nk + Σ_{j drawn, j ≠ class nk} exp(s_nj)) )
 
         Accidental hits (j = class nk) are excluded. Other senses of the target word are negatives only if they are drawn.
-
-        Args:
-            states: `[n, dim]`.
-            targets: classes and weights.
-            side: direction.
-            negatives: sampled classes; None for all active classes.
         """
         table, sampler = self.table(side), self._samplers[side % len(self._samplers)]
         if negatives is None:
@@ -441,7 +414,7 @@ class Softmax(nn.Module):
 
     @torch.inference_mode()
     def negative_log_likelihood(self, states: Tensor, words: Tensor, side: int = 0) -> Tensor:
-        """Return −log p of each word over all words, `[n]`; p of a word with senses is the sum over its senses."""
+        """Return −log p of each word, `[n]`; p of a word is the sum over its senses."""
         table = self.table(side)
         live = table.live.nonzero().squeeze(1)
         weight, bias, of_word = table.weight[live], table.bias[live], table.words[live]

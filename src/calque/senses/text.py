@@ -155,8 +155,6 @@ def mask(
     Args:
         ids: `[n, length]`.
         special: ids that are never chosen, padding and the ends.
-        mask_id: id of the mask.
-        vocabulary: size of the vocabulary.
         share: fraction of the chosen subwords.
 
     Returns:

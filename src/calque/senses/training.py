@@ -111,16 +111,13 @@ class Translations:
 
     Dictionaries apply in both directions and ignore case: an entry applies to all forms of its word, and the translation is the
     form in the dictionary or else the most frequent form. A word is not a translation of itself, but its form with other
-    capitals may be.
+    capitals may be. `words` is the number of words with a translation, by language.
 
     Args:
         dictionaries: dictionaries between languages of the text.
         languages: languages of the text.
         vocabulary: index of each word that can be predicted, the most frequent first.
         most: maximum number of translations of a word into each other language; the first in the dictionary are taken.
-
-    Attributes:
-        words: number of words with a translation, by language.
 
     Raises:
         SettingError: a dictionary is of another language, or has no pair of words of the vocabulary.
@@ -182,12 +179,7 @@ class Translations:
         return self
 
     def of(self, languages: Tensor, words: Tensor) -> Tensor:
-        """Return the translations of words into the other languages, int64 `[n, n_languages - 1, most]`; −1 for none.
-
-        Args:
-            languages: index of the language of the text of each word, int64 `[n]`.
-            words: int64 `[n]`; words outside the vocabulary have no translations.
-        """
+        """Return the translations of words, int64 `[n, n_languages - 1, most]`, −1 for none, by the language of their text."""
         return self._rows[self._index[languages, words.clamp(max=self._index.shape[1] - 1)]]
 
 
@@ -205,14 +197,7 @@ class SenseTraining:
     """Selects senses during an update, and updates centres, projection and active senses after it.
 
     All processes select with the centres from before the update. Their selections are gathered in the order of the text, so the
-    tables are equal in all processes.
-
-    Args:
-        tables: one table, or one for each direction.
-        settings: settings of senses.
-        updates: number of updates of the training.
-        translations: translations to predict; None for none.
-        seed: seed of the clustering.
+    tables (one, or one for each direction) are equal in all processes.
     """
 
     def __init__(
@@ -236,8 +221,7 @@ class SenseTraining:
 
         Args:
             states: states of the words themselves, `[n, dim]`, by index of the table to compare with.
-            words: int64 `[n]`.
-            languages: index of the language of each word's text, int64 `[n]`.
+            words, languages: each word, and the index of its text's language, int64 `[n]`.
             whole: mask of the words that may have translations, bool `[n]`; None for all.
         """
         own = self._nearest(states, words[:, None])
@@ -261,12 +245,7 @@ class SenseTraining:
         return nearest([self.tables[side].compared(of_side, words) for side, of_side in states.items()])
 
     def keep(self, selected: Sequence[Selected | None], counts: list[int]) -> None:
-        """Store the selections of an update until `after_update`.
-
-        Args:
-            selected: selections of this process for each table; None without text.
-            counts: number of predictions of each process.
-        """
+        """Store this process's selections for each table (None without text), and the number of predictions of each process."""
         nothing = [
             Selected(t.centres[:0], t.counts[:0], t.counts[:0], t.centres[:0] if len(self.tables) > 1 else None)
             for t in self.tables
@@ -314,13 +293,9 @@ def group(tables: Sequence[SenseTable], *, seed: int) -> torch.Tensor:
     """Cluster the last states of each word that may have several senses, and return the mask of the senses found, bool
     `[n_classes]`.
 
-    The states that predict a word, concatenated over tables, are clustered by `split_words`. The centre of a sense is set to the
-    mean of the states that select senses. Words with fewer than `MIN_VECTORS` states keep one sense, as do all words if fewer
-    than `FEWEST_WORDS` have enough states.
-
-    Args:
-        tables: tables with states of the same occurrences; the first kind predicts the word, the last selects its sense.
-        seed: seed of the clustering.
+    The states that predict a word (the first kind, concatenated over tables) are clustered by `split_words`. The centre of a
+    sense is the mean of the states that select senses (the last kind). Words with fewer than `MIN_VECTORS` states keep one
+    sense, as do all words if fewer than `FEWEST_WORDS` have enough states.
     """
     first = tables[0]
     live = torch.zeros_like(first.live)
@@ -410,12 +385,11 @@ class LanguageModel(ABC):
         self, texts: Mapping[str, Sentences], *, dictionaries: Sequence[Dictionary] = (), folder: str | Path | None = None,
         checkpoint_every: int = 200, progress: bool = False, say: Say = lambda line: None,
     ) -> Any:  # fmt: skip
-        """Return a new encoder.
+        """Return a new encoder. For `folder`, `checkpoint_every` and `progress` see `Loop`.
 
         Args:
             texts: sentences by language.
             dictionaries: dictionaries between these languages, for senses.
-            folder, checkpoint_every, progress: see `Loop`.
             say: function that prints messages.
         """
 
@@ -469,13 +443,7 @@ class LanguageModel(ABC):
 
 class Prediction(Objective[Update]):
     """Mean cross-entropy of predicted words or subwords; or of their senses and senses of their translations (Multi-sense, Eqs. 4
-    to 7).
-
-    Args:
-        module: module with all trained parameters.
-        mixture: blocks of the updates.
-        training: selection of senses; None for a model without.
-    """
+    to 7), with `training`."""
 
     def __init__(self, module: nn.Module, mixture: Mixture, processes: Processes, training: SenseTraining | None):
         self.module, self.mixture, self.processes, self.training = module, mixture, processes, training
@@ -486,12 +454,7 @@ class Prediction(Objective[Update]):
         return np.repeat([names.index(lang) for lang, _ in update], [len(numbers) for _, numbers in update])
 
     def _finish(self, loss: Tensor, selected: Sequence[Selected | None], sizes: np.ndarray) -> dict[str, float]:
-        """Store the selections of an update, and return the terms of its loss.
-
-        Args:
-            selected: selections of this process for each table; None without text.
-            sizes: number of predictions of each block, int64 `[n]`.
-        """
+        """Store the selections for each table, and return the loss; `sizes` is the number of predictions of each block."""
         if self.training is not None:
             counts = [int(sizes[part].sum()) for part in self.processes.shares(np.arange(len(sizes)))]
             self.training.keep(selected, counts)
