@@ -30,7 +30,7 @@ def bert(tmp_path_factory):
 
 # -- senses of a training ----------------------------------------------------------------------------------------------
 def numbered(table: SenseTable, word: int) -> list[int]:
-    """The classes of a word by number, literally: those in use, the most frequent first, of equal ones the first."""
+    """Return the active classes of a word, the most frequent first."""
     classes = [c for c in table.index[word].tolist() if c >= 0 and table.live[c]]
     return sorted(classes, key=lambda c: (-int(table.counts[c]), c))
 
@@ -131,7 +131,6 @@ def test_without_its_output_layer_a_model_gives_the_states_that_this_layer_reads
 
 
 def test_the_contexts_of_a_bert_are_states_of_the_mask_in_the_place_of_a_word(bert):
-    """Every so many-th of the words that are asked is hidden at a time."""
     encoder, text = load_encoder(bert), a_text(12)
     contexts, model = open_contexts(encoder), BertForMaskedLM.from_pretrained(bert).eval()
     rows = np.flatnonzero(contexts.covered(text) & (np.random.default_rng(0).random(int(text.lengths().sum())) < 0.7))
@@ -156,7 +155,7 @@ def test_the_contexts_of_a_bert_are_states_of_the_mask_in_the_place_of_a_word(be
 # -- senses of a text --------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("kind", ["elmo", "bert"])
 def test_a_word_has_the_sense_of_the_nearest_mean_of_its_contexts(request, kind, monkeypatch):
-    """Of all occurrences of each word, in two blocks; the clusters are those that a stranger gives."""
+    """The text is in two parts, and clusters are given."""
     monkeypatch.setattr(
         "calque.senses.found.split_words", lambda vectors, **_: [np.arange(len(x)) % 3 % 2 for x in vectors]
     )
@@ -199,19 +198,19 @@ def text(tmp_path):
 
 
 def several(folder) -> str:
-    """A word of the text with several senses."""
+    """Return a word with several senses."""
     found = trained_senses(folder)
     return next(word for word in WORDS if found.n_senses[found.find(word)] > 1)
 
 
 @pytest.fixture
 def divided(monkeypatch):
-    """Clusters that a stranger gives."""
+    """Replace the clusters."""
     labels = lambda vectors, **_: [np.arange(len(x)) % 2 * (len(x) % 2) for x in vectors]  # noqa: E731
     monkeypatch.setattr("calque.senses.found.split_words", labels)
 
 
-def test_several_texts_come_one_after_the_other_and_are_divided_into_words(capsys, elmo, tmp_path, divided):
+def test_several_texts_are_concatenated_and_tokenised(capsys, elmo, tmp_path, divided):
     (tmp_path / "a.txt").write_text("The bank, of a river.\n")
     (tmp_path / "b.txt").write_text(
         "Geld\n\nder Fluss\n" + "the a of bank river boat money loan may Ufer Fluss Geld\n" * 30
@@ -225,7 +224,7 @@ def test_several_texts_come_one_after_the_other_and_are_divided_into_words(capsy
     assert [len(line.split()) for line in others] == [1, 0, 2, *[12] * 30]
 
 
-def test_the_texts_tell_the_languages_of_the_nearest_senses(capsys, elmo, tmp_path):
+def test_nearest_senses_by_the_languages_of_texts(capsys, elmo, tmp_path):
     (tmp_path / "a.txt").write_text("the bank of a river\nmoney a loan may\n")
     (tmp_path / "b.txt").write_text("Ufer Fluss Geld\n")
     found, _ = works(
@@ -238,7 +237,7 @@ def test_the_texts_tell_the_languages_of_the_nearest_senses(capsys, elmo, tmp_pa
 
 
 @pytest.mark.parametrize("kind", ["elmo", "bert"])
-def test_senses_are_found_in_the_text_unless_it_is_said_otherwise(capsys, request, text, tmp_path, kind, divided):
+def test_senses_are_induced_from_the_text(capsys, request, text, tmp_path, kind, divided):
     folder, out = request.getfixturevalue(kind), tmp_path / "numbers.txt"
     works(capsys, "senses", folder, "--text", f"en={text}", "--pretokenized", "--out", out, "-q")
     encoder = load_encoder(str(folder))
@@ -262,7 +261,7 @@ def test_senses_are_found_in_the_text_unless_it_is_said_otherwise(capsys, reques
     assert "[bank]" in shown
 
 
-def test_what_cannot_be_is_one_line(capsys, elmo, text, tmp_path):
+def test_errors_are_one_line(capsys, elmo, text, tmp_path):
     assert "calque pretrain --senses writes one" in fails(capsys, "senses", tmp_path, "bank", "--trained")
     assert "add --text FILE; or --trained" in fails(capsys, "senses", elmo, "bank")
     assert "did you mean bank?" in fails(capsys, "senses", elmo, "bnak", "--trained")

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from calque.encoders import load_encoder
 from calque.encoders.subwords import Subwords
 from calque.errors import InputError, SettingError
 from calque.senses.masked import SPECIAL, MaskedLanguageModel, MaskedPrediction, train_tokenizer, train_wordpiece
@@ -162,18 +161,6 @@ def test_loss_and_gradient_are_those_of_transformers(texts, tokenizer, monkeypat
     largest = max(float(g.abs().max()) for g in expected.values())
     for name, gradient in expected.items():
         torch.testing.assert_close(kept["gradients"][name], gradient, rtol=1e-3, atol=1e-5 * largest, msg=name)
-
-
-def test_it_learns_and_is_loaded_by_transformers(texts, tokenizer, tmp_path):
-    from transformers import AutoModelForMaskedLM
-
-    whole = small(updates=30, learning_rate=5e-3)
-    encoder = whole.train(texts, tokenizer)
-    assert np.mean([h["loss"] for h in whole.history[-5:]]) < 0.8 * whole.history[0]["loss"]
-    encoder.save(tmp_path / "saved")
-    assert load_encoder(tmp_path / "saved").dim == 16
-    whole.model.save_pretrained(tmp_path / "head")
-    assert AutoModelForMaskedLM.from_pretrained(tmp_path / "head").cls.predictions.bias.shape == (len(tokenizer),)
 
 
 def test_training_goes_on_from_an_encoder(texts, tokenizer, tmp_path, tiny_folder):

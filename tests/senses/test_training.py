@@ -1,4 +1,4 @@
-"""SaELMo and SaBERT: an update against its literal computation, and that it does not matter who computes it."""
+"""SaELMo and SaBERT: an update against its literal computation, several processes, and resuming."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ PREDICTION = {"elmo": WordPrediction, "bert": MaskedPrediction}
 
 # -- an update ---------------------------------------------------------------------------------------------------------
 class Predicted(NamedTuple):
-    """One prediction, in the order of the text: from a state, of a word in a language, its sense told by other states, of
-    which each is compared in a table."""
+    """A prediction of a word from a state; `own` has the states that select its sense, by table."""
 
     side: int
     state: Tensor
@@ -42,7 +41,7 @@ class Predicted(NamedTuple):
 
 
 def elmo_predictions(module, update, mixture, joint: bool) -> list[Predicted]:
-    """Each sentence alone, out of the encoder's own layers."""
+    """Return the predictions of each sentence alone, from the network's layers."""
     found, names = [], ["<begin>", "<end>", "<unknown>", *module.vocabulary.words]
     for lang, numbers in update:
         blocks = mixture.languages[lang]
@@ -63,7 +62,7 @@ def elmo_predictions(module, update, mixture, joint: bool) -> list[Predicted]:
 
 
 def bert_predictions(module, update, objective, tokenizer) -> list[Predicted]:
-    """Out of the whole BERT, for the subwords that are hidden."""
+    """Return the predictions of the masked subwords, from the whole BERT."""
     ids, _ = objective.blocks(update)
     special = [tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id]
     rng = np.random.default_rng(int(torch.randint(1 << 62, (1,), generator=torch.Generator().manual_seed(77))))
@@ -85,7 +84,7 @@ def bert_predictions(module, update, objective, tokenizer) -> list[Predicted]:
 
 
 def literal_update(tables, predictions: list[Predicted], numbers: dict[str, int]) -> tuple[Tensor, list[list[int]]]:
-    """Sum of Eq. 7, over all senses in use, and the sense that was selected for each prediction of a side."""
+    """Return the sum of Eq. 7 over all active senses, and the selected senses of each direction."""
     translations: dict[tuple[str, str], list[str]] = {}
     for english, german in TRANSLATIONS:
         if english not in numbers or german not in numbers:  # several subwords
@@ -120,7 +119,7 @@ def literal_update(tables, predictions: list[Predicted], numbers: dict[str, int]
 
 @pytest.mark.parametrize(("kind", "joint"), [("elmo", False), ("elmo", True), ("bert", True)])
 def test_an_update_is_the_literal_one(kind, joint, monkeypatch):
-    """The eleventh of eleven, of text in two languages."""
+    """Compare the last of eleven updates, on text in two languages."""
     method, kept = model(kind, {} if joint else {"start": "fresh"}, updates=11), {}
     backward = PREDICTION[kind].backward
 
@@ -181,9 +180,9 @@ def test_an_update_is_the_literal_one(kind, joint, monkeypatch):
         torch.testing.assert_close(new.queue[last], states[-len(last) :], rtol=1e-4, atol=1e-5)
 
 
-# -- whoever computes it -----------------------------------------------------------------------------------------------
+# -- several processes and resuming -----------------------------------------------------------------------------------
 def assert_alike(one: dict[str, Any], other: dict[str, Any], atol: float) -> None:
-    """Two trainings that differ in the order of sums alone."""
+    """Compare two trainings that differ in the order of sums."""
     assert other["losses"] == pytest.approx(one["losses"], rel=1e-4)
     for a, b in zip(one["tables"], other["tables"], strict=True):
         for name in ("counts", "live", "seen"):
@@ -201,7 +200,7 @@ def assert_alike(one: dict[str, Any], other: dict[str, Any], atol: float) -> Non
 
 @pytest.fixture(scope="module")
 def alone() -> dict[str, dict[str, Any]]:
-    """What one process makes in one thread."""
+    """Results of one process with one thread."""
     found = {}
     for kind in KINDS:
         method = model(kind)
@@ -211,7 +210,7 @@ def alone() -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_the_tests_train_passes_through_all_phases(alone, kind):
+def test_the_trainings_pass_through_all_phases(alone, kind):
     for table in alone[kind]["tables"]:
         assert int(table["counts"].sum()) > 0
         firsts = 18 if kind == "elmo" else 0  # words; what is above them are further senses
@@ -226,7 +225,7 @@ def test_two_processes_equal_one(alone, tmp_path):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_that_is_stopped_again_and_again_goes_on_to_the_same_bits(alone, kind, tmp_path, monkeypatch):
+def test_a_run_that_is_stopped_several_times_has_the_same_result(alone, kind, tmp_path, monkeypatch):
     """Before, at and after the end of the warm-up (3 or 6) and a pruning (4 and 8)."""
 
     class Stopped(Exception):
@@ -259,7 +258,7 @@ def test_a_run_that_is_stopped_again_and_again_goes_on_to_the_same_bits(alone, k
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_process_without_text_goes_along(kind, monkeypatch):
+def test_a_process_without_text(kind, monkeypatch):
     monkeypatch.setattr(Processes, "share", lambda self, items: items[:0])
     method = model(kind, updates=7)
     train(method)
@@ -288,8 +287,8 @@ def test_how_many_senses_a_word_has():
 def test_settings_that_cannot_be():
     for message, bad in {
         "one sense is what a plain language model has": {"senses": 1}, "rate": {"rate": np.nan}, "below": {"below": 1},
-        "start is grouped, kept or fresh, got 'cold'": {"start": "cold"},
-        "nothing can be grouped without a warm-up: name 1 update or more": {"warmup": 0},
+        "start must be grouped, kept or fresh, got 'cold'": {"start": "cold"},
+        "warmup must be at least 1 with start=grouped": {"warmup": 0},
     }.items():  # fmt: skip
         with pytest.raises(SettingError, match=message):
             Senses(**bad)
@@ -300,8 +299,8 @@ DIM, N_WORDS, DOUBLE = 12, 80, 4  # the first four words stand for two each
 
 
 def planted(seed: int = 0, n: int = 8000) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """States `[n, 2, DIM]`, of which the first predicts a word and the last has read it, too; words, and their senses. The
-    last word occurs too rarely to be asked."""
+    """Return states `[n, 2, DIM]`, of which the first predicts a word and the last has read it, words, and senses. The last word
+    is too rare to be clustered."""
     rng = np.random.default_rng(seed)
     words = rng.integers(0, N_WORDS - 1, n)
     words[np.linspace(0, n - 1, 19).astype(int)] = N_WORDS - 1

@@ -74,7 +74,7 @@ class BiLanguageModel(LanguageModel):
 
     def __post_init__(self):
         if self.optimiser not in OPTIMISERS:
-            raise SettingError(f"optimiser is {' or '.join(OPTIMISERS)}, got {self.optimiser!r}")
+            raise SettingError(f"optimiser must be {' or '.join(OPTIMISERS)}, got {self.optimiser!r}")
         super().__post_init__()
         for name in ("vocabulary", "layers"):
             check_number(name, getattr(self, name), least=1, whole=True)
@@ -198,7 +198,8 @@ class WordPrediction(Prediction):
         own = contexts.own[side]
         compared = dict(enumerate(own)) if training.settings.grouped else {side: own[side]}
         targets = training.targets(compared, words, languages.to(states.device))
-        selected = Selected(own[side], words, targets.classes[:, 0], states.detach())
+        kinds = torch.cat([states.detach(), own[side]], dim=1).float()
+        selected = Selected(kinds, torch.stack([words, targets.classes[:, 0], torch.ones_like(words)], dim=1))
         return head.loss(states, targets, side, negatives), selected
 
 

@@ -57,7 +57,9 @@ class SenseOptions:
         if self.senses is None:
             for name in ("sense_option", "dictionary"):
                 if getattr(self, name):
-                    raise SettingError(f"--{name.replace('_', '-')} needs --senses: say how many a word has at most")
+                    raise SettingError(
+                        f"--{name.replace('_', '-')} needs --senses; give the maximum number of senses of a word"
+                    )
             return None
         return {"senses": self.senses, **by_name(self.sense_option or [], of(Senses, "senses"), "--sense-option")}
 
@@ -242,8 +244,8 @@ def senses(
         bool,
         typer.Option(
             "--trained",
-            help="Of a word, show the senses of calque pretrain --senses instead of finding them in --text, which then tells "
-            "the languages of words.",
+            help="Show the senses of calque pretrain --senses instead of inducing them from --text, which then gives the "
+            "languages of words.",
         ),
     ] = False,
     k: Annotated[int, typer.Option("-k", min=1, help="Number of nearest senses to show.")] = 10,
@@ -270,7 +272,7 @@ def senses(
         return
     if out is None or not text or trained:
         raise SettingError(
-            "name a word, as in calque senses FOLDER bank, or a text and where to write: --text FILE --out FILE"
+            "name a word, as in calque senses FOLDER bank, or give a text and an output file: --text FILE --out FILE"
         )
     refuse_unused(context, dict.fromkeys(("k", "as_json"), "is only for the senses of a word"))
     output_file("--out", out, [folder, *text])

@@ -28,8 +28,17 @@ def senses(records: Sequence[Record], subjects: Subjects) -> Section | None:
             two = numbers[first : first + 2]
             drawings = tuple(_drawing(word, number, by_sense[number], langs, label, record) for number in two)
             choice = {"model": label, "word": word, "senses": " and ".join(map(str, two))}
+            lines = []
+            for number in two:
+                own, *others = by_sense[number]  # sorted by cosine
+                nearest = ", ".join(f"{item['word']}_{int(item['number'])}" for item in others[:_NAMED])
+                cells = Cell(text=(f"{100 * own['share']:.0f}%",)), Cell(text=(nearest,))
+                lines.append(Line(f"{word}_{number}", cells))
+            heads = (Head("share of its uses", numeric=False), Head("nearest senses", numeric=False))
+            caption = f"Senses of {word} and those nearest to them ({record.source})"
             name = f"senses-{len(panels)}"
-            panels.append(Panel(choice, drawings, (_table(name, word, two, by_sense, record),)))
+            table = Table(name, caption, "sense", heads, tuple(lines), sortable=False)
+            panels.append(Panel(choice, drawings, (table,)))
     if not panels:
         return None
     note = (
@@ -59,19 +68,3 @@ def _drawing(
         "below.",
         langs=list(langs.items()) if len(langs) > 1 else (),
     )  # fmt: skip
-
-
-def _table(
-    name: str, word: str, numbers: Sequence[int], by_sense: Mapping[int, Sequence[Mapping[str, Any]]], record: Record
-) -> Table:
-    lines = []
-    for number in numbers:
-        name_of = {id(i): f"{i['word']}_{int(i['number'])}" for i in by_sense[number]}
-        own = next((i for i in by_sense[number] if name_of[id(i)] == f"{word}_{number}"), None)
-        others = sorted((i for i in by_sense[number] if i is not own), key=lambda i: -i["cosine"])[:_NAMED]
-        share = "" if own is None else f"{100 * own['share']:.0f}%"
-        nearest = ", ".join(name_of[id(i)] for i in others)
-        lines.append(Line(f"{word}_{number}", (Cell(text=(share,)), Cell(text=(nearest,)))))
-    heads = (Head("share of its uses", numeric=False), Head("nearest senses", numeric=False))
-    caption = f"Senses of {word} and those nearest to them ({record.source})"
-    return Table(name, caption, "sense", heads, tuple(lines), sortable=False)

@@ -70,15 +70,15 @@ class Senses:
 
     def __post_init__(self):
         if self.senses == 1:
-            raise SettingError("one sense is what a plain language model has: leave the senses out, or name 2 or more")
+            raise SettingError("one sense is what a plain language model has: leave out senses, or give 2 or more")
         check_number("senses", self.senses, least=2, most=50, whole=True)
         check_number("occurrences", self.occurrences, least=0, whole=True)
         if self.warmup is not None:
             check_number("warmup", self.warmup, least=0, whole=True)
         if self.start not in ("grouped", "kept", "fresh"):
-            raise SettingError(f"start is grouped, kept or fresh, got {self.start!r}")
+            raise SettingError(f"start must be grouped, kept or fresh, got {self.start!r}")
         if self.warmup == 0 and self.grouped:
-            raise SettingError("nothing can be grouped without a warm-up: name 1 update or more, or another start")
+            raise SettingError("warmup must be at least 1 with start=grouped, got 0; try another start")
         check_number("rate", self.rate, above=0, most=1)
         check_number("spread", self.spread, above=0)
         for name in ("axes", "queue", "project_every", "prune_every"):
@@ -186,11 +186,8 @@ class Translations:
 class Selected(NamedTuple):
     """Selected senses of this process's predictions, in the order of the text."""
 
-    states: Tensor  # states that selected the senses, `[n, dim]`
-    words: Tensor  # int64 `[n]`
-    classes: Tensor  # int64 `[n]`
-    contexts: Tensor | None = None  # states that predict the words, `[n, dim]`; None if they are `states`
-    masked: Tensor | None = None  # mask of the words that their context does not contain, bool `[n]`; None for all
+    states: Tensor  # states that predict the words beside those that select senses, if they differ, `[n, kinds · dim]`
+    numbers: Tensor  # words, classes, and whether the context does not contain the word, int64 `[n, 3]`
 
 
 class SenseTraining:
@@ -247,8 +244,7 @@ class SenseTraining:
     def keep(self, selected: Sequence[Selected | None], counts: list[int]) -> None:
         """Store this process's selections for each table (None without text), and the number of predictions of each process."""
         nothing = [
-            Selected(t.centres[:0], t.counts[:0], t.counts[:0], t.centres[:0] if len(self.tables) > 1 else None)
-            for t in self.tables
+            Selected(t.centres[:0].repeat(1, len(self.tables)), t.counts[:0, None].repeat(1, 3)) for t in self.tables
         ]
         self._pending = [(part or none, counts) for part, none in zip(selected, nothing, strict=True)]
 
@@ -256,16 +252,12 @@ class SenseTraining:
         """Update the tables after an update of the weights."""
         settings = self.settings
         for table, (selected, counts) in zip(self.tables, self._pending, strict=True):
-            states = self.processes.gather_rows(selected.states.detach().float(), counts)
-            masked = torch.ones_like(selected.words) if selected.masked is None else selected.masked
-            numbers = torch.stack([selected.words, selected.classes, masked], dim=1)
-            words, classes, masked = self.processes.gather_rows(numbers, counts).unbind(1)
-            table.follow(states, classes, settings.rate)
-            table.remember(states)
+            kinds = self.processes.gather_rows(selected.states, counts)
+            words, classes, masked = self.processes.gather_rows(selected.numbers, counts).unbind(1)
+            table.follow(kinds[:, -table.dim :], classes, settings.rate)
+            table.remember(kinds[:, -table.dim :])
             if settings.grouped and step <= self._warmup:
-                contexts = [] if selected.contexts is None else [selected.contexts.detach().float()]
-                kinds = [*(self.processes.gather_rows(part, counts) for part in contexts), states]
-                table.keep_recent(torch.stack(kinds, dim=1), words.masked_fill(masked == 0, -1))
+                table.keep_recent(kinds.unflatten(1, (-1, table.dim)), words.masked_fill(masked == 0, -1))
             if step % settings.project_every == 0:
                 self._project(table)
         self._pending = []
@@ -417,7 +409,7 @@ class LanguageModel(ABC):
         """Return the training of the softmax's senses; None without senses."""
         if self.senses is None or self.softmax is None:
             if dictionaries:
-                raise SettingError("a dictionary translates senses: give the maximum number of senses, 2 or more")
+                raise SettingError("dictionaries need senses; give the maximum number of senses of a word, at least 2")
             return None
         if dictionaries:
             self.translations = Translations(dictionaries, languages, words())
