@@ -16,11 +16,11 @@ from calque.errors import InputError, SettingError
 from calque.nn.ragged import Ragged
 from calque.senses import bidirectional
 from calque.senses.bidirectional import BiLanguageModel, WordModel, WordPrediction
+from calque.senses.elmo import BEGIN, END
 from calque.senses.perplexity import word_perplexity
-from calque.senses.sense_table import Softmax, Targets, WordTable
-from calque.senses.text import BEGIN, END, FIRST_WORD, UNKNOWN, Vocabulary, WordText
+from calque.senses.pretrain import hold_out
+from calque.senses.text import FIRST_WORD, UNKNOWN, Vocabulary, WordText
 from calque.text import Sentence, Sentences
-from command import fails, works
 
 pytest.importorskip("h5py")
 EN = Sentences.of(
@@ -87,22 +87,6 @@ def test_vocabulary_on_disk(tmp_path):
         WordText.of({"en": EN}, size=50, min_count=100)
 
 
-# -- the softmax -------------------------------------------------------------------------------------------------------
-def drawn(n=40, size=30, dim=5, seed=0):
-    torch.manual_seed(seed)
-    states, words = torch.randn(n, dim).requires_grad_(), torch.randint(size, (n,))
-    return states, words, Targets(words[:, None], torch.ones(n, 1)), Softmax([WordTable(size, dim)], negatives=10)
-
-
-def test_a_sample_of_nothing_but_the_answer_has_a_gradient():
-    states, _, _, head = drawn()
-    targets = Targets(torch.full((40, 1), 3), torch.ones(40, 1))
-    loss = head.loss(states, targets, 0, head.draw(np.random.default_rng(0))[0]._replace(classes=np.array([3])))
-    loss.backward()
-    assert float(loss.detach()) == 0
-    assert not states.grad.any()
-
-
 # -- training ----------------------------------------------------------------------------------------------------------
 def literal_model_loss(model: WordModel, sentences) -> torch.Tensor:
     """Mean of −log p over all words and ends, both directions, from the encoder's own layers and a full softmax."""
@@ -150,38 +134,28 @@ def test_loss_and_gradient_are_the_literal_ones(tables, monkeypatch):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5 * largest, msg=name)
 
 
-@pytest.mark.parametrize("optimiser", ["adam", "adagrad"])
-def test_a_stopped_run_is_continued_bit_by_bit(tmp_path, monkeypatch, optimiser):
-    options = {"updates": 14, "dropout": 0.2, "negatives": 3, "optimiser": optimiser}
-    whole = small(**options)
-    encoder = whole.train({"en": EN, "de": DE}, folder=tmp_path / "whole")
-    assert (tmp_path / "whole" / "checkpoint.pt").exists()  # until the caller has saved what came of it
-
-    class Stopped(Exception):
-        pass
-
-    backward, calls = WordPrediction.backward, Counter()
+def test_a_stopped_run_is_continued_bit_by_bit(tmp_path, monkeypatch):
+    """With dropout and Adam; with senses and Adagrad in test_training."""
+    options, texts = {"updates": 14, "dropout": 0.2, "negatives": 3}, {"en": EN, "de": DE}
+    whole, part = small(**options), small(**options)
+    encoder = whole.train(texts)
+    backward, calls = WordPrediction.backward, []
 
     def stop(self, update):
-        calls["n"] += 1
-        if calls["n"] == 8:
-            raise Stopped
+        calls.append(update)
+        if len(calls) == 8:
+            raise InterruptedError
         return backward(self, update)
 
     monkeypatch.setattr(WordPrediction, "backward", stop)
-    part = small(**options)
-    with pytest.raises(Stopped):
-        part.train({"en": EN, "de": DE}, folder=tmp_path / "part", checkpoint_every=3)
-    monkeypatch.setattr(WordPrediction, "backward", backward)
+    with pytest.raises(InterruptedError):
+        part.train(texts, folder=tmp_path, checkpoint_every=3)
     with pytest.raises(SettingError, match="other settings or data: negatives: 3 → 4"):
-        small(**options | {"negatives": 4}).train({"en": EN, "de": DE}, folder=tmp_path / "part")
-    continued = part.train({"en": EN, "de": DE}, folder=tmp_path / "part", checkpoint_every=3)
+        small(**options | {"negatives": 4}).train(texts, folder=tmp_path)
+    continued = part.train(texts, folder=tmp_path, checkpoint_every=3)
     assert part.history == whole.history
-    for (name, one), other in zip(whole.model.state_dict().items(), part.model.state_dict().values(), strict=True):
-        assert torch.equal(one, other), name
     assert continued.fingerprint == encoder.fingerprint
-    other = small(**options | {"seed": 1})
-    assert other.train({"en": EN, "de": DE}).fingerprint != encoder.fingerprint
+    assert small(**options | {"seed": 1}).train(texts).fingerprint != encoder.fingerprint
 
 
 @pytest.mark.parametrize(("negatives", "updates"), [(8192, 90), (16, 140)])
@@ -247,29 +221,12 @@ def test_settings_that_cannot_be(bad):
         small(**bad)
 
 
-def test_perplexity_of_what_was_held_out(tmp_path, capsys):
-    rng = np.random.default_rng(0)
-    lines = [" ".join(rng.choice(["the", "cat", "sees", "a", "dog", "12"], 5)) for _ in range(40)]
-    lines[0] = lines[1] = "the same again"
-    (tmp_path / "en").write_text("\n".join(lines) + "\n")
-    options = ["--model", "elmo", "--hidden", "8", "--dim", "8", "--updates", "2", "--batch", "4", "--pretokenized"]
-
-    _, err = works(capsys, "pretrain", f"en={tmp_path / 'en'}", "--out", tmp_path / "out", "--held-out", 5, *options)
-    record = json.loads((tmp_path / "out" / "calque-run.json").read_text())
-    assert record["languages"]["en"]["sentences"] == 35
-    perplexity, unigram = record["scores"]
-    # Every eighth line; the first of them stands in the text that was trained on, too.
-    held = [lines[k].split() for k in (8, 16, 24, 32)]
-    expected, by_frequency = word_perplexity(WordModel.open(tmp_path / "out"), Sentences.of(held, "en"))
-    assert perplexity["value"] == pytest.approx(expected.value)
-    assert perplexity["low"] < expected.value < perplexity["high"]
-    assert unigram["value"] == pytest.approx(by_frequency.value)
-    assert (perplexity["n"], perplexity["languages"], unigram["metric"]) == (24, ["en"], "unigram-perplexity")
-    assert f"perplexity in en: {expected.value:.1f}" in err
-    assert "Perplexity of 4 sentences held out in en" in (tmp_path / "out" / "README.md").read_text()
-    (tmp_path / "held.txt").write_text("".join(" ".join(words) + "\n" for words in held))
-    out, _ = works(capsys, "perplexity", tmp_path / "out", f"en={tmp_path / 'held.txt'}", "--pretokenized", "--json")
-    assert json.loads(out)["value"] == pytest.approx(expected.value)
-    given = ["pretrain", f"en={tmp_path / 'en'}", "--out", tmp_path / "b", *options]
-    assert "cannot hold out 8 of 8 sentences" in fails(capsys, *given, "--limit", 8, "--held-out", 8)
-    assert "also occurs in the training text" in fails(capsys, *given, "--held-out", 1)
+def test_held_out_sentences_are_evenly_spaced_and_new():
+    text = Sentences.of([["the", "same", "again"]] * 2 + [[f"w{k}", "cat"] for k in range(2, 40)], "en")
+    rest, held = hold_out(text, 5)
+    assert [s.words for s in held] == [text[k].words for k in (8, 16, 24, 32)]  # the first is also in the training text
+    assert len(rest) == 35
+    with pytest.raises(SettingError, match="cannot hold out 21 of 40 sentences"):
+        hold_out(text, 21)
+    with pytest.raises(SettingError, match="also occurs in the training text"):
+        hold_out(text, 1)

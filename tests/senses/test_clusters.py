@@ -55,15 +55,9 @@ def test_axes_are_those_of_a_linear_discriminant_analysis():
     x = [of_word[:30] for of_word in x]  # all words count alike
     centre, axes = discriminant_axes(x, 3, ridge=0.0)
     np.testing.assert_allclose(centre, np.mean([of_word.mean(0) for of_word in x], axis=0), rtol=1e-5)
-    reference = (
-        LinearDiscriminantAnalysis(solver="eigen").fit(np.concatenate(x), np.repeat(np.arange(12), 30)).scalings_
-    )
-    cosines = (
-        np.abs((axes * reference[:, :3]).sum(0))
-        / np.linalg.norm(axes, axis=0)
-        / np.linalg.norm(reference[:, :3], axis=0)
-    )
-    np.testing.assert_allclose(cosines, 1, atol=1e-4)
+    fitted = LinearDiscriminantAnalysis(solver="eigen").fit(np.concatenate(x), np.repeat(np.arange(12), 30))
+    one, other = (a / np.linalg.norm(a, axis=0) for a in (axes, fitted.scalings_[:, :3]))
+    np.testing.assert_allclose(np.abs((one * other).sum(0)), 1, atol=1e-4)
     within = np.mean([np.cov(((of_word - centre) @ axes).T, bias=True) for of_word in x], axis=0)
     np.testing.assert_allclose(within, np.eye(3), atol=1e-4)
 
@@ -85,13 +79,8 @@ def test_properties_against_their_definitions():
     first, second, whole = x[halves == 0].mean(0), x[halves == 1].mean(0), x.mean(0)
     inside = sum(float(((row - (second if half else first)) ** 2).sum()) for row, half in zip(x, halves, strict=True))
     everything = sum(float(((row - whole) ** 2).sum()) for row in x)
-    expected = [
-        cosine(first, second),
-        (density(first) + density(second)) / 2,
-        density(whole),
-        inside / everything,
-        math.log(25),
-    ]
+    near = (density(first) + density(second)) / 2, density(whole)
+    expected = [cosine(first, second), *near, inside / everything, math.log(25)]
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     assert properties(x, np.arange(25) < 2, others) is None  # fewer than a tenth of them
 

@@ -1,5 +1,6 @@
-"""Senses as people see them: their numbers, what is near to them, and which one each word of a text has."""
+"""Senses from training and induced from text: numbers, neighbours, selection, and `calque senses`."""
 
+import json
 import shutil
 
 import numpy as np
@@ -13,6 +14,7 @@ from calque.senses.clusters import word_space
 from calque.senses.elmo import ElmoEncoder
 from calque.senses.found import EVERY, ContextSenses, inventory_of, open_contexts, trained_senses, without_output
 from calque.senses.sense_table import SenseTable, save_senses
+from command import fails, works
 from sense_models import WORDS, a_bert, a_table, a_text, an_elmo
 
 
@@ -28,7 +30,7 @@ def bert(tmp_path_factory):
 
 # -- senses of a training ----------------------------------------------------------------------------------------------
 def numbered(table: SenseTable, word: int) -> list[int]:
-    """The classes of a word by number, literally: those in use, the most frequent first, of equal ones the first."""
+    """Return the active classes of a word, the most frequent first."""
     classes = [c for c in table.index[word].tolist() if c >= 0 and table.live[c]]
     return sorted(classes, key=lambda c: (-int(table.counts[c]), c))
 
@@ -129,7 +131,6 @@ def test_without_its_output_layer_a_model_gives_the_states_that_this_layer_reads
 
 
 def test_the_contexts_of_a_bert_are_states_of_the_mask_in_the_place_of_a_word(bert):
-    """Every so many-th of the words that are asked is hidden at a time."""
     encoder, text = load_encoder(bert), a_text(12)
     contexts, model = open_contexts(encoder), BertForMaskedLM.from_pretrained(bert).eval()
     rows = np.flatnonzero(contexts.covered(text) & (np.random.default_rng(0).random(int(text.lengths().sum())) < 0.7))
@@ -154,13 +155,13 @@ def test_the_contexts_of_a_bert_are_states_of_the_mask_in_the_place_of_a_word(be
 # -- senses of a text --------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("kind", ["elmo", "bert"])
 def test_a_word_has_the_sense_of_the_nearest_mean_of_its_contexts(request, kind, monkeypatch):
-    """Of all occurrences of each word, in two blocks; the clusters are those that a stranger gives."""
+    """The text is in two parts, and clusters are given."""
     monkeypatch.setattr(
         "calque.senses.found.split_words", lambda vectors, **_: [np.arange(len(x)) % 3 % 2 for x in vectors]
     )
     encoder, text = load_encoder(str(request.getfixturevalue(kind))), a_text(70)
     contexts = open_contexts(encoder)
-    found = ContextSenses(contexts, "it", lambda: [text.take(np.arange(40)), text.take(np.arange(40, 70))])
+    found = ContextSenses(contexts, "it", [text.take(np.arange(40)), text.take(np.arange(40, 70))])
     words = [word for sentence in text for word in sentence.words]
     read = contexts.covered(text) & (found.numbers(words) >= 0)
     states, known = contexts.states(text, np.flatnonzero(read)).numpy(), [words[k] for k in np.flatnonzero(read)]
@@ -186,3 +187,122 @@ def test_a_word_has_the_sense_of_the_nearest_mean_of_its_contexts(request, kind,
         far = found.select([["the"] * 40])
         assert (far[:22] > 0).all()
         assert not far[22:].any()
+
+
+# -- calque senses -----------------------------------------------------------------------------------------------------
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("".join(" ".join(sentence.words) + "\n" for sentence in a_text(50)))
+    return path
+
+
+def several(folder) -> str:
+    """Return a word with several senses."""
+    found = trained_senses(folder)
+    return next(word for word in WORDS if found.n_senses[found.find(word)] > 1)
+
+
+@pytest.fixture
+def divided(monkeypatch):
+    """Replace the clusters."""
+    labels = lambda vectors, **_: [np.arange(len(x)) % 2 * (len(x) % 2) for x in vectors]  # noqa: E731
+    monkeypatch.setattr("calque.senses.found.split_words", labels)
+
+
+def test_several_texts_are_concatenated_and_tokenised(capsys, elmo, tmp_path, divided):
+    (tmp_path / "a.txt").write_text("The bank, of a river.\n")
+    (tmp_path / "b.txt").write_text(
+        "Geld\n\nder Fluss\n" + "the a of bank river boat money loan may Ufer Fluss Geld\n" * 30
+    )
+    out = tmp_path / "numbers.txt"
+    works(capsys, "senses", elmo, "--text", f"en={tmp_path}/a.txt", f"de={tmp_path}/b.txt", "--out", out, "-q")
+    first, *others = out.read_text().splitlines()
+    assert len(first.split()) == 7  # the comma and the full stop are words
+    assert first.split()[2] == "-"
+    assert first.split()[1] != "-"
+    assert [len(line.split()) for line in others] == [1, 0, 2, *[12] * 30]
+
+
+def test_nearest_senses_by_the_languages_of_texts(capsys, elmo, tmp_path):
+    (tmp_path / "a.txt").write_text("the bank of a river\nmoney a loan may\n")
+    (tmp_path / "b.txt").write_text("Ufer Fluss Geld\n")
+    found, _ = works(
+        capsys, "senses", elmo, "bank", "--trained", "--text", f"en={tmp_path}/a.txt", f"de={tmp_path}/b.txt", "--json", "-q",
+        "-k", 2,
+    )  # fmt: skip
+    for sense in json.loads(found)["senses"]:
+        assert [near["lang"] for near in sense["nearest"]] == ["de", "de", "en", "en"]
+        assert {near["word"] for near in sense["nearest"][:2]} <= {"Ufer", "Fluss", "Geld"}
+
+
+@pytest.mark.parametrize("kind", ["elmo", "bert"])
+def test_senses_are_induced_from_the_text(capsys, request, text, tmp_path, kind, divided):
+    folder, out = request.getfixturevalue(kind), tmp_path / "numbers.txt"
+    works(capsys, "senses", folder, "--text", f"en={text}", "--pretokenized", "--out", out, "-q")
+    encoder = load_encoder(str(folder))
+    inventory = ContextSenses(open_contexts(encoder), encoder.name, [a_text(50)])
+    expected = [str(n) if n else "-" for n in inventory.select(a_text(50)).tolist()]
+    assert [len(line.split()) for line in out.read_text().splitlines()] == [len(sentence) for sentence in a_text(50)]
+    assert [n for line in out.read_text().splitlines() for n in line.split()] == expected
+    assert {"1", "2"} <= set(expected)
+    found, _ = works(capsys, "senses", folder, "bank", "--text", f"en={text}", "--pretokenized", "--json", "-q")
+    senses, number = json.loads(found), inventory.find("bank")
+    assert (senses["trained"], len(senses["senses"])) == (False, inventory.n_senses[number])
+    words = [word for sentence in a_text(50) for word in sentence.words]
+    for sense in senses["senses"]:
+        same = [n for word, n in zip(words, expected, strict=True) if word == "bank" and n == str(sense["number"])]
+        assert sense["chosen"] == len(same)
+        assert len(sense["nearest"]) == 10
+        assert len(sense["sentences"]) == min(3, len(same))
+        assert all((each["words"][each["place"]], each["lang"]) == ("bank", "en") for each in sense["sentences"])
+    shown, _ = works(capsys, "senses", folder, "bank", "--text", f"en={text}", "--pretokenized", "-q")
+    assert "of its uses in a sample of the text" in shown
+    assert "[bank]" in shown
+
+
+def test_errors_are_one_line(capsys, elmo, text, tmp_path):
+    assert "calque pretrain --senses writes one" in fails(capsys, "senses", tmp_path, "bank", "--trained")
+    assert "add --text FILE; or --trained" in fails(capsys, "senses", elmo, "bank")
+    assert "did you mean bank?" in fails(capsys, "senses", elmo, "bnak", "--trained")
+    rare = fails(capsys, "senses", elmo, "bnak", "--text", f"en={text}", "--pretokenized")
+    assert "'bnak' does not occur 20 times in the text" in rare
+    few = fails(capsys, "senses", elmo, "bank", "--text", f"en={text}", "--pretokenized", "--limit", 3)
+    assert "only 0 words of the text occur 20 times or more" in few
+    assert "the language is unknown" in fails(capsys, "senses", elmo, "bank", "--text", text)
+    assert "name a word" in fails(capsys, "senses", elmo, "--text", text)
+    assert "name a word" in fails(capsys, "senses", elmo, "--trained", "--text", text, "--out", tmp_path / "out.txt")
+    assert "is only for --text" in fails(capsys, "senses", elmo, "bank", "--limit", 3)
+    (tmp_path / "table.vec").write_text("2 2\nbank 1 0\nriver 0 1\n")
+    table = fails(capsys, "senses", tmp_path / "table.vec", "bank", "--text", f"en={text}")
+    assert "senses need an ELMo or a model with a mask" in table
+    assert "no.txt" in fails(capsys, "senses", elmo, "--text", f"en={tmp_path}/no.txt", "--out", tmp_path / "out.txt")
+    assert "is also read" in fails(capsys, "senses", elmo, "--text", f"en={text}", "--out", text)
+
+
+def test_a_report_draws_the_senses_of_words(capsys, elmo, text, tmp_path):
+    results, word = tmp_path / "senses.jsonl", several(elmo)
+    works(capsys, "senses", elmo, word, "--trained", "--out", results, "-q")
+    of_text = ("--text", f"en={text}", "--pretokenized", "--out", results, "-q")
+    works(capsys, "senses", elmo, "Geld", "--trained", *of_text)
+    first, second = map(json.loads, results.read_text().splitlines())
+    found = trained_senses(elmo)
+    number = found.find(word)
+    senses = range(1, int(found.n_senses[number]) + 1)
+    printed = json.loads(works(capsys, "senses", elmo, word, "--trained", "--json", "-q", "-k", 4)[0])["senses"]
+    assert [(sense["number"], len(sense["nearest"])) for sense in printed] == [(sense, 4) for sense in senses]
+    assert sum(sense["share"] for sense in printed) == pytest.approx(1, abs=1e-3)
+    assert (first["data"], first["encoder"], first["languages"]) == (word, "elmo", ["und"])
+    assert (second["data"], second["languages"]) == ("Geld", ["en"])
+    for sense in senses:
+        items = [item for item in first["items"] if item["of"] == sense]
+        (own,) = found.plane(np.array([found.row(number, sense)]))
+        assert (items[0]["word"], items[0]["number"], items[0]["cosine"]) == (word, sense, 1.0)
+        assert (items[0]["x"], items[0]["y"]) == pytest.approx(own.tolist(), abs=1e-4)
+        near = found.nearest(number, sense, 3)
+        assert [(i["word"], i["number"]) for i in items[1:4]] == [(found.words[n.word], n.number) for n in near]
+    assert {item["lang"] for item in second["items"]} == {"en"}
+    page = tmp_path / "report.html"
+    works(capsys, "report", results, "--out", page, "--plots", tmp_path / "plots")
+    assert f"{word}_1</text>" in page.read_text()
+    assert list((tmp_path / "plots").glob("senses-Geld*.svg"))

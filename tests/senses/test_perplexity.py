@@ -29,13 +29,8 @@ def trained():
 
 def test_against_a_loop(trained):
     model, tokenizer, text = trained
-    score = masked_perplexity(
-        model,
-        Subwords(tokenizer, max_length=40, vocabulary=len(tokenizer)),
-        text,
-        mask_id=tokenizer.mask_token_id,
-        seed=5,
-    )
+    subwords = Subwords(tokenizer, max_length=40, vocabulary=len(tokenizer))
+    score = masked_perplexity(model, subwords, text, mask_id=tokenizer.mask_token_id, seed=5)
     chosen = set(choose_words(text.lengths(), 0.15, 5).tolist())
     total, n, start = 0.0, 0, 0
     for sentence in text:
@@ -54,8 +49,6 @@ def test_against_a_loop(trained):
     assert score.n == n
     assert score.value == pytest.approx(math.exp(total / n), rel=1e-4)
     assert score.low < score.value < score.high
-    assert str(score).endswith(f"n={n}")
-    assert f" {score.value:.1f} [" in str(score), "a perplexity is not shown in per cent"
 
 
 def test_words_beyond_the_limit_are_counted_not_guessed(trained):
@@ -68,5 +61,5 @@ def test_words_beyond_the_limit_are_counted_not_guessed(trained):
     with pytest.raises(SettingError, match="share"):
         masked_perplexity(model, subwords, text, mask_id=4, share=0.0)
     for nothing in (Sentences.of([], "en"), Sentences.of([[], []], "en"), Sentences.of([["\x00"]], "en")):
-        with pytest.raises(SettingError, match="the text: not one word that the model can read, so there is nothing"):
+        with pytest.raises(SettingError, match="the text has no word that the model can read: there is nothing"):
             masked_perplexity(model, subwords, nothing, mask_id=4)

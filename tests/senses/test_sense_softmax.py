@@ -203,7 +203,7 @@ def test_targets_of_three_languages():
 # -- words -------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("held", [4_000_000, 40])  # numbers: of all states at once, of two
 def test_the_probability_of_a_word_is_that_of_its_senses_together(held, monkeypatch):
-    monkeypatch.setattr(softmax, "MOST_LOGITS", held)
+    monkeypatch.setattr(softmax, "MAX_LOGITS", held)
     head = Softmax([small_table(), small_table(seed=1)], negatives=5)
     states, words = torch.randn(9, DIM), torch.randint(10, (9,))
     for side, table in enumerate(head.senses):

@@ -1,4 +1,4 @@
-"""SaELMo and SaBERT: an update against its literal computation, and that it does not matter who computes it."""
+"""SaELMo and SaBERT: an update against its literal computation, several processes, and resuming."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from calque.distributed import Processes
 from calque.errors import SettingError
 from calque.nn.ragged import Ragged
 from calque.senses.bidirectional import LOSS_SCALE, WordPrediction
+from calque.senses.elmo import BEGIN, END
 from calque.senses.masked import MaskedPrediction
 from calque.senses.sense_table import SenseTable, nearest
-from calque.senses.text import BEGIN, END, FIRST_WORD, mask
+from calque.senses.text import FIRST_WORD, mask
 from calque.senses.training import Prediction, Senses, SenseTraining, group
 from sense_training import DICTIONARY, KINDS, TRANSLATIONS, model, outcome, tables_of, train
 from two_processes import run_two
@@ -30,8 +31,7 @@ PREDICTION = {"elmo": WordPrediction, "bert": MaskedPrediction}
 
 # -- an update ---------------------------------------------------------------------------------------------------------
 class Predicted(NamedTuple):
-    """One prediction, in the order of the text: from a state, of a word in a language, its sense told by other states, of
-    which each is compared in a table."""
+    """A prediction of a word from a state; `own` has the states that select its sense, by table."""
 
     side: int
     state: Tensor
@@ -41,7 +41,7 @@ class Predicted(NamedTuple):
 
 
 def elmo_predictions(module, update, mixture, joint: bool) -> list[Predicted]:
-    """Each sentence alone, out of the encoder's own layers."""
+    """Return the predictions of each sentence alone, from the network's layers."""
     found, names = [], ["<begin>", "<end>", "<unknown>", *module.vocabulary.words]
     for lang, numbers in update:
         blocks = mixture.languages[lang]
@@ -62,7 +62,7 @@ def elmo_predictions(module, update, mixture, joint: bool) -> list[Predicted]:
 
 
 def bert_predictions(module, update, objective, tokenizer) -> list[Predicted]:
-    """Out of the whole BERT, for the subwords that are hidden."""
+    """Return the predictions of the masked subwords, from the whole BERT."""
     ids, _ = objective.blocks(update)
     special = [tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id]
     rng = np.random.default_rng(int(torch.randint(1 << 62, (1,), generator=torch.Generator().manual_seed(77))))
@@ -84,7 +84,7 @@ def bert_predictions(module, update, objective, tokenizer) -> list[Predicted]:
 
 
 def literal_update(tables, predictions: list[Predicted], numbers: dict[str, int]) -> tuple[Tensor, list[list[int]]]:
-    """Sum of Eq. 7, over all senses in use, and the sense that was selected for each prediction of a side."""
+    """Return the sum of Eq. 7 over all active senses, and the selected senses of each direction."""
     translations: dict[tuple[str, str], list[str]] = {}
     for english, german in TRANSLATIONS:
         if english not in numbers or german not in numbers:  # several subwords
@@ -119,7 +119,7 @@ def literal_update(tables, predictions: list[Predicted], numbers: dict[str, int]
 
 @pytest.mark.parametrize(("kind", "joint"), [("elmo", False), ("elmo", True), ("bert", True)])
 def test_an_update_is_the_literal_one(kind, joint, monkeypatch):
-    """The eleventh of eleven, of text in two languages."""
+    """Compare the last of eleven updates, on text in two languages."""
     method, kept = model(kind, {} if joint else {"start": "fresh"}, updates=11), {}
     backward = PREDICTION[kind].backward
 
@@ -180,9 +180,9 @@ def test_an_update_is_the_literal_one(kind, joint, monkeypatch):
         torch.testing.assert_close(new.queue[last], states[-len(last) :], rtol=1e-4, atol=1e-5)
 
 
-# -- whoever computes it -----------------------------------------------------------------------------------------------
+# -- several processes and resuming -----------------------------------------------------------------------------------
 def assert_alike(one: dict[str, Any], other: dict[str, Any], atol: float) -> None:
-    """Two trainings that differ in the order of sums alone."""
+    """Compare two trainings that differ in the order of sums."""
     assert other["losses"] == pytest.approx(one["losses"], rel=1e-4)
     for a, b in zip(one["tables"], other["tables"], strict=True):
         for name in ("counts", "live", "seen"):
@@ -200,7 +200,7 @@ def assert_alike(one: dict[str, Any], other: dict[str, Any], atol: float) -> Non
 
 @pytest.fixture(scope="module")
 def alone() -> dict[str, dict[str, Any]]:
-    """What one process makes in one thread."""
+    """Results of one process with one thread."""
     found = {}
     for kind in KINDS:
         method = model(kind)
@@ -210,7 +210,7 @@ def alone() -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_the_tests_train_passes_through_all_phases(alone, kind):
+def test_the_trainings_pass_through_all_phases(alone, kind):
     for table in alone[kind]["tables"]:
         assert int(table["counts"].sum()) > 0
         firsts = 18 if kind == "elmo" else 0  # words; what is above them are further senses
@@ -225,7 +225,7 @@ def test_two_processes_equal_one(alone, tmp_path):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_that_is_stopped_again_and_again_goes_on_to_the_same_bits(alone, kind, tmp_path, monkeypatch):
+def test_a_run_that_is_stopped_several_times_has_the_same_result(alone, kind, tmp_path, monkeypatch):
     """Before, at and after the end of the warm-up (3 or 6) and a pruning (4 and 8)."""
 
     class Stopped(Exception):
@@ -248,21 +248,17 @@ def test_a_run_that_is_stopped_again_and_again_goes_on_to_the_same_bits(alone, k
     method = model(kind)
     train(method, folder=tmp_path / "run", checkpoint_every=1)
     assert calls == list(range(1, 11))
-    found = outcome(method)
-    assert found["losses"] == alone[kind]["losses"]
-    for one, other in zip(
-        [found["model"], *found["tables"]], [alone[kind]["model"], *alone[kind]["tables"]], strict=True
-    ):
-        assert one.keys() == other.keys()
-        for name in one:
-            assert torch.equal(one[name], other[name]), name
+    found, whole = outcome(method), alone[kind]
+    assert found["losses"] == whole["losses"]
+    for one, other in zip([found["model"], *found["tables"]], [whole["model"], *whole["tables"]], strict=True):
+        assert all(torch.equal(one[name], value) for name, value in other.items())
     shorter = replace(DICTIONARY, source=DICTIONARY.source[:-1], target=DICTIONARY.target[:-1])
     with pytest.raises(SettingError, match="other settings or data: translations: "):
         train(model(kind), dictionaries=[shorter], folder=tmp_path / "run")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_process_without_text_goes_along(kind, monkeypatch):
+def test_a_process_without_text(kind, monkeypatch):
     monkeypatch.setattr(Processes, "share", lambda self, items: items[:0])
     method = model(kind, updates=7)
     train(method)
@@ -276,33 +272,26 @@ def test_a_process_without_text_goes_along(kind, monkeypatch):
 # -- settings ----------------------------------------------------------------------------------------------------------
 def test_how_many_senses_a_word_has():
     counts = np.array([0, 4, 5, 9, 10, 14, 15, 16, 1000])
-    assert (Senses(senses=3, occurrences=5).tables(counts, 20)[0].index >= 0).sum(1).tolist() == [1] * 4 + [
-        2,
-        2,
-        3,
-        3,
-        3,
-    ]
-    assert (Senses(senses=3, occurrences=0).tables(counts, 20)[0].index >= 0).sum(1).tolist() == [1] + [3] * 8
-    (fresh,) = Senses(senses=3, occurrences=5, start="fresh").tables(counts, 20)
-    assert (fresh.index >= 0).sum(1).tolist() == [1, 1, 1, 1, 3, 3, 4, 4, 4]
-    assert Senses().warmup_of(600) == 300
-    assert Senses(start="kept").warmup_of(600) == 60
-    assert Senses(start="kept").warmup_of(6) == Senses().warmup_of(1) == 1
-    assert Senses(start="fresh").warmup_of(1_000_000) == 20_000
-    assert Senses(warmup=7).warmup_of(600) == 7
+    for expected, given in [
+        ([1, 1, 1, 1, 2, 2, 3, 3, 3], {"occurrences": 5}),
+        ([1, *[3] * 8], {"occurrences": 0}),
+        ([1, 1, 1, 1, 3, 3, 4, 4, 4], {"occurrences": 5, "start": "fresh"}),
+    ]:
+        assert (Senses(senses=3, **given).tables(counts, 20)[0].index >= 0).sum(1).tolist() == expected
+    for expected, given, updates in [
+        (300, {}, 600), (60, {"start": "kept"}, 600), (1, {"start": "kept"}, 6), (20_000, {"start": "fresh"}, 1_000_000),
+    ]:  # fmt: skip
+        assert Senses(**given).warmup_of(updates) == expected
 
 
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [({"senses": 1}, "one sense is what a plain language model has"), ({"senses": 2.5}, "senses"), ({"rate": np.nan}, "rate"),
-     ({"start": "cold"}, "start is grouped, kept or fresh, got 'cold'"), ({"below": 1}, "below"),
-     ({"warmup": 0}, "nothing can be grouped without a warm-up: name 1 update or more")],
-)  # fmt: skip
-def test_settings_that_cannot_be(bad, message):
-    with pytest.raises(SettingError, match=message) as error:
-        Senses(**bad)
-    assert "\n" not in str(error.value)
+def test_settings_that_cannot_be():
+    for message, bad in {
+        "one sense is what a plain language model has": {"senses": 1}, "rate": {"rate": np.nan}, "below": {"below": 1},
+        "start must be grouped, kept or fresh, got 'cold'": {"start": "cold"},
+        "warmup must be at least 1 with start=grouped": {"warmup": 0},
+    }.items():  # fmt: skip
+        with pytest.raises(SettingError, match=message):
+            Senses(**bad)
 
 
 # -- how many senses a word has ------------------------------------------------------------------------------------------
@@ -310,8 +299,8 @@ DIM, N_WORDS, DOUBLE = 12, 80, 4  # the first four words stand for two each
 
 
 def planted(seed: int = 0, n: int = 8000) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """States `[n, 2, DIM]`, of which the first predicts a word and the last has read it, too; words, and their senses. The
-    last word occurs too rarely to be asked."""
+    """Return states `[n, 2, DIM]`, of which the first predicts a word and the last has read it, words, and senses. The last word
+    is too rare to be clustered."""
     rng = np.random.default_rng(seed)
     words = rng.integers(0, N_WORDS - 1, n)
     words[np.linspace(0, n - 1, 19).astype(int)] = N_WORDS - 1

@@ -72,16 +72,6 @@ def test_at_most_four_translations_each_in_the_order_of_the_dictionary():
     assert fewer.fingerprint != found.fingerprint
 
 
-def test_three_languages():
-    given = [dictionary("en-de", "house Haus"), dictionary("es-en", "casa house", "casa home"),
-             dictionary("en-de", "home Haus", "house Haus")]  # fmt: skip
-    found = Translations(given, ["en", "es", "de"], VOCABULARY)
-    assert of(found, "en", "house") == [["casa"], ["Haus"]]
-    assert of(found, "es", "casa") == [["house", "home"], []]
-    assert of(found, "de", "Haus") == [["house", "home"], []]
-    assert found.words == {"en": 2, "es": 1, "de": 2}  # `HAUS` is `Haus`
-
-
 def test_of_subwords_those_that_are_whole_words_are_translated():
     """Those that the dictionary does not name are there, too, and of two forms the one that is more frequent is meant."""
     texts = {
@@ -104,7 +94,7 @@ def test_of_subwords_those_that_are_whole_words_are_translated():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (("en-fr", "house maison"), "words.txt is of en-fr, but the text is in en, de"),
+        (("en-fr", "house maison"), "words.txt is of en-fr: expected two different languages of the text, en, de"),
         (("en-en", "house home"), "words.txt is of en-en: expected two different languages"),
         (("en-de", "river Fluss", "house Hausboot"), "words.txt: none of its 2 pairs of different words is in the vocabulary"),
         (("en-de", "taxi taxi"), "words.txt: none of its 1 pairs of different words is in the vocabulary"),
@@ -115,10 +105,3 @@ def test_dictionaries_that_cannot_be(given, message):
     with pytest.raises(SettingError, match=message) as error:
         Translations([good, dictionary(*given, path="words.txt")], ["en", "de"], VOCABULARY)
     assert "\n" not in str(error.value)
-
-
-def test_an_empty_dictionary_or_vocabulary():
-    with pytest.raises(SettingError, match="the dictionary: none of its 0 pairs"):
-        Translations([Dictionary((), (), ("en", "de"))], ["en", "de"], VOCABULARY)
-    with pytest.raises(SettingError, match="the dictionary: none of its 1 pairs"):
-        Translations([dictionary("en-de", "house Haus")], ["en", "de"], {})

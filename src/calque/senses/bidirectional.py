@@ -1,4 +1,4 @@
-"""ELMo from scratch: a bidirectional language model of words, for whoever has text and no encoder."""
+"""Bidirectional language modelling from scratch (ELMo)."""
 
 from __future__ import annotations
 
@@ -25,40 +25,38 @@ from calque.senses.training import LanguageModel, Prediction, Selected, SenseTra
 from calque.text import Sentence, Sentences
 from calque.training.loop import Schedule, adam
 
-LOSS_SCALE = 20.0  # of the loss, bilm-tf's unroll_steps: so that its clipping and its accumulators mean the same here
+LOSS_SCALE = (
+    20.0  # factor of the loss, bilm-tf's unroll_steps, so that clipping and Adagrad's accumulators agree with it
+)
 
 
 def adagrad(parameters: list[torch.nn.Parameter], schedule: Schedule) -> torch.optim.Optimizer:
-    """Duchi et al. (2011), with accumulators that begin at 1, as bilm-tf has it."""
+    """Return Adagrad (Duchi et al. 2011) with initial accumulators of 1, as in bilm-tf."""
     return torch.optim.Adagrad(parameters, lr=schedule.rate(0, 1), initial_accumulator_value=1.0)
 
 
-OPTIMISERS: dict[str, Callable[[list[nn.Parameter], Schedule], torch.optim.Optimizer]] = {
-    "adam": adam,
-    "adagrad": adagrad,
-}
+OPTIMISERS = {"adam": adam, "adagrad": adagrad}
 
 
 @dataclass(kw_only=True, eq=False)
 class BiLanguageModel(LanguageModel):
-    """Trains an ELMo from scratch to predict each word from those before it, and from those after it (Peters et al. 2018,
-    §3.1, 3.4).
+    """Trains an ELMo from scratch to predict each word from the previous words, and from the next ones (Peters et al. 2018, §3.1,
+    3.4).
 
-    Both directions share the words' vectors and, unless `tables` is 2, the softmax. The loss is the mean of both
-    directions'. Departures from bilm-tf: a text is read sentence by sentence, each begun anew, as the encoder will read it,
-    not as one stream in pieces of 20 words; and the optimiser.
+    Both directions share the word vectors and, unless `tables` is 2, the softmax. The loss is the mean over both directions.
+    Unlike bilm-tf, sentences are separate, as for the encoder, instead of a stream in segments of 20 words.
 
     Args:
-        dim: size of a word's vector and of a state in each direction; layers have 2 · dim.
-        hidden: size of an LSTM cell; None: 8 · dim, as published.
+        dim: dimensions of a word vector and of a state in each direction; layers have 2 · dim.
+        hidden: dimensions of an LSTM cell; None for 8 · dim, as published.
         layers, filters: see `elmo_options`.
-        vocabulary: most words that are predicted; the others count as one, but are read by their characters.
-        min_count: occurrences below which a word is not predicted.
-        negatives: words drawn for each direction of an update, see `Softmax`.
-        tables: 1 for output vectors that both directions share, 2 for some of each; senses are of each.
-        dropout: share of the components zeroed at the input of each LSTM layer and at the output of the last.
+        vocabulary: maximum number of predicted words; other words are one class, but are read by their characters.
+        min_count: minimum number of occurrences of a predicted word.
+        negatives: number of sampled words for each direction of an update, see `Softmax`.
+        tables: 1 for output vectors shared by both directions, 2 for separate ones; senses are always separate.
+        dropout: dropout at the input of each LSTM layer and at the output of the last.
         optimiser: "adam", or "adagrad" as published; after a few hundred updates Adam's perplexity is about half.
-        learning_rate: the highest; None: 5e-3, beyond 128 dimensions 0.64 / dim, and 0.2 with Adagrad.
+        learning_rate: maximum learning rate; None for 5e-3 up to 128 dimensions, then 0.64 / dim; with Adagrad 0.2.
         length, alpha, batch, updates, warmup, decay, clip, seed, precision, lower: see `LanguageModel`.
     """
 
@@ -76,14 +74,14 @@ class BiLanguageModel(LanguageModel):
 
     def __post_init__(self):
         if self.optimiser not in OPTIMISERS:
-            raise SettingError(f"optimiser is {' or '.join(OPTIMISERS)}, got {self.optimiser!r}")
+            raise SettingError(f"optimiser must be {' or '.join(OPTIMISERS)}, got {self.optimiser!r}")
         super().__post_init__()
         for name in ("vocabulary", "layers"):
             check_number(name, getattr(self, name), least=1, whole=True)
         check_number("dropout", self.dropout, least=0, below=1)
         filters = None if self.filters is None else tuple(self.filters)
         self.options = elmo_options(dim=self.dim, hidden=self.hidden, layers=self.layers, filters=filters)
-        with torch.device("meta"):  # these complain of what cannot be
+        with torch.device("meta"):  # for their checks
             ElmoNetwork(self.options)
             Softmax([WordTable(1, 1)] * self.tables, negatives=self.negatives)
 
@@ -101,7 +99,7 @@ class BiLanguageModel(LanguageModel):
         self, texts: Mapping[str, Sentences], *, dictionaries: Sequence[Dictionary] = (), folder: str | Path | None = None,
         checkpoint_every: int = 200, progress: bool = False, say: Say = lambda line: None,
     ) -> ElmoEncoder:  # fmt: skip
-        """Return a new encoder; the language model, with its softmax and its perplexity, is `self.model`."""
+        """Return a new encoder; the language model is `self.model`."""
         processes = Processes(self.precision)
         text = WordText.of(
             texts, size=self.vocabulary + FIRST_WORD, min_count=self.min_count, length=self.length, alpha=self.alpha,
@@ -131,7 +129,7 @@ class BiLanguageModel(LanguageModel):
         if self.senses is None:
             return Softmax([WordTable(len(vocabulary), size) for _ in range(self.tables)], negatives=self.negatives)
         counts = vocabulary.counts.copy()
-        counts[:UNKNOWN] = 0  # the ends of a sentence have no senses
+        counts[:UNKNOWN] = 0  # sentence ends have one sense
         return Softmax(self.senses.tables(counts, size, 2), negatives=self.negatives)
 
     # -- what is saved -----------------------------------------------------------------------------------------------------
@@ -154,14 +152,7 @@ class BiLanguageModel(LanguageModel):
 
 
 class WordPrediction(Prediction):
-    """The mean of both directions' cross-entropy, see `Prediction`.
-
-    Args:
-        model: predicts.
-        text: whose sentences are the mixture's blocks.
-        dropout: see `BiLanguageModel`.
-        mixture, processes, training: see `Prediction`.
-    """
+    """Mean of the cross-entropies of both directions; the mixture's blocks are sentences of `text`."""
 
     def __init__(
         self, model: WordModel, text: WordText, mixture: Mixture, dropout: float, processes: Processes,
@@ -178,8 +169,7 @@ class WordPrediction(Prediction):
             for k in numbers.tolist()
         ]
         predictions = np.array([len(text) - 1 for text in texts])
-        # What is drawn follows from the update's own random state, which `Loop` sets from its number; the negatives are
-        # those of all processes, each of which knows its own state from its rank.
+        # `Loop` seeds each update by its number and the rank; the negatives are the same in all processes.
         seed = torch.initial_seed()
         negatives = self.model.head.draw(np.random.default_rng([seed - self.processes.rank, 1]))
         mine = self.processes.share(np.arange(len(texts)))
@@ -200,11 +190,7 @@ class WordPrediction(Prediction):
     def _term(
         self, contexts: Contexts, side: int, negatives: Negatives | None, languages: Tensor
     ) -> tuple[Tensor, Selected | None]:
-        """Return the summed loss of one direction, and the senses that were selected.
-
-        Args:
-            languages: int64 `[n]`, index of the language of each prediction's text.
-        """
+        """Return the summed loss of one direction, and the selected senses."""
         states, head, training = contexts.states[side], self.model.head, self.training
         words = torch.from_numpy(contexts.following[side]).to(states.device)
         if training is None:
@@ -212,45 +198,31 @@ class WordPrediction(Prediction):
         own = contexts.own[side]
         compared = dict(enumerate(own)) if training.settings.grouped else {side: own[side]}
         targets = training.targets(compared, words, languages.to(states.device))
-        selected = Selected(own[side], words, targets.classes[:, 0], states.detach())
+        kinds = torch.cat([states.detach(), own[side]], dim=1).float()
+        selected = Selected(kinds, torch.stack([words, targets.classes[:, 0], torch.ones_like(words)], dim=1))
         return head.loss(states, targets, side, negatives), selected
 
 
 def _dropout(share: float, rng: np.random.Generator, device: torch.device) -> Callable[[Tensor], Tensor]:
-    """Return dropout with random numbers of its own, which are the same after a resume."""
+    """Return dropout with its own random numbers, which are equal after resuming."""
     generator = torch.Generator(device).manual_seed(int(rng.integers(1 << 62)))
-
-    def drop(x: Tensor) -> Tensor:
-        return x * torch.empty_like(x).bernoulli_(1 - share, generator=generator).div_(1 - share) if share else x
-
-    return drop
+    keep = 1 - share
+    return lambda x: x * torch.empty_like(x).bernoulli_(keep, generator=generator).div_(keep) if share else x
 
 
 # -- the model ---------------------------------------------------------------------------------------------------------
 class Contexts(NamedTuple):
-    """What is known before each word, read from the left, and read from the right.
+    """States of both directions at each prediction."""
 
-    Attributes:
-        states: two of `[n, dim]`: forwards, of every place but a text's last; backwards, of every place but its first.
-        following: two int64 `[n]`: the number of the word that comes next in that direction.
-        own: for each direction two of `[n, dim]`: the states, read from the left and from the right, after that word has
-            been read, too; no gradient comes from them.
-    """
-
-    states: tuple[Tensor, Tensor]
-    following: tuple[np.ndarray, np.ndarray]
-    own: tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]
+    states: tuple[
+        Tensor, Tensor
+    ]  # forward at all words but the last of each text, backward at all but the first, `[n, dim]`
+    following: tuple[np.ndarray, np.ndarray]  # word that each state predicts, int64 `[n]`
+    own: tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]  # both states at the predicted words, without gradients
 
 
 class WordModel(nn.Module):
-    """p(w_t | w_1 … w_{t−1}) and p(w_t | w_{t+1} … w_n), a word's characters in and its number out.
-
-    Args:
-        network: of ELMo.
-        head: predicts from its last layer.
-        vocabulary: what is predicted.
-        lower: whether words are read in lower case.
-    """
+    """p(w_t | w_1 … w_{t−1}) and p(w_t | w_{t+1} … w_n), from the characters of the words."""
 
     def __init__(self, network: ElmoNetwork, head: Softmax, vocabulary: Vocabulary, *, lower: bool = False):
         super().__init__()
@@ -261,21 +233,20 @@ class WordModel(nn.Module):
         return next(self.parameters()).device
 
     def rows(self, forms: Sequence[str]) -> np.ndarray:
-        """Characters of the forms of a text, int16 `[UNKNOWN + 1 + n, length]`, at the numbers that `WordText` gives."""
+        """Return the characters of the word forms of a `WordText`, int16 `[FIRST_WORD + n, length]`."""
         length = self.network.words.max_characters
-        nobody = np.ones((1, length), dtype=np.int16)  # what is not predicted is read by its characters
-        return np.concatenate([sentence_ends(length), nobody, character_rows(forms, length)])
+        unknown = np.ones((1, length), dtype=np.int16)  # unused, because unknown words are read by their characters
+        return np.concatenate([sentence_ends(length), unknown, character_rows(forms, length)])
 
     def contexts(
         self, rows: np.ndarray, ids: np.ndarray, lengths: np.ndarray, drop: Callable[[Tensor], Tensor] = lambda x: x
     ) -> Contexts:
-        """Read some texts.
+        """Return the states of some texts with dropout `drop`.
 
         Args:
-            rows: see `rows`.
-            ids: numbers of forms, of all texts in a row `[N]`.
-            lengths: int64 `[n_texts]`, 2 at least.
-            drop: dropout, as in `ElmoNetwork.read`.
+            rows: characters of the word forms, see `rows`.
+            ids: word forms of all texts, `[N]`.
+            lengths: number of words of each text, at least 2, int64 `[n_texts]`.
         """
         types, place = np.unique(ids, return_inverse=True)
         words = self.network.words(torch.from_numpy(rows[types]).to(self.device))
@@ -286,30 +257,19 @@ class WordModel(nn.Module):
         not_first, not_last = np.flatnonzero(inner), np.flatnonzero(np.roll(inner, -1))
         numbers = np.where(ids < len(self.vocabulary), ids, UNKNOWN).astype(np.int64)
         after, before = (torch.from_numpy(places).to(self.device) for places in (not_first, not_last))
-        forwards, backwards = left[-1], right[-1]
-        own = forwards.detach(), backwards.detach()
-        return Contexts(
-            (forwards[before], backwards[after]),
-            (numbers[not_first], numbers[not_last]),
-            ((own[0][after], own[1][after]), (own[0][before], own[1][before])),
-        )
+        own = [(left[-1].detach()[places], right[-1].detach()[places]) for places in (after, before)]
+        following = numbers[not_first], numbers[not_last]
+        return Contexts((left[-1][before], right[-1][after]), following, (own[0], own[1]))
 
     @torch.inference_mode()
     def negative_log_likelihood(
         self, sentences: Iterable[Sentence | Sequence[str]], *, budget: int = 4096
     ) -> np.ndarray:
-        """Return what a perplexity over the whole vocabulary is made of, sentence by sentence.
-
-        Args:
-            sentences: of any language; those without words are passed over.
-            budget: words read at a time.
-
-        Returns:
-            float64 `[n_sentences, 5]`, sums over the predictions in each sentence that has words: −log p forwards,
-            backwards, and by frequency alone; their number, and how many of them are of unknown words.
+        """Return sums over the predictions of each sentence that has words, float64 `[n_sentences, 5]`: −log p forward, backward,
+        and by frequency alone; number of predictions, and of unknown words among them.
 
         Raises:
-            SettingError: no words.
+            SettingError: the text has no words.
         """
         text = WordText.seen_by(self.vocabulary, sentences, lower=self.lower)
         rows, (blocks,) = self.rows(text.forms), text.blocks.values()
@@ -332,15 +292,11 @@ class WordModel(nn.Module):
         return sums
 
     def encoder(self, name: str = "elmo") -> ElmoEncoder:
-        """The network as an encoder, which shares its weights."""
+        """Return an encoder that shares the network's weights."""
         return ElmoEncoder(self.network, name=name, lower=self.lower)
 
     def save(self, folder: str | Path, senses: Mapping[str, Any] | None = None) -> None:
-        """Write the encoder, and beside it what predicts words: `vocabulary.json`, and see `Softmax.save`.
-
-        Args:
-            senses: how they were found, for the file of those that there are.
-        """
+        """Write the encoder, `vocabulary.json`, and the output layer with the settings of its senses, see `Softmax.save`."""
         path = Path(folder)
         self.encoder().save(path)
         self.vocabulary.save(path)
@@ -348,10 +304,10 @@ class WordModel(nn.Module):
 
     @classmethod
     def open(cls, folder: str | Path) -> WordModel:
-        """Read what `save` wrote.
+        """Read a folder that `save` wrote.
 
         Raises:
-            InputError: a file is missing or damaged.
+            InputError: a file is missing or corrupt.
         """
         path = Path(folder)
         encoder, vocabulary = ElmoEncoder.open(path, device="cpu"), Vocabulary.open(path)

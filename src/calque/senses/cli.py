@@ -19,7 +19,7 @@ from calque.runs.settings import CheckpointEvery, Limit, Overwrite, OwnOption, P
 
 @dataclass(frozen=True)
 class SenseOptions:
-    """Senses of words. In brackets: what the paper calls them."""
+    """Options of senses. In brackets: names in the paper."""
 
     senses: Annotated[
         int | None,
@@ -49,7 +49,7 @@ class SenseOptions:
         """Return options of `Senses`; None without senses.
 
         Raises:
-            SettingError: one was given, but no number of senses; or one that is not known.
+            SettingError: an option is unknown, or given without the number of senses.
         """
         from calque.runs.study.values import of
         from calque.senses.training import Senses
@@ -57,13 +57,15 @@ class SenseOptions:
         if self.senses is None:
             for name in ("sense_option", "dictionary"):
                 if getattr(self, name):
-                    raise SettingError(f"--{name.replace('_', '-')} needs --senses: say how many a word has at most")
+                    raise SettingError(
+                        f"--{name.replace('_', '-')} needs --senses; give the maximum number of senses of a word"
+                    )
             return None
         return {"senses": self.senses, **by_name(self.sense_option or [], of(Senses, "senses"), "--sense-option")}
 
 
-#: options of a BERT that one to go on from has
-_OF_START = ("layers", "dim", "heads", "inner", "positions", "dropout")
+#: options that a BERT to continue from determines
+_OF_START = ("layers", "dim", "heads", "inner", "positions", "dropout", "vocabulary", "lower")
 
 
 class PretrainCommand(SubjectCommand):
@@ -74,7 +76,6 @@ class PretrainCommand(SubjectCommand):
     helps: ClassVar[Mapping[str, str]] = {
         "vocabulary": "Size of the tokenizer to train (ELMo: number of words to predict); default: 16,000.",
         "start": "Continue from this BERT (a folder, or mini) and its tokenizer instead of from scratch.",
-        "tokenizer": "Folder with a tokenizer to use instead of training one.",
     }
 
     def find_subject(self, words: Sequence[str]) -> str | None:
@@ -89,7 +90,7 @@ class PretrainCommand(SubjectCommand):
         from calque.runs.study.values import of
 
         known = of(self.described_by(subject)[0], "senses", "seed")
-        return known if subject == "elmo" else {**known, "start": str, "tokenizer": str}
+        return known if subject == "elmo" else {**known, "start": str}
 
     def described_by(self, subject: str) -> list[Any]:
         from calque.senses.pretrain import model_class
@@ -133,19 +134,15 @@ def pretrain(
     predict senses of words, and with --dictionary those of translations.
     """
     options = own_options(context, option)
-    inputs = [*texts, *(found.dictionary or []), *(options[name] for name in ("tokenizer", "start") if name in options)]
-    output_folder("--out", out, inputs)
+    output_folder(
+        "--out", out, [*texts, *(found.dictionary or []), *([options["start"]] if "start" in options else [])]
+    )
     from calque.senses.pretrain import pretrain as run
 
     say = news(quiet)
-    given = {name: called for name, called, _ in context.meta["own"]}
-    for other, names in (
-        ("start", (*_OF_START, "tokenizer", "vocabulary", "lower")),
-        ("tokenizer", ("vocabulary", "lower")),
-    ):
-        for name in names if other in options else ():
-            if name in given:
-                raise SettingError(f"{given[name]} has no effect with --{other}, which has its own")
+    for name, called, _ in context.meta["own"] if "start" in options else ():
+        if name in _OF_START:
+            raise SettingError(f"{called} has no effect with --start, which has its own")
     if preset is None:
         options.setdefault("vocabulary", 16_000)
     senses, langs_and_paths = found.arguments(), list(map(_with_language, texts))
@@ -165,16 +162,15 @@ def pretrain(
 
 
 def _dictionaries(files: list[str], langs: list[str]) -> list[tuple[tuple[str, str], str]]:
-    """Read `en-de=FILE` as two languages and a path."""
+    """Split `en-de=FILE` into languages of the text and path."""
     from calque.corpora.languages import name_and_path, pair_of
 
     found = []
-    for file in files:
-        name, path = name_and_path(file)
+    for name, path in map(name_and_path, files):
         pair = pair_of(name, langs) if path else None
         if pair is None:
             raise SettingError(
-                f"--dictionary {file}: expected two different languages of the text, which is in "
+                f"--dictionary {name}={path}: expected two different languages of the text, which is in "
                 f"{', '.join(dict.fromkeys(langs))}, and a file, e.g. en-de=en-de.txt"
             )
         found.append((pair, path))
@@ -182,7 +178,7 @@ def _dictionaries(files: list[str], langs: list[str]) -> list[tuple[tuple[str, s
 
 
 def _with_language(text: str) -> tuple[str, str]:
-    """Read `LANG=FILE` as language and path."""
+    """Split `LANG=FILE` into language and path."""
     from calque.corpora.languages import name_and_path
 
     lang, path = name_and_path(text)
@@ -248,12 +244,11 @@ def senses(
         bool,
         typer.Option(
             "--trained",
-            help="Of a word, show the senses of calque pretrain --senses instead of finding them in --text, which then tells "
-            "the languages of words.",
+            help="Show the senses of calque pretrain --senses instead of inducing them from --text, which then gives the "
+            "languages of words.",
         ),
     ] = False,
     k: Annotated[int, typer.Option("-k", min=1, help="Number of nearest senses to show.")] = 10,
-    examples: Annotated[int, typer.Option(min=0, help="Number of sentences to show of each sense.")] = 3,
     pretokenized: Pretokenized = False,
     limit: Limit = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
@@ -267,20 +262,19 @@ def senses(
     from calque.senses.found import senses as of_word
     from calque.senses.found import table, write_senses
 
-    if not text or trained:
-        unused = ("examples",) if text else ("pretokenized", "limit", "examples")
-        refuse_unused(context, dict.fromkeys(unused, f"is only for {'senses found in ' if trained else ''}--text"))
+    if not text:
+        refuse_unused(context, dict.fromkeys(("pretokenized", "limit"), "is only for --text"))
     how = {"pretokenized": pretokenized, "limit": limit}
     if word is not None:
         output_file("--out", out, [folder, *(text or [])], adds=True)
-        found = of_word(folder, word, text or [], k=k, examples=examples, out=out, trained=trained, **how)
+        found = of_word(folder, word, text or [], k=k, out=out, trained=trained, **how)
         print(json.dumps(found, ensure_ascii=False) if as_json else table(found))
         return
     if out is None or not text or trained:
         raise SettingError(
-            "name a word, as in calque senses FOLDER bank, or a text and where to write: --text FILE --out FILE"
+            "name a word, as in calque senses FOLDER bank, or give a text and an output file: --text FILE --out FILE"
         )
-    refuse_unused(context, dict.fromkeys(("k", "examples", "as_json"), "is only for the senses of a word"))
+    refuse_unused(context, dict.fromkeys(("k", "as_json"), "is only for the senses of a word"))
     output_file("--out", out, [folder, *text])
     done = write_senses(folder, text, out, **how)
     news(quiet)(f"{done['known']:,} of {done['words']:,} words in {done['lines']:,} lines have a sense: {out}")

@@ -1,4 +1,4 @@
-"""Word sense disambiguation by the nearest sense vector (Multi-sense, §4.1; Peters et al. 2018, §5.3), and its texts."""
+"""Word sense disambiguation by the nearest sense vector (Multi-sense, §4.1; Peters et al. 2018, §5.3), and its files."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _WHAT = "the .data.xml of an annotated corpus"
 
 @dataclass(frozen=True)
 class SenseText:
-    """Sentences some of whose words are annotated with what they mean there.
+    """Sentences with annotated senses of words.
 
     Attributes:
-        sentences: the words; what the file joins to one word (`New_York`) is one.
-        sentence, word: int64 `[n_instances]`, where each annotated word stands.
-        lemmas, pos, ids: strings of each annotated word, `[n_instances]`; pos is NOUN, VERB, ADJ or ADV.
-        keys: the right senses of each, WordNet sense keys; empty where no key file was given.
-        path: the file.
+        sentences: the text; a multiword expression (`New_York`) is one word.
+        sentence, word: indices of the sentence and the word of each instance, int64 `[n_instances]`.
+        lemmas, pos, ids: lemma, part of speech (NOUN, VERB, ADJ or ADV) and id of each instance.
+        keys: WordNet sense keys of each instance, all of which are right; empty without a key file.
+        path: path of the file.
     """
 
     sentences: Sentences
@@ -51,41 +51,39 @@ class SenseText:
     path: str | None = None
 
     def __len__(self) -> int:
-        """Number of annotated words."""
+        """Number of instances."""
         return len(self.ids)
 
     def take(self, rows: np.ndarray) -> SenseText:
-        """Some of the sentences, by their numbers, each once."""
-        number = np.full(len(self.sentences), -1, dtype=np.int64)
-        number[rows] = np.arange(len(rows))
-        sentence = number[self.sentence]
+        """Return the text of the sentences at distinct indices."""
+        index = np.full(len(self.sentences), -1, dtype=np.int64)
+        index[rows] = np.arange(len(rows))
+        sentence = index[self.sentence]
         order = np.argsort(sentence, kind="stable")[int((sentence < 0).sum()) :]
-        names = ("lemmas", "pos", "ids", *(("keys",) if self.keys else ()))
-        strings = {name: tuple(getattr(self, name)[k] for k in order) for name in names}
+        columns = {name: tuple(values[k] for k in order) if (values := getattr(self, name)) else ()
+                   for name in ("lemmas", "pos", "ids", "keys")}  # fmt: skip
         return replace(
-            self, sentences=self.sentences.take(rows), sentence=sentence[order], word=self.word[order], **strings
+            self, sentences=self.sentences.take(rows), sentence=sentence[order], word=self.word[order], **columns
         )
 
 
 class Disambiguation(Task):
-    """Says in which sense a word is used.
+    """Predicts the sense of a word in context.
 
-    The vector of a sense is the mean over its occurrences in the training text, of the vectors as the encoder gives them.
-    A test word takes the nearest one by cosine among the senses that its lemma and part of speech have there. A word whose
-    lemma never occurs there, or that the encoder has no vector for, takes the sense that `first_sense` says, else it is
-    left without an answer. F1 is that of the unified evaluation framework (Raganato et al. 2017): precision over the words
-    answered, recall over all.
+    The vector of a sense is the mean vector of its occurrences in the training text. The prediction is the sense with the largest
+    cosine among the training senses of the word's lemma and part of speech. If there are none, or the word has no vector, it is
+    `first_sense`, or else there is no prediction. F1 is that of Raganato et al. 2017: precision over the predictions, recall over
+    all instances.
 
-    Occurrences without a vector (beyond the encoder's length limit, or nothing to its tokenizer) count in no mean, and a
-    sense that has no other is never the answer; `settings` says how many there are.
+    Occurrences without a vector (beyond the length limit, or dropped by the tokenizer) do not count in means, and senses without
+    a vector are not predicted; `settings` counts them.
 
     Args:
-        train: text with senses.
-        tests: texts to test on, by name.
-        first_sense: the first sense in WordNet of a lemma and part of speech, "lemma%NOUN" → key, see `first_senses`;
-            without it such words have no answer.
-        bootstrap: samples of the interval.
-        seed: for the record.
+        train: training text.
+        tests: test texts by name.
+        first_sense: first sense in WordNet by lemma and part of speech ("lemma%NOUN"), see `first_senses`.
+        bootstrap: number of bootstrap samples.
+        seed: seed for the record.
     """
 
     def __init__(
@@ -93,14 +91,12 @@ class Disambiguation(Task):
         bootstrap: int = 1000, seed: int = 0,
     ):  # fmt: skip
         for name, text in {"train": train, **tests}.items():
+            where = text.path or name
             if not len(text):
-                raise SettingError(f"{text.path or name}: not one word is annotated with a sense, so there is nothing to "
-                                   f"{'learn' if text is train else 'measure'}")  # fmt: skip
+                use = "learn" if text is train else "measure"
+                raise SettingError(f"{where}: not one word is annotated with a sense, so there is nothing to {use}")
             if not text.keys:
-                raise SettingError(
-                    f"{text.path or name}: no key file beside it, so the correct senses are not known: "
-                    "expected X.gold.key.txt beside X.data.xml"
-                )
+                raise SettingError(f"{where}: no key file beside it, expected X.gold.key.txt beside X.data.xml")
         if not tests:
             raise SettingError("no text to test on")
         self.train, self.tests, self.first = train, dict(tests), dict(first_sense or {})
@@ -108,12 +104,8 @@ class Disambiguation(Task):
 
     @classmethod
     def from_files(cls, inputs: Inputs) -> list[Task]:  # type: ignore[override]
-        """One task of all test texts.
-
-        Args:
-            inputs: XML files of the unified evaluation framework, with their key files beside them, or data sets; the
-                language is English where neither the name nor `de=FILE` says another.
-        """
+        """Return one task with all test texts, XML files with key files beside them; English unless `de=FILE` or the name
+        gives another language."""
         if not inputs.train:
             raise SettingError("wsd needs text with senses: --train semcor.data.xml")
 
@@ -126,12 +118,12 @@ class Disambiguation(Task):
             return text if chosen is None else text.take(chosen)
 
         train = inputs.only("train")
-        learnt, texts = read(train, inputs.words.limit), {}
+        source, texts = read(train, inputs.words.limit), {}
         for file in inputs.test:
             name = Path(file).name
             texts[file if name in texts else name] = read(file, inputs.test_limit)
         first = None if inputs.first_senses is None else first_senses(inputs.first_senses)
-        task = cls(learnt, texts, first_sense=first)
+        task = cls(source, texts, first_sense=first)
         task.notes = {"train": [Path(train).name]}
         return [task]
 
@@ -149,49 +141,40 @@ class Disambiguation(Task):
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
         """Return the F1 of each test text.
 
-        `settings` has the F1 of answers that know the lemma and nothing of the sentence: its most frequent sense in the training
-        text (`frequent`), the mean over drawing any of its senses there (`chance`); how many words had a lemma that the training
-        text has not, how many words of either text had no vector, and how many senses have none.
+        `settings` also has the F1 of the most frequent training sense of each lemma (`frequent`), the mean F1 of random training
+        senses (`chance`), and the numbers of words with an unknown lemma, of words and of senses without a vector.
         """
         require(encoder, "measured", self.rows)
-        learnt, has_vector = _vectors(encoder, self.train, progress)
+        trained, has_vector = _vectors(encoder, self.train, progress)
         rows = np.repeat(
             np.arange(len(self.train)), [len(keys) for keys in self.train.keys]
-        )  # a word counts for each of its keys
+        )  # an instance may have several
         names, codes = np.unique([key for keys in self.train.keys for key in keys], return_inverse=True)
-        keys, counts, seen = (
-            names.tolist(),
-            np.bincount(codes),
-            np.bincount(codes[has_vector[rows]], minlength=len(names)),
-        )
+        used = has_vector[rows]
+        keys, counts, seen = names.tolist(), np.bincount(codes), np.bincount(codes[used], minlength=len(names))
         if not seen.any():
-            raise SettingError(
-                f"{encoder.name} has no vector for any annotated word of {self.train.path or 'the text'}"
-            )
-        means = np.zeros((len(names), learnt.shape[1]))
-        np.add.at(means, codes[has_vector[rows]], learnt[rows[has_vector[rows]]])
-        means = (means / np.maximum(seen, 1)[:, None]).astype(np.float32)
-        directions = unit_rows(means)  # the nearest by cosine, whatever the length of the test word's vector
-        of_lemma: dict[str, list[int]] = {}  # senses of each lemma and part of speech in the training text
-        for row, code in sorted(set(zip(rows.tolist(), codes.tolist(), strict=True)), key=lambda item: item[1]):
-            several = of_lemma.setdefault(_entry(self.train, row), [])
-            several += [] if code in several else [code]
+            fact = f"{encoder.name} has no vector for any annotated word of {self.train.path or 'the text'}"
+            raise SettingError(fact)
+        means = np.zeros((len(names), trained.shape[1]))
+        np.add.at(means, codes[used], trained[rows[used]])
+        directions = unit_rows((means / np.maximum(seen, 1)[:, None]).astype(np.float32))
+        of_lemma: dict[str, set[int]] = {}  # training senses of each lemma and part of speech
+        for row, code in zip(rows.tolist(), codes.tolist(), strict=True):
+            of_lemma.setdefault(_entry(self.train, row), set()).add(code)
         scores = []
         for name, text in self.tests.items():
             vectors, covered = _vectors(encoder, text, progress)
             sums, blind = np.zeros((len(text.sentences), 3)), np.zeros((2, 3))
             for i, right in enumerate(text.keys):
                 entry = _entry(text, i)
-                several, answer = of_lemma.get(entry, []), self.first.get(entry)
+                several, answer = sorted(of_lemma.get(entry, ())), self.first.get(entry)
                 possible = [k for k in several if seen[k]]
+                hits = [keys[k] in right for k in several] or ([] if answer is None else [answer in right])
+                best = hits[int(np.argmax(counts[several]))] if several else sum(hits)
+                blind += [[best, bool(hits), 1], [sum(hits) / max(1, len(hits)), bool(hits), 1]]
                 if covered[i] and possible:
                     answer = keys[possible[int(np.argmax(directions[possible] @ vectors[i]))]]
                 sums[text.sentence[i]] += answer in right, answer is not None, 1
-                hits = [keys[k] in right for k in several] or [
-                    self.first[entry] in right for _ in [0] if entry in self.first
-                ]
-                best = hits[int(np.argmax(counts[several]))] if several else sum(hits)
-                blind += [[best, bool(hits), 1], [sum(hits) / max(1, len(hits)), bool(hits), 1]]
             frequent, chance = f1(blind)
             about = {
                 "restrict": "lemma", "first_senses": len(self.first),
@@ -208,7 +191,7 @@ class Disambiguation(Task):
 
 
 def _vectors(encoder: Encoder, text: SenseText, progress: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return the vectors of the annotated words, float32 `[n_instances, dim]`, and the mask of those that have one."""
+    """Return the vectors of the instances, float32 `[n_instances, dim]`, and the mask of instances with a vector."""
     embeddings = encoder.encode(text.sentences, progress=progress)
     places = embeddings.rows(text.sentence, text.word)
     rows = np.asarray(embeddings.data[places], dtype=np.float32)
@@ -235,21 +218,16 @@ def _entry(text: SenseText, i: int) -> str:
 
 # -- files ---------------------------------------------------------------------------------------------------------------
 def read_senses(path: str | PathLike[str], *, keys: str | PathLike[str] | None = None, lang: str = "en") -> SenseText:
-    """Read the format of Raganato et al. 2017 (http://lcl.uniroma1.it/wsdeval): `<sentence>`, of words `<wf>` and
-    annotated words `<instance id lemma pos>`; and beside it a file of keys, `id key key …` a line.
-
-    Several words that the file joins to one (`New_York`) stay one; so does what has spaces, which become `_`. Files may
-    be packed (gzip, zstd, xz, bzip2), and are streamed.
+    """Read the XML format of Raganato et al. 2017 (http://lcl.uniroma1.it/wsdeval): `<sentence>` with words `<wf>` and annotated
+    words `<instance id lemma pos>`. Spaces in a word become `_`. Files may be compressed (gzip, zstd, xz, bzip2).
 
     Args:
         path: the XML.
-        keys: the right senses. Where it is None and the path is X.data.xml, X.gold.key.txt is taken if it exists. It
-            may have keys of other texts too.
+        keys: file with lines `id key key …`, also of other texts; None for X.gold.key.txt beside X.data.xml, if it exists.
 
     Raises:
-        InputError: with its line: XML that is not well formed or is no such document, an instance without its
-            attributes, words without text, an instance that the file of keys lacks, a line of keys
-            that is none. Also if there is no sentence.
+        InputError: with its line: invalid XML, an instance without attributes or with the id of another, a word without text, an
+            instance without a key, an invalid line of keys; or there is no sentence.
     """
     words, places, lines = [], [], []
     instances: dict[str, tuple[str, str]] = {}  # lemma and part of speech by id
@@ -266,9 +244,8 @@ def read_senses(path: str | PathLike[str], *, keys: str | PathLike[str] | None =
                 if not name or not lemma or not pos:
                     raise InputError("an <instance> without id, lemma or pos, expected all three", path=path, line=line)
                 if name in instances:
-                    raise InputError(
-                        f"the id {name[:40]!r} for the second time, expected each once", path=path, line=line
-                    )
+                    fact = f"the id {name[:40]!r} for the second time, expected each once"
+                    raise InputError(fact, path=path, line=line)
                 instances[name] = lemma, pos
                 places.append((len(words), len(forms) - 1))
                 lines.append(line)
@@ -276,24 +253,19 @@ def read_senses(path: str | PathLike[str], *, keys: str | PathLike[str] | None =
     if not words:
         raise InputError("no sentence could be read: the document has none", path=path)
     senses: tuple[tuple[str, ...], ...] = ()
-    beside = _beside(path) if keys is None else keys
-    if beside is not None:
-        keys_of = _read_keys(beside)
+    name = unpacked_name(path)
+    if keys is None and name.endswith(_DATA):
+        keys = find_packed(Path(path).with_name(name.removesuffix(_DATA) + _KEYS))
+    if keys is not None:
+        keys_of = _read_keys(keys)
         for name, line in zip(instances, lines, strict=True):
             if name not in keys_of:
-                fact = f"the instance {name!r} has no key in {fspath(beside)}, expected one; are they of this text?"
+                fact = f"the instance {name!r} has no key in {fspath(keys)}, expected one; are they of this text?"
                 raise InputError(fact, path=path, line=line)
         senses = tuple(keys_of[name] for name in instances)
     lemmas, pos = zip(*instances.values(), strict=True) if instances else ((), ())
     at = np.array(places, np.int64).reshape(-1, 2)
     return SenseText(Sentences.of(words, lang), at[:, 0], at[:, 1], lemmas, pos, tuple(instances), senses, fspath(path))
-
-
-def _beside(path: str | PathLike[str]) -> Path | None:
-    name = unpacked_name(path)
-    if not name.endswith(_DATA):
-        return None
-    return find_packed(Path(path).with_name(name.removesuffix(_DATA) + _KEYS))
 
 
 def _read_keys(path: str | PathLike[str]) -> dict[str, tuple[str, ...]]:

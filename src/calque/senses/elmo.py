@@ -1,5 +1,5 @@
-"""ELMo (Peters et al. 2018): the network, the encoder of words, and its two files, `options.json` and `weights.hdf5`, as bilm-tf
-writes and AllenNLP reads them."""
+"""ELMo (Peters et al. 2018): the network, the encoder, and its files `options.json` and `weights.hdf5`, as in bilm-tf and
+AllenNLP."""
 
 from __future__ import annotations
 
@@ -23,19 +23,21 @@ from calque.encoders.extraction import extract
 from calque.encoders.folder import ELMO_FILES, file_pair, read_about, saving, write_about
 from calque.encoders.numerics import arithmetic, check_finite, check_precision, usable_device
 from calque.encoders.split import SplitSentences, number_words
-from calque.errors import InputError, MissingExtraError, SettingError
+from calque.errors import InputError, MissingExtraError, SettingError, check_number
 from calque.nn.ragged import Ragged
 from calque.offsets import ranges
 from calque.storage import whole
 from calque.text import Sentence
 from calque.vectors import Embeddings
 
-#: what a row of characters may hold beside the 256 values of a byte; in a network's input all are one higher
+#: numbers in a row of characters besides the 256 bytes; the network's input is one higher
 SENTENCE_BEGIN, SENTENCE_END, WORD_BEGIN, WORD_END, PADDING = 256, 257, 258, 259, 260
 N_CHARACTERS = 261
-CHUNK = 256  # word types whose convolutions are computed at a time
-_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))  # for 512 dimensions, as published
-_LARGEST = 3.4e38  # that float32 holds
+CHUNK = 256  # number of word types in a batch of the CNN
+_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))  # published, for 512 dimensions
+#: indices of the two ends of a sentence among the word types
+BEGIN, END = 0, 1
+_MIXED = -1  # layer number of the mixture in `extract`
 
 
 def elmo_options(
@@ -45,14 +47,13 @@ def elmo_options(
     """Return `options.json` of a new network.
 
     Args:
-        dim: size of a word's vector and of a state, in each direction.
-        hidden: size of an LSTM cell; None for the published ratio, 8 · dim.
-        filters: width in characters and number of each kind of filter; None for the published ones, fewer for a smaller
-            `dim`.
-        character_dim: size of a character's vector.
-        max_characters: of a word, its two ends included.
-        activation: of the filters, relu or tanh.
-        clip: of cells and projected states.
+        dim: dimensions of a word vector and of a state in each direction.
+        hidden: dimensions of an LSTM cell; None for 8 · dim, as published.
+        filters: width in characters and number of each kind of filter; None for the published ones, scaled by `dim`.
+        character_dim: dimensions of a character vector.
+        max_characters: maximum number of characters of a word, including its two ends.
+        activation: activation of the filters, relu or tanh.
+        clip: maximum absolute value of cells and projected states.
     """
     filters = filters or tuple((width, max(1, n * dim // 512)) for width, n in _FILTERS)
     return {
@@ -73,20 +74,19 @@ def projected_lstm(
     x: Tensor, sizes: Sequence[int], kernel: Tensor, bias: Tensor, projection: Tensor, *,
     cell_clip: float | None = None, state_clip: float | None = None,
 ) -> Tensor:  # fmt: skip
-    """Compute one direction of one layer whose state is projected and clipped; `torch.nn.LSTM` does not clip (Sak et al. 2014,
-    "Long short-term memory based recurrent neural network architectures", without peepholes, as TensorFlow's `LSTMCell`).
+    """Compute one direction of an LSTM layer with projected and clipped states; `torch.nn.LSTM` does not clip (Sak et al. 2014,
+    without peepholes, as TensorFlow's `LSTMCell`).
 
         i, j, f, o = [x_t; h_{t−1}] K + b
         c_t = clip(σ(f + 1) · c_{t−1} + σ(i) · tanh(j)),    h_t = clip((σ(o) · tanh c_t) P)
 
     Args:
-        x: `[n_words, dim]`, in the time-major order of `Ragged`: each step is a block of rows, and the sentences that go on
-            are always its first rows.
-        sizes: number of sentences that still run at each step.
+        x: inputs in the time-major order of `Ragged`, `[n_words, dim]`.
+        sizes: number of sentences at each step; they are always the first ones.
         kernel: K, `[dim + size, 4 * cell]`.
-        bias: `[4 * cell]`; that of the forget gate is meant to have 1 added to it.
+        bias: `[4 * cell]`, without the 1 of the forget gate.
         projection: P, `[cell, size]`.
-        cell_clip, state_clip: largest size of a component of c and of h; None for any.
+        cell_clip, state_clip: maximum absolute value of components of c and of h; None for no clipping.
 
     Returns:
         h of all words, `[n_words, size]`, in time-major order.
@@ -94,25 +94,25 @@ def projected_lstm(
     (cell, size), (n_words, dim) = projection.shape, x.shape
     if not n_words:
         return x.new_zeros(0, size)
-    most_c, most_h = float(cell_clip or math.inf), float(state_clip or math.inf)
-    # All products with the input are one product; step by step there remain those with the state.
+    max_c, max_h = float(cell_clip or math.inf), float(state_clip or math.inf)
+    # The products with all inputs are one product; each step adds the product with the state.
     given, recurrent = torch.addmm(bias, x, kernel[:dim]).split(list(sizes)), kernel[dim:]
     h, c, states = x.new_zeros(sizes[0], size), x.new_zeros(sizes[0], cell), []
     for block in given:
         running = len(block)
         i, j, f, o = torch.addmm(block, h[:running], recurrent).chunk(4, dim=1)
-        c = ((f + 1).sigmoid() * c[:running] + i.sigmoid() * j.tanh()).clamp(-most_c, most_c)
-        h = ((o.sigmoid() * c.tanh()) @ projection).clamp(-most_h, most_h)
+        c = ((f + 1).sigmoid() * c[:running] + i.sigmoid() * j.tanh()).clamp(-max_c, max_c)
+        h = ((o.sigmoid() * c.tanh()) @ projection).clamp(-max_h, max_h)
         states.append(h)
     return torch.cat(states)
 
 
 class Reader(nn.Module):
-    """Weights of one layer in one direction, as TensorFlow has them; see `projected_lstm`."""
+    """Weights of one direction of a layer, as in TensorFlow; see `projected_lstm`."""
 
     def __init__(self, dim: int, size: int, cell: int):
         super().__init__()
-        bound = math.sqrt(6 / (dim + size + 4 * cell))  # Glorot & Bengio 2010
+        bound = math.sqrt(6 / (dim + size + 4 * cell))  # Glorot and Bengio 2010
         self.kernel = nn.Parameter(torch.empty(dim + size, 4 * cell).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.zeros(4 * cell))
         bound = math.sqrt(6 / (size + cell))
@@ -120,37 +120,44 @@ class Reader(nn.Module):
 
 
 class CharacterCNN(nn.Module):
-    """A word's vector from its characters alone (Kim et al. 2016; Józefowicz et al. 2016, §3.2).
+    """Word vectors from characters (Kim et al. 2016; Józefowicz et al. 2016, §3.2).
 
-    Of each filter the largest answer over all places of the word, then the activation; highway layers g · relu(x W + b) +
-    (1 − g) · x with g = σ(x C + d); a projection.
+    Filters with max-pooling over the word and activation; highway layers g · relu(x W + b) + (1 − g) · x with
+    g = σ(x C + d); a projection. Weights are initialised as in bilm-tf.
 
     Args:
-        options: the part `char_cnn` of `options.json`.
-        rows: of the table of characters; more than 261 are kept, and never read.
+        options: `char_cnn` of `options.json`.
+        rows: number of rows of the character table; those beyond 261 are kept but unused.
+
+    Raises:
+        SettingError: an option is missing or invalid.
     """
 
     def __init__(self, options: Mapping[str, Any], dim: int, rows: int = N_CHARACTERS):
         super().__init__()
-        self.max_characters = whole_number(options, "max_characters_per_token", least=3)
-        self.activation = options.get("activation", "relu")
+        self.max_characters, self.activation = (
+            options.get("max_characters_per_token"),
+            options.get("activation", "relu"),
+        )
+        check_number("max_characters_per_token", self.max_characters, least=3, whole=True)
         if self.activation not in ("relu", "tanh"):
-            raise SettingError(f"char_cnn.activation is {self.activation!r}, expected relu or tanh")
+            raise SettingError(f"char_cnn.activation must be relu or tanh, got {self.activation!r}")
         try:
             self.filters = [(int(width), int(n)) for width, n in options["filters"]]
-            size = int(options["embedding"]["dim"])
+            size, highway = int(options["embedding"]["dim"]), int(options.get("n_highway", 0))
+            total, self._widest = sum(n for _, n in self.filters), max(width for width, _ in self.filters)
         except (KeyError, TypeError, ValueError) as error:
-            raise SettingError(f"char_cnn wants filters as [[width, number], …] and embedding.dim ({error})") from error
-        if not self.filters or min(map(min, self.filters)) < 1 or size < 1:
-            raise SettingError("char_cnn has filters, widths and dimensions of at least 1")
-        self._widest = max(width for width, _ in self.filters)
-        if self._widest > self.max_characters:
-            raise SettingError(f"a filter over {self._widest} characters, but a word has {self.max_characters}")
-        total = sum(n for _, n in self.filters)
-        highway = whole_number(options, "n_highway", least=0, default=0)
-        # Begun as in the published training code, bilm-tf.
+            raise SettingError(f"char_cnn needs filters as [[width, number], …] and embedding.dim ({error})") from error
+        if min(size, *map(min, self.filters)) < 1 or self._widest > self.max_characters:
+            raise SettingError(
+                f"char_cnn: filters must have widths of 1 to {self.max_characters} and all sizes be positive"
+            )
         self.characters = nn.Parameter(torch.empty(rows, size).uniform_(-1, 1))
-        self.kernels = nn.ParameterList(self._kernel(width * size, n) for width, n in self.filters)
+        self.kernels = nn.ParameterList(torch.empty(width * size, n) for width, n in self.filters)
+        for kernel in self.kernels:
+            kernel.data.uniform_(-0.05, 0.05) if self.activation == "relu" else kernel.data.normal_(
+                0, len(kernel) ** -0.5
+            )
         self.biases = nn.ParameterList(torch.zeros(n) for _, n in self.filters)
         self.carry, self.transform = (
             nn.ParameterList(torch.randn(total, total) / total**0.5 for _ in range(highway)) for _ in range(2)
@@ -160,19 +167,8 @@ class CharacterCNN(nn.Module):
         self.projection = nn.Parameter(torch.randn(total, dim) / total**0.5)
         self.projection_bias = nn.Parameter(torch.zeros(dim))
 
-    def _kernel(self, inputs: int, outputs: int) -> Tensor:
-        kernel = torch.empty(inputs, outputs)
-        return kernel.uniform_(-0.05, 0.05) if self.activation == "relu" else kernel.normal_(0, inputs**-0.5)
-
     def forward(self, ids: Tensor) -> Tensor:
-        """Vectors of words.
-
-        Args:
-            ids: whole numbers `[n, max_characters]`, from 1 on; 0 is no character at all, and its vector zero.
-
-        Returns:
-            `[n, dim]`, computed in chunks of words of about equal length.
-        """
+        """Return word vectors `[n, dim]` of rows of characters `[n, max_characters]`; 0 is no character, with a zero vector."""
         if not len(ids):
             return self.projection.new_zeros(0, self.projection.shape[1])
         inside = ids != PADDING + 1
@@ -181,18 +177,18 @@ class CharacterCNN(nn.Module):
         table = F.pad(self.characters, (0, 0, 1, 0))
         chunks = []
         for rows in order.split(CHUNK):
-            # From a word's end on, each filter sees padding only: one such place stands for all.
+            # Beyond the end of a word all windows are padding, so one of them is enough.
             longest = min(ids.shape[1], int(lengths[rows[-1]]) + self._widest)
             chunks.append(self._chunk(ids[rows, :longest].long(), table))
         x = torch.cat(chunks)
         return torch.empty_like(x).index_copy(0, order, x)
 
     def _chunk(self, ids: Tensor, table: Tensor) -> Tensor:
-        answers = []
+        pooled = []
         for (width, _), kernel, bias in zip(self.filters, self.kernels, self.biases, strict=True):
             windows = F.embedding(ids.unfold(1, width, 1), table).flatten(2)
-            answers.append((windows @ kernel).amax(1) + bias)
-        x = torch.cat(answers, dim=1)
+            pooled.append((windows @ kernel).amax(1) + bias)
+        x = torch.cat(pooled, dim=1)
         x = x.relu() if self.activation == "relu" else x.tanh()
         gates = zip(self.carry, self.carry_bias, self.transform, self.transform_bias, strict=True)
         for carry, carry_bias, transform, transform_bias in gates:
@@ -201,46 +197,40 @@ class CharacterCNN(nn.Module):
         return torch.addmm(self.projection_bias, x, self.projection)
 
 
-def whole_number(options: Mapping[str, Any], name: str, *, least: int = 1, default: int | None = None) -> int:
-    """Return an option that is a whole number."""
-    value = options.get(name, default)
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise SettingError(f"{name} is {value!r}, expected a whole number of at least {least}")
-    return value
-
-
 class ElmoNetwork(nn.Module):
-    """Characters to words, and layers of long short-term memory that read each sentence forwards and backwards.
+    """A character CNN, and LSTM layers that read each sentence forward and backward.
 
-    The two directions never meet: each layer reads its own direction of the layer below, and from the second layer on
-    its input is added to its output. A sentence gives the same whatever else is in the batch.
+    Each direction reads its own direction of the layer below. From the second layer on, a layer's input is added to its
+    output. The output of a sentence does not depend on the batch.
 
     Args:
-        options: what `options.json` says; keys that the network does not need are kept.
+        options: content of `options.json`; unused keys are kept.
         rows: see `CharacterCNN`.
 
     Attributes:
-        size: P, of a word's vector and of a state; a layer's vectors have 2 P dimensions.
-        cell: size of a cell.
-        n_layers: LSTM layers.
+        size, cell: dimensions P of a word vector and of a state, and of a cell; a layer's vectors have 2 P dimensions.
+
+    Raises:
+        SettingError: an option is missing or invalid.
     """
 
     def __init__(self, options: Mapping[str, Any], rows: int = N_CHARACTERS):
         super().__init__()
         self.options = dict(options)
-        if not options.get("bidirectional", True):
-            raise SettingError("bidirectional is false, but ELMo's layers read in both directions")
         for name in ("lstm", "char_cnn"):
             if not isinstance(options.get(name), Mapping):
                 raise SettingError(f"{name} is missing, expected a table as in ELMo's options.json")
+        if not options.get("bidirectional", True):
+            raise SettingError("bidirectional is false, but ELMo's layers read in both directions")
         lstm = options["lstm"]
-        self.size, self.cell = whole_number(lstm, "projection_dim"), whole_number(lstm, "dim")
-        self.n_layers = whole_number(lstm, "n_layers", default=1)
+        self.size, self.cell, self.n_layers = lstm.get("projection_dim"), lstm.get("dim"), lstm.get("n_layers", 1)
+        for name, value in (("projection_dim", self.size), ("dim", self.cell), ("n_layers", self.n_layers)):
+            check_number(f"lstm.{name}", value, least=1, whole=True)
         self.skip = bool(lstm.get("use_skip_connections"))
         self.clips = {"cell_clip": lstm.get("cell_clip"), "state_clip": lstm.get("proj_clip")}
-        clips = list(self.clips.values())
-        if not all(clip is None or (isinstance(clip, int | float) and 0 <= clip < _LARGEST) for clip in clips):
-            raise SettingError(f"cell_clip and proj_clip are {clips}, expected numbers or nothing")
+        for name, clip in self.clips.items():
+            if clip is not None:
+                check_number(f"lstm.{name}", clip, least=0)
         self.words = CharacterCNN(options["char_cnn"], self.size, rows)
         self.forwards, self.backwards = (
             nn.ModuleList(Reader(self.size, self.size, self.cell) for _ in range(self.n_layers)) for _ in range(2)
@@ -249,21 +239,17 @@ class ElmoNetwork(nn.Module):
     def read(
         self, x: Tensor, ragged: Ragged, *, depth: int | None = None, drop: Callable[[Tensor], Tensor] = lambda x: x
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Return the layers of both directions.
+        """Return the forward layers and the backward layers, `[n_words, size]` each.
 
         Args:
-            x: `[n_words, size]`, the words of all sentences in a row, with both ends of each.
-            ragged: where the sentences lie; none without words.
-            depth: LSTM layers wanted; None for all.
-            drop: applied to what goes into a layer, and to what comes out of the last (dropout, in training).
-
-        Returns:
-            each layer forwards, and each layer backwards, `[n_words, size]`.
+            x: word vectors of all sentences, with both ends of each, `[n_words, size]`.
+            ragged: lengths of the sentences, none empty.
+            depth: number of LSTM layers to compute; None for all.
+            drop: dropout at the input of each layer and the output of the last.
         """
         depth = self.n_layers if depth is None else depth
         sides: list[list[Tensor]] = []
-        directions = ((self.forwards, ragged.from_left), (self.backwards, ragged.from_right))
-        for readers, words in directions:
+        for readers, words in ((self.forwards, ragged.from_left), (self.backwards, ragged.from_right)):
             rows = torch.from_numpy(words).to(x.device)
             above, layers = x[rows], []
             for number in range(depth):
@@ -277,49 +263,32 @@ class ElmoNetwork(nn.Module):
         return sides[0], sides[1]
 
     def forward(self, x: Tensor, ragged: Ragged, *, depth: int | None = None) -> list[Tensor]:
-        """Layers 0 to `depth`, each `[n_words, 2 * size]`; layer 0 is the word's vector twice."""
+        """Return layers 0 to `depth`, `[n_words, 2 * size]` each; layer 0 is the word vector twice."""
         left, right = self.read(x, ragged, depth=depth)
         return [torch.cat(pair, dim=1) for pair in zip([x, *left], [x, *right], strict=True)]
 
 
-def scalar_mix(layers: list[Tensor], weights: Tensor, scale: float = 1.0) -> Tensor:
-    """γ · Σ softmax(w)_j · h_j (Peters et al. 2018, Eq. 1).
-
-    Args:
-        layers: h, `[n_words, dim]` each.
-        weights: w, one for each layer.
-        scale: γ.
-    """
-    return scale * torch.tensordot(weights.softmax(0), torch.stack(layers), dims=1)
-
-
-#: numbers of the two ends of a sentence among the word types
-BEGIN, END = 0, 1
-_MIXED = -1  # the number under which `extract` keeps the mixture of all layers
-
-
 class ElmoEncoder(Encoder):
-    """Words as layers of ELMo (Peters et al. 2018), from the files of bilm-tf and AllenNLP.
+    """Layers of ELMo (Peters et al. 2018) as word vectors, from the files of bilm-tf and AllenNLP.
 
-    Layer 0 is the vector of the characters, twice; layers 1 to L are those of the LSTM, each with its forward half before
-    its backward half; −1 means the last. Every word has a vector, also one without characters. A sentence gives the same
-    whatever was encoded before it, and whatever else is in the batch (to 1e-5 of its size).
+    Layer 0 is the vector of the characters, twice; layers 1 to L are the LSTM layers, forward half first; −1 is the last.
+    Every word has a vector. The vectors of a sentence do not depend on other sentences (up to a relative error of 1e-5).
 
     Args:
-        network: put in evaluation mode.
-        layer: the layer that `encode` gives, where it gives one.
-        mix: a number for each layer, 0 to L: `encode` gives scale · Σ softmax(mix)_j · layer_j instead (Eq. 1).
+        network: the network; set to evaluation mode.
+        layer: layer that `encode` returns.
+        mix: a number for each layer 0 to L: `encode` returns scale · Σ softmax(mix)_j · layer_j instead (Eq. 1).
         scale: γ of the mixture.
-        lower: read words in lower case, as the network was trained.
-        name: what reports call the encoder.
-        precision: "highest", exact float32; what a folder of a former version says is part of the fingerprint.
+        lower: lower-case words, as in the training of the network.
+        name: name in reports.
+        precision: "highest", exact float32; other values in older folders only change the fingerprint.
 
     Attributes:
         n_layers: L.
-        budget: words in a batch of `encode`, sentence ends included.
+        budget: maximum number of words in a batch of `encode`, including sentence ends.
 
     Raises:
-        SettingError: a value that this network cannot have.
+        SettingError: the network has no such layer, or `mix` has another length.
     """
 
     def __init__(
@@ -334,7 +303,7 @@ class ElmoEncoder(Encoder):
         self.precision, self.lower = check_precision(precision, ("highest", "high", "medium")), lower
         self._chosen = self.layer_number(layer)
         self.layer = self._chosen if mix is None else None
-        # Each step is a product of the sentences that still run with weights that no cache holds, so many run together.
+        # A step multiplies the states of the running sentences by weights that fit no cache, so many sentences run together.
         self.budget = 4096
 
     def __repr__(self) -> str:
@@ -347,33 +316,32 @@ class ElmoEncoder(Encoder):
 
     # -- many sentences --------------------------------------------------------------------------------------------
     def encode(self, sentences: Iterable[Sentence | Sequence[str]], *, progress: bool = False) -> Embeddings:
-        """Return a vector of each word, from the encoder's layer or its mixture; for the arguments see `TrainableEncoder`."""
+        """Return a vector of each word, from the encoder's layer or mixture."""
         key = self._chosen if self.mix is None else _MIXED
         return self._encode(sentences, [key], progress)[key]
 
     def encode_contexts(self, sentences: Iterable[Sentence | Sequence[str]]) -> Embeddings:
-        """Return the states of the last layer that predict each word and have not read it: read forwards as far as the word
-        before, and backwards as far as the word after."""
+        """Return the states of the last layer that predict each word: forward at the previous, backward at the next word."""
         return self._encode(sentences, [self.n_layers], False, around=1)[self.n_layers]
 
     def _encode(self, sentences: Any, layers: list[int], progress: bool, around: int = 0) -> dict[int, Embeddings]:
         self.network.eval()
         with arithmetic("highest"):
             device, words = self.device, WordTypes(self.network.words, lower=self.lower)
-            return extract(  # words that come again are only known within a window
+            return extract(  # each word type of a window is computed once
                 sentences, split=words.split, vectors=lambda batch: self._vectors(words, batch.to(device), layers, around),
                 layers=layers, dim=self.dim, budget=self.budget, window=32_768, progress=progress,
             )  # fmt: skip
 
     def _vectors(self, words: WordTypes, batch: WordBatch, layers: Sequence[int], around: int) -> dict[int, Tensor]:
-        """Vectors of a batch's words by layer, `[W, dim]` each; their halves from so many words before and after."""
+        """Return the vectors of a batch by layer, `[W, dim]`, with halves from `around` words before and after."""
         ids = batch.input_ids.reshape(-1)
         x = words.table[ids if batch.inside is None else ids[batch.inside]]
         depth = self.n_layers if _MIXED in layers else max(layers)
-        ragged = Ragged(batch.word_counts.cpu().numpy() + 2)
-        outputs = dict(enumerate(self.network(x, ragged, depth=depth)))
-        if _MIXED in layers:
-            outputs[_MIXED] = scalar_mix(list(outputs.values()), torch.tensor(self.mix, device=x.device), self.scale)
+        outputs = dict(enumerate(self.network(x, Ragged(batch.word_counts.cpu().numpy() + 2), depth=depth)))
+        if self.mix is not None and _MIXED in layers:
+            weights = torch.tensor(self.mix, device=x.device).softmax(0)
+            outputs[_MIXED] = self.scale * torch.tensordot(weights, torch.stack(list(outputs.values())), dims=1)
         half, before, after = self.dim // 2, batch.packed - around, batch.packed + around
         halves = {k: (outputs[k][before, :half], outputs[k][after, half:]) for k in layers}
         return check_finite({k: torch.cat(both, dim=1) for k, both in halves.items()}, self.name)
@@ -381,18 +349,17 @@ class ElmoEncoder(Encoder):
     # -- identity and disk -----------------------------------------------------------------------------------------
     @property
     def fingerprint(self) -> str:
-        """Hash over weights, options, layer, mixture, case, and arithmetic where it is not exact; the weights are
-        read anew every time."""
+        """Hash of weights, options, layer, mixture and case; computed at each access."""
         network = self.network
         shape = [network.skip, network.clips, network.words.activation, network.words.max_characters]
-        # [False] stands for what a former version called stateful: the fingerprints of saved encoders stay as they are.
+        # [False] stands for an option of older versions, so that fingerprints do not change.
         about = [self._chosen, self.mix, self.scale, [False], shape, weights_digest(network)]
         about += [self.precision] if self.precision != "highest" else []
         about += ["lower"] if self.lower else []
         return hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write `options.json` and `weights.hdf5`, which AllenNLP reads as well, and what `load_encoder` needs more."""
+        """Write `options.json` and `weights.hdf5`, which AllenNLP reads, and `calque.json`."""
         with saving(folder, self) as path:
             write_network(self.network, path)
             about = {"layer": self._chosen, "mix": self.mix, "scale": self.scale, "precision": self.precision}
@@ -403,18 +370,18 @@ class ElmoEncoder(Encoder):
         cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None,
         device: torch.device | str | None = None, dtype: Any = None, **options: Any,
     ) -> Self:  # fmt: skip
-        """Read a folder that `save` wrote or that holds `options.json` and `weights.hdf5`, or a file of weights.
+        """Read a folder with `options.json` and `weights.hdf5`, or `NAME_weights.hdf5` beside `NAME_options.json`.
 
         Args:
-            folder: the folder, or the file of weights, beside which its options are (`NAME_options.json`).
-            about: what `calque.json` says; None to read it.
-            device: where the network is to be; None for a graphics card if there is one.
-            dtype: none, or "auto".
-            options: other arguments than those that the folder tells.
+            folder: the folder or the file of weights.
+            about: content of `calque.json`; None to read it.
+            device: device of the network; None for a GPU if there is one.
+            dtype: None or "auto".
+            options: arguments that override those in the folder.
 
         Raises:
-            InputError: a file is missing or damaged.
-            SettingError: an option that an ELMo does not have.
+            InputError: a file is missing or corrupt.
+            SettingError: an option does not apply to ELMo.
         """
         path = Path(folder)
         given = {**options, **({} if dtype in (None, "auto") else {"dtype": dtype})}
@@ -425,8 +392,7 @@ class ElmoEncoder(Encoder):
         if pair is None:
             raise InputError("no ELMo here, expected a folder with options.json and weights.hdf5", path=path)
         about = read_about(path) if about is None else about
-        names = ("layer", "mix", "scale", "precision", "lower")
-        recorded = {name: about[name] for name in names if name in about}
+        recorded = {name: about[name] for name in ("layer", "mix", "scale", "precision", "lower") if name in about}
         where = path.resolve()
         name = where.name if path.is_dir() else where.stem
         return cls(read_network(*pair).to(usable_device(device)), **{"name": name, **recorded, **options})
@@ -434,16 +400,10 @@ class ElmoEncoder(Encoder):
 
 # -- words as rows of characters -----------------------------------------------------------------------------------------
 def character_rows(words: Sequence[str], length: int = 50) -> np.ndarray:
-    """Return words as ELMo reads them: the first bytes of their UTF-8 between two ends, filled up with padding, all one higher.
+    """Return the input of the character CNN, int16 `[n_words, length]`: the first `length - 2` UTF-8 bytes of each word between
+    two ends, padded, all one higher.
 
-    A word may be cut within a character. No word is special: `<S>` and `</S>` in a text, which AllenNLP takes for the ends
-    of a sentence, are spelled like any other. Half a surrogate pair, which UTF-8 cannot write, is passed over.
-
-    Args:
-        length: of a row; a word keeps `length - 2` bytes.
-
-    Returns:
-        int16 `[n_words, length]`.
+    `<S>` and `</S>` in a text are ordinary words, unlike in AllenNLP. Surrogates, which UTF-8 cannot encode, are dropped.
     """
     encoded = [word.encode("utf-8", "ignore")[: length - 2] for word in words]
     sizes = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
@@ -456,21 +416,14 @@ def character_rows(words: Sequence[str], length: int = 50) -> np.ndarray:
 
 
 def sentence_ends(length: int = 50) -> np.ndarray:
-    """Return the rows that stand before and after each sentence, int16 `[2, length]`."""
+    """Return the rows before and after each sentence, int16 `[2, length]`."""
     rows = character_rows(["?", "?"], length)
     rows[:, 1] = SENTENCE_BEGIN + 1, SENTENCE_END + 1
     return rows
 
 
 class WordTypes:
-    """What `extract` reads in place of subwords: the word types of a window of sentences, and a vector of each.
-
-    Args:
-        lower: whether words are read in lower case.
-
-    Attributes:
-        table: the vectors of the window's types, `[n, dim]`; each is computed once, however often the word occurs.
-    """
+    """Word types of a window of sentences in place of subwords; `table` has the vectors of the types, `[n, dim]`."""
 
     table: Tensor
 
@@ -478,26 +431,25 @@ class WordTypes:
         self._network, self._lower = network, lower
 
     def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
-        """Begin a window: its sentences as numbers of types, each between `BEGIN` and `END`."""
+        """Compute the table of a window, and return its sentences as word types between `BEGIN` and `END`."""
         forms, numbers, offsets = number_words(sentences)
         forms = [form.lower() for form in forms] if self._lower else forms
         length = self._network.max_characters
         rows = np.concatenate([sentence_ends(length), character_rows(forms, length)])
         with torch.no_grad():
             self.table = self._network(torch.from_numpy(rows).to(self._network.projection.device))
-        lengths = np.diff(offsets)
-        ids = np.full(len(numbers) + 2 * len(lengths), END, dtype=np.int32)
-        starts = offsets[:-1] + 2 * np.arange(len(lengths))
-        ids[starts] = BEGIN
-        ids[ranges(starts + 1, lengths)] = numbers + 2
-        return SplitSentences(
-            ids=ids,
-            offsets=offsets + 2 * np.arange(len(offsets)),
-            word_offsets=offsets,
-            word_starts=(ranges(np.zeros_like(lengths), lengths) + 1).astype(np.int32),
-            word_lengths=np.ones(len(numbers), dtype=np.int32),
-            pad_id=END,
-        )
+        ids, offsets_with_ends, lengths = *with_ends(numbers + 2, offsets), np.diff(offsets)
+        starts = (ranges(np.zeros_like(lengths), lengths) + 1).astype(np.int32)
+        return SplitSentences(ids, offsets_with_ends, offsets, starts, np.ones_like(starts), pad_id=END)
+
+
+def with_ends(numbers: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers of sentences with `BEGIN` and `END` around each, int32, and their offsets."""
+    widened = offsets + 2 * np.arange(len(offsets))
+    ids = np.full(widened[-1], END, dtype=np.int32)
+    ids[widened[:-1]] = BEGIN
+    ids[ranges(widened[:-1] + 1, np.diff(offsets))] = numbers
+    return ids, widened
 
 
 # -- the two files -------------------------------------------------------------------------------------------------------
@@ -505,9 +457,10 @@ def read_network(options: Path, weights: Path) -> ElmoNetwork:
     """Read a network from its files, in float32.
 
     Raises:
-        InputError: a file is missing or damaged, or they do not belong together.
+        InputError: a file is missing or corrupt, or the files do not match.
         MissingExtraError: h5py is not installed.
     """
+    h5py = h5py_module()
     try:
         settings = json.loads(options.read_text(encoding="utf-8"))
         if not isinstance(settings, dict):
@@ -515,36 +468,28 @@ def read_network(options: Path, weights: Path) -> ElmoNetwork:
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"no options of an ELMo ({error})", path=options) from error
     try:
-        with h5py_module().File(weights, "r") as file:
-            return _read(settings, file, options, weights)
-    except (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError) as error:  # whatever h5py met
-        what = "no such file" if isinstance(error, FileNotFoundError) else f"no HDF5 file ({error})"
-        raise InputError(f"{what}, expected the weights of an ELMo", path=weights) from error
-
-
-def _read(settings: dict[str, Any], file: Any, options: Path, weights: Path) -> ElmoNetwork:
-    rows = len(_array(file, "char_embed", weights))
-    try:
-        with torch.device("meta"):  # so that nobody draws random weights, nor moves the user's random state
-            network = ElmoNetwork(settings, rows=max(rows, N_CHARACTERS))
+        with h5py.File(weights, "r") as file:
+            rows = len(_array(file, "char_embed", weights))
+            with torch.device("meta"):  # no random weights, and no change of the random state
+                network = ElmoNetwork(settings, rows=max(rows, N_CHARACTERS))
+            # `n_characters` of a training file does not count the mask.
+            named = settings["char_cnn"].get("n_characters", rows)
+            if rows < N_CHARACTERS or named not in (rows, rows + 1):
+                fact = f"char_embed has {rows} characters where n_characters is {named}, expected 261 for 261 or 262"
+                raise InputError(fact, path=weights)
+            network.to_empty(device="cpu")
+            for key, parameter, shape in _layout(network):
+                values = _array(file, key, weights)
+                if values.shape != shape:
+                    fact = f"{key} is of shape {values.shape}, but {shape} follows from {options.name}"
+                    raise InputError(fact, path=weights)
+                parameter.data.copy_(torch.from_numpy(values).view(parameter.shape))
+            return network
     except SettingError as error:
         raise InputError(str(error), path=options) from error
-    # A training file counts the characters, any other counts the mask, too.
-    named = settings["char_cnn"].get("n_characters", rows)
-    if rows < N_CHARACTERS or named not in (rows, rows + 1):
-        raise InputError(
-            f"char_embed has {rows} characters where n_characters is {named}, expected 261 for 261 or 262", path=weights
-        )
-    network.to_empty(device="cpu")
-    with torch.no_grad():
-        for key, parameter, shape in _layout(network):
-            values = _array(file, key, weights)
-            if values.shape != shape:
-                raise InputError(
-                    f"{key} is of shape {values.shape}, but {shape} follows from {options.name}", path=weights
-                )
-            parameter.copy_(torch.from_numpy(values).view(parameter.shape))
-    return network
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError) as error:  # raised by h5py
+        what = "no such file" if isinstance(error, FileNotFoundError) else f"no HDF5 file ({error})"
+        raise InputError(f"{what}, expected the weights of an ELMo", path=weights) from error
 
 
 def _array(file: Any, key: str, path: Path) -> np.ndarray:
@@ -566,25 +511,22 @@ def write_network(network: ElmoNetwork, folder: Path) -> None:
 
 
 def _layout(network: ElmoNetwork) -> Iterator[tuple[str, Tensor, tuple[int, ...]]]:
-    """Name, parameter and shape in the file of everything. The numbers stand in the same order in file and memory."""
+    """Yield key and shape in the file of each parameter; files and parameters have the same order of numbers."""
     words = network.words
-    dim, total = words.characters.shape[1], words.projection.shape[0]
-    square = (total, total)
+    dim = words.characters.shape[1]
     yield "char_embed", words.characters, tuple(words.characters.shape)
     for k, (width, n) in enumerate(words.filters):
         yield f"CNN/W_cnn_{k}", words.kernels[k], (1, width, dim, n)
         yield f"CNN/b_cnn_{k}", words.biases[k], (n,)
-    for k in range(len(words.carry)):
-        yield f"CNN_high_{k}/W_carry", words.carry[k], square
-        yield f"CNN_high_{k}/b_carry", words.carry_bias[k], (total,)
-        yield f"CNN_high_{k}/W_transform", words.transform[k], square
-        yield f"CNN_high_{k}/b_transform", words.transform_bias[k], (total,)
-    yield "CNN_proj/W_proj", words.projection, (total, network.size)
-    yield "CNN_proj/b_proj", words.projection_bias, (network.size,)
+    named = {f"CNN_high_{k}/{kind}_{name}": getattr(words, f"{name}{'_bias' if kind == 'b' else ''}")[k]
+             for k in range(len(words.carry)) for name in ("carry", "transform") for kind in "Wb"}  # fmt: skip
+    named |= {"CNN_proj/W_proj": words.projection, "CNN_proj/b_proj": words.projection_bias}
     for side, readers in enumerate((network.forwards, network.backwards)):
         for k, reader in enumerate(readers):
-            for name, weight in (("W_0", reader.kernel), ("B", reader.bias), ("W_P_0", reader.projection)):
-                yield f"RNN_{side}/RNN/MultiRNNCell/Cell{k}/LSTMCell/{name}", weight, tuple(weight.shape)  # type: ignore[misc]
+            cell, each = f"RNN_{side}/RNN/MultiRNNCell/Cell{k}/LSTMCell", reader
+            named |= {f"{cell}/W_0": each.kernel, f"{cell}/B": each.bias, f"{cell}/W_P_0": each.projection}
+    for key, parameter in named.items():
+        yield key, parameter, tuple(parameter.shape)
 
 
 def h5py_module() -> Any:

@@ -1,4 +1,4 @@
-"""Masked language modelling from scratch: an encoder for whoever has text and no encoder."""
+"""Masked language modelling from scratch (BERT)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from calque.distributed import Processes
 from calque.encoders.checkpoint import save_model, weights_as, weights_digest
 from calque.encoders.folder import BUNDLED, read_about, write_about
 from calque.encoders.huggingface import HuggingFaceEncoder
+from calque.encoders.subwords import Subwords
 from calque.errors import InputError, SettingError, check_number
 from calque.input_texts import Say
 from calque.senses.sense_table import SenseTable, Softmax
@@ -32,27 +33,26 @@ if TYPE_CHECKING:
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _INSIDE = "##"
+_SAMPLE = 400_000  # maximum number of sentences that train the tokenizer
 
 
 def train_tokenizer(
-    texts: Mapping[str, Sentences], *, size: int = 16_000, alpha: float = 0.5, sample: int = 400_000, lower: bool = False,
-    seed: int = 0,
-) -> PreTrainedTokenizerFast:  # fmt: skip
-    """Train WordPiece on several languages, with accents, Chinese characters apart.
+    texts: Mapping[str, Sentences], *, size: int = 16_000, alpha: float = 0.5, lower: bool = False, seed: int = 0
+) -> PreTrainedTokenizerFast:
+    """Train WordPiece on several languages, keeping accents.
 
     Args:
         texts: sentences by language.
-        size: subwords of the vocabulary, the special ones included.
+        size: size of the vocabulary, including special tokens.
         alpha: a language with n sentences is drawn with probability ∝ n^alpha.
-        sample: sentences to learn from.
-        lower: put all text in lower case first, here and wherever the tokenizer is used.
-        seed: of the sample.
+        lower: lower-case all text, here and when the tokenizer is used.
+        seed: seed of the sample.
     """
     from transformers import BertTokenizerFast  # type: ignore[attr-defined]
 
     rng = np.random.default_rng(seed)
     counts = np.array([len(text) for text in texts.values()], dtype=np.float64)
-    shares = counts**alpha / (counts**alpha).sum() * min(sample, counts.sum())
+    shares = counts**alpha / (counts**alpha).sum() * min(_SAMPLE, counts.sum())
 
     def lines():
         for text, share in zip(texts.values(), shares, strict=True):
@@ -63,7 +63,7 @@ def train_tokenizer(
                     yield " ".join(text[k].words)
                 wanted -= len(drawn)
 
-    # Letters come first, so that a quarter of the vocabulary at most goes to rare Chinese characters.
+    # At most a quarter of the vocabulary is single characters, of which Chinese has many rare ones.
     backend = train_wordpiece(lines(), size=size, letters=size // 4, lower=lower)
     return BertTokenizerFast(
         tokenizer_object=backend._tokenizer, do_lower_case=lower, strip_accents=False, model_max_length=512
@@ -73,17 +73,16 @@ def train_tokenizer(
 def train_wordpiece(
     lines: Iterable[str], *, size: int, letters: int | None = None, lower: bool = False
 ) -> BertWordPieceTokenizer:
-    """Train a tokenizer like BERT's, with accents, Chinese characters apart.
+    """Train a tokenizer like BERT's, keeping accents. The same text always gives the same tokenizer.
 
-    The trainer of `tokenizers` numbers letters inside words in the order of a hash table, another one each time, and decides
-    by these numbers between merges of equal count (its issue 1794). Here all letters are numbered beforehand, so that the
-    same text gives the same tokenizer.
+    The trainer of `tokenizers` numbers characters inside words in random order, and breaks ties between merges by these numbers
+    (its issue 1794). Here all characters are numbered beforehand, as special tokens of the trainer.
 
     Args:
         lines: text.
-        size: subwords of the vocabulary, the special ones and the letters included.
-        letters: how many different ones at most, the most frequent; None for all.
-        lower: whether it puts all text in lower case first.
+        size: size of the vocabulary, including special tokens and characters.
+        letters: maximum number of different characters, the most frequent; None for all.
+        lower: lower-case all text.
     """
     from tokenizers import BertWordPieceTokenizer
 
@@ -99,7 +98,6 @@ def train_wordpiece(
             for letter in part:
                 counts[letter] += n
     alphabet = sorted(sorted(counts, key=lambda letter: (-counts[letter], letter))[:letters])
-    # What is called special comes first and in this order. Only the true ones are special in what is given back.
     trained.train_from_iterator(
         (" ".join([word] * n) for word, n in words.items()),
         vocab_size=size, initial_alphabet=alphabet, limit_alphabet=len(alphabet), show_progress=False,
@@ -113,18 +111,16 @@ class MaskedLanguageModel(LanguageModel):
     """Trains a BERT from scratch to predict masked subwords (Devlin et al. 2019, §3.1; no next-sentence task).
 
     Args:
-        layers, dim, heads, inner: shape of the model; by default heads of 64 dimensions, but four where that many of 32
-            or more fit, and an inner size of 4 · dim.
-        positions: longest text the model takes, in subwords.
-        share: of subwords hidden.
-        dropout: of states and of attention.
-        initial: standard deviation of the weights at the beginning; None: 0.02 · (768 / dim)^0.5.
-        learning_rate: the highest; None: 1e-4 · (768 / dim)^1.5.
+        layers, dim, heads, inner: shape of the model; by default heads of 64 dimensions, but four heads if their dimensions are
+            at least 32, and an inner size of 4 · dim.
+        positions: maximum number of subwords that the model reads.
+        share: fraction of masked subwords.
+        dropout: dropout of states and of attention.
+        initial: standard deviation of the initial weights; None for 0.02 · (768 / dim)^0.5.
+        learning_rate: maximum learning rate; None for 1e-4 · (768 / dim)^1.5.
         length, alpha, batch, updates, warmup, decay, clip, seed, precision, lower: see `LanguageModel`.
-        vocabulary: subwords of the tokenizer that is trained.
-        tokenizer: folder of one to use instead.
-        start: folder, or `mini`, of a BERT with its head to go on from, instead of random weights; its shape and its tokenizer
-            count then.
+        vocabulary: size of the tokenizer to train.
+        start: folder of a BERT with its head to continue from, or `mini`; its shape and its tokenizer are used.
         half: save the weights in float16.
     """
 
@@ -140,31 +136,30 @@ class MaskedLanguageModel(LanguageModel):
     decay: Literal["constant", "linear", "cosine"] = "cosine"
     clip: float | None = 1.0
     vocabulary: int = 16_000
-    tokenizer: str | Path | None = None
     start: str | Path | None = None
     half: bool = False
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("layers", "heads", "inner"):
-            if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), least=1, whole=True)
+        dim = self.dim
+        heads = max(1, dim // 64, min(4, dim // 32)) if self.heads is None else self.heads
+        inner = 4 * dim if self.inner is None else self.inner
+        for name, value in (("layers", self.layers), ("heads", heads), ("inner", inner)):
+            check_number(name, value, least=1, whole=True)
         check_number("share", self.share, above=0, below=1)
         check_number("dropout", self.dropout, least=0, below=1)
         if self.initial is not None:
             check_number("initial", self.initial, above=0)
         check_number("positions", self.positions, least=4, whole=True)
         check_number("length", self.length, least=4, most=self.positions, whole=True)
-        dim = self.dim
-        heads = max(1, dim // 64, min(4, dim // 32)) if self.heads is None else self.heads
         if dim % heads:
             raise SettingError(f"dim={dim} cannot be divided among {heads} heads")
-        self.shape: dict[str, Any] = {"num_hidden_layers": self.layers, "hidden_size": dim, "num_attention_heads": heads,
-                      "intermediate_size": 4 * dim if self.inner is None else self.inner,
-                      "max_position_embeddings": self.positions}  # fmt: skip
+        self.shape: dict[str, Any] = {
+            "num_hidden_layers": self.layers, "hidden_size": dim, "num_attention_heads": heads, "intermediate_size": inner,
+            "max_position_embeddings": self.positions,
+        }  # fmt: skip
         if self.start is not None:
-            self.start = self.tokenizer = str(BUNDLED.get(str(self.start), self.start))
-        self.lower = self.lower and self.tokenizer is None
+            self.start, self.lower = str(BUNDLED.get(str(self.start), self.start)), False
 
     def default_rate(self) -> float:
         return 1e-4 * (768 / self.dim) ** 1.5
@@ -181,15 +176,21 @@ class MaskedLanguageModel(LanguageModel):
         dictionaries: Sequence[Dictionary] = (), folder: str | Path | None = None, checkpoint_every: int = 200,
         progress: bool = False, say: Say = lambda line: None,
     ) -> HuggingFaceEncoder:  # fmt: skip
-        """Return a new encoder; its model with the language model's head is `self.model`.
+        """Return a new encoder; its model with the head is `self.model`.
 
         Args:
-            tokenizer: with a mask and special subwords at both ends; None for that of the settings, or a new one.
+            tokenizer: tokenizer with a mask token and special tokens at both ends; None for that of `start` or a new one.
         """
-        processes = Processes(self.precision)
-        started = None if self.start is None else self._started()
-        weights = {} if started is None else {"start_weights": weights_digest(started)}
-        tokenizer = self._tokenizer(texts, say) if tokenizer is None else tokenizer
+        processes, started, weights = Processes(self.precision), None, {}
+        if self.start is not None:
+            started, own = open_masked(self.start)
+            if started.config.model_type != "bert":
+                raise SettingError(f"{self.start} is a {started.config.model_type}: only a BERT can be trained further")
+            self.shape = {name: getattr(started.config, name) for name in self.shape}
+            weights, tokenizer = {"start_weights": weights_digest(started)}, own if tokenizer is None else tokenizer
+        if tokenizer is None:
+            say(f"training a tokenizer of {self.vocabulary:,} subwords")
+            tokenizer = train_tokenizer(texts, size=self.vocabulary, alpha=self.alpha, lower=self.lower, seed=self.seed)
         torch.manual_seed(self.seed)
         model = self.model = self._new_model(tokenizer) if started is None else started
         config: Any = model.config
@@ -208,13 +209,10 @@ class MaskedLanguageModel(LanguageModel):
         counts = np.sum([np.bincount(b.ids, minlength=len(tokenizer)) for b in mixture.languages.values()], axis=0)
         if self.senses is not None:  # untied from the embeddings
             (table,) = self.senses.tables(counts, self.shape["hidden_size"])
-            if started is not None:
-                with torch.no_grad():  # the first senses begin with its output layer
-                    decoder = model.cls.predictions.decoder
-                    table.weight[table.index[:, 0]], table.bias[table.index[:, 0]] = (
-                        decoder.weight.cpu(),
-                        decoder.bias.cpu(),
-                    )
+            if started is not None:  # the first senses are initialised with the output layer
+                decoder, first = model.cls.predictions.decoder, table.index[:, 0]
+                with torch.no_grad():
+                    table.weight[first], table.bias[first] = decoder.weight.cpu(), decoder.bias.cpu()
             self.softmax = Softmax([table]).to(processes.device)
 
         def words() -> dict[str, int]:
@@ -232,31 +230,16 @@ class MaskedLanguageModel(LanguageModel):
         self.encoder = HuggingFaceEncoder(model.bert, tokenizer, name="pretrained")
         return self.encoder
 
-    def _tokenizer(self, texts: Mapping[str, Sentences], say: Say) -> PreTrainedTokenizerFast:
-        if self.tokenizer is not None:
-            return open_tokenizer(self.tokenizer)
-        say(f"training a tokenizer of {self.vocabulary:,} subwords")
-        return train_tokenizer(texts, size=self.vocabulary, alpha=self.alpha, lower=self.lower, seed=self.seed)
-
     def _new_model(self, tokenizer: PreTrainedTokenizerFast) -> Any:
         from transformers import BertConfig, BertForMaskedLM
 
         pad: Any = tokenizer.pad_token_id
         initial = 0.02 * (768 / self.dim) ** 0.5 if self.initial is None else self.initial
-        config = BertConfig(
+        model = BertForMaskedLM(BertConfig(
             vocab_size=len(tokenizer), pad_token_id=pad, type_vocab_size=1, hidden_dropout_prob=self.dropout,
             attention_probs_dropout_prob=self.dropout, initializer_range=initial, **self.shape,
-        )  # fmt: skip
-        model = BertForMaskedLM(config)
-        _waves(model.bert.embeddings.position_embeddings.weight, config.initializer_range)
-        return model
-
-    def _started(self) -> Any:
-        """Return the model to go on from, in float32."""
-        model, _ = open_masked(str(self.start))
-        if model.config.model_type != "bert":
-            raise SettingError(f"{self.start} is a {model.config.model_type}: only a BERT can be trained further")
-        self.shape = {name: getattr(model.config, name) for name in self.shape}
+        ))  # fmt: skip
+        _sinusoids(model.bert.embeddings.position_embeddings.weight, initial)
         return model
 
     # -- what is saved -----------------------------------------------------------------------------------------------------
@@ -290,7 +273,7 @@ def open_masked(where: str | PathLike[str]) -> tuple[Any, Any]:
     """Open a masked language model with its head, in float32, and its tokenizer.
 
     Raises:
-        InputError: there is none, or no head.
+        InputError: there is no such model, or it has no head.
     """
     from transformers import AutoModelForMaskedLM, AutoTokenizer
     from transformers.utils import logging
@@ -301,87 +284,54 @@ def open_masked(where: str | PathLike[str]) -> tuple[Any, Any]:
         loaded: Any = AutoModelForMaskedLM.from_pretrained(
             str(where), **weights_as(torch.float32), output_loading_info=True
         )
-        model, report = loaded
         tokenizer: Any = AutoTokenizer.from_pretrained(str(where))
-    except Exception as error:  # an encoder of another kind, or whatever a damaged folder provokes
+    except Exception as error:  # another kind of encoder, or a corrupt folder
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(f"not a masked language model ({reason})", path=where) from error
+    model, report = loaded
     if report["missing_keys"] or tokenizer.mask_token_id is None:
         raise InputError("no language-model head in this folder; calque pretrain saves one", path=where)
     return model, tokenizer
 
 
-def open_tokenizer(where: str | Path) -> Any:
-    """Open a fast tokenizer with a mask.
-
-    Raises:
-        InputError: there is none.
-    """
-    from transformers import AutoTokenizer
-
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(str(where))
-    except Exception as error:  # a name the hub does not know, a damaged file
-        raise InputError(f"not a tokenizer ({str(error).splitlines()[0]})", path=where) from error
-    if not getattr(tokenizer, "is_fast", False) or tokenizer.mask_token_id is None:
-        raise InputError("not a fast tokenizer with a mask token, which masked language modelling needs", path=where)
-    return tokenizer
-
-
 @torch.no_grad()
 def untie(model: Any, table: SenseTable) -> None:
-    """Give a BERT's output layer, apart from the embeddings, one vector and bias for each subword: its most selected sense's.
-
-    Then it predicts without its senses, too, though not as well as with them.
-    """
+    """Untie a BERT's output layer from its embeddings, and set the vector of each subword to that of its most selected sense."""
     head, chosen = model.cls.predictions, table.most_selected()
     model.config.tie_word_embeddings = False
     head.decoder.weight = torch.nn.Parameter(table.weight[chosen].clone())
-    # Two of them, as transformers keeps them where the layer is not tied.
+    # transformers keeps two biases if the layer is not tied.
     head.bias, head.decoder.bias = (torch.nn.Parameter(table.bias[chosen].clone()) for _ in range(2))
 
 
+def single_subwords(subwords: Subwords, words: Sequence[str]) -> np.ndarray:
+    """Return the id of each word of one subword, int64 `[n]`; −1 for other words and special tokens."""
+    split = subwords.split([[word] for word in words])
+    ids = split.ids[split.offsets[:-1] + split.word_starts]
+    special = np.array(sorted(subwords.tokenizer.all_special_ids))
+    return np.where((split.word_lengths == 1) & ~np.isin(ids, special), ids, -1).astype(np.int64)
+
+
 def whole_words(encoder: HuggingFaceEncoder, dictionaries: Sequence[Dictionary]) -> dict[str, int]:
-    """The number of each word of some dictionaries, and of its capitalised forms, that is one subword."""
+    """Return the ids of dictionary words, also in lower case or capitalised, that are one subword."""
     words = sorted({word for d in dictionaries for word in (*d.source, *d.target)})
     words = list(dict.fromkeys([*words, *(word.lower() for word in words), *(word.capitalize() for word in words)]))
-    split = encoder.split([[word] for word in words])
-    single = (np.diff(split.word_offsets) == 1) & (split.word_lengths == 1)
-    ids = split.ids[split.offsets[:-1] + split.word_starts]
-    unknown: Any = encoder.tokenizer.unk_token_id
-    return {word: int(k) for word, k, one in zip(words, ids, single, strict=True) if one and k != unknown}
+    ids = single_subwords(encoder.subwords, words).tolist()
+    return {word: k for word, k in zip(words, ids, strict=True) if k >= 0}
 
 
 @torch.no_grad()
-def _waves(table: Tensor, size: float) -> None:
-    """Let positions begin as sines and cosines (Vaswani et al. 2017, §3.5) of the same size as the other embeddings: what
-    lies so many places away looks alike from everywhere, which attention would have to learn for each position else."""
+def _sinusoids(table: Tensor, size: float) -> None:
+    """Initialise position embeddings with sines and cosines (Vaswani et al. 2017, §3.5) of standard deviation `size`."""
     n, dim = table.shape
     half = torch.arange(0, dim, 2, dtype=torch.float64)
-    turns = torch.arange(n, dtype=torch.float64)[:, None] * 10_000.0 ** (-half / dim)
-    table.copy_(torch.stack([turns.sin(), turns.cos()], dim=2).flatten(1)[:, :dim] * (size * 2**0.5))
-
-
-class Hidden(NamedTuple):
-    """The hidden subwords that a process predicts."""
-
-    answers: Tensor  # int64 `[n]`, what they are
-    languages: Tensor  # int64 `[n]`, index of the language of each one's text
-    words: Tensor  # bool `[n]`, whether each is a whole word
-    masked: Tensor  # bool `[n]`, whether the mask stands in its place
+    angles = torch.arange(n, dtype=torch.float64)[:, None] * 10_000.0 ** (-half / dim)
+    table.copy_(torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1)[:, :dim] * (size * 2**0.5))
 
 
 class MaskedPrediction(Prediction):
-    """The mean cross-entropy of hidden subwords, predicted from the last layer's states in the place of each, see `Prediction`.
-    Senses are selected by and predicted from the state after the head's dense layer and norm.
-
-    Args:
-        model: with its head.
-        tokenizer: of the model, with a mask.
-        share: of the subwords to hide.
-        softmax: of senses, which predicts in place of the head's last layer; None for a model of subwords.
-        mixture, processes, training: see `Prediction`.
-    """
+    """Mean cross-entropy of masked subwords. Senses are selected by and predicted from the state after the head's dense layer and
+    norm, by `softmax` in place of the head's output layer."""
 
     def __init__(
         self, model: Any, mixture: Mixture, processes: Processes, *, tokenizer: Any, share: float,
@@ -396,8 +346,7 @@ class MaskedPrediction(Prediction):
 
     def backward(self, update: Update) -> dict[str, float]:
         ids, whole = self.blocks(update)
-        # The text that is hidden follows from the update's own random state, which `Loop` sets from its number and from the
-        # rank; without the rank it is the same in every process.
+        # `Loop` seeds each update by its number and the rank; without the rank, all processes mask the same subwords.
         shared = torch.Generator().manual_seed(torch.initial_seed() - self.processes.rank)
         read, chosen = mask(
             ids, self._special, mask_id=self._mask_id, vocabulary=self._vocabulary, share=self.share,
@@ -414,24 +363,24 @@ class MaskedPrediction(Prediction):
             with self.processes.autocast():
                 inside = (part != self._special[0]).long()
                 states = self.body(input_ids=part, attention_mask=inside).last_hidden_state.flatten(0, 1)[places]
-                total, selected = self._term(
-                    states.float(), Hidden(*(torch.from_numpy(x).to(part.device) for x in about))
-                )
+                total, selected = self._term(states.float(), *(torch.from_numpy(x).to(part.device) for x in about))
                 loss = total / len(chosen)
             loss.backward()
         return self._finish(loss, [selected], np.bincount(row, minlength=len(ids)))
 
-    def _term(self, states: Tensor, hidden: Hidden) -> tuple[Tensor, Selected | None]:
-        """Return the summed loss of this process's hidden subwords, and the senses that were selected."""
+    def _term(
+        self, states: Tensor, answers: Tensor, languages: Tensor, whole: Tensor, masked: Tensor
+    ) -> tuple[Tensor, Selected | None]:
+        """Return the summed loss of this process's masked subwords, and the selected senses."""
         if self.softmax is None or self.training is None:
-            return F.cross_entropy(self.head(states).float(), hidden.answers, reduction="sum"), None
-        states, answers = self._transform(states).float(), hidden.answers
-        targets = self.training.targets({0: states.detach()}, answers, hidden.languages, hidden.words)
-        selected = Selected(states.detach(), answers, targets.classes[:, 0], unread=hidden.masked)
+            return F.cross_entropy(self.head(states).float(), answers, reduction="sum"), None
+        states = self._transform(states).float()
+        targets = self.training.targets({0: states.detach()}, answers, languages, whole)
+        selected = Selected(states.detach(), torch.stack([answers, targets.classes[:, 0], masked.long()], dim=1))
         return self.softmax.loss(states, targets), selected
 
     def blocks(self, update: Update) -> tuple[np.ndarray, np.ndarray]:
-        """Return the blocks of an update, int32 `[n, longest]`, and the mask of those of their subwords that are whole words."""
+        """Return the padded blocks of an update, int32 `[n, longest]`, and the mask of the subwords that are whole words."""
         named = [(self.mixture.languages[lang], numbers) for lang, numbers in update]
         width = max(int(blocks.lengths[numbers].max()) for blocks, numbers in named)
         ids, whole = zip(*(blocks.padded(numbers, self._special[0], width) for blocks, numbers in named), strict=True)

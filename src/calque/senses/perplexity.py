@@ -1,4 +1,4 @@
-"""How well a language model guesses words: hidden ones, or those that come next."""
+"""Perplexity of language models, on masked or next words."""
 
 from __future__ import annotations
 
@@ -29,31 +29,29 @@ if TYPE_CHECKING:
     from calque.encoders.split import SplitSentences
     from calque.encoders.subwords import Subwords
 
-_LOGITS = 100_000_000  # numbers held at once
+_LOGITS = 100_000_000  # maximum number of logits in memory
 
 
 def masked_perplexity(
     model: PreTrainedModel, subwords: Subwords, sentences: Sentences, *, mask_id: int, share: float = 0.15,
     senses: Softmax | None = None, seed: int = 0, data: str = "", name: str = "",
 ) -> Score:  # fmt: skip
-    """Return the perplexity of hidden words, exp of the mean of −log p(word | the rest of its sentence).
+    """Return the perplexity of masked words, exp of the mean of −log p(word | rest of the sentence).
 
-    Words are chosen at random, the same ones for every model; all subwords of a chosen word are hidden at once, and the
-    probability of a word is the product of those of its subwords, each guessed without the others. So models with
-    different vocabularies can be compared, as perplexities of subwords cannot.
+    The random words are the same for every model. All subwords of a word are masked together, and the probability of a word is
+    the product over its subwords. So models with different vocabularies are comparable.
 
     Args:
-        model: with a language model's head (`AutoModelForMaskedLM`).
-        mask_id: the subword that hides.
-        share: of the words of each sentence to hide, at least one.
-        senses: of a BERT that predicts these instead: p of a subword is then the sum over its senses in use.
-        data, name: of the text and of the model, for the record.
+        model: model with a language model's head (`AutoModelForMaskedLM`).
+        share: fraction of masked words of each sentence, at least one word.
+        senses: softmax of senses in place of the head's output layer.
+        data, name: names of the text and of the model, for the record.
 
     Returns:
-        the perplexity, a number from 1 on; `settings` counts chosen words that the model cannot read (`left_out`).
+        the perplexity; `settings` has the number of masked words that the model cannot read (`left_out`).
 
     Raises:
-        SettingError: no words, or none that the model can read.
+        SettingError: the model can read no word of the text.
     """
     if not 0 < share <= 1:
         raise SettingError(f"share must be above 0 and at most 1, got {share}")
@@ -63,7 +61,7 @@ def masked_perplexity(
     left_out, chosen = int((~readable).sum()), chosen[readable]
     if not len(chosen):
         raise SettingError(
-            f"{data or 'the text'}: not one word that {name or 'the model'} can read, so there is nothing to measure"
+            f"{data or 'the text'} has no word that {name or 'the model'} can read: there is nothing to measure"
         )
     losses = np.zeros(len(chosen))
     owner = np.searchsorted(split.word_offsets, chosen, side="right") - 1
@@ -72,7 +70,6 @@ def masked_perplexity(
     budget = max(64, min(4096, _LOGITS // vocabulary.num_embeddings))
     for part in token_batches(split.lengths[asked], budget):
         numbers = asked[part]
-        # Chosen words in the order of the batch's sentences.
         first, last = np.searchsorted(owner, numbers), np.searchsorted(owner, numbers, side="right")
         places = ranges(first, last - first)
         losses[places] = _losses(model, split, numbers, chosen[places], last - first, mask_id, senses)
@@ -86,19 +83,12 @@ def masked_perplexity(
 def word_perplexity(
     model: WordModel, sentences: Sentences, *, seed: int = 0, data: str = "", name: str = ""
 ) -> list[Score]:
-    """Return the perplexity of each word and each sentence's end, exp of the mean of −log p, read from the left and from the
-    right; then that of the same words by their frequency in the training text alone, with one added.
+    """Return the perplexity of words and sentence ends in both directions, and that by word frequency with add-one smoothing.
 
-    Args:
-        seed: for the record.
-        data, name: of the text and of the model, for the record.
-
-    Returns:
-        both; `settings` has the perplexity of each direction, and counts the words outside the vocabulary, all of which count as
-        one (`unknown`).
+    `settings` has the perplexity of each direction, and the number of `unknown` words, which are one class.
 
     Raises:
-        SettingError: no words.
+        SettingError: the text has no words.
     """
     sums = model.negative_log_likelihood(sentences)
     forward, backward, _, n, unknown = sums.sum(axis=0).tolist()
@@ -111,14 +101,14 @@ def word_perplexity(
 
 
 def _score(task: str, metric: str, sums: np.ndarray, data: str, lang: str, seed: int, about: dict[str, Any]) -> Score:
-    """Return exp of a mean over words, from the sum and the number of each sentence `[n, 2]`, with its interval."""
+    """Return exp of a mean over words with its interval, from sum and number of each sentence, `[n, 2]`."""
     measured = measure(sums, lambda s: np.exp(ratio(s[..., 0], s[..., 1])), samples=1000)
     n = int(sums[:, 1].sum())
     return Score(task, data, (lang,), metric, *measured.ends, n, seed, about, percent=False, **measured.kept)
 
 
 def choose_words(counts: np.ndarray, share: float, seed: int) -> np.ndarray:
-    """Return the numbers of the words to hide, in order: of a sentence of n words `share · n`, rounded, and at least one."""
+    """Return sorted indices of the words to mask, a fraction `share` of each sentence but at least one."""
     rng = np.random.default_rng(seed)
     starts = offsets_of(counts)[:-1]
     chosen = [
@@ -160,16 +150,15 @@ def perplexity(
     encoder: str, texts: Sequence[tuple[str, str]], *, share: float = 0.15, pretokenized: bool = False,
     limit: int | None = None, seed: int = 0, say: Say = lambda line: None,
 ) -> list[Score]:  # fmt: skip
-    """Return the perplexity of hidden words in each language; of an ELMo, of each word that comes next. Where senses are
-    predicted, p of a word is the sum over its senses.
+    """Return the perplexity of masked words in each language; of an ELMo, of next words. p of a word is the sum over its senses.
 
     Arguments not listed here are the options of `calque perplexity`.
 
     Args:
-        texts: languages and files, one sentence a line.
+        texts: languages and files with one sentence per line.
 
     Raises:
-        InputError: no masked language model there.
+        InputError: the folder has no language model.
     """
     sentences = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say)
     names = {lang: ", ".join(Path(path).name for language, path in texts if language == lang) for lang in sentences}

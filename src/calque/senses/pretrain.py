@@ -1,4 +1,4 @@
-"""From plain text to a folder with an encoder trained on nothing else."""
+"""Train an encoder on plain text, from files to a folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from calque.senses.bidirectional import BiLanguageModel
 from calque.senses.elmo import h5py_module
 from calque.senses.masked import MaskedLanguageModel
 from calque.senses.perplexity import masked_perplexity, word_perplexity
-from calque.senses.sense_table import SenseTable
 from calque.senses.training import LanguageModel, Senses
 from calque.storage import write_text
 from calque.tasks.base import Score
@@ -43,23 +42,20 @@ def pretrain(
     options: Mapping[str, Any] | None = None, held_out: int = 0, pretokenized: bool = False, limit: int | None = None,
     overwrite: bool = False, checkpoint_every: int = 200, progress: bool = False, say: Say = lambda line: None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Train an encoder, and what it needs beside it: a tokenizer, or the words that it predicts.
+    """Train an encoder, and its tokenizer or vocabulary, and return the content of `calque-run.json`.
 
     Arguments not listed here are the options of `calque pretrain`.
 
     Args:
-        texts: languages and files, one sentence a line; several files of one language are read one after the other.
-        out: folder for the result, which appears when it is complete. Until then everything is in `.OUT.calque-part`; a run that
-            was stopped goes on from what it finds there.
-        preset: a name in `PRESETS`, for what neither `senses` nor `options` say.
-        senses: how many senses a word has at most, or the options of `calque.senses.training.Senses`; None for a plain model.
-        dictionaries: pairs of languages of the text, and files, whose translations the senses learn from. Then the
-            languages are seen in equal shares, unless `options` say else.
-        options: keyword arguments of `MaskedLanguageModel` or `BiLanguageModel`.
-        held_out: sentences of each language, drawn evenly from its text, that are not trained on but give the perplexity.
-
-    Returns:
-        what was done, as `calque-run.json` has it; `scores`, if there are any, are those on what was held out.
+        texts: languages and files with one sentence per line; files of one language are concatenated.
+        out: folder for the result, which is written atomically; `.OUT.calque-part` contains the checkpoints that a stopped run
+            resumes from.
+        preset: name in `PRESETS`, for settings in neither `senses` nor `options`.
+        senses: maximum number of senses of a word, or options of `Senses`; None for a model without.
+        dictionaries: pairs of languages of the text, and files, for the senses of translations. Languages are then sampled
+            uniformly, unless `options` has `alpha`.
+        options: arguments of `MaskedLanguageModel` or `BiLanguageModel`.
+        held_out: number of evenly spaced sentences of each language that are held out for the perplexity (`scores`).
     """
     check(out, overwrite=overwrite)
     langs = list(dict.fromkeys(lang for lang, _ in texts))
@@ -96,7 +92,7 @@ def settings_for(
     model: str, *, preset: str | None = None, senses: int | Mapping[str, Any] | None = None, langs: Sequence[str] = ("en",),
     translated: bool = False, options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return keyword arguments of a language model: those of a preset, and over them those that are named."""
+    """Return keyword arguments of a language model: those of a preset, overridden by `senses` and `options`."""
     if preset is not None and preset not in PRESETS:
         raise SettingError(f"unknown preset {preset!r}, expected {', '.join(PRESETS)}")
     settings = {} if preset is None else dict(PRESETS[preset][model])
@@ -111,7 +107,7 @@ def settings_for(
 
 
 def _measured(method: LanguageModel, text: Sentences, name: str) -> list[Score]:
-    """Return the perplexity of text that was held out."""
+    """Return the perplexity of held-out text."""
     about: Any = {"data": f"{len(text):,} sentences held out", "name": name}
     if isinstance(method, BiLanguageModel):
         return word_perplexity(method.model, text, **about)
@@ -147,45 +143,37 @@ def _record(
 
 
 def _card(method: LanguageModel, record: dict[str, Any]) -> str:
-    unit, (front, what, files) = method.unit, method.card(record)
+    """Return the model card."""
+    unit, (front, what, paragraphs) = method.unit, method.card(record)
+    tables, files = record.get("senses", {}).get("tables", ()), record.get("senses", {}).get("dictionaries", ())
+    several = " and ".join(f"{row['several']:.1%}" for row in tables)
+    about = (
+        [f"Sense-aware: {several} of the words have several output vectors, in `senses.safetensors`.", ""]
+        if several
+        else []
+    )
+    named = ", ".join(f"{d['path']} ({'-'.join(d['langs'])}, {d['pairs']:,} pairs)" for d in files)
+    about += [f"Senses of translations were predicted by {named}.", ""] if named else []
     rows = [f"| {lang} | {r['sentences']:,} | {r[unit]:,} | {r['passes']} |" for lang, r in record["languages"].items()]
-    lines = [
+    return "\n".join([
         "---", *front, "language:", *(f"- {lang}" for lang in record["languages"]), "tags:", "- calque",
         *(["- elmo"] if unit == "words" else []), "---", "", f"# {what}", "",
         f"Trained from text alone with calque {record['calque']}: {record['updates']:,} updates, mean loss "
         f"{record['last_loss']:.3f} at the end; {record['parameters']:,} parameters, {record['vocabulary']:,} {unit} predicted.",
-        "", *_about(record), *files,
+        "", *about, *paragraphs,
         f"| language | sentences | {unit} | passes |", "|---|---:|---:|---:|", *rows, "",
         f"Texts: {', '.join(file['path'] for file in record['texts'])}{', in lower case' if method.lower else ''}.", "",
         *(f"{score['metric'].split('.')[0].capitalize()} of {score['data']} in {score['languages'][0]}: {score['value']:.1f}.\n"
           for score in record["scores"]),
         "## Settings", "", "```json", json.dumps(record["settings"], indent=2), "```", "",
-    ]  # fmt: skip
-    return "\n".join(lines)
-
-
-def _about(record: Mapping[str, Any]) -> list[str]:
-    """Return the model card's paragraph on senses; nothing without senses."""
-    if "senses" not in record:
-        return []
-    several = " and ".join(f"{row['several']:.1%}" for row in record["senses"]["tables"])
-    files = ", ".join(
-        f"{d['path']} ({'-'.join(d['langs'])}, {d['pairs']:,} pairs)" for d in record["senses"].get("dictionaries", ())
-    )
-    return [
-        f"It is sense-aware: its output layer had up to {record['settings']['senses']['senses']} vectors for each word while "
-        f"it was trained, and {several} of the words have several left, in `senses.safetensors`. The encoder has the same size "
-        f"as without.{f' It also learnt to predict the senses of translations, from {files}.' if files else ''}", "",
-    ]  # fmt: skip
+    ])  # fmt: skip
 
 
 def hold_out(text: Sentences, n: int) -> tuple[Sentences, Sentences]:
-    """Split a text into two: most of its sentences, and some that are drawn evenly from it.
-
-    Of these, those that stand in the rest of the text word for word are left out, and those without words.
+    """Split a text into training text and up to n evenly spaced sentences that are not empty or in the training text.
 
     Raises:
-        SettingError: more than half the text; or none of them is new.
+        SettingError: n is more than half of the text, or no sentence is left.
     """
     if not 0 < 2 * n <= len(text):
         raise SettingError(f"cannot hold out {n} of {len(text)} sentences in {text.lang}: at most half")
@@ -199,9 +187,17 @@ def hold_out(text: Sentences, n: int) -> tuple[Sentences, Sentences]:
 
 
 def _about_senses(method: LanguageModel, dictionaries: Sequence[Dictionary]) -> dict[str, Any]:
-    """Return of each table how many senses a word has left, and what translates what."""
+    """Return the number of words by number of senses for each table, and the dictionaries."""
     assert method.softmax is not None
-    about: dict[str, Any] = {"tables": [_table(table) for table in method.softmax.senses]}
+    about: dict[str, Any] = {"tables": []}
+    for table in method.softmax.senses:
+        used = (table.live.cpu()[table.index.cpu().clamp(min=0)] & (table.index.cpu() >= 0)).sum(1).numpy()
+        about["tables"].append({
+            "words": len(used),
+            "senses_per_word": round(float(used.mean()), 3),
+            "several": round(float((used > 1).mean()), 4),
+            "words_by_senses": {str(k): n for k, n in enumerate(np.bincount(used).tolist()) if n},
+        })  # fmt: skip
     if method.translations is not None:
         about["translated_words"] = dict(method.translations.words)
         about["dictionaries"] = [
@@ -210,27 +206,12 @@ def _about_senses(method: LanguageModel, dictionaries: Sequence[Dictionary]) -> 
     return about
 
 
-def _table(table: SenseTable) -> dict[str, Any]:
-    used = (table.live.cpu()[table.index.cpu().clamp(min=0)] & (table.index.cpu() >= 0)).sum(1).numpy()
-    n = np.bincount(used)
-    return {
-        "words": len(used),
-        "senses_per_word": round(float(used.mean()), 3),
-        "several": round(float((used > 1).mean()), 4),
-        "words_by_senses": {str(k): int(n[k]) for k in range(1, len(n)) if n[k]},
-    }
-
-
 # -- presets -----------------------------------------------------------------------------------------------------------
-# Settings under a name: those of the Multi-sense paper, and smaller ones that can be compared alike. A preset holds for a model
-# with senses and without, so that the two differ in nothing else. Whatever is named beside it counts instead.
-Settings = dict[str, Any]
-
-# Tables 6 to 8 of the paper, and Appendix D. Where it gives no number, or one that has no counterpart, ours stay:
-# - a batch is of sentences, not of pieces of 20 words (12, with two languages) of a stream (`unroll_steps`);
-# - an epoch (`n_epochs`) is counted in updates: 1,000,000, or 600,000 for several languages;
-# - of ELMo the size of the vocabulary, of BERT the batch, the learning rate and the length of a block.
-_PAPER: Mapping[str, Settings] = {
+# Tables 6 to 8 of the paper, and Appendix D. Settings without a value or counterpart there have our defaults:
+# - a batch is of sentences, not of segments of 20 words (12, with two languages) of a stream (`unroll_steps`);
+# - the number of epochs (`n_epochs`) is given in updates: 1,000,000, or 600,000 for several languages;
+# - the size of ELMo's vocabulary, and BERT's batch, learning rate and block length.
+_PAPER: Mapping[str, dict[str, Any]] = {
     "elmo": {
         "dim": 512, "hidden": 4096, "layers": 2, "clip": 10.0, "dropout": 0.1, "batch": 256, "negatives": 8192, "tables": 2,
         "optimiser": "adagrad", "learning_rate": 0.2, "vocabulary": 100_000, "lower": True,
@@ -240,19 +221,19 @@ _PAPER: Mapping[str, Settings] = {
         "dropout": 0.1, "vocabulary": 27_654, "lower": True,
     },
 }  # fmt: skip
-_ALGORITHMS: Settings = {"warmup": 20_000, "occurrences": 0, "rate": 0.01, "queue": 20_000}
-_PAPER_SENSES: Mapping[str, Settings] = {
+_ALGORITHMS = {"warmup": 20_000, "occurrences": 0, "rate": 0.01, "queue": 20_000}
+_PAPER_SENSES: Mapping[str, dict[str, Any]] = {
     "elmo": {**_ALGORITHMS, "start": "fresh", "axes": 16, "below": 0.1},
     "bert": {**_ALGORITHMS, "start": "kept", "axes": 14, "below": 0.0},
 }
 
 # About an hour at most on two cores, with 9 MB of text of each language; and minutes.
-_SMALL: Mapping[str, Settings] = {
+_SMALL: Mapping[str, dict[str, Any]] = {
     "elmo": {"dim": 64, "hidden": 256, "vocabulary": 20_000, "batch": 64, "updates": 3000, "negatives": 2048, "tables": 2},
     "bert": {"dim": 128, "layers": 4, "vocabulary": 12_000, "batch": 32, "updates": 6000, "length": 64, "positions": 128},
 }  # fmt: skip
-_TINY: Mapping[str, Settings] = {
+_TINY: Mapping[str, dict[str, Any]] = {
     "elmo": {"dim": 32, "hidden": 64, "vocabulary": 5000, "batch": 32, "updates": 400, "negatives": 512, "tables": 2},
     "bert": {"dim": 64, "layers": 2, "vocabulary": 4000, "batch": 16, "updates": 600, "length": 64, "positions": 128},
 }
-PRESETS: Mapping[str, Mapping[str, Settings]] = {"paper": _PAPER, "small": _SMALL, "tiny": _TINY}
+PRESETS: Mapping[str, Mapping[str, dict[str, Any]]] = {"paper": _PAPER, "small": _SMALL, "tiny": _TINY}

@@ -1,4 +1,4 @@
-"""The senses of words among their neighbours."""
+"""Plots of the senses of words among their neighbours."""
 
 from __future__ import annotations
 
@@ -14,22 +14,31 @@ _NAMED = 12  # neighbours in the table
 
 
 def senses(records: Sequence[Record], subjects: Subjects) -> Section | None:
-    """For each word two of its senses side by side, each with those nearest to it in the plane of all senses."""
+    """Plot the senses of each word in pairs, each with its nearest senses in the plane of all senses."""
     panels: list[Panel] = []
     for record in (record for record in records if record.items):
         word, label = str(record["data"]), subjects[record].label
         by_sense: dict[int, list[Mapping[str, Any]]] = {}
         for item in record.items:
             by_sense.setdefault(int(item["of"]), []).append(item)
-        # Grey is for what everything is compared with.
+        # Colour 0, grey, is for baselines.
         langs = {lang: k for k, lang in enumerate(sorted({str(i["lang"]) for i in record.items if i.get("lang")}), 1)}
         numbers = sorted(by_sense)
         for first in range(0, len(numbers), 2):
             two = numbers[first : first + 2]
             drawings = tuple(_drawing(word, number, by_sense[number], langs, label, record) for number in two)
             choice = {"model": label, "word": word, "senses": " and ".join(map(str, two))}
+            lines = []
+            for number in two:
+                own, *others = by_sense[number]  # sorted by cosine
+                nearest = ", ".join(f"{item['word']}_{int(item['number'])}" for item in others[:_NAMED])
+                cells = Cell(text=(f"{100 * own['share']:.0f}%",)), Cell(text=(nearest,))
+                lines.append(Line(f"{word}_{number}", cells))
+            heads = (Head("share of its uses", numeric=False), Head("nearest senses", numeric=False))
+            caption = f"Senses of {word} and those nearest to them ({record.source})"
             name = f"senses-{len(panels)}"
-            panels.append(Panel(choice, drawings, (_table(name, word, two, by_sense, record),)))
+            table = Table(name, caption, "sense", heads, tuple(lines), sortable=False)
+            panels.append(Panel(choice, drawings, (table,)))
     if not panels:
         return None
     note = (
@@ -59,19 +68,3 @@ def _drawing(
         "below.",
         langs=list(langs.items()) if len(langs) > 1 else (),
     )  # fmt: skip
-
-
-def _table(
-    name: str, word: str, numbers: Sequence[int], by_sense: Mapping[int, Sequence[Mapping[str, Any]]], record: Record
-) -> Table:
-    lines = []
-    for number in numbers:
-        name_of = {id(i): f"{i['word']}_{int(i['number'])}" for i in by_sense[number]}
-        own = next((i for i in by_sense[number] if name_of[id(i)] == f"{word}_{number}"), None)
-        others = sorted((i for i in by_sense[number] if i is not own), key=lambda i: -i["cosine"])[:_NAMED]
-        share = "" if own is None else f"{100 * own['share']:.0f}%"
-        nearest = ", ".join(name_of[id(i)] for i in others)
-        lines.append(Line(f"{word}_{number}", (Cell(text=(share,)), Cell(text=(nearest,)))))
-    heads = (Head("share of its uses", numeric=False), Head("nearest senses", numeric=False))
-    caption = f"Senses of {word} and those nearest to them ({record.source})"
-    return Table(name, caption, "sense", heads, tuple(lines), sortable=False)

@@ -1,4 +1,4 @@
-"""Encoders that a study trains itself."""
+"""Pretraining as a step of a study."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from calque.senses.pretrain import PRESETS, model_class, pretrain, settings_for
 from calque.senses.training import Senses
 
 _BY_LANGUAGE = Mapping[str, str]
-#: what a table of pretraining has beside settings of the language model
+#: keys of a table of pretraining besides settings of the language model
 _READ: dict[str, Any] = {
     "model": str, "texts": _BY_LANGUAGE, "apart": bool, "pairs": bool, "dictionaries": _BY_LANGUAGE, "limit": Count,
     "pretokenized": bool, "preset": Literal[tuple(PRESETS)], "senses": int | Mapping[str, Any], "held_out": int,
@@ -25,12 +25,12 @@ _HOW = ("limit", "pretokenized", "preset", "senses", "held_out")
 
 
 def check_pretraining(name: str, given: Mapping[str, Any], source: str) -> None:
-    """Check the table of an encoder that the study trains itself."""
+    """Check the table of an encoder to pretrain."""
     where = f"encoders.{name}.pretrain"
     if not given.get("texts"):
         raise SettingError(f'encoder {name!r} has no text to pretrain on: texts = {{ en = "en.txt.gz" }}')
     model = given.get("model", "bert")
-    check(where, given, {**of(model_class(model), "start", "tokenizer"), **_READ})
+    check(where, given, {**of(model_class(model), "start"), **_READ})
     if isinstance(given.get("senses"), Mapping):
         check(f"{where}.senses", given["senses"], of(Senses))
     if given.get("apart") and given.get("pairs"):
@@ -57,7 +57,7 @@ def check_pretraining(name: str, given: Mapping[str, Any], source: str) -> None:
 
 
 def train(step: Step, folder: Path) -> list[dict[str, Any]]:
-    """Train the encoder of a step into its folder, and return scores on what was held out."""
+    """Train the encoder of a step, and return its scores on held-out text."""
     options = dict(step.settings)
     model, langs, named = options.pop("model", "bert"), options.pop("langs"), options.pop("dictionaries", [])
     pairs = [pair for name in named if (pair := pair_of(name, langs)) is not None]

@@ -1,4 +1,4 @@
-"""Text for pretraining: blocks of subwords, sentences as numbers of words, and which of them make up which update."""
+"""Training text of language models: blocks of subwords and masks, word indices, and the blocks of each update."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ import numpy as np
 from calque.encoders.split import SplitSentences, number_words
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of, ranges
-from calque.senses.elmo import BEGIN, END
+from calque.senses.elmo import END, with_ends
 from calque.text import Sentence, Sentences
 
-#: after the numbers of the ends of a sentence: that of all words that are not predicted; then come the words
+#: index of all words outside the vocabulary, after those of the sentence ends; and of the first word
 UNKNOWN, FIRST_WORD = END + 1, END + 2
 VOCABULARY_FILE = "vocabulary.json"
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """Runs of sentences, each block begun and ended by the special subwords and split by the last of them.
+    """Blocks of sentences with special tokens at both ends and between sentences.
 
     Attributes:
-        ids: int32 `[n_subwords]`, of all blocks one after the other.
+        ids: subwords of all blocks, int32 `[n_subwords]`.
         offsets: int64 `[n_blocks + 1]`.
-        words: bool `[n_subwords]`, which of them are whole words; None where that is not known.
+        words: mask of the subwords that are whole words, bool `[n_subwords]`; None if unknown.
     """
 
     ids: np.ndarray
@@ -44,17 +44,16 @@ class Blocks:
 
     @classmethod
     def of(cls, split: SplitSentences, length: int) -> Blocks:
-        """Pack sentences in their order, as many as fit into `length` subwords; none is cut.
+        """Pack sentences in order into blocks of at most `length` subwords.
 
-        Args:
-            split: sentences between a special subword each, none longer than `length`.
-            length: most subwords of a block.
+        Raises:
+            SettingError: a sentence does not fit into a block.
         """
         sizes = np.diff(split.offsets)
-        inner = np.flatnonzero(sizes > 2)  # without the empty ones
+        inner = np.flatnonzero(sizes > 2)  # not empty
         if len(inner) and sizes[inner].max() > length:
             raise SettingError(f"a sentence of {sizes[inner].max()} subwords does not fit into blocks of {length}")
-        # A sentence after the first of its block brings its own end, but needs no beginning.
+        # The first token of a sentence is kept only at the beginning of a block.
         first, filled = np.zeros(len(inner), dtype=bool), length
         for k, size in enumerate(sizes[inner].tolist()):
             if filled + size - 1 > length:
@@ -73,7 +72,7 @@ class Blocks:
         return cls(ids, np.append(starts, ends[-1] if len(ends) else 0).astype(np.int64), whole[places])
 
     def padded(self, numbers: np.ndarray, pad: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return some blocks, int32 `[n, width]`, and the mask of those of their subwords that are whole words."""
+        """Return some padded blocks, int32 `[n, width]`, and the mask of their subwords that are whole words."""
         lengths = self.lengths[numbers]
         inside, places = np.arange(width) < lengths[:, None], ranges(self.offsets[numbers], lengths)
         ids, whole = np.full(inside.shape, pad, dtype=np.int32), np.zeros(inside.shape, dtype=bool)
@@ -83,22 +82,22 @@ class Blocks:
         return ids, whole
 
     def rows(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the ids of some blocks, all in a row."""
+        """Return the ids of some blocks, concatenated."""
         return self.ids[ranges(self.offsets[numbers], self.lengths[numbers])]
 
 
 class Mixture:
-    """Which blocks make up which update.
+    """Blocks of each update.
 
-    A language with n subwords is drawn with probability ∝ n^alpha (Conneau and Lample 2019, §3.1): 1 leaves the text as
-    it is, 0 gives every language the same number of blocks (of sentences, where each is one: Multi-sense, §3.2). Each
-    language's blocks come in a random order, and all of them before any comes again. An epoch has as many blocks as there are.
+    A language with n subwords is drawn with probability ∝ n^alpha (Conneau and Lample 2019, §3.1): 1 draws in proportion to the
+    text; 0 draws the same number of blocks of every language (of sentences, if each is a block: Multi-sense, §3.2). All blocks of
+    a language are drawn in random order before any is drawn again. An epoch has as many blocks as the text.
 
     Args:
         languages: blocks by language.
-        batch: blocks in an update.
+        batch: number of blocks in an update.
         alpha: exponent.
-        seed: of the order.
+        seed: seed of the order.
     """
 
     def __init__(self, languages: Mapping[str, Blocks], *, batch: int, alpha: float = 0.5, seed: int = 0):
@@ -109,14 +108,14 @@ class Mixture:
         sizes = np.array([len(blocks.ids) for blocks in languages.values()], dtype=np.float64)
         chance = sizes**alpha / (sizes**alpha).sum()
         total = sum(map(len, languages.values()))
-        # Other shares are of subwords; blocks of one language may be shorter than another's.
+        # Shares are of subwords, and the mean length of blocks differs between languages.
         mean = sizes / np.array([len(blocks) for blocks in languages.values()]) if alpha else 1.0
         drawn = chance / mean / (chance / mean).sum() * total
         self.drawn = dict(zip(languages, np.maximum(1, np.round(drawn)).astype(int).tolist(), strict=True))
         self.steps_per_epoch = max(1, sum(self.drawn.values()) // batch)
 
     def epoch(self, number: int) -> list[list[tuple[str, np.ndarray]]]:
-        """The updates of an epoch, each as numbers of blocks by language; a pure function of `number`."""
+        """Return the updates of an epoch, as indices of blocks by language; a pure function of `number`."""
         names, chosen = [], []
         for index, (name, count) in enumerate(self.drawn.items()):
             names.append(np.full(count, index))
@@ -131,7 +130,7 @@ class Mixture:
         return updates
 
     def _draw(self, index: int, n: int, start: int, count: int) -> np.ndarray:
-        """Places `start` to `start + count` in an endless row of permutations of `n`."""
+        """Return items `start` to `start + count` of an endless sequence of permutations of `n`."""
         parts = []
         for cycle in range(start // n, (start + count - 1) // n + 1):
             order = np.random.default_rng([self.seed, 2, index, cycle]).permutation(n)
@@ -151,19 +150,15 @@ class Mixture:
 def mask(
     ids: np.ndarray, special: Sequence[int], *, mask_id: int, vocabulary: int, share: float, rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Hide subwords that are then to be guessed (Devlin et al. 2019, §3.1).
-
-    Of the chosen ones four fifths become the mask, a tenth any subword of the vocabulary, and a tenth stays.
+    """Mask random subwords (Devlin et al. 2019, §3.1): 80% become the mask, 10% a random subword, 10% stay.
 
     Args:
         ids: `[n, length]`.
-        special: ids that are never chosen: padding and the ends.
-        mask_id: of the mask.
-        vocabulary: number of subwords.
-        share: of the subwords to choose.
+        special: ids that are never chosen, padding and the ends.
+        share: fraction of the chosen subwords.
 
     Returns:
-        the text to read, `[n, length]`, and flat positions of the chosen subwords, `[n_chosen]`.
+        masked text `[n, length]`, and flat positions of the chosen subwords, `[n_chosen]`.
     """
     possible = np.flatnonzero(~np.isin(ids, special))
     chosen = np.sort(rng.choice(possible, size=max(1, round(share * len(possible))), replace=False))
@@ -179,11 +174,11 @@ def mask(
 # -- words -------------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words that are predicted, the frequent ones first, as the sampling of negatives expects it.
+    """Predicted words, the most frequent first.
 
     Attributes:
-        words: number `k + FIRST_WORD` is `words[k]`.
-        counts: int64 `[size]`, how often each number occurs in the training text.
+        words: word with index `k + FIRST_WORD` is `words[k]`.
+        counts: number of occurrences of each index in the training text, int64 `[size]`.
     """
 
     words: tuple[str, ...]
@@ -194,15 +189,15 @@ class Vocabulary:
         object.__setattr__(self, "_numbers", {word: k for k, word in enumerate(self.words, FIRST_WORD)})
 
     def __len__(self) -> int:
-        """With both ends and the unknown word."""
+        """Number of words, including both ends and the unknown word."""
         return len(self.counts)
 
     def numbers(self, words: Sequence[str]) -> np.ndarray:
-        """The number of each word, or that of the unknown one, int64 `[n]`."""
+        """Return the index of each word, or `UNKNOWN`, int64 `[n]`."""
         return np.fromiter((self._numbers.get(word, UNKNOWN) for word in words), dtype=np.int64, count=len(words))
 
     def unigram(self) -> np.ndarray:
-        """Probability of each number by its count alone, with one added, float64 `[size]`."""
+        """Return the probability of each index by its count, with add-one smoothing, float64 `[size]`."""
         return (self.counts + 1) / (self.counts.sum() + len(self.counts))
 
     @property
@@ -210,7 +205,6 @@ class Vocabulary:
         return hashlib.blake2b(json.dumps([self.words, self.counts.tolist()]).encode(), digest_size=16).hexdigest()
 
     def save(self, folder: Path) -> None:
-        """Write to a folder that `open` reads."""
         about = {"words": self.words, "counts": self.counts.tolist()}
         (folder / VOCABULARY_FILE).write_text(json.dumps(about, ensure_ascii=False), encoding="utf-8")
 
@@ -228,13 +222,12 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class WordText:
-    """Text of several languages as numbers of word forms, seen through one vocabulary.
+    """Text of several languages as indices of word forms.
 
     Attributes:
-        vocabulary: what is predicted.
-        forms: every form of the text; those of the vocabulary first, so that number n of the vocabulary and of the text
-            is the same word: `forms[n - FIRST_WORD]`.
-        blocks: by language, int32 numbers of forms; a block is a sentence with both ends, or a part of one.
+        vocabulary: predicted words.
+        forms: all word forms of the text, the vocabulary first; index n is `forms[n - FIRST_WORD]`.
+        blocks: word forms by language, int32; a block is a sentence with both ends, or a part of one.
     """
 
     vocabulary: Vocabulary
@@ -246,21 +239,21 @@ class WordText:
         cls, texts: Mapping[str, Sentences], *, size: int, min_count: int = 1, length: int = 128, alpha: float = 1.0,
         lower: bool = False,
     ) -> WordText:  # fmt: skip
-        """Count and number the words of a text.
+        """Build the vocabulary of a text, and index its words.
 
-        A sentence without words is left out. One with more than `length` words is cut into parts that share the word where
-        they meet, so that each word is still predicted once from each side.
+        Sentences without words are dropped. A sentence with more than `length` words is cut into parts that share a word, so that
+        each word is predicted once in each direction.
 
         Args:
             texts: sentences by language.
-            size: most numbers of the vocabulary, `FIRST_WORD` of which are no words.
-            min_count: occurrences below which a word is not predicted.
-            length: most predictions in each direction from one part of a sentence.
-            alpha: as in `Mixture`; so that words are ordered by how often they are seen in training.
-            lower: read all words in lower case.
+            size: maximum size of the vocabulary, including `FIRST_WORD` indices that are not words.
+            min_count: minimum number of occurrences of a predicted word.
+            length: maximum number of predictions in each direction from a block.
+            alpha: see `Mixture`; words are sorted by their frequency in training.
+            lower: lower-case all words.
 
         Raises:
-            SettingError: no word is left.
+            SettingError: no word is frequent enough.
         """
         forms: dict[str, int] = {}
         numbered: dict[str, tuple[np.ndarray, np.ndarray]] = {}
@@ -273,7 +266,7 @@ class WordText:
             occurred = np.bincount(numbers, minlength=len(forms))
             counts += occurred
             seen += occurred * float(max(1, len(numbers))) ** (alpha - 1)
-        seen[counts < min_count] = -1  # last, and never predicted
+        seen[counts < min_count] = -1  # sorted last, and never predicted
         order = np.argsort(-seen, kind="stable")
         n_words = min(size - FIRST_WORD, int((counts >= min_count).sum()))
         if not n_words:
@@ -293,7 +286,7 @@ class WordText:
     def seen_by(
         cls, vocabulary: Vocabulary, sentences: Iterable[Sentence | Sequence[str]], *, lower: bool = False
     ) -> WordText:
-        """Another text, such as one held out; one block a sentence, all under the language ""."""
+        """Index another text by a vocabulary, as one block for each sentence, under the language ""."""
         names, numbers, offsets = number_words(sentences)
         names = [name.lower() for name in names] if lower else names
         known = vocabulary.numbers(names)
@@ -305,14 +298,8 @@ class WordText:
 
 
 def _blocks(numbers: np.ndarray, offsets: np.ndarray, length: int) -> Blocks:
-    lengths = np.diff(offsets)
-    filled = lengths > 0
-    lengths = lengths[filled] + 2
-    ends = np.cumsum(lengths)
-    starts = ends - lengths
-    ids = np.full(int(lengths.sum()), END, dtype=np.int32)
-    ids[starts] = BEGIN
-    ids[ranges(starts + 1, lengths - 2)] = numbers
+    ids, offsets = with_ends(numbers, np.unique(offsets))  # without empty sentences
+    lengths, starts, ends = np.diff(offsets), offsets[:-1], offsets[1:]
     parts = -(-(lengths - 1) // length)
     first = np.repeat(starts, parts) + ranges(np.zeros_like(parts), parts) * length
     sizes = np.minimum(first + length + 1, np.repeat(ends, parts)) - first
