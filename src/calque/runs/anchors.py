@@ -51,7 +51,7 @@ def make_anchors(
     with locked(folder / SUMS_FILE):
         sums = sum_anchors(
             loaded, chain.from_iterable(stream_sentences(text, **read) for text in how.text), numbers(how.layers),
-            vocabulary=words, most_occurrences=how.occurrences, seed=how.seed, partial=folder / SUMS_FILE, progress=progress,
+            vocabulary=words, most_occurrences=how.most_occurrences, seed=how.seed, partial=folder / SUMS_FILE, progress=progress,
         )  # fmt: skip
         lacking = f", {sums.uncovered:,} words without a vector" if sums.uncovered else ""
         occurrences = f"{int(sums.counts.sum()):,} occurrences of {len(sums.words):,} words"

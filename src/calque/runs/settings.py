@@ -109,7 +109,9 @@ class AnchorSettings:
     vocabulary: str | None = opt(None, "Only make anchors for the words in this file, one per line.")
     at_least: int = opt(1, "Skip words with fewer than N occurrences.", min=1)
     most: int | None = opt(None, "Keep only the N most frequent words.", min=1)
-    occurrences: int | None = opt(None, "Average only the first N occurrences of a word; saves encoding time.", min=1)
+    most_occurrences: int | None = opt(
+        None, "Average only the first N occurrences of a word; saves encoding time.", "--occurrences", min=1
+    )
     format: str = opt(
         "safetensors", "safetensors, or avg_embeds (word2vec text per layer and norms.json, as published)."
     )

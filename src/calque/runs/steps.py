@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import calque
+from calque.corpora.languages import name_and_path
 from calque.errors import InputError
 from calque.named import file_of, is_path
 from calque.storage import part_of, remove_temporary, replace_folder, temporary_folder, write_text
@@ -27,7 +28,7 @@ class Step:
     Attributes:
         kind: name of the function that runs the step.
         settings: JSON settings.
-        files: input files by role; their contents count, not their names.
+        files: input files by role, as FILE or LANG=FILE; the key depends on their contents and not on their names.
         after: folders of the steps whose results it reads, by role.
         code: version of calque, with hashes of the user's own classes, see `Steps.step`.
         label: name in messages.
@@ -43,7 +44,8 @@ class Step:
     @cached_property
     def key(self) -> str:
         """Hash of everything that determines the result, computed at first use."""
-        files = {role: [digest(file) for file in several] for role, several in self.files.items()}
+        named = {role: [name_and_path(file) for file in several] for role, several in self.files.items()}
+        files = {role: [f"{lang}{digest(path)}" for lang, path in several] for role, several in named.items()}
         after = {role: [Path(place).name for place in several] for role, several in self.after.items()}
         text = json.dumps([self.kind, self.settings, files, after, self.code], sort_keys=True, default=str)
         return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
