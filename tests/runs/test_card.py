@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 import torch
 
+from calque.alignment.driver import make_method
 from calque.corpora import read_parallel
 from calque.corpora.sample import sample_text
 from calque.encoders import load_encoder
 from calque.pairs import WordPairs
-from calque.runs.align import align, make_method
+from calque.runs.align import align
+from calque.runs.settings import AlignSettings
 from calque.text import Sentence
 from command import works
 
@@ -29,8 +31,10 @@ def train(tmp_path_factory) -> Path:
 
 def aligned(train: Path, encoder: Path, out: Path, method: str = "contrastive", **load) -> str:
     options = {"epochs": 0.5, "batch": 4} if method == "contrastive" else {}
-    align([str(train)], langs=[("en", "de")], encoder=str(encoder), method=method, towards="en", out=out, load=load,
-          options=options)  # fmt: skip
+    how = AlignSettings(
+        train=[str(train)], langs=["en", "de"], encoder=str(encoder), method=method, towards="en", out=out
+    )
+    align(how, load=load, options=options)
     return (out / "README.md").read_text(encoding="utf-8")
 
 

@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 import typer
 
 from calque.cli.checks import given, output_file, refuse_unused
-from calque.cli.options import Linking, Loading, SubjectCommand, Tracking, grouped, language_pairs, news, own_options
+from calque.cli.options import Linking, Loading, SubjectCommand, Tracking, grouped, news, own_options
 from calque.errors import SettingError
 from calque.named import is_path
-from calque.runs.settings import EncoderArgument, OwnOption, PairLangs, Quiet, numbers, opt
+from calque.runs.settings import EncoderArgument, OwnOption, PairLangs, Quiet, language_pairs, numbers, opt
 from calque.storage import append_lines
 from calque.tasks.inputs import FIELDS, FILES, Inputs
 from calque.tasks.table import TASKS, TaskRow, users

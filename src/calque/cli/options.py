@@ -21,7 +21,7 @@ from typer.core import TyperCommand
 
 from calque import launched
 from calque.errors import SettingError
-from calque.runs.settings import Layer, MaxLength, Model, Pooling, Seed, is_language, numbers, opt
+from calque.runs.settings import Layer, MaxLength, Model, Pooling, Seed, numbers, opt
 
 if TYPE_CHECKING:
     from calque.linking import Words
@@ -154,41 +154,13 @@ class Tracking:
             return
         from calque.training.tracking import tracked
 
-        out = given.get("out")
+        out = getattr(given.get("how"), "out", given.get("out"))
         run = given.get("task", "calque") if out is None else Path(out).resolve().name
         with tracked(self.track, run=str(run), folder=self.track_folder):
             yield
 
 
 # -- parsing of values ------------------------------------------------------------------------------
-def pairs_of(langs: Sequence[str], n: int) -> list[tuple[str, str]]:
-    """Return the pairs of `--langs A B` from the flat list of `spread`: one pair, or one for each of `n` texts."""
-    pairs = language_pairs(langs)
-    if len(pairs) not in (1, n):
-        raise SettingError(f"{len(pairs)} pairs of --langs for {n} text(s): give one pair for each text")
-    return pairs
-
-
-def language_pairs(langs: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the checked pairs of a flat list.
-
-    Raises:
-        SettingError: a language is invalid, or the same on both sides.
-    """
-    if len(langs) % 2:
-        raise SettingError("--langs takes two languages, e.g. --langs en de")
-    for lang in langs:
-        if not is_language(lang):
-            raise SettingError(f"--langs {lang!r}: expected a language, e.g. en or pt-BR")
-    pairs = [(a, b) for a, b in zip(langs[::2], langs[1::2], strict=True)]
-    for a, b in pairs:
-        if a == b:
-            raise SettingError(
-                f"--langs {a} {b}: expected two different languages, source and target, e.g. --langs en de"
-            )
-    return pairs
-
-
 def news(quiet: bool):
     """Return the function that prints messages, in the first of several processes."""
     return (
@@ -219,23 +191,6 @@ def value_of(option: str, text: str, wanted: Any) -> Any:
     from calque.runs.study.values import Layer, parsed
 
     return numbers(text, option) if wanted == Sequence[Layer] else parsed(option, text, wanted)
-
-
-def named_pairs(files: Sequence[str], langs: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return files and the flat list of their languages from `en-de=FILE` or `--langs`.
-
-    Raises:
-        SettingError: languages are given twice, or for some files only.
-    """
-    from calque.corpora.languages import pair_and_path
-
-    named = [pair_and_path(file) for file in files]
-    pairs = [pair for pair, _ in named if pair is not None]
-    if not pairs:
-        return list(files), list(langs)
-    if langs or len(pairs) < len(named):
-        raise SettingError("name the languages of all files, either as in en-de=FILE or by --langs, not both")
-    return [path for _, path in named], [lang for pair in pairs for lang in pair]
 
 
 # -- options of a method or task ---------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from calque.cli.checks import output_file, output_folder, refuse_unused
-from calque.cli.options import Loading, grouped, news, pairs_of
+from calque.cli.options import Loading, grouped, news
 from calque.errors import MissingExtraError
 from calque.runs.settings import (
     AnchorSettings,
@@ -27,6 +27,7 @@ from calque.runs.settings import (
     Quiet,
     Seed,
     language,
+    language_pairs,
     numbers,
 )
 
@@ -299,7 +300,7 @@ def explore(
         refuse_unused(context, {"pretokenized": "is for --text and --test"})
     output_folder("--cache", cache, [*(text or []), *(test or [])])
     say = news(quiet)
-    pairs = pairs_of(langs, len(test or [])) if langs else []
+    pairs = language_pairs(langs or [])
     collection = find_text(
         encoders, text=text or [], test=test or [], langs=pairs, pretokenized=pretokenized, limit=limit, say=say
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from calque.cli.checks import output_file, refuse_unused
-from calque.cli.options import Linking, Loading, SubjectCommand, grouped, names_of, news, pairs_of
+from calque.cli.options import Linking, Loading, SubjectCommand, grouped, names_of, news
 from calque.corpora.languages import pair_and_path
 from calque.runs.settings import LinkSettings, Quiet
 
@@ -45,7 +45,6 @@ def words(context: typer.Context, how: LinkSettings, linking: Linking, loading: 
     output_file("--tables", how.tables, [*inputs, how.out], how.langs)
     from calque.runs.words import link_words
 
-    pairs_of(how.langs, 1)
     linked = linking.words(how.pretokenized, how.limit)
     done = link_words(how, words=linked, load=loading.arguments(), progress=not quiet, say=news(quiet))
     news(quiet)(f"{done[0]:,} links for {done[1]:,} sentence pairs in {how.out}")

@@ -14,10 +14,10 @@ from calque.analyses.questions import Finding
 from calque.analyses.table import ANALYSES
 from calque.corpora.languages import language_of, name_and_path
 from calque.errors import InputError, SettingError
-from calque.linking import Say
+from calque.linking import Say, Words, check_pairs
 from calque.named import imported
 from calque.runs.compare import lower_is_better
-from calque.runs.settings import AnalysisSettings
+from calque.runs.settings import AnalysisSettings, language_pairs
 from calque.runs.shown import columns
 from calque.tasks.inputs import Inputs
 
@@ -28,24 +28,21 @@ if TYPE_CHECKING:
 
 
 def analyze(
-    encoders: Sequence[str],
-    inputs: Inputs,
     how: AnalysisSettings,
     *,
-    only: Sequence[str] | None = None,
+    words: Words | None = None,
     load: Mapping[str, Any] | None = None,
     progress: bool = False,
+    say: Say = lambda line: None,
 ) -> list[Finding]:
     """Run the requested analyses, or all that the files allow.
 
     Each encoder encodes the test text once, with all layers in one pass.
 
     Args:
-        encoders: hub names, folders, `mini` or files of vectors, optionally as `NAME=PATH`; the base encoder first.
-        inputs: parallel test text, training text of the alignment (for unseen word pairs), and their links, which are computed
-            from both texts if not given.
-        how: settings; with `non_contextual`, retrieval uses the first occurrence of each word type, as in Table 4 of Cao et al.
-        only: names of analyses in `ANALYSES`. None: all; those without the needed files are skipped with a message.
+        how: settings. Word links are computed if there are no files of links. With `non_contextual`, retrieval uses the first
+            occurrence of each word type, as in Table 4 of Cao et al. Without `only`, analyses that lack their files are
+            skipped with a message.
 
     Raises:
         SettingError: an analysis is unknown, or a requested one lacks its files.
@@ -54,17 +51,20 @@ def analyze(
     from calque.encoders import load_encoder
     from calque.tasks import WordRetrieval
 
-    settings = {"forms": how.forms, "pairs": how.pairs, "projection": how.projection, "seed": inputs.words.seed}
-    chosen = _Chosen(only, settings, inputs.say)
-    paths = _by_name(encoders)
-    if not (paths and inputs.test and inputs.langs):
+    words = words or Words()
+    settings = {"forms": how.forms, "pairs": how.pairs, "projection": how.projection, "seed": words.seed}
+    only = None if how.only is None else [name.strip() for name in how.only.split(",") if name.strip()]
+    chosen, paths, langs = _Chosen(only, settings, say), _by_name(how.encoders or ()), language_pairs(how.langs or ())
+    if not (paths and how.test and langs):
         raise SettingError("analyses of vectors need encoders, --test FILE and --langs, e.g. --langs en de")
-    (one,) = inputs.each()
+    check_pairs([how.test], langs)
+    files = {name: [file] for name in ("test", "train", "links", "train_links") if (file := getattr(how, name))}
+    (one,) = Inputs("analyze", langs=langs, words=words, say=say, **files).each()
     task = WordRetrieval.read(one, contextual=not how.non_contextual, bootstrap=how.bootstrap)
     if not len(task.links[0]):
         raise SettingError(f"{task.data}: no words are linked, so there is nothing to measure")
     loader = partial(load_encoder, **dict(load or {}))
-    findings = _of_vectors(paths, Questions(task, _tags(task, how.upos or (), inputs.say)), chosen, loader, progress)
+    findings = _of_vectors(paths, Questions(task, _tags(task, how.upos or (), say)), chosen, loader, progress)
     order = {name: place for place, name in enumerate(ANALYSES)}
     return sorted(findings, key=lambda finding: order[finding.analysis])
 

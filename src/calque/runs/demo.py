@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calque.alignment import METHODS as ALL_METHODS
+from calque.alignment.driver import make_method
 from calque.corpora.sample import LANGUAGES, sample_links, sample_text
 from calque.distributed.environment import environment
 from calque.encoders.folder import RUN_FILE
 from calque.errors import SettingError
 from calque.linking import Say
 from calque.progress import bar
-from calque.runs.align import make_method
 from calque.runs.compare import mean_of
 from calque.runs.folder import TRAINING, check, writing
 from calque.storage import write_text

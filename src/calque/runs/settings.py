@@ -5,13 +5,16 @@ The name, type, default and help of a field make an option of the command line, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from calque.alignment import methods_for
 from calque.analyses.table import ANALYSES
+from calque.corpora.languages import pair_and_path
 from calque.errors import SettingError
 
 
@@ -29,18 +32,51 @@ def arg(default: Any, help: str, **how: Any) -> Any:
     )
 
 
-def is_language(name: str) -> bool:
-    """Return whether a name can be a language in `LANG=FILE`."""
-    return (
-        bool(name) and name.isprintable() and not any(character.isspace() or character in "/\\=," for character in name)
-    )
-
-
 def language(parameter: typer.CallbackParam, value: str | None) -> str | None:
-    """Check the name of a language."""
-    if value is not None and not is_language(value):
-        raise SettingError(f"{parameter.opts[0]} {value!r}: expected a language, e.g. en or pt-BR")
-    return value
+    """Check the name of a language for `typer`."""
+    return value if value is None else _language(parameter.opts[0], value)
+
+
+def _language(option: str, name: str) -> str:
+    """Return the name of a language if it can be one in `LANG=FILE`.
+
+    Raises:
+        SettingError: the name is empty or has characters that a language cannot have.
+    """
+    if not name or not name.isprintable() or any(sign.isspace() or sign in "/\\=," for sign in name):
+        raise SettingError(f"{option} {name!r}: expected a language, e.g. en or pt-BR")
+    return name
+
+
+def language_pairs(langs: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the checked pairs of the flat list of `--langs`.
+
+    Raises:
+        SettingError: a language is invalid, or the same on both sides.
+    """
+    if len(langs) % 2:
+        raise SettingError("--langs takes two languages, e.g. --langs en de")
+    names = [_language("--langs", lang) for lang in langs]
+    pairs = list(zip(names[::2], names[1::2], strict=True))
+    for a, b in pairs:
+        if a == b:
+            raise SettingError(f"--langs {a} {b}: expected two different languages, source and target")
+    return pairs
+
+
+def named_pairs(files: Sequence[str], langs: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return files and their pairs of languages from `en-de=FILE` or from the flat list of `--langs`.
+
+    Raises:
+        SettingError: languages are given twice, or for some files only.
+    """
+    named = [pair_and_path(file) for file in files]
+    pairs = [pair for pair, _ in named if pair is not None]
+    if not pairs:
+        return list(files), language_pairs(langs)
+    if langs or len(pairs) < len(named):
+        raise SettingError("name the languages of all files, either as in en-de=FILE or by --langs, not both")
+    return [path for _, path in named], language_pairs([lang for pair in pairs for lang in pair])
 
 
 def numbers(text: str | None, option: str = "--layers") -> list[int] | None:
@@ -95,6 +131,100 @@ MaxLength = Annotated[
     int | None, typer.Option(min=3, help="Maximum subwords per sentence; default: the model's limit.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Hide progress and messages.")]
+
+
+#: default method by kind of data
+DEFAULT_METHOD = {"parallel": "contrastive", "dictionary": "rotation", "unsupervised": "rotation", "released": ""}
+
+
+def _methods(kind: str) -> str:
+    """Return the names of the methods for a kind of data, for the help."""
+    usual = DEFAULT_METHOD[kind]
+    return ", ".join(f"{name} (default)" if name == usual else name for name in methods_for(kind))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlignSettings:
+    """Settings of `calque align`."""
+
+    encoder: str = opt(..., "Hub name, folder, mini (bundled) or word vectors; or en=ENCODER,de=ENCODER.")
+    towards: str = opt(..., "The language that the others are aligned with.", callback=language)
+    out: Path = opt(..., "Folder for the aligned encoder.")
+    train: list[str] | None = arg(None, "Parallel texts, as FILE or en-de=FILE.", metavar="[TRAIN...]")
+    langs: ManyLangs = None
+    method: str | None = opt(
+        None,
+        f"With parallel text: {_methods('parallel')}, or package.module:Class. With dictionaries: {_methods('dictionary')}. "
+        f"With --text alone: {', '.join(methods_for('text'))}.",
+    )
+    dictionary: list[str] | None = opt(
+        None,
+        "Align with dictionaries (FILE or en-de=FILE) instead of parallel text; identical: use words spelt alike.",
+        metavar="FILE...",
+    )
+    text: list[str] | None = opt(
+        None,
+        "Text of each language, as de=FILE: to average word vectors over (dictionaries), or to learn from.",
+        metavar="FILE...",
+    )
+    anchors: list[str] | None = opt(
+        None, "Dictionaries: folders written by calque anchors, instead of text.", metavar="DIR..."
+    )
+    unsupervised: bool = opt(
+        False,
+        "Align without text or dictionary. If it fails, a message and the model card say so; the encoder is still written, "
+        "and the exit code is 1.",
+        "--unsupervised",
+    )
+    released: list[str] | None = opt(
+        None, "Use released maps (XX_best_mapping.pth); one folder per layer of --layers.", metavar="DIR..."
+    )
+    links: list[str] | None = opt(None, "Pharaoh file with the word links; default: link as calque words does.")
+    pretokenized: Pretokenized = False
+    limit: Limit = None
+    option: OwnOption = None
+    keep_layers: KeepLayers = False
+    checkpoint_every: CheckpointEvery = 200
+    overwrite: Overwrite = False
+    quiet: Quiet = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistilSettings:
+    """Settings of `calque distil`."""
+
+    teacher: str = opt(..., "Encoder with a sentence vector: hub name or folder.")
+    student: str = opt(..., "Encoder of many languages: hub name, folder or mini (bundled).")
+    out: Path = opt(..., "Folder for the trained student.", "--out", "-o")
+    train: list[str] | None = arg(None, "One or more parallel texts, as FILE or en-de=FILE.", metavar="[TRAIN...]")
+    langs: ManyLangs = None
+    towards: str | None = opt(None, "The teacher's language; default: the first of --langs.", callback=language)
+    text: list[str] | None = opt(None, "More lines in the teacher's language.", metavar="FILE...")
+    static: bool = opt(
+        False,
+        "The student is one vector for each subword of --student, without a network; default settings: --batch 256, "
+        "--learning-rate 0.01, --ranking 0.3.",
+        "--static",
+    )
+    sentence_pooling: str | None = opt(
+        None,
+        "The student's sentence vector: own (as saved in its folder; default there), subwords (mean of all subwords; "
+        "default elsewhere), or cls.",
+    )
+    teacher_pooling: str | None = opt(
+        None, "The teacher's sentence vector: own (as saved in its folder; default), subwords, cls or words."
+    )
+    vectors: Path | None = opt(
+        None, "Keep the teacher's vectors here for other runs; default: until this one ends.", metavar="FOLDER"
+    )
+    option: OwnOption = None
+    seed: Seed = 0
+    layer: Layer = None
+    max_length: MaxLength = None
+    limit: Limit = None
+    checkpoint_every: CheckpointEvery = 200
+    overwrite: Overwrite = False
+    quiet: Quiet = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,17 +288,31 @@ class LinkSettings:
 class AnalysisSettings:
     """Settings of `calque analyze`."""
 
+    encoders: list[str] | None = arg(
+        None,
+        "Hub name, folder, mini (bundled) or word vectors, perhaps as NAME=PATH; the base encoder first.",
+        metavar="ENCODER...",
+    )
+    test: str | None = opt(None, "Parallel text to test on.", metavar="FILE")
+    langs: PairLangs = None
     only: str | None = opt(None, f"Which analyses, separated by commas: {', '.join(ANALYSES)}; default: all.")
+    train: str | None = opt(None, "Text the encoders were aligned with, to distinguish seen from unseen pairs.")
+    links: str | None = opt(None, "Word links of --test.")
+    train_links: str | None = opt(None, "Word links of --train.")
     upos: list[str] | None = opt(
         None,
         "Parts of speech of the test sentences, CoNLL-U or columns; de=FILE gives the language.",
         metavar="FILE...",
     )
+    pretokenized: Pretokenized = False
+    limit: int | None = opt(None, "Use only the first N sentence pairs of --test; --train is read whole.", min=1)
     non_contextual: bool = opt(False, "Only the first occurrence of each word form.", "--non-contextual")
     forms: int = opt(8, "examples: number of word forms to show.", min=1)
     pairs: int = opt(100, "points: number of word pairs in the plot.", min=2)
     projection: str = opt("auto", "points: pca, tsne, or auto (t-SNE where scikit-learn is installed).")
     bootstrap: int = opt(1000, "Bootstrap samples for the intervals.", min=0)
+    out: Path | None = opt(None, "Append the findings to this JSON lines file.")
+    quiet: Quiet = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,10 +16,10 @@ import numpy as np
 from calque.corpora.languages import pair_and_path
 from calque.distributed import is_first
 from calque.errors import InputError, SettingError
-from calque.linking import Say, Words, digest_of
+from calque.linking import Say, Words, check_pairs, digest_of
 from calque.pairs import WordPairs
 from calque.progress import bar
-from calque.runs.settings import LinkSettings
+from calque.runs.settings import LinkSettings, language_pairs
 from calque.storage import locked, write_lines
 from calque.text import ParallelCorpus
 from calque.vectors import map_arrays, write_arrays
@@ -64,7 +64,9 @@ def link_words(
         raise SettingError("--prior-weight is part of --use: leave it out")
     if how.use is not None and trains:
         raise SettingError("--use does no training: leave out --extra, --tables and --sample")
-    langs, similar, linker = (how.langs[0], how.langs[1]), None, None
+    pairs, similar, linker = language_pairs(how.langs), None, None
+    check_pairs([how.train], pairs)
+    langs = pairs[0]
     if how.encoder is not None and not how.prior:
         linker = Linker(how.encoder, langs=langs, method=how.extract, **(load or {}))
     elif how.encoder is not None and how.cross_fit is None:

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from calque.alignment import METHODS, learns_from, methods_for
+from calque.alignment.driver import make_method
 from calque.corpora.languages import language_of, name_and_path, pair_of
 from calque.errors import InputError, SettingError
 from calque.linking import Words
 from calque.named import imported, is_path
-from calque.runs.align import IDENTICAL, STARTS, make_method
+from calque.runs.align import IDENTICAL, STARTS
 from calque.runs.study.options import OF_ANCHORS, PRETRAINING, of_maps, of_start, options_of, options_of_method
 from calque.runs.study.values import Count, Few, Files, Layer, check, check_value, of
 from calque.tasks.table import TASKS

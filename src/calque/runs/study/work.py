@@ -58,17 +58,16 @@ def _align(step: Step, folder: Path) -> None:
     """Align on parallel text, on dictionaries and the anchors of words, or on text of each language."""
     from calque.linking import Words
     from calque.runs.align import align
+    from calque.runs.settings import AlignSettings
 
-    settings = {**step.settings, "encoder": encoder_of(step), "words": Words(**step.settings["words"])}
-    done = align(
-        step.files.get("text", ()),
-        links=[f"{place}/{LINKS}" for place in step.after.get("links", ())],
-        dictionaries=[f"{place}/{ENTRIES}" for place in step.after.get("dictionary", ())],
-        anchors=step.after.get("anchors", ()),
-        out=folder,
-        overwrite=True,
-        **settings,
-    )
+    settings = dict(step.settings)
+    about = {name: settings.pop(name) for name in ("words", "load", "options")}
+    langs = [lang for pair in settings.pop("langs", ()) for lang in pair]
+    kinds = {"links": f"/{LINKS}", "dictionary": f"/{ENTRIES}", "anchors": ""}
+    made = {kind: [f"{place}{file}" for place in step.after.get(kind, ())] for kind, file in kinds.items()}
+    texts = {"train" if step.kind == "align" else "text": list(step.files.get("text", ()))}
+    settings |= {"encoder": encoder_of(step), "langs": langs, "out": folder, "overwrite": True, **texts, **made}
+    done = align(AlignSettings(**settings), **{**about, "words": Words(**about["words"])})
     _write_scores(folder, done.record.get("scores", []))
 
 
