@@ -110,7 +110,7 @@ ALIGN = ("align", "TRAIN", *EN_XX, "--encoder", "mini", "--towards", "en", "--ou
     ("job", "said"),
     [
         (("words", "TRAIN", "--langs", "en", "en", "--out", "OUT"), "two different languages"),
-        (("words", "TRAIN", "--langs", "en", "de", "es", "--out", "OUT"), "repeat it, as in --langs"),
+        (("words", "TRAIN", "--langs", "en", "de", "es", "--out", "OUT"), "unexpected extra argument"),
         ((*ALIGN, "--weight", "nan"), "--weight"),
         ((*ALIGN, "--seed", str(1 << 40)), "--seed"),
         (("align", "--dictionary", "PLAIN", *ALIGN[2:], "--option", "held_out=nan"), "held_out"),

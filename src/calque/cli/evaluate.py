@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,39 +23,40 @@ from calque.tasks.table import TASKS, TaskRow, users
 #: options of a trained task that apply to parallel text only
 _OF_PARALLEL = ("langs", "model", "symmetrize", "seed")
 
-
 Files = list[str] | None
-
-
-def _files(default: Any, help: str) -> Any:
-    return opt(default, help, metavar="FILE...")
 
 
 @dataclass(frozen=True)
 class Texts:
     """Files."""
 
-    test: list[str] = _files(..., "Test files, one or more.")
-    train: Files = _files(
+    test: list[str] = opt(..., "Test files, one or more.", metavar="FILE...")
+    train: Files = opt(
         None,
         "Zero-shot tasks: training text, in one or more languages; de=FILE if the file name does not give the "
-        "language. wsd: text with senses. retrieval: the text used for alignment, to tell seen from unseen pairs.",
+        "language. wsd: text with senses. retrieval: the text used for alignment, to distinguish seen from unseen pairs.",
+        metavar="FILE...",
     )
-    dev: Files = _files(
+    dev: Files = opt(
         None,
         "Text to choose the epoch on (see --select); default: every tenth training text. sentences: text to choose "
         "the threshold of mining on.",
+        metavar="FILE...",
     )
-    ceiling: Files = _files(
-        None, "Training text in the test languages, translated (translate-train) or annotated, for comparison."
-    )
-    links: Files = _files(None, "Word links of --test; for word-alignment the gold links (default: third column).")
-    train_links: Files = _files(None, "Word links of --train.")
-    text: Files = _files(None, "Text to average word vectors over, in both languages.")
-    project: Files = _files(
+    ceiling: Files = opt(
         None,
-        "Label projection: project tags over the word links of this parallel text (with --langs) and train on the "
-        "result.",
+        "Training text in the test languages, translated (translate-train) or annotated, for comparison.",
+        metavar="FILE...",
+    )
+    links: Files = opt(
+        None, "Word links of --test; for word-alignment the gold links (default: third column).", metavar="FILE..."
+    )
+    train_links: Files = opt(None, "Word links of --train.", metavar="FILE...")
+    text: Files = opt(None, "Text to average word vectors over, in both languages.", metavar="FILE...")
+    project: Files = opt(
+        None,
+        "Label projection: project tags over the word links of this parallel text (with --langs) and train on the result.",
+        metavar="FILE...",
     )
     first_senses: str | None = opt(None, "WordNet's index.sense, for lemmas missing from --train.", metavar="FILE")
 
@@ -151,17 +153,10 @@ class TaskCommand(SubjectCommand):
             with formatter.section("Tasks"):
                 formatter.write_dl([(name, row.help) for name, row in TASKS.items()])
 
-    def sections(self, ctx: Any, subject: str | None) -> dict[str, list[Any]]:
-        """Sort arguments and options by section: those of the task, or those of all tasks."""
-        groups = evaluate.groups.values()
-        titles = {param.name: (group.__doc__ or "").rstrip(".") for group in groups for param in fields(group)}
-        own = () if subject is None else TASKS[subject].takes
-        listed: dict[str, list[Any]] = {"Arguments": [], **{title: [] for title in titles.values()}, "Others": []}
-        for param in self.get_params(ctx):
-            if param.name in own or not users(param.name):
-                title = "Arguments" if param.param_type_name == "argument" else titles.get(param.name, "Others")
-                listed[title].append(param)
-        return listed
+    def applies(self, param: Any, subject: str | None) -> bool:
+        if subject is None:
+            return not param.hidden
+        return not users(param.name) or param.name in TASKS[subject].takes
 
 
 @grouped
@@ -201,35 +196,30 @@ def evaluate(
     Retrieval of words or sentences, word alignment, bilingual lexicon, word senses, or zero-shot transfer: a task learnt in
     one language and tested in others.
     """
-    row, named = TASKS[task], given(context)
-    _refuse_unused(named, task, row, projected=bool(texts.project))
+    row = TASKS[task]
+    _refuse_unused(given(context), task, row, projected=bool(texts.project))
     if output.against is not None and not output.record:
         raise SettingError("--against is only for --record")
     if output.record and not (Path(encoder) / "calque.json").is_file():
-        what = f"--record adds scores to the model card of a folder that calque wrote, and {encoder} has no calque.json"
-        raise SettingError(f"{what}: name such a folder, or keep the scores with --out FILE")
+        fact = f"--record adds scores to the model card of a folder that calque wrote, and {encoder} has no calque.json"
+        raise SettingError(f"{fact}: name such a folder, or save the scores with --out FILE")
     base = None
     if output.against is not None:
         from calque.report.reading import read_results
 
         base = [record.plain for record in read_results([output.against]).records]
     files = {name: value for name, value in vars(texts).items() if value and name in FILES}
-    inputs = Inputs(
-        task,
-        **files,
-        langs=language_pairs(langs or []),
-        words=linking.words(row.pretokenized if pretokenized is None else pretokenized, limit),
-        test_limit=test_limit,
-        say=news(output.quiet),
-    )
+    words = linking.words(row.pretokenized if pretokenized is None else pretokenized, limit)
+    pairs, say = language_pairs(langs or []), news(output.quiet)
+    inputs = Inputs(task, **files, langs=pairs, words=words, test_limit=test_limit, say=say)
     options = own_options(context, option) | ({"rename": _renaming(rename)} if rename else {})
     layers = by_layer if by_layer == "all" else numbers(by_layer)
     if layers is not None:
         refuse_unused(context, dict.fromkeys(("layer", "record"), "does not go together with --layers"))
-    every = [file for name in FILES if name in files for file in _listed(files[name])]
-    output_file("--out", output.out, [*every, encoder], langs or [], adds=True)
+    lists = [[each] if isinstance(each, str) else each for each in files.values()]
+    output_file("--out", output.out, [*chain(*lists), encoder], langs or [], adds=True)
     from calque.runs.evaluate import evaluate as run
-    from calque.runs.shown import layer_table, table
+    from calque.runs.score_table import layer_table, table
 
     def show(scores: Sequence[Any]) -> None:
         """Print scores before they are written, because a file may not be writable."""
@@ -242,10 +232,10 @@ def evaluate(
         if output.out is not None:
             append_lines(output.out, (score.to_json() + "\n" for score in scores))
 
+    progress, load = not output.quiet, loading.arguments()
     scores = run(
-        encoder, inputs, options=options, load=loading.arguments(), layers=layers, out=output.out, shown=show,
-        progress=not output.quiet,
-    )  # fmt: skip
+        encoder, inputs, options=options, load=load, layers=layers, out=output.out, then=show, progress=progress
+    )
     if output.record:
         from calque.runs.card import add_scores
 
@@ -264,10 +254,6 @@ def _refuse_unused(named: Mapping[str, str], task: str, row: TaskRow, *, project
             runs = " (runs use the seeds 0, 1, …; --seeds sets how many)" if name == "seed" else ""
             hint = "; give the language in the file name, or as de=FILE" if name == "langs" else ""
             raise SettingError(f"{option} does not apply to {task} without the parallel text of --project{runs}{hint}")
-
-
-def _listed(files: str | Sequence[str]) -> Sequence[str]:
-    return [files] if isinstance(files, str) else files
 
 
 def _renaming(rename: Sequence[str]) -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +57,10 @@ def demo(
         files = [folder / "results.jsonl", folder / "analyses.jsonl"]
         report(files, out=folder / "report.html", title=f"{Path(encoder).name}, aligned with the sample text")
 
-    rows = run(
-        encoder=encoder, out=out, langs=chosen, seed=seed, overwrite=overwrite, progress=not quiet, say=news(quiet),
-        then=add_report,
-    )  # fmt: skip
-    print(table(rows))
-    news(quiet)(f"aligned encoders and results are in {out}\nreport: {out / 'report.html'}")
+    say = news(quiet)
+    how = {"encoder": encoder, "out": out, "langs": chosen, "seed": seed, "overwrite": overwrite}
+    print(table(run(**how, progress=not quiet, say=say, then=add_report)))
+    say(f"aligned encoders and results are in {out}\nreport: {out / 'report.html'}")
 
 
 def study(
@@ -90,9 +88,7 @@ def study(
 
     os.environ.setdefault("PYTHONWARNINGS", "ignore:resource_tracker")  # workers may be terminated
     output_folder("--out", out)
-    run(
-        plan, workers=workers, data=data, out=out, say=news(quiet), then=show
-    )  # fmt: skip
+    run(plan, workers=workers, data=data, out=out, say=news(quiet), then=show)
 
 
 @grouped
@@ -107,10 +103,7 @@ def encode(
     loading: Loading,
     pretokenized: Pretokenized = False,
     precision: str | None = typer.Option(
-        None,
-        "--precision",
-        help="Arithmetic: highest (exact float32) or bfloat16 (all of the forward pass); default: the one saved with the "
-        "encoder, or highest.",
+        None, help="highest (exact float32) or bfloat16 (all of the forward pass); default: as saved, or highest."
     ),
     limit: Limit = None,
     quiet: Quiet = False,
@@ -126,9 +119,8 @@ def encode(
     loaded = load_encoder(encoder, **load)
     with locked(out):
         embeddings = loaded.encode_to(out, sentences, progress=not quiet)
-    news(quiet)(
-        f"{embeddings.n_words:,} {loaded.rows} in {len(embeddings):,} sentences, {embeddings.dim} dimensions: {out}"
-    )
+    rows = f"{embeddings.n_words:,} {loaded.rows} in {len(embeddings):,} sentences"
+    news(quiet)(f"{rows}, {embeddings.dim} dimensions: {out}")
 
 
 def merge(
@@ -190,15 +182,14 @@ def data() -> None:
     A short name can replace a file; the data are read from the Hugging Face hub (pip install 'calque-align[hub]').
     """
     from calque.corpora.by_name import NAMED
+    from calque.runs.score_table import columns
 
     rows = [("name", "task", "write", "splits", "licence", "languages")]
     rows += [
         (name, row.task, row.usage(name), " ".join(row.splits), row.licence, " ".join(row.tags))
         for name, row in NAMED.items()
     ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for each in rows:
-        print("  ".join(value.ljust(width) for value, width in zip(each[:-1], widths, strict=False)) + "  " + each[-1])
+    print("\n".join(columns(rows, range(0))))
 
 
 def push(
@@ -220,15 +211,8 @@ def push(
     from calque.encoders.hub import check_repo
     from calque.encoders.hub import push as run
 
-    url = run(
-        folder,
-        check_repo(repo),
-        private=private,
-        message=message,
-        revision=revision,
-        license=license,
-        progress=not quiet,
-    )
+    about = {"private": private, "message": message, "revision": revision, "license": license}
+    url = run(folder, check_repo(repo), **about, progress=not quiet)
     news(quiet)(f"uploaded: {url}")
 
 
@@ -273,7 +257,7 @@ def explore(
     layers: str | None = typer.Option(
         None, help="Layers to choose from, e.g. 0,6,-1; default: first, middle and the encoder's layer."
     ),
-    pretokenized: bool = typer.Option(False, "--pretokenized", help="Words are already separated by spaces."),
+    pretokenized: Pretokenized = False,
     limit: Limit = None,
     cache: Path | None = typer.Option(None, help="Folder for the vectors; default: in or beside DIR."),
     host: str = typer.Option(
@@ -288,7 +272,7 @@ def explore(
     Opens a local page: click a word to see its neighbours before and after alignment.
     """
     for package in ("starlette", "uvicorn"):
-        if importlib.util.find_spec(package) is None:
+        if find_spec(package) is None:
             raise MissingExtraError(package, "explore", "the explorer")
     from calque.explore.app import listen, serve, url_of
     from calque.explore.explorer import Explorer
@@ -300,10 +284,8 @@ def explore(
         refuse_unused(context, {"pretokenized": "is for --text and --test"})
     output_folder("--cache", cache, [*(text or []), *(test or [])])
     say = news(quiet)
-    pairs = language_pairs(langs or [])
-    collection = find_text(
-        encoders, text=text or [], test=test or [], langs=pairs, pretokenized=pretokenized, limit=limit, say=say
-    )
+    texts = {"text": text or [], "test": test or [], "langs": language_pairs(langs or [])}
+    collection = find_text(encoders, **texts, pretokenized=pretokenized, limit=limit, say=say)
     sources = find_encoders(encoders, base, say)
     say("encoders: " + ", ".join(f"{each.name}{' (before alignment)' if each.before else ''}" for each in sources))
     folder = cache or place_for(encoders[0])

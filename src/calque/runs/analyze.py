@@ -17,8 +17,8 @@ from calque.errors import InputError, SettingError
 from calque.linking import Say, Words, check_pairs
 from calque.named import imported
 from calque.runs.compare import lower_is_better
+from calque.runs.score_table import columns
 from calque.runs.settings import AnalysisSettings, language_pairs
-from calque.runs.shown import columns
 from calque.tasks.inputs import Inputs
 
 if TYPE_CHECKING:
