@@ -33,13 +33,12 @@ _SEVERAL = {
 def of_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Separate the options of the program, which can follow the verb, from other arguments."""
     ours, rest, left = [], [], list(arguments)
-    verb = next((word for word in left if not word.startswith("-")), "")
     while left:
         word = left.pop(0)
-        taken = [word, left.pop(0)] if word == "--on-error" and left else [word]
-        is_ours = word == "--trust-code" or len(taken) == 2
-        ours += taken if is_ours else []
-        rest += taken if not is_ours or (verb == "evaluate" and len(taken) == 2) else []  # this verb has other readers
+        if word == "--on-error" and left:
+            ours += [word, left.pop(0)]
+        else:
+            (ours if word == "--trust-code" else rest).append(word)
     return ours, rest
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -141,14 +140,12 @@ def _refuse(context: typer.Context, kind: str, method: str, links: Sequence[str]
 
 
 def _with_start(options: dict[str, Any], how: AlignSettings) -> tuple[dict[str, Any], AlignSettings]:
-    """Return the options of maps with those of the start separated, and the settings with languages and without the dictionary
-    `identical`, which is a start."""
+    """Return the options of maps with those of the start separated, and the settings without the dictionary `identical`, which is
+    a start."""
     from calque.runs.align import IDENTICAL
     from calque.runs.study.options import of_starts
 
     dictionaries = how.dictionary or []
-    langs = how.langs or (_languages(dictionaries, how) if named_pairs(dictionaries, ())[0] == dictionaries else None)
-    how = replace(how, langs=langs)
     if options.get("start") == IDENTICAL:
         raise SettingError(f"--start {IDENTICAL}: use --dictionary {IDENTICAL} instead")
     if not how.unsupervised and IDENTICAL not in dictionaries:
@@ -158,20 +155,6 @@ def _with_start(options: dict[str, Any], how: AlignSettings) -> tuple[dict[str, 
     start = options.pop("start", "distributions") if how.unsupervised else IDENTICAL
     of_start = {name: options.pop(name) for name in of_starts() if name in options}
     return {**options, "start": start, "start_options": of_start}, replace(how, dictionary=None)
-
-
-def _languages(dictionaries: Sequence[str], how: AlignSettings) -> list[str] | None:
-    """Return the two languages of texts or anchors, in the order of a dictionary's name or of the texts; None if there are not
-    two."""
-    from calque.corpora.languages import language_and_path, name_and_path
-    from calque.runs.anchors import open_folder
-
-    named = [language_and_path(text)[0] for text in how.text or ()]
-    for name, path in map(name_and_path, how.anchors or ()):
-        named.append(name or next(iter(open_folder(path).values())).lang or language_and_path(path)[0])
-    if len(langs := list(dict.fromkeys(named))) != 2:
-        return None
-    return langs[::-1] if any("-".join(reversed(langs)) in Path(path).name for path in dictionaries) else langs
 
 
 align.command_class = AlignCommand

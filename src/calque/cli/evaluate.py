@@ -15,15 +15,23 @@ from calque.cli.checks import given, output_file, refuse_unused
 from calque.cli.options import Linking, Loading, SubjectCommand, Tracking, grouped, news, own_options
 from calque.errors import SettingError
 from calque.named import is_path
-from calque.runs.settings import EncoderArgument, OwnOption, PairLangs, Quiet, language_pairs, numbers, opt
+from calque.runs.settings import (
+    EncoderArgument,
+    OwnOption,
+    PairLangs,
+    Quiet,
+    Several,
+    files,
+    language_pairs,
+    numbers,
+    opt,
+)
 from calque.storage import append_lines
-from calque.tasks.inputs import FIELDS, FILES, Inputs
+from calque.tasks.inputs import FIELDS, Inputs
 from calque.tasks.table import TASKS, TaskRow, users
 
 #: options of a trained task that apply to parallel text only
 _OF_PARALLEL = ("langs", "model", "symmetrize", "seed")
-
-Files = list[str] | None
 
 
 @dataclass(frozen=True)
@@ -31,32 +39,20 @@ class Texts:
     """Files."""
 
     test: list[str] = opt(..., "Test files, one or more.", metavar="FILE...")
-    train: Files = opt(
-        None,
-        "Zero-shot tasks: training text, in one or more languages; de=FILE if the file name does not give the "
-        "language. wsd: text with senses. retrieval: the text used for alignment, to distinguish seen from unseen pairs.",
-        metavar="FILE...",
+    train: Several = files(
+        "Zero-shot tasks: training text, in one or more languages; de=FILE if the file name does not give the language. "
+        "wsd: text with senses. retrieval: the text used for alignment, to distinguish seen from unseen pairs."
     )
-    dev: Files = opt(
-        None,
-        "Text to choose the epoch on (see --select); default: every tenth training text. sentences: text to choose "
-        "the threshold of mining on.",
-        metavar="FILE...",
+    dev: Several = files(
+        "Text to choose the epoch on (see --select); default: every tenth training text. sentences: text to choose the "
+        "threshold of mining on."
     )
-    ceiling: Files = opt(
-        None,
-        "Training text in the test languages, translated (translate-train) or annotated, for comparison.",
-        metavar="FILE...",
-    )
-    links: Files = opt(
-        None, "Word links of --test; for word-alignment the gold links (default: third column).", metavar="FILE..."
-    )
-    train_links: Files = opt(None, "Word links of --train.", metavar="FILE...")
-    text: Files = opt(None, "Text to average word vectors over, in both languages.", metavar="FILE...")
-    project: Files = opt(
-        None,
-        "Label projection: project tags over the word links of this parallel text (with --langs) and train on the result.",
-        metavar="FILE...",
+    ceiling: Several = files("Training text in the test languages, translated (translate-train) or annotated.")
+    links: Several = files("Word links of --test; for word-alignment the gold links (default: third column).")
+    train_links: Several = files("Word links of --train.")
+    text: Several = files("Text to average word vectors over, in both languages.")
+    project: Several = files(
+        "Label projection: project tags over the word links of this parallel text (with --langs) and train on the result."
     )
     first_senses: str | None = opt(None, "WordNet's index.sense, for lemmas missing from --train.", metavar="FILE")
 
@@ -93,10 +89,7 @@ class Output:
 
     record: bool = opt(False, "Add the scores to the model card in ENCODER.", "--record")
     against: Path | None = opt(
-        None,
-        "With --record: JSON lines with the scores of the encoder before alignment (its --out); the card then names "
-        "every figure that fell.",
-        metavar="FILE",
+        None, "With --record: scores of the encoder before alignment (its --out); the card lists those that fell."
     )
     out: Path | None = opt(None, "Append the scores to this JSON lines file.")
     as_json: bool = opt(False, "Print one JSON object as the last line.", "--json")
@@ -110,13 +103,6 @@ class TaskCommand(SubjectCommand):
     asks_for = "calque evaluate ENCODER TASK --help lists the options of a task"
     spelled: ClassVar[Mapping[str, str]] = {"--non-contextual": "contextual", "--extract": "method"}
     helps: ClassVar[Mapping[str, str]] = _HELPS
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        task = self.find_subject(args)
-        if "--on-error" in args and task is not None and "on_error" not in self.types_of(task):
-            place = args.index("--on-error")
-            args = args[:place] + args[place + 2 :]  # `verbs` handles options of parallel text
-        return super().parse_args(ctx, args)
 
     def find_subject(self, words: Sequence[str]) -> str | None:
         named = [word for word in words if not word.startswith("-")][1:]
@@ -196,6 +182,8 @@ def evaluate(
     Retrieval of words or sentences, word alignment, bilingual lexicon, word senses, or zero-shot transfer: a task learnt in
     one language and tested in others.
     """
+    from calque.linking import SKIP_UNUSABLE
+
     row = TASKS[task]
     _refuse_unused(given(context), task, row, projected=bool(texts.project))
     if output.against is not None and not output.record:
@@ -208,15 +196,18 @@ def evaluate(
         from calque.report.reading import read_results
 
         base = [record.plain for record in read_results([output.against]).records]
-    files = {name: value for name, value in vars(texts).items() if value and name in FILES}
+    given_files = {name: value for name, value in vars(texts).items() if value}
     words = linking.words(row.pretokenized if pretokenized is None else pretokenized, limit)
     pairs, say = language_pairs(langs or []), news(output.quiet)
-    inputs = Inputs(task, **files, langs=pairs, words=words, test_limit=test_limit, say=say)
+    inputs = Inputs(task, **given_files, langs=pairs, words=words, test_limit=test_limit, say=say)
     options = own_options(context, option) | ({"rename": _renaming(rename)} if rename else {})
+    command: Any = context.command
+    if SKIP_UNUSABLE and "on_error" in command.types_of(task):
+        options["on_error"] = "skip"
     layers = by_layer if by_layer == "all" else numbers(by_layer)
     if layers is not None:
         refuse_unused(context, dict.fromkeys(("layer", "record"), "does not go together with --layers"))
-    lists = [[each] if isinstance(each, str) else each for each in files.values()]
+    lists = [[each] if isinstance(each, str) else each for each in given_files.values()]
     output_file("--out", output.out, [*chain(*lists), encoder], langs or [], adds=True)
     from calque.runs.evaluate import evaluate as run
     from calque.runs.score_table import layer_table, table

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -272,7 +272,7 @@ def explore(
     Opens a local page: click a word to see its neighbours before and after alignment.
     """
     for package in ("starlette", "uvicorn"):
-        if find_spec(package) is None:
+        if importlib.util.find_spec(package) is None:
             raise MissingExtraError(package, "explore", "the explorer")
     from calque.explore.app import listen, serve, url_of
     from calque.explore.explorer import Explorer

@@ -6,6 +6,7 @@ import functools
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from itertools import chain
 from typing import Any
 
 import typer
@@ -15,31 +16,28 @@ from calque import __version__
 from calque.errors import SettingError, Stopped
 from calque.named import TRUST_CODE
 
-#: functions by command: in the module of `calque.cli` of the same name, or in the one after the colon
-VERBS = (
-    "demo:small", "align", "evaluate", "report:small",
-    "analyze", "explore:small", "neighbours:small", "senses:calque.senses.cli", "perplexity:calque.senses.cli",
-    "words", "anchors:small", "encode:small", "distil", "pretrain:calque.senses.cli", "merge:small", "study:small",
-    "data:small", "push:small",
-)  # fmt: skip
-#: groups of commands in the help
+#: commands by group in the help; the function is in the module of `calque.cli` of the same name, or in the one after the colon
 GROUPS = {
-    "Start here": "demo align evaluate report",
-    "Look": "analyze explore neighbours senses perplexity",
-    "Build": "words anchors encode distil pretrain merge study",
-    "Share": "data push",
-}
+    "Start here": ("demo:small", "align", "evaluate", "report:small"),
+    "Look": ("analyze", "explore:small", "neighbours:small", "senses:calque.senses.cli", "perplexity:calque.senses.cli"),
+    "Build": (
+        "words", "anchors:small", "encode:small", "distil", "pretrain:calque.senses.cli", "merge:small", "study:small",
+    ),
+    "Share": ("data:small", "push:small"),
+}  # fmt: skip
+VERBS = tuple(chain(*GROUPS.values()))
 
 
 class Groups(TyperGroup):
     """The program, whose help lists commands by group."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        for title, names in GROUPS.items():
-            found = [(name, self.commands[name]) for name in names.split() if name in self.commands]
-            if found:
+        for title, verbs in GROUPS.items():
+            names = [name for name in (verb.partition(":")[0] for verb in verbs) if name in self.commands]
+            if names:
                 with formatter.section(title):
-                    formatter.write_dl([(name, verb.get_short_help_str(formatter.width - 20)) for name, verb in found])
+                    width = formatter.width - 20
+                    formatter.write_dl([(name, self.commands[name].get_short_help_str(width)) for name in names])
 
 
 def command_of(verb: str) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ import typer
 from calque.cli.checks import output_file, refuse_unused
 from calque.cli.options import Linking, Loading, SubjectCommand, grouped, names_of, news
 from calque.corpora.languages import pair_and_path
-from calque.runs.settings import LinkSettings, Quiet
+from calque.runs.settings import LinkSettings
 
 
 class WordsCommand(SubjectCommand):
@@ -15,7 +15,7 @@ class WordsCommand(SubjectCommand):
 
 
 @grouped
-def words(context: typer.Context, how: LinkSettings, linking: Linking, loading: Loading, quiet: Quiet = False) -> None:
+def words(context: typer.Context, how: LinkSettings, linking: Linking, loading: Loading) -> None:
     """Link words that are translations of each other.
 
     Trains a statistical aligner on the text, or uses saved tables (--use) or the vectors of an encoder (--encoder). --prior
@@ -46,8 +46,8 @@ def words(context: typer.Context, how: LinkSettings, linking: Linking, loading: 
     from calque.runs.words import link_words
 
     linked = linking.words(how.pretokenized, how.limit)
-    done = link_words(how, words=linked, load=loading.arguments(), progress=not quiet, say=news(quiet))
-    news(quiet)(f"{done[0]:,} links for {done[1]:,} sentence pairs in {how.out}")
+    done = link_words(how, words=linked, load=loading.arguments(), progress=not how.quiet, say=news(how.quiet))
+    news(how.quiet)(f"{done[0]:,} links for {done[1]:,} sentence pairs in {how.out}")
 
 
 words.command_class = WordsCommand

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from calque.errors import InputError, SettingError
 from calque.linking import Say, Words, check_pairs, read_languages, skipped
 from calque.maps.dictionary import Normalisation
 from calque.runs.anchors import open_folder
-from calque.runs.card import add_scores, scores_of, sentence_cost
+from calque.runs.card import add_scores, scores_of
 from calque.runs.folder import TRAINING, check, writing
 from calque.runs.settings import AlignSettings, named_pairs
 from calque.runs.words import links_of
@@ -145,8 +144,6 @@ def align(
             warn_of_unused(record.get("counts", {}), record["settings"].get("max_words"), corpora)
             for row, found in zip(rows, pairs, strict=linked):
                 row["word_pairs"] = len(found)
-            if is_first() and (cost := sentence_cost(base, aligned, corpora, towards)) is not None:
-                record["sentence_cost"] = cost
         prepared = {"dictionary": "anchors", "parallel": "words"}.get(kind)
         record["seconds"] = {} if prepared is None else {prepared: round(begun - started, 2)}
         record["seconds"]["method"] = round(time.perf_counter() - begun, 2)
@@ -243,10 +240,8 @@ def _texts(method: str, towards: str, files: Sequence[str], words: Words, say: S
             f"{method} needs text in {towards} and in another language, got {', '.join(langs)}: give one --text per language"
         )
     read = read_languages(named, pretokenized=words.pretokenized, limit=words.limit, say=say)
-    return read, [
-        {"path": ", ".join(Path(path).name for other, path in named if other == lang), "langs": [lang], "sentences": len(text)}
-        for lang, text in read.items()
-    ]  # fmt: skip
+    paths = {lang: ", ".join(Path(path).name for other, path in named if other == lang) for lang in read}
+    return read, [{"path": paths[lang], "langs": [lang], "sentences": len(text)} for lang, text in read.items()]
 
 
 def _dictionaries(
@@ -301,23 +296,19 @@ def _anchors(
         by_lang[lang] = found
         sources.append({"path": Path(path).name, "langs": [lang], "entries": len(first)})
     named = [language_and_path(text) for text in texts]
-    missing = [lang for lang in wanted if lang not in by_lang and lang not in dict(named)]
-    if missing:
-        raise SettingError(
-            f"averaging word vectors needs text: give --text {missing[0]}=FILE or --anchors {missing[0]}=DIR"
-        )
+    if missing := [lang for lang in wanted if lang not in by_lang and lang not in dict(named)]:
+        remedy = f"give --text {missing[0]}=FILE or --anchors {missing[0]}=DIR"
+        raise SettingError(f"averaging word vectors needs text: {remedy}")
     read = read_languages(named, pretokenized=words.pretokenized, limit=words.limit, say=say)
-    numbers, how = base.layer_numbers(averaging["layers"]), ("at_least", "most_occurrences")
+    numbers = base.layer_numbers(averaging["layers"])
+    how = {name: averaging[name] for name in ("at_least", "most_occurrences")}
     for lang, text in read.items():
         if lang in wanted and lang not in by_lang:
             say(f"{lang}: anchors from {len(text):,} sentences")
-            by_lang[lang] = compute_anchors(
-                base, text, numbers, vocabulary=frequent_words(text, most, wanted[lang]), progress=progress,
-                **{name: averaging[name] for name in how},
-            )  # fmt: skip
-    return by_lang, sources + [
-        {"path": Path(path).name, "langs": [lang], "entries": len(read[lang])} for lang, path in named
-    ]
+            vocabulary = frequent_words(text, most, wanted[lang])
+            by_lang[lang] = compute_anchors(base, text, numbers, vocabulary=vocabulary, progress=progress, **how)
+    rows = [{"path": Path(path).name, "langs": [lang], "entries": len(read[lang])} for lang, path in named]
+    return by_lang, sources + rows
 
 
 def _of_maps(
@@ -334,13 +325,8 @@ def _of_maps(
                 line += f", {100 * chosen['held_out_p@1']:.1f}% of the held-out words right"
             say(line + (f", {fit['left_out']:,} entries without vectors skipped" if fit["left_out"] else ""))
             failed += [named] if fit.get("failed") else []
-    source = (
-        "a dictionary"
-        if dictionaries
-        else "words spelt alike"
-        if how.start == IDENTICAL
-        else f"no dictionary ({how.start})"
-    )
+    unsupervised = "words spelt alike" if how.start == IDENTICAL else f"no dictionary ({how.start})"
+    source = "a dictionary" if dictionaries else unsupervised
     settings = {"method": method, "start": how.start, "start_options": dict(options.get("start_options") or {}),
                 "identical": how.identical, "combine": how.combine,
                 **{name: averaging[name] for name in ("most", "at_least", "most_occurrences")}, "fits": fits}  # fmt: skip
@@ -351,14 +337,8 @@ def _of_maps(
 def _released(
     base: Any, folders: Sequence[str], *, towards: str, layers: Sequence[int] | None = None, combine: Combine = "last"
 ) -> tuple[Encoder, dict[str, Any]]:
-    """Add released maps, such as those of Schuster et al. (2019), to an encoder, and return it with a record.
-
-    Args:
-        folders: folders with a `XX_best_mapping.pth` for each language XX; one folder for each layer.
-
-    Raises:
-        InputError: a folder has no maps, or the maps have other dimensions than the encoder.
-    """
+    """Add released maps, such as those of Schuster et al. (2019), to an encoder, and return it with a record. There is one folder
+    for each layer, with a `XX_best_mapping.pth` for each language XX."""
     from calque.alignment.maps import with_maps
     from calque.maps.released import read_released
 
@@ -368,13 +348,11 @@ def _released(
     maps: dict[str, dict[int, Any]] = {}
     files: list[str] = []
     for layer, folder in zip(numbers, map(Path, folders), strict=True):
-        found = {
-            path: re.sub("_best_mapping.pth$", "", path.name) for path in sorted(folder.glob("?*_best_mapping.pth"))
-        }
+        found = sorted(folder.glob("?*_best_mapping.pth"))
         if not found:
             raise InputError("no XX_best_mapping.pth in this folder, where XX is a language", path=folder)
-        for path, lang in found.items():
-            loaded = maps.setdefault(lang, {})[layer] = read_released(path)
+        for path in found:
+            loaded = maps.setdefault(path.name.removesuffix("_best_mapping.pth"), {})[layer] = read_released(path)
             if loaded.matrix is None or loaded.matrix.shape != (base.dim, base.dim):
                 shape = None if loaded.matrix is None else loaded.matrix.shape
                 fact = f"a map of shape {shape}, but the encoder's vectors have {base.dim} dimensions"
@@ -382,10 +360,8 @@ def _released(
             files.append(f"{folder.name}/{path.name}")
     settings = {"method": "released", "files": files}
     aligned = with_maps(base, maps, towards=towards, combine=combine, settings=settings)
-    return aligned, {
-        "method": "released maps", "towards": towards, "langs": sorted(maps), "texts": [],
-        "settings": settings | {"layers": numbers},
-    }  # fmt: skip
+    about = {"method": "released maps", "towards": towards, "langs": sorted(maps), "texts": []}
+    return aligned, {**about, "settings": settings | {"layers": numbers}}
 
 
 # -- adapters ------------------------------------------------------------------------------------------------------------

@@ -70,12 +70,8 @@ def analyze(
 
 
 class _Chosen:
-    """The selected analyses, with messages about those that cannot be run.
-
-    Args:
-        only: names of requested analyses; None: all.
-        settings: values of the options of their rows.
-    """
+    """The selected analyses (`only`; None: all) and values of the options of their rows, with messages about those that cannot
+    be run."""
 
     def __init__(self, only: Sequence[str] | None, settings: Mapping[str, Any], say: Say):
         for name in only or ():
@@ -91,8 +87,8 @@ class _Chosen:
     def __getitem__(self, name: str) -> Callable[..., Any]:
         """Return the function of an analysis with its options."""
         row = ANALYSES[name]
-        taken = (*row.options, *(("seed",) if row.seeded else ()))
-        return partial(imported(row.target), **{key: self.settings[key] for key in taken if key in self.settings})
+        taken = {*row.options, *(["seed"] if row.seeded else [])}
+        return partial(imported(row.target), **{key: each for key, each in self.settings.items() if key in taken})
 
     def of(self, kind: str) -> list[str]:
         return [name for name, row in ANALYSES.items() if row.kind == kind and name in self]
@@ -124,22 +120,26 @@ def _of_vectors(
     from calque.analyses.groups import accuracies
 
     data = questions.task.data
-    divisions = {}
-    for analysis in chosen.of("division"):
-        groups = chosen[analysis](questions)
-        if groups is None:
+
+    def found(analysis: str, findings: Any) -> Any:
+        """Return the findings; report an analysis without any."""
+        if not findings:
             chosen.lacks(analysis, data=data)
-        else:
-            divisions[analysis] = groups
+        return findings or []
+
+    divisions = {
+        analysis: groups
+        for analysis in chosen.of("division")
+        if (groups := found(analysis, chosen[analysis](questions)))
+    }
     if "rank" in divisions and questions.task.train is None:
         chosen.say(
             "rank: frequencies come from the test text alone, where most words occur once; --train improves them"
         )
     comparisons = chosen.of("comparison")
-    for analysis in ("examples",) if len(paths) == 1 else ():
-        if analysis in comparisons:
-            chosen.lacks(analysis)
-            comparisons.remove(analysis)
+    if len(paths) == 1 and "examples" in comparisons:
+        chosen.lacks("examples")
+        comparisons.remove("examples")
     findings, views = [], []
     for name, path in paths.items():
         chosen.say(f"{name}: {len(questions.corpus):,} sentence pairs, {len(questions.pairs):,} links")
@@ -148,24 +148,18 @@ def _of_vectors(
         for analysis, groups in divisions.items():
             findings += accuracies(analysis, questions, view, groups)
         for analysis in chosen.of("measure"):
-            measured = chosen[analysis](questions, view)
-            if not measured:
-                chosen.lacks(analysis, data=data)
-            findings += measured
+            findings += found(analysis, chosen[analysis](questions, view))
         if comparisons:
             views.append(view)
     for analysis in comparisons:
-        compared = chosen[analysis](questions, views)
-        if not compared:
-            chosen.lacks(analysis, data=data)
-        findings += compared
+        findings += found(analysis, chosen[analysis](questions, views))
     return findings
 
 
 def _of_encoder(
     name: str, path: str, encoder: Encoder, questions: Questions, chosen: _Chosen, progress: bool, *, some: bool
 ) -> tuple[View, list[Finding]]:
-    """Return one encoder's answers, and the analyses that need the encoder itself; `some`: it is one of several."""
+    """Return one encoder's answers, and the findings that need the encoder itself; `some`: the encoder is one of several."""
     from calque.analyses.groups import headline, layer_curve
     from calque.encoders.base import require
 
@@ -201,8 +195,7 @@ def _of_encoder(
 
 
 def _training(path: str, langs: tuple[str, str]) -> tuple[str, int, dict[str, Any]] | None:
-    """Return method, number of sentence pairs and other counts from the record of an encoder aligned with text in these
-    languages."""
+    """Return method, number of sentence pairs and counts from the record of an encoder aligned with text in these languages."""
     file = Path(path) / "calque-run.json"
     if not file.is_file():
         return None
@@ -226,8 +219,8 @@ def _tags(task: WordRetrieval, upos: Sequence[str], say: Say) -> dict[str, tuple
         lang, path = name_and_path(item)
         lang, langs = lang or language_of(item) or "", task.corpus.langs
         if lang not in langs:
-            said = f"it is in {lang!r}" if lang else "the language is unknown"
-            raise SettingError(f"--upos {item}: {said}; expected one of {' and '.join(langs)}, as in {langs[0]}={path}")
+            fact = f"it is in {lang!r}" if lang else "the language is unknown"
+            raise SettingError(f"--upos {item}: {fact}; expected one of {' and '.join(langs)}, as in {langs[0]}={path}")
         side = SIDES[langs.index(lang)]
         tagged = read_tagged(path, lang=lang)
         codes = tags_for(getattr(task.corpus, side), tagged)
@@ -241,19 +234,17 @@ def _tags(task: WordRetrieval, upos: Sequence[str], say: Say) -> dict[str, tuple
 
 # -- tables ------------------------------------------------------------------------------------------------------------
 def table(findings: Sequence[Finding]) -> str:
-    """Format scores as lines of text, a block for each analysis: a row for each encoder, metric and group, with the direction
-    that is better."""
+    """Format scores as text: a block for each analysis with a row for each encoder, metric and group."""
     blocks = []
     for analysis in dict.fromkeys(finding.analysis for finding in findings):
         rows = [("encoder", "metric", "group", "x", "value", "95% interval", "n", "better")]
         for finding in (finding for finding in findings if finding.analysis == analysis):
-            score = finding.score
+            score, items = finding.score, finding.items
             value, low, high = score.shown(2)
-            between = f"{low} – {high}" if "nan" not in (low, high) else ""
             rows.append((
                 finding.encoder or "", score.metric, finding.group or "", "" if finding.x is None else f"{finding.x:,g}",
-                f"{len(finding.items)} items" if finding.items is not None else value, between, f"{score.n:,}",
-                "" if finding.items is not None else "lower" if lower_is_better(score.metric) else "higher",
+                value if items is None else f"{len(items)} items", "" if "nan" in (low, high) else f"{low} – {high}",
+                f"{score.n:,}", "" if items is not None else "lower" if lower_is_better(score.metric) else "higher",
             ))  # fmt: skip
         blocks.append("\n".join([analysis, *columns(rows, range(3, 7))]))
     return "\n\n".join(blocks)

@@ -104,34 +104,22 @@ def distil(
 
 
 def teacher_vector(encoder: Encoder, name: str | None) -> SentencePooling:
-    """Return the sentence pooling of a teacher.
-
-    Raises:
-        SettingError: the teacher has no pooling of its own, and none is named.
-    """
+    """Return the named sentence pooling of a teacher, or its own."""
     from calque.encoders.sentence_vectors import SentencePooling
 
     if name is None and getattr(encoder, "modules", None) is None:
-        raise SettingError(
-            f"the teacher {encoder.name} has no sentence vector of its own, as a sentence-transformers folder has: say how it "
-            "makes one with --teacher-pooling words, subwords or cls"
-        )
+        fact = f"the teacher {encoder.name} has no sentence vector of its own, as a sentence-transformers folder has"
+        raise SettingError(f"{fact}: choose one with --teacher-pooling words, subwords or cls")
     return SentencePooling.of(encoder, name)  # type: ignore[arg-type]
 
 
 def student_pooling(encoder: Encoder, name: str | None) -> SentencePooling:
-    """Return the sentence pooling of a student: the named one, its own, or the mean of subwords.
-
-    Raises:
-        SettingError: the student has no subwords, or the pooling is unknown.
-    """
+    """Return the sentence pooling of a student: the named one, its own, or the mean of subwords."""
     from calque.encoders import HuggingFaceEncoder
     from calque.encoders.sentence_vectors import SentencePooling
 
     if not isinstance(encoder, HuggingFaceEncoder):
-        raise SettingError(
-            f"the student {encoder.name} cannot be trained on sentences: expected a model of transformers"
-        )
+        raise SettingError(f"the student {encoder.name} cannot be trained on sentences: expected transformers")
     if name == "own" or (name is None and getattr(encoder, "modules", None) is not None):
         return SentencePooling.of(encoder, "own")
     if name in ("subwords", "cls", None):

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def alignment_of(encoder: str) -> dict[str, Any] | None:
-    """Return the alignment in the record of an encoder's folder, or None: the method, its seed (None without randomness), and the
-    encoder before alignment."""
+    """Return the alignment in the record of an encoder's folder, or None: method, seed (None without randomness) and base
+    encoder."""
     path = Path(encoder, "calque-run.json")
     record = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     if not {"method", "encoder", "encoder_fingerprint"} <= record.keys():

@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from calque.errors import InputError, SettingError
+from calque.errors import InputError
 from calque.linking import SKIP_UNUSABLE, Say
 from calque.named import TRUST_CODE, imported
 from calque.runs.compare import check_results
@@ -50,8 +50,7 @@ def study(
         `Score.to_dict`. Encoders have the study's names. The records are also in `results.jsonl` of the folder.
     """
     plan = read_study(path)
-    if data is not None:
-        plan = replace(plan, data=str(Path(data).resolve()))
+    plan = plan if data is None else replace(plan, data=str(Path(data).resolve()))
     folder = Path(plan.folder) / plan.out if out is None else Path(out)
     if (folder / RESULTS).exists():
         check_results(folder / RESULTS)
@@ -85,16 +84,11 @@ def study(
 def working(
     steps: Steps, workers: int, say: Say, own: Sequence[str] = ()
 ) -> Iterator[Callable[[str, Sequence[Step]], None]]:
-    """Yield a function that runs the steps of a phase, in parallel with several workers.
-
-    Args:
-        own: names of the user's own classes, which every process imports.
+    """Yield a function that runs the steps of a phase, in parallel with several workers, which import the user's `own` classes.
 
     Raises:
-        SettingError: there is less than one worker, or another process uses the folder.
+        SettingError: another process uses the folder.
     """
-    if workers < 1:
-        raise SettingError(f"workers must be at least 1, got {workers}")
     with locked(steps.folder):
         others, pool = active_children(), None
         if workers > 1:
@@ -142,7 +136,6 @@ def begin_worker(cores: int, own: Sequence[str] = (), trust: bool = False, skip:
 
 def _end_with_parent() -> None:
     """End this worker when the main process is killed; its step is repeated later."""
-    parent = parent_process()
-    if parent is not None:
+    if (parent := parent_process()) is not None:
         parent.join()
         os._exit(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,7 @@ class Row:
     """A row of the tables: an encoder, before or after a method.
 
     Attributes:
-        about: `encoder`, `layer`, `method`, `supervision` and `training_seed`, which identify a score; the seed is None without
-            random training.
+        about: keys that identify a score, see `about_of`.
         encoder: the step that makes the encoder, or an argument of `load_encoder`.
         load: keyword arguments of `load_encoder`.
         langs: languages of the encoder; None for all.
@@ -48,13 +48,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Base:
-    """An encoder before any method.
-
-    Attributes:
-        encoder: as in `Row`.
-        langs: as in `Row`.
-        number, seed: index and seed of the training; None if there is only one.
-    """
+    """An encoder before any method, as in `Row`, with index and seed of its training; None if there is only one."""
 
     encoder: Step | str
     langs: tuple[str, ...] | None = None
@@ -71,8 +65,12 @@ def label_of(about: Mapping[str, Any], langs: Sequence[str] | None = None) -> st
 
 
 def about_of(encoder: str, layer: int | None, method: str, supervision: str, seed: int | None = None) -> dict[str, Any]:
-    """Return the keys that identify a score."""
+    """Return the keys that identify a score; the seed is None without random training."""
     return {"encoder": encoder, "layer": layer, "method": method, "supervision": supervision, "training_seed": seed}
+
+
+#: kinds of steps by phase
+_KINDS = (("pretrain",), ("join",), ("links", "entries", "anchors"), ("align", "fit", "plain"), ("score",))
 
 
 class Grid:
@@ -86,10 +84,9 @@ class Grid:
 
     def __init__(self, plan: Study, steps: Steps):
         self.plan, self._steps = plan, steps
-        self.pretraining: list[Step] = []
-        self.joining: list[Step] = []
-        self.preparing: list[Step] = []
-        self.aligning: list[Step] = []
+        phases: list[list[Step]] = [[], [], [], [], []]
+        self.pretraining, self.joining, self.preparing, self.aligning, self.scoring = phases
+        self._phases = {kind: phases[number] for number, kinds in enumerate(_KINDS) for kind in kinds}
         self.rows: list[Row] = []
         self.scores: list[tuple[dict[str, Any], Step]] = []
         for name, encoder in plan.encoders.items():
@@ -102,7 +99,6 @@ class Grid:
             if is_for(task.encoders, row.about["encoder"]) and is_for(task.methods, row.about["method"])
             for step in self._scoring(row, name, task)
         ]
-        self.scoring = [step for _, step in self.scores if step.kind == "score"]
 
     # -- encoders ----------------------------------------------------------------------------------------------------
     def _bases(self, name: str, table: EncoderTable) -> Iterator[Base]:
@@ -115,10 +111,12 @@ class Grid:
             run = (None, None) if table.runs == 1 else (number, first + number)
             made = [self._trained(name, table.pretrain, part, first + number, run[1]) for part in parts]
             if table.pretrain.get("apart"):
-                yield Base(self._joined(name, list(table.pretrain["texts"]), made), None, *run)
-            else:
-                for part, step in zip(parts, made, strict=True):
-                    yield Base(step, None if part.other is None else (part.other,), *run)
+                settings = {"name": name, "langs": list(table.pretrain["texts"])}
+                joined = self._step("join", settings, after={"encoder": self._places(made)}, label=name)
+                yield Base(joined, None, *run)
+                continue
+            for part, step in zip(parts, made, strict=True):
+                yield Base(step, None if part.other is None else (part.other,), *run)
 
     def _trained(self, name: str, table: Mapping[str, Any], part: Training, seed: int, run: int | None) -> Step:
         own = ("texts", "apart", "pairs", "dictionaries")
@@ -129,48 +127,39 @@ class Grid:
             files["dictionary"] = [self.plan.path(file) for file in part.dictionaries.values()]
         label = f"{name}, {' and '.join(part.texts)}" + ("" if run is None else f", seed {run}")
         step = self._step("pretrain", {**settings, "langs": list(part.texts)}, files, label=label)
-        self.pretraining.append(step)
         self.scores.append(({**about_of(name, None, BASE, "", run), "task": "language-model"}, step))
         return step
-
-    def _joined(self, name: str, langs: Sequence[str], made: Sequence[Step]) -> Step:
-        """Return the encoders of several languages as one."""
-        settings, after = {"name": name, "langs": list(langs)}, {"encoder": self._places(made)}
-        self.joining.append(self._step("join", settings, after=after, label=name))
-        return self.joining[-1]
 
     def _measure(self, name: str, table: EncoderTable, base: Base) -> None:
         """Add the rows of an encoder before and after each method."""
         plan, layers, own = self.plan, list(table.layers or [None]), given(table, "pooling", "bidirectional")
         loads = {layer: own if layer is None else {**own, "layer": layer} for layer in layers}
 
-        def about(method: str, learnt: str, layer: int | None, seed: int | None) -> dict[str, Any]:
-            return about_of(name, layer, method, learnt, seed if base.seed is None else base.seed)
+        def about(method: str, supervision: str, layer: int | None, seed: int | None) -> dict[str, Any]:
+            return about_of(name, layer, method, supervision, seed if base.seed is None else base.seed)
 
         for layer, load in loads.items() if BASE in plan.methods else ():
             self.rows.append(Row(about(BASE, "", layer, None), base.encoder, load, base.langs))
-        for learnt, texts in plan.supervision.items():
+        for (learns_from, texts), (method, how) in product(plan.supervision.items(), plan.methods.items()):
             langs = [lang for lang in texts.languages(plan.source) if base.langs is None or lang in base.langs]
-            for method, how in plan.methods.items():
-                if method == BASE or not langs or learnt not in how.supervision or not is_for(how.encoders, name):
-                    continue
-                trains = METHODS[
-                    how.method
-                ].trains  # trained once for each layer; maps of all layers are fitted in one pass
-                at_once = not trains and layers != [None] and "layers" not in how.options
-                for seed in how.seeds(plan.runs, base.number):
-                    options = {**({"layers": layers} if at_once else {}), **how.options}
-                    options |= {} if seed is None else {"seed": seed}
-                    for layer, load in (loads if trains else {None: own}).items():
-                        known = about(method, learnt if len(plan.supervision) > 1 else "", layer, seed)
-                        called = label_of(known, None if base.langs is None else langs)
-                        step = self._aligned(base.encoder, how, options, texts, langs, load, called)
-                        if step.kind == "align" and not at_once:  # adds the method's own scores
-                            self.scores.append((about(method, learnt, layer, seed), step))
-                        for shown in layers if at_once else (layer,):
-                            for row, view in how.rows(method).items():
-                                load = {"layer": shown} if at_once else view
-                                self.rows.append(Row(about(row, learnt, shown, seed), step, load, base.langs))
+            if method == BASE or not langs or learns_from not in how.supervision or not is_for(how.encoders, name):
+                continue
+            # A method is trained once for each layer; maps are fitted for all layers at once.
+            trains = METHODS[how.method].trains
+            at_once = not trains and layers != [None] and "layers" not in how.options
+            for seed, (layer, load) in product(
+                how.seeds(plan.runs, base.number), (loads if trains else {None: own}).items()
+            ):
+                options = {**({"layers": layers} if at_once else {}), **how.options}
+                options |= {} if seed is None else {"seed": seed}
+                label = about(method, learns_from if len(plan.supervision) > 1 else "", layer, seed)
+                label = label_of(label, None if base.langs is None else langs)
+                step = self._aligned(base.encoder, how, options, texts, langs, load, label)
+                if step.kind == "align" and not at_once:  # adds the method's own scores
+                    self.scores.append((about(method, learns_from, layer, seed), step))
+                for read, (row, view) in product(layers if at_once else (layer,), how.rows(method).items()):
+                    load = {"layer": read} if at_once else view
+                    self.rows.append(Row(about(row, learns_from, read, seed), step, load, base.langs))
 
     # -- alignment ---------------------------------------------------------------------------------------------------
     def _aligned(
@@ -181,12 +170,12 @@ class Grid:
         plan, method = self.plan, METHODS[how.method]
         pairs, words = [(plan.source, lang) for lang in langs], given(texts, "limit", "pretokenized")
         about: dict[str, Any] = {
-            "load": load, "towards": plan.towards, "method": how.method, "options": options
+            "load": {**load, **given(how, "bidirectional")}, "towards": plan.towards, "method": how.method, "options": options
         }  # fmt: skip
         read = {lang: plan.path(file) for lang, file in texts.texts.items() if lang in (plan.source, *langs)}
         if texts.kind != "parallel" and not method.needs_links:
             files = {"text": [f"{lang}={file}" for lang, file in read.items()]}
-            return self._reading(base, "plain", {**about, "words": words}, files, add_to=self.aligning, label=label)
+            return self._reading(base, "plain", {**about, "words": words}, files, label=label)
         about["langs"] = pairs
         if texts.kind == "parallel":
             files = {"text": [plan.path(texts.options[lang]) for lang in langs]}
@@ -196,22 +185,15 @@ class Grid:
                 for pair, file in zip(pairs, files["text"], strict=True)
                 if method.needs_links
             ]  # fmt: skip
-            self.preparing += links
             about["words"], after = words, {"links": self._places(links)}
-            return self._reading(base, "align", about, files, after, add_to=self.aligning, label=label)
+            return self._reading(base, "align", about, files, after, label=label)
         shared = {"load": load, **words, **given(texts, *OF_ANCHORS)}
         if "layers" in options:
             shared["layers"] = ",".join(map(str, options["layers"]))
         anchors, entries = [], []
         for lang, file in read.items():
-            step = self._reading(
-                base,
-                "anchors",
-                {**shared, "lang": lang},
-                {"text": [file]},
-                add_to=self.preparing,
-                label=f"anchors, {lang}",
-            )
+            settings = {**shared, "lang": lang}
+            step = self._reading(base, "anchors", settings, {"text": [file]}, label=f"anchors of words, {lang}")
             anchors += [f"{lang}={place}" for place in self._places([step])]
         for pair in pairs if texts.kind == "dictionary" else ():
             settings, files = (
@@ -219,9 +201,8 @@ class Grid:
                 {"dictionary": [plan.path(texts.options[pair[1]])]},
             )
             entries.append(self._step("entries", settings, files, label=f"dictionary entries, {'-'.join(pair)}"))
-        self.preparing += entries
         after = {"anchors": anchors, "dictionary": self._places(entries)}
-        return self._reading(base, "fit", {**about, "words": words}, {}, after, add_to=self.aligning, label=label)
+        return self._reading(base, "fit", {**about, "words": words}, {}, after, label=label)
 
     # -- tasks -------------------------------------------------------------------------------------------------------
     def _scoring(self, row: Row, name: str, table: TaskTable) -> list[Step]:
@@ -265,10 +246,10 @@ class Grid:
     # -- inputs of steps --------------------------------------------------------------------------------------------
     def _reading(
         self, encoder: Step | str, kind: str, settings: Mapping[str, Any], files: Mapping[str, Sequence[str]],
-        after: Mapping[str, Sequence[str]] | None = None, *, add_to: list[Step] | None = None, label: str,
+        after: Mapping[str, Sequence[str]] | None = None, *, label: str,
     ) -> Step:  # fmt: skip
         """Return a step that reads an encoder: the result of another step, or an argument of `load_encoder`. Files and folders
-        are identified by their contents, names on the hub by the name. The step is added to the list `add_to`."""
+        are identified by their contents, names on the hub by the name."""
         from calque.encoders.loading import BUNDLED, by_language
 
         settings, files, after = dict(settings), dict(files), dict(after or {})
@@ -282,13 +263,13 @@ class Grid:
             settings["encoder"] = [(lang, None if lang in local else name) for lang, name in named.items()]
             files["encoder"] = list(local.values())
             files["beside"] = [file for place in local.values() for file in beside_encoder(place)]
-        step = self._step(kind, settings, files, after, label)
-        if add_to is not None:
-            add_to.append(step)
-        return step
+        return self._step(kind, settings, files, after, label)
 
     def _step(self, kind: str, settings: Mapping[str, Any], files=None, after=None, label: str = "") -> Step:
-        return self._steps.step(kind, settings, files or {}, after or {}, label)
+        """Return a step after adding it to the list of its phase."""
+        step = self._steps.step(kind, settings, files or {}, after or {}, label)
+        self._phases[kind].append(step)
+        return step
 
     def _places(self, steps: Sequence[Step]) -> list[str]:
         return [str(self._steps.place(step)) for step in steps]

@@ -124,6 +124,7 @@ class MethodTable:
         encoders: names of its encoders; default: all.
         runs: number of trainings; default: the study's.
         views: rows of the tables by name, each with arguments of `load_encoder`, for methods with one encoder for each language.
+        bidirectional: see `load_encoder`.
         options: options of the method.
     """
 
@@ -131,6 +132,7 @@ class MethodTable:
     supervision: Files = ()
     encoders: Files | None = None
     runs: Few | None = None
+    bidirectional: bool | None = None
     views: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -382,6 +384,7 @@ def _method(
     for kind in dict.fromkeys(supervision[each].kind for each in usable):
         is_class = kind == "parallel" or row.trains or "text" in row.learns_from  # or maps of anchors
         unused = [*([] if row.of_each else ["views"]), *([] if row.trains else ["runs"])]
+        unused += [] if is_class else ["bidirectional"]
         own = {**(options_of_method(method) if is_class else of_maps())}
         own.pop("method", None)
         what = f"{where} with a supervision of kind {kind!r}"
