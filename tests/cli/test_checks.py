@@ -230,7 +230,7 @@ def test_scores_are_printed_before_they_are_written(capsys, monkeypatch, tmp_pat
     def full(path, lines):
         raise OutputError(f"{path}: no space left on the disk")
 
-    monkeypatch.setattr(f"calque.cli.{verb}.append_lines", full)
+    monkeypatch.setattr(f"calque.cli.{'evaluate' if verb == 'evaluate' else 'small'}.append_lines", full)
     job = (verb, tiny_folder, *["retrieval"][: verb == "evaluate"], "--test", text / "train.tsv", *EN_XX)
     only = ("--only", "rank") if verb == "analyze" else ()
     code, out, err = run(capsys, *job, *only, "--out", tmp_path / "results", "-q")

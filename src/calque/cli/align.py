@@ -35,7 +35,7 @@ class AlignCommand(SubjectCommand):
         return methods | {f"calque align --{kind}": ("rotation", kind) for kind in ("dictionary", "unsupervised")}
 
     def types_of(self, subject: tuple[str, str]) -> Mapping[str, Any]:
-        from calque.runs.study.options import of_maps, options_of_method
+        from calque.runs.study.values import of_maps, options_of_method
 
         method, kind = subject
         if kind == "released":
@@ -143,7 +143,7 @@ def _with_start(options: dict[str, Any], how: AlignSettings) -> tuple[dict[str, 
     """Return the options of maps with those of the start separated, and the settings without the dictionary `identical`, which is
     a start."""
     from calque.runs.align import IDENTICAL
-    from calque.runs.study.options import of_starts
+    from calque.runs.study.values import of_starts
 
     dictionaries = how.dictionary or []
     if options.get("start") == IDENTICAL:

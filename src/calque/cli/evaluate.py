@@ -31,7 +31,7 @@ from calque.tasks.inputs import FIELDS, Inputs
 from calque.tasks.table import TASKS, TaskRow, users
 
 #: options of a trained task that apply to parallel text only
-_OF_PARALLEL = ("langs", "model", "symmetrize", "seed")
+_OF_PARALLEL = ("links", "langs", "model", "symmetrize", "seed")
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,7 @@ class TaskCommand(SubjectCommand):
         return {f"calque evaluate ENCODER {name}": name for name in TASKS}
 
     def types_of(self, subject: str) -> Mapping[str, Any]:
-        from calque.runs.study.options import options_of
-        from calque.runs.study.values import Few
+        from calque.runs.study.values import Few, options_of
 
         seeds = {"seeds": Few} if "seeds" in TASKS[subject].takes else {}
         return {**options_of(subject), **seeds}
@@ -160,8 +159,7 @@ def evaluate(
     by_layer: str | None = typer.Option(
         None,
         "--layers",
-        help="Compare these layers in one pass: all, or e.g. 4,8,12 or 0-12. The best is chosen on every other sentence "
-        "pair and scored on the others.",
+        help="all, 4,8,12 or 0-12: choose the best layer on half of the pairs, and score it on the others.",
     ),
     option: OwnOption = None,
     rename: list[str] | None = typer.Option(None, metavar="OLD=NEW...", help="Rename labels; OLD= drops one."),
@@ -171,9 +169,8 @@ def evaluate(
     limit: int | None = typer.Option(
         None,
         min=1,
-        help="Use only N texts of each --train file, evenly spaced; of --text, and of a --test that is parallel or "
-        "plain, the first N. retrieval: --train is read whole, to tell seen pairs. sentences: also the first N of "
-        "--dev.",
+        help="Use only N texts of each --train file, evenly spaced (retrieval: all), and the first N of --text, --dev of "
+        "sentences, and parallel or plain --test.",
     ),
     test_limit: int | None = typer.Option(None, min=1, help="Use only N texts of each --test and --dev file."),
 ) -> None:
@@ -239,12 +236,11 @@ def _refuse_unused(named: Mapping[str, str], task: str, row: TaskRow, *, project
         having = users(name)
         if having and name not in row.takes:
             raise SettingError(f"{option} does not apply to {task}; it is for {', '.join(having)}")
-        if name == "links" and "project" in row.files and not projected:
-            raise SettingError(f"--links does not apply to {task} without the parallel text of --project")
         if name in _OF_PARALLEL and "project" in row.files and not projected:
-            runs = " (runs use the seeds 0, 1, …; --seeds sets how many)" if name == "seed" else ""
-            hint = "; give the language in the file name, or as de=FILE" if name == "langs" else ""
-            raise SettingError(f"{option} does not apply to {task} without the parallel text of --project{runs}{hint}")
+            hint = {"seed": "; --seeds sets the number of runs", "langs": "; name the language as de=FILE"}.get(
+                name, ""
+            )
+            raise SettingError(f"{option} does not apply to {task} without the parallel text of --project{hint}")
 
 
 def _renaming(rename: Sequence[str]) -> dict[str, Any]:

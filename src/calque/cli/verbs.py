@@ -6,7 +6,6 @@ import functools
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from itertools import chain
 from typing import Any
 
 import typer
@@ -16,34 +15,36 @@ from calque import __version__
 from calque.errors import SettingError, Stopped
 from calque.named import TRUST_CODE
 
-#: commands by group in the help; the function is in the module of `calque.cli` of the same name, or in the one after the colon
+#: commands by group in the help
 GROUPS = {
-    "Start here": ("demo:small", "align", "evaluate", "report:small"),
-    "Look": ("analyze", "explore:small", "neighbours:small", "senses:calque.senses.cli", "perplexity:calque.senses.cli"),
-    "Build": (
-        "words", "anchors:small", "encode:small", "distil", "pretrain:calque.senses.cli", "merge:small", "study:small",
-    ),
-    "Share": ("data:small", "push:small"),
+    "Start here": "demo align evaluate report",
+    "Look": "analyze explore neighbours senses perplexity",
+    "Build": "words anchors encode distil pretrain merge study",
+    "Share": "data push",
+}
+_SMALL = "demo report analyze explore neighbours words anchors encode distil merge study data push"
+#: modules of commands
+_MODULES = {
+    **dict.fromkeys(_SMALL.split(), "calque.cli.small"), "align": "calque.cli.align", "evaluate": "calque.cli.evaluate",
+    "senses": "calque.senses.cli", "perplexity": "calque.senses.cli", "pretrain": "calque.senses.cli",
 }  # fmt: skip
-VERBS = tuple(chain(*GROUPS.values()))
+VERBS = tuple(name for names in GROUPS.values() for name in names.split() if name in _MODULES)
 
 
 class Groups(TyperGroup):
     """The program, whose help lists commands by group."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        for title, verbs in GROUPS.items():
-            names = [name for name in (verb.partition(":")[0] for verb in verbs) if name in self.commands]
-            if names:
+        for title, names in GROUPS.items():
+            found = [(name, self.commands[name]) for name in names.split() if name in self.commands]
+            if found:
                 with formatter.section(title):
-                    width = formatter.width - 20
-                    formatter.write_dl([(name, self.commands[name].get_short_help_str(width)) for name in names])
+                    formatter.write_dl([(name, verb.get_short_help_str(formatter.width - 20)) for name, verb in found])
 
 
 def command_of(verb: str) -> Callable[..., Any]:
     """Import and return the function of a command."""
-    name, _, module = verb.partition(":")
-    return getattr(import_module(module if "." in module else f"calque.cli.{module or name}"), name)
+    return getattr(import_module(_MODULES[verb]), verb)
 
 
 def parser(verb: str = "") -> typer.Typer:
@@ -57,8 +58,7 @@ def parser(verb: str = "") -> typer.Typer:
         rich_markup_mode=None,  # plain help is four times as fast
     )
     app.callback()(_root)
-    named = [each for each in VERBS if each.partition(":")[0] == verb]
-    for command in map(command_of, named or VERBS):
+    for command in map(command_of, [verb] if verb in VERBS else VERBS):
         app.command(cls=getattr(command, "command_class", None))(_passing(command))
     return app
 

@@ -58,7 +58,9 @@ def analyze(
     if not (paths and how.test and langs):
         raise SettingError("analyses of vectors need encoders, --test FILE and --langs, e.g. --langs en de")
     check_pairs([how.test], langs)
-    files = {name: [file] for name in ("test", "train", "links", "train_links") if (file := getattr(how, name))}
+    files: dict[str, Any] = {
+        name: [file] for name in ("test", "train", "links", "train_links") if (file := getattr(how, name))
+    }
     (one,) = Inputs("analyze", langs=langs, words=words, say=say, **files).each()
     task = WordRetrieval.read(one, contextual=not how.non_contextual, bootstrap=how.bootstrap)
     if not len(task.links[0]):

@@ -63,7 +63,7 @@ def distil(
             fact = f"{path} is in {corpus.langs[0]} and {corpus.langs[1]}, the teacher's language is {towards}"
             raise SettingError(f"{fact}: name the teacher's language with --towards")
     more = [read_sentences(path, lang=towards, pretokenized=True, limit=how.limit) for path in how.text or ()]
-    load = {"layer": how.layer, "max_length": how.max_length}
+    load: dict[str, Any] = {"layer": how.layer, "max_length": how.max_length}
     learner: Any = load_encoder(how.student, **{name: value for name, value in load.items() if value is not None})
     pooling = student_pooling(learner, how.sentence_pooling)
     with writing(how.out, overwrite=how.overwrite) as folder:

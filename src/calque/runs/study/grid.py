@@ -11,7 +11,6 @@ from typing import Any
 
 from calque.alignment import METHODS
 from calque.runs.steps import Step, Steps
-from calque.runs.study.options import OF_ANCHORS
 from calque.runs.study.recipe import (
     BASE,
     PARTS,
@@ -26,6 +25,7 @@ from calque.runs.study.recipe import (
     listed,
     trainings,
 )
+from calque.runs.study.values import OF_ANCHORS
 from calque.tasks.table import TASKS
 
 

@@ -16,8 +16,21 @@ from calque.errors import InputError, SettingError
 from calque.linking import Words
 from calque.named import imported, is_path
 from calque.runs.align import IDENTICAL, STARTS
-from calque.runs.study.options import OF_ANCHORS, PRETRAINING, of_maps, of_start, options_of, options_of_method
-from calque.runs.study.values import Count, Few, Files, Layer, check, check_value, of
+from calque.runs.study.values import (
+    OF_ANCHORS,
+    PRETRAINING,
+    Count,
+    Few,
+    Files,
+    Layer,
+    check,
+    check_value,
+    of,
+    of_maps,
+    of_start,
+    options_of,
+    options_of_method,
+)
 from calque.tasks.table import TASKS
 from calque.wordalign.symmetrization import Symmetrization
 

@@ -9,7 +9,7 @@ from typing import Any
 from calque.errors import SettingError
 from calque.named import imported
 from calque.runs.steps import SCORES, Step
-from calque.runs.study.options import PRETRAINING
+from calque.runs.study.values import PRETRAINING
 from calque.storage import write_text
 
 LINKS, ENTRIES = "links.align", "entries.tsv"
