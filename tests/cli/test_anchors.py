@@ -121,7 +121,7 @@ def agreement(encoder, data, lang):
 def test_a_dictionary_brings_languages_together(capsys, data, tiny_folder, tiny_encoder, tmp_path, method):
     _, err = works(
         capsys, "align", "--encoder", tiny_folder, "--towards", "en", "--out", tmp_path / "m",
-        "--dictionary", data / "en-de.txt", "--text", f"de={data / 'de.txt'}", data / "en.txt", "--method", method,
+        "--dictionary", f"en-de={data / 'en-de.txt'}", "--text", f"de={data / 'de.txt'}", data / "en.txt", "--method", method,
         "--layers", "2,3", "--option", "refine=0", *(["--option", "identical=true"] if method == "linear" else []),
     )  # fmt: skip
     assert "de, layer 3: " in err

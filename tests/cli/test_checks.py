@@ -110,7 +110,7 @@ ALIGN = ("align", "TRAIN", *EN_XX, "--encoder", "mini", "--towards", "en", "--ou
     ("job", "said"),
     [
         (("words", "TRAIN", "--langs", "en", "en", "--out", "OUT"), "two different languages"),
-        (("words", "TRAIN", "--langs", "en", "de", "es", "--out", "OUT"), "repeat it, as in --langs"),
+        (("words", "TRAIN", "--langs", "en", "de", "es", "--out", "OUT"), "unexpected extra argument"),
         ((*ALIGN, "--weight", "nan"), "--weight"),
         ((*ALIGN, "--seed", str(1 << 40)), "--seed"),
         (("align", "--dictionary", "PLAIN", *ALIGN[2:], "--option", "held_out=nan"), "held_out"),
@@ -230,7 +230,7 @@ def test_scores_are_printed_before_they_are_written(capsys, monkeypatch, tmp_pat
     def full(path, lines):
         raise OutputError(f"{path}: no space left on the disk")
 
-    monkeypatch.setattr(f"calque.cli.{verb}.append_lines", full)
+    monkeypatch.setattr(f"calque.cli.{'evaluate' if verb == 'evaluate' else 'small'}.append_lines", full)
     job = (verb, tiny_folder, *["retrieval"][: verb == "evaluate"], "--test", text / "train.tsv", *EN_XX)
     only = ("--only", "rank") if verb == "analyze" else ()
     code, out, err = run(capsys, *job, *only, "--out", tmp_path / "results", "-q")

@@ -41,7 +41,6 @@ def test_a_command_receives_the_dataclass(said):
 def test_each_field_is_an_option_with_its_range_and_help(said):
     assert "greater than or equal to 1" in said("t", "--size", "0")
     assert "--size <int range> How many. [default: 3; x>=1]" in " ".join(said("--help").split())
-    assert draw.groups == {"sampling": Sampling}
 
 
 def test_the_context_manager_of_a_group_surrounds_the_command():

@@ -146,11 +146,6 @@ def test_options_that_pages_name_exist():
         assert named - known - others == set(), name(page)
 
 
-def test_pages_of_files_exist():
-    for file in hooks().FILES.values():
-        assert (ROOT / file).is_file()
-
-
 def test_the_name_of_a_file_stands_above_its_block():
     shown = hooks().on_page_markdown("<!-- test: file a.toml -->\n```toml\nb = 1\n```\n")
     assert '```toml title="a.toml"' in shown

@@ -17,7 +17,7 @@ def test_the_demo_writes_tables_folders_and_a_report_reproducibly(capsys, tiny_f
     assert [line.split()[0] for line in lines[2:6]] == ["base", "rotation", "finetune", "contrastive"]
     assert lines[-1].startswith("statistical aligner")
     blocks = [block.splitlines() for block in first.split("\n\n")]
-    assert [block[0].partition(" ")[0] for block in blocks] == ["Contextual", "The", "English", "Word"]
+    assert [block[0].partition(" ")[0] for block in blocks] == ["Contextual", "Type-level", "English", "Word"]
     assert [block[1].split()[:2] for block in blocks] == [["de", "tr"], ["de", "tr"], ["en", "95%"], ["de", "tr"]]
     code, second, err = run(capsys, *options, "--out", tmp_path / "two")
     assert second == first

@@ -335,24 +335,6 @@ def test_layers_above_the_chosen_one_are_not_saved(any_family_folder, tmp_path):
     assert (kept.n_layers, kept.layer, kept.fingerprint) == (whole.n_layers, 1, encoder.fingerprint)
 
 
-def test_modules_of_sentence_transformers_are_kept(tiny_folder, tmp_path):
-    base = tmp_path / "base"
-    shutil.copytree(tiny_folder, base)
-    (base / "1_Pooling").mkdir()
-    (base / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
-    kinds = (("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize"))
-    modules = [{"idx": k, "name": str(k), "path": path, "type": f"sentence_transformers.models.{kind}"}
-               for k, (path, kind) in enumerate(kinds)]  # fmt: skip
-    (base / "modules.json").write_text(json.dumps(modules))
-    (base / "sentence_bert_config.json").write_text('{"max_seq_length": 128}')
-    load_encoder(base, layer=1).save(tmp_path / "saved")
-    for name in ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json"):
-        assert (tmp_path / "saved" / name).read_bytes() == (base / name).read_bytes()
-    load_encoder(tiny_folder).save(tmp_path / "plain")  # without modules, the mean over subwords is declared
-    assert len(json.loads((tmp_path / "plain" / "modules.json").read_text())) == 2
-    assert json.loads((tmp_path / "plain" / "1_Pooling" / "config.json").read_text())["pooling_mode_mean_tokens"]
-
-
 def test_a_pretraining_that_replaces_another_reads_the_new_text(capsys, tmp_path):
     text, vocabularies = tmp_path / "text", []
     job = ["pretrain", f"en={text}", "--pretokenized", "--layers", 1, "--dim", 8, "--heads", 1, "--positions", 32, "--length",

@@ -141,7 +141,7 @@ def test_random_restarts_count_as_runs_with_distinct_seeds(own):
     assert plan.methods["rotation"].seeds(plan.runs) == [None]
     own.write_text(own.read_text().replace("runs = 2\n", "").replace("seeds = 1\n", ""))
     assert read_study(own).runs == 3  # by default
-    assert "seeds" not in next(step for step in Grid(read_study(own), Steps(own.parent, WORK)).scoring).settings
+    assert "seeds" not in Grid(read_study(own), Steps(own.parent, WORK)).scoring[0].settings["options"]
 
 
 def test_given_links_of_a_test_text_are_used(plan):
@@ -297,7 +297,10 @@ def test_a_study_pretrains_elmos_and_maps_them_with_dictionaries(own):
     place = next((own.parent / "study" / "steps").glob("join-*"))
     made = [json.loads(p.read_text())["settings"] for p in place.parent.glob("fit-*/calque-run.json")]
     assert {"patience": 1, "growth": 9.0} in [each["start_options"] for each in made]
-    fits = {json.loads((p / "done.json").read_text())["settings"].get("start"): p for p in place.parent.glob("fit-*")}
+    fits = {
+        json.loads((p / "done.json").read_text())["settings"]["options"].get("start"): p
+        for p in place.parent.glob("fit-*")
+    }
     for lang, moved in (("en", False), ("de", True)):
         text = Sentences.of([["e1", "d1"]], lang)
         base, mapped = (load_encoder(where, layer=1).encode(text).data for where in (place, fits[None]))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import io
 import os
-import re
 import signal
 import sys
 import warnings
@@ -34,13 +33,12 @@ _SEVERAL = {
 def of_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Separate the options of the program, which can follow the verb, from other arguments."""
     ours, rest, left = [], [], list(arguments)
-    verb = next((word for word in left if not word.startswith("-")), "")
     while left:
         word = left.pop(0)
-        taken = [word, left.pop(0)] if word == "--on-error" and left else [word]
-        is_ours = word == "--trust-code" or len(taken) == 2
-        ours += taken if is_ours else []
-        rest += taken if not is_ours or (verb == "evaluate" and len(taken) == 2) else []  # this verb has other readers
+        if word == "--on-error" and left:
+            ours += [word, left.pop(0)]
+        else:
+            (ours if word == "--trust-code" else rest).append(word)
     return ours, rest
 
 
@@ -58,43 +56,22 @@ def spread(arguments: Sequence[str]) -> list[str]:
             count = next((k for k, value in enumerate(rest) if value.startswith("-") and value != "-"), len(rest))
             if count == len(rest):  # no further option marks the end of the values
                 count = max(min(count, 1), count - _missing(spread, needed))
-            for value in rest[:count]:
-                spread += [argument, value]
-            if not count:
-                spread.append(argument)
+            spread += [word for value in rest[:count] for word in (argument, value)] or [argument]
             del rest[:count]
         elif argument == "--langs":
             values = rest[:2]
             if len(values) < 2 or any(value.startswith("-") for value in values):
-                raise SettingError("--langs takes two languages, e.g. --langs en de")
+                raise SettingError("--langs takes two languages, e.g. --langs en de; repeat it for several texts")
             del rest[:2]
-            if rest and _is_a_third(rest[0]):
-                fact = f"--langs {' '.join(values)} {rest[0]}: --langs takes two languages, source and target"
-                raise SettingError(f"{fact}; for several texts repeat it, as in --langs en de --langs en es")
-            for value in values:
-                spread += ["--langs", value]
+            spread += ["--langs", values[0], "--langs", values[1]]
         else:
             spread.append(argument)
     return spread
 
 
-def _is_a_third(word: str) -> bool:
-    """Return whether a word after two languages looks like a third language."""
-    from calque.tasks.table import TASKS
-
-    if word in TASKS or os.path.exists(word):
-        return False
-    return re.fullmatch(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*", word) is not None
-
-
 def _missing(before: Sequence[str], needed: int) -> int:
-    """Return the number of required arguments that have not occurred yet."""
-    leading = 0
-    for word in before[1:]:
-        if word.startswith("-"):
-            break
-        leading += 1
-    return 0 if leading else needed
+    """Return the number of required arguments that have not occurred yet: they directly follow the verb, or none has occurred."""
+    return needed if len(before) < 2 or before[1].startswith("-") else 0
 
 
 def __getattr__(name: str) -> Any:
@@ -115,9 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line. Exit codes: 0; 1 for a failed map without a dictionary; 2 for a user error; 130 or 143 after
     SIGINT or SIGTERM."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    gc.set_threshold(
-        100_000, 50, 50
-    )  # garbage collection during imports takes a seventh of the time of a short command
+    gc.set_threshold(100_000, 50, 50)  # collections during imports take a seventh of the time of a short command
     warnings.simplefilter("always", CalqueWarning)
     warnings.showwarning = lambda message, *_, **__: _say(f"calque: {message}")
     if launched.number():  # only the first of several processes prints
@@ -127,9 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             stream.reconfigure(errors="backslashreplace")
     code: Any = 0
     try:
-        given = list(sys.argv[1:] if arguments is None else arguments)
-        given = given or ["--help"]
-        program, given = of_program(given)
+        program, given = of_program(list(sys.argv[1:] if arguments is None else arguments) or ["--help"])
         code = _parser(given[0] if given else "")(args=[*program, *spread(given)], standalone_mode=False)
     except CalqueError as error:
         _fail(str(error))

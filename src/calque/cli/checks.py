@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
 
 import typer
 
+from calque.corpora.languages import name_and_path
 from calque.errors import SettingError
 from calque.storage import is_text
 
@@ -42,13 +43,7 @@ def output_file(
     """
     if path is None:
         return
-    with _possible(option, path, "file"):
-        if path.is_dir():
-            raise SettingError(f"{option} {path}: this is a folder, expected a file to write")
-        if path.exists() and not path.is_file():
-            raise SettingError(f"{option} {path}: this is a device or a pipe, expected a file to write")
-        _not_below_a_file(option, path)
-        _not_an_input(option, path, inputs, langs)
+    with _writable(option, path, "file", path.is_file, inputs, langs):
         if adds and path.exists():
             from calque.runs.compare import check_results
 
@@ -63,54 +58,40 @@ def output_folder(option: str, path: Path | None, inputs: Iterable[str | Path | 
     """Check that an output folder can be written and is not an input, see `output_file`."""
     if path is None:
         return
-    with _possible(option, path, "folder"):
+    with _writable(option, path, "folder", path.is_dir, inputs, ()):
         if not is_text(path.absolute()):
             raise SettingError(f"{option} {path}: expected a name in UTF-8, which libraries that write weights need")
-        if path.exists() and not path.is_dir():
-            what = "a file" if path.is_file() else "a device or a pipe"
-            raise SettingError(f"{option} {path}: this is {what}, expected a folder to write to")
-        _not_below_a_file(option, path)
-        _not_an_input(option, path, inputs, ())
 
 
 @contextmanager
-def _possible(option: str, path: Path, kind: str) -> Iterator[None]:
+def _writable(
+    option: str, path: Path, kind: str, is_kind: Callable[[], bool], inputs: Iterable[str | Path | None], langs: Iterable[str]
+) -> Iterator[None]:  # fmt: skip
+    """Check a path, and convert errors of the operating system in the block."""
     if not str(path).strip():
         raise SettingError(f"{option} is empty: expected a {kind} to write")
     try:
+        if path.exists() and not is_kind():
+            what = "a folder" if path.is_dir() else "a file" if path.is_file() else "a device or a pipe"
+            raise SettingError(f"{option} {path}: this is {what}, expected a {kind} to write")
+        above = next((parent for parent in path.parents if parent.exists()), path)
+        if not above.is_dir():
+            raise SettingError(f"{option} {path}: {above} is not a folder")
+        for named in inputs:
+            if named is not None and os.path.realpath(path) in _files_of(str(named), langs):
+                raise SettingError(f"{option} {path} is also read ({named}) and would be lost: choose another name")
         yield
     except (OSError, ValueError) as error:  # no permission, name too long, NUL in the name
         reason = getattr(error, "strerror", None) or error
         raise SettingError(f"{option} {str(path)!r:.200}: no {kind} can be written there ({reason})") from error
 
 
-def _not_below_a_file(option: str, path: Path) -> None:
-    for parent in path.parents:
-        if parent.exists():
-            if not parent.is_dir():
-                raise SettingError(f"{option} {path}: {parent} is not a folder")
-            return
-
-
-def _not_an_input(option: str, path: Path, inputs: Iterable[str | Path | None], langs: Iterable[str]) -> None:
-    from calque.corpora.languages import name_and_path
-
-    out = os.path.realpath(path)
-    for named in inputs:
-        if named is None:
-            continue
-        for name in (str(named), name_and_path(str(named))[1]):
-            if any(os.path.realpath(file) == out for file in (name, *_sides(name, langs))):
-                raise SettingError(
-                    f"{option} {path} is also read ({named}): writing would destroy it; choose another name"
-                )
-
-
-def _sides(prefix: str, langs: Iterable[str]) -> list[str]:
-    """Return the files of a prefix (Moses), compressed or not."""
-    if os.path.exists(prefix):
-        return []
-    return [f"{prefix}.{lang}{suffix}" for lang in langs for suffix in ("", ".gz", ".zst", ".xz", ".bz2")]
+def _files_of(named: str, langs: Iterable[str]) -> set[str]:
+    """Return the real paths of an input, `LANG=FILE` or a prefix of files (Moses), compressed or not."""
+    names = {named, name_and_path(named)[1]}
+    prefixes = [name for name in names if not os.path.exists(name)]
+    endings = [f".{lang}{suffix}" for lang in langs for suffix in ("", ".gz", ".zst", ".xz", ".bz2")]
+    return set(map(os.path.realpath, [*names, *(prefix + ending for prefix in prefixes for ending in endings)]))
 
 
 def given(context: typer.Context) -> dict[str, str]:
@@ -124,15 +105,7 @@ def given(context: typer.Context) -> dict[str, str]:
 
 
 def refuse_unused(context: typer.Context, unused: Mapping[str, str]) -> None:
-    """Raise an error if an option without effect was given.
-
-    Args:
-        context: context of the command.
-        unused: reason by parameter name, for each option without effect.
-
-    Raises:
-        SettingError: one of the options was given.
-    """
+    """Raise an error if an option without effect was given; `unused` has the reason by parameter name."""
     for name, option in given(context).items():
         if name in unused:
             raise SettingError(f"{option} {unused[name]}")

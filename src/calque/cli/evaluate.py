@@ -4,57 +4,55 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
 import typer
 
 from calque.cli.checks import given, output_file, refuse_unused
-from calque.cli.options import Linking, Loading, SubjectCommand, Tracking, grouped, language_pairs, news, own_options
+from calque.cli.options import Linking, Loading, SubjectCommand, Tracking, grouped, news, own_options
 from calque.errors import SettingError
 from calque.named import is_path
-from calque.runs.settings import EncoderArgument, OwnOption, PairLangs, Quiet, numbers, opt
+from calque.runs.settings import (
+    EncoderArgument,
+    OwnOption,
+    PairLangs,
+    Quiet,
+    Several,
+    files,
+    language_pairs,
+    numbers,
+    opt,
+)
 from calque.storage import append_lines
-from calque.tasks.inputs import FIELDS, FILES, Inputs
+from calque.tasks.inputs import FIELDS, Inputs
 from calque.tasks.table import TASKS, TaskRow, users
 
 #: options of a trained task that apply to parallel text only
-_OF_PARALLEL = ("langs", "model", "symmetrize", "seed")
-
-
-Files = list[str] | None
-
-
-def _files(default: Any, help: str) -> Any:
-    return opt(default, help, metavar="FILE...")
+_OF_PARALLEL = ("links", "langs", "model", "symmetrize", "seed")
 
 
 @dataclass(frozen=True)
 class Texts:
     """Files."""
 
-    test: list[str] = _files(..., "Test files, one or more.")
-    train: Files = _files(
-        None,
-        "Zero-shot tasks: training text, in one or more languages; de=FILE if the file name does not give the "
-        "language. wsd: text with senses. retrieval: the text used for alignment, to tell seen from unseen pairs.",
+    test: list[str] = opt(..., "Test files, one or more.", metavar="FILE...")
+    train: Several = files(
+        "Zero-shot tasks: training text, in one or more languages; de=FILE if the file name does not give the language. "
+        "wsd: text with senses. retrieval: the text used for alignment, to distinguish seen from unseen pairs."
     )
-    dev: Files = _files(
-        None,
-        "Text to choose the epoch on (see --select); default: every tenth training text. sentences: text to choose "
-        "the threshold of mining on.",
+    dev: Several = files(
+        "Text to choose the epoch on (see --select); default: every tenth training text. sentences: text to choose the "
+        "threshold of mining on."
     )
-    ceiling: Files = _files(
-        None, "Training text in the test languages, translated (translate-train) or annotated, for comparison."
-    )
-    links: Files = _files(None, "Word links of --test; for word-alignment the gold links (default: third column).")
-    train_links: Files = _files(None, "Word links of --train.")
-    text: Files = _files(None, "Text to average word vectors over, in both languages.")
-    project: Files = _files(
-        None,
-        "Label projection: project tags over the word links of this parallel text (with --langs) and train on the "
-        "result.",
+    ceiling: Several = files("Training text in the test languages, translated (translate-train) or annotated.")
+    links: Several = files("Word links of --test; for word-alignment the gold links (default: third column).")
+    train_links: Several = files("Word links of --train.")
+    text: Several = files("Text to average word vectors over, in both languages.")
+    project: Several = files(
+        "Label projection: project tags over the word links of this parallel text (with --langs) and train on the result."
     )
     first_senses: str | None = opt(None, "WordNet's index.sense, for lemmas missing from --train.", metavar="FILE")
 
@@ -91,10 +89,7 @@ class Output:
 
     record: bool = opt(False, "Add the scores to the model card in ENCODER.", "--record")
     against: Path | None = opt(
-        None,
-        "With --record: JSON lines with the scores of the encoder before alignment (its --out); the card then names "
-        "every figure that fell.",
-        metavar="FILE",
+        None, "With --record: scores of the encoder before alignment (its --out); the card lists those that fell."
     )
     out: Path | None = opt(None, "Append the scores to this JSON lines file.")
     as_json: bool = opt(False, "Print one JSON object as the last line.", "--json")
@@ -109,13 +104,6 @@ class TaskCommand(SubjectCommand):
     spelled: ClassVar[Mapping[str, str]] = {"--non-contextual": "contextual", "--extract": "method"}
     helps: ClassVar[Mapping[str, str]] = _HELPS
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        task = self.find_subject(args)
-        if "--on-error" in args and task is not None and "on_error" not in self.types_of(task):
-            place = args.index("--on-error")
-            args = args[:place] + args[place + 2 :]  # `verbs` handles options of parallel text
-        return super().parse_args(ctx, args)
-
     def find_subject(self, words: Sequence[str]) -> str | None:
         named = [word for word in words if not word.startswith("-")][1:]
         return next((word for word in named if word in TASKS), None) or next(filter(is_path, named), None)
@@ -124,8 +112,7 @@ class TaskCommand(SubjectCommand):
         return {f"calque evaluate ENCODER {name}": name for name in TASKS}
 
     def types_of(self, subject: str) -> Mapping[str, Any]:
-        from calque.runs.study.options import options_of
-        from calque.runs.study.values import Few
+        from calque.runs.study.values import Few, options_of
 
         seeds = {"seeds": Few} if "seeds" in TASKS[subject].takes else {}
         return {**options_of(subject), **seeds}
@@ -151,17 +138,10 @@ class TaskCommand(SubjectCommand):
             with formatter.section("Tasks"):
                 formatter.write_dl([(name, row.help) for name, row in TASKS.items()])
 
-    def sections(self, ctx: Any, subject: str | None) -> dict[str, list[Any]]:
-        """Sort arguments and options by section: those of the task, or those of all tasks."""
-        groups = evaluate.groups.values()
-        titles = {param.name: (group.__doc__ or "").rstrip(".") for group in groups for param in fields(group)}
-        own = () if subject is None else TASKS[subject].takes
-        listed: dict[str, list[Any]] = {"Arguments": [], **{title: [] for title in titles.values()}, "Others": []}
-        for param in self.get_params(ctx):
-            if param.name in own or not users(param.name):
-                title = "Arguments" if param.param_type_name == "argument" else titles.get(param.name, "Others")
-                listed[title].append(param)
-        return listed
+    def applies(self, param: Any, subject: str | None) -> bool:
+        if subject is None:
+            return not param.hidden
+        return not users(param.name) or param.name in TASKS[subject].takes
 
 
 @grouped
@@ -179,8 +159,7 @@ def evaluate(
     by_layer: str | None = typer.Option(
         None,
         "--layers",
-        help="Compare these layers in one pass: all, or e.g. 4,8,12 or 0-12. The best is chosen on every other sentence "
-        "pair and scored on the others.",
+        help="all, 4,8,12 or 0-12: choose the best layer on half of the pairs, and score it on the others.",
     ),
     option: OwnOption = None,
     rename: list[str] | None = typer.Option(None, metavar="OLD=NEW...", help="Rename labels; OLD= drops one."),
@@ -190,9 +169,8 @@ def evaluate(
     limit: int | None = typer.Option(
         None,
         min=1,
-        help="Use only N texts of each --train file, evenly spaced; of --text, and of a --test that is parallel or "
-        "plain, the first N. retrieval: --train is read whole, to tell seen pairs. sentences: also the first N of "
-        "--dev.",
+        help="Use only N texts of each --train file, evenly spaced (retrieval: all), and the first N of --text, --dev of "
+        "sentences, and parallel or plain --test.",
     ),
     test_limit: int | None = typer.Option(None, min=1, help="Use only N texts of each --test and --dev file."),
 ) -> None:
@@ -201,35 +179,35 @@ def evaluate(
     Retrieval of words or sentences, word alignment, bilingual lexicon, word senses, or zero-shot transfer: a task learnt in
     one language and tested in others.
     """
-    row, named = TASKS[task], given(context)
-    _refuse_unused(named, task, row, projected=bool(texts.project))
+    from calque.linking import SKIP_UNUSABLE
+
+    row = TASKS[task]
+    _refuse_unused(given(context), task, row, projected=bool(texts.project))
     if output.against is not None and not output.record:
         raise SettingError("--against is only for --record")
     if output.record and not (Path(encoder) / "calque.json").is_file():
-        what = f"--record adds scores to the model card of a folder that calque wrote, and {encoder} has no calque.json"
-        raise SettingError(f"{what}: name such a folder, or keep the scores with --out FILE")
+        fact = f"--record adds scores to the model card of a folder that calque wrote, and {encoder} has no calque.json"
+        raise SettingError(f"{fact}: name such a folder, or save the scores with --out FILE")
     base = None
     if output.against is not None:
         from calque.report.reading import read_results
 
         base = [record.plain for record in read_results([output.against]).records]
-    files = {name: value for name, value in vars(texts).items() if value and name in FILES}
-    inputs = Inputs(
-        task,
-        **files,
-        langs=language_pairs(langs or []),
-        words=linking.words(row.pretokenized if pretokenized is None else pretokenized, limit),
-        test_limit=test_limit,
-        say=news(output.quiet),
-    )
+    given_files = {name: value for name, value in vars(texts).items() if value}
+    words = linking.words(row.pretokenized if pretokenized is None else pretokenized, limit)
+    pairs, say = language_pairs(langs or []), news(output.quiet)
+    inputs = Inputs(task, **given_files, langs=pairs, words=words, test_limit=test_limit, say=say)
     options = own_options(context, option) | ({"rename": _renaming(rename)} if rename else {})
+    command: Any = context.command
+    if SKIP_UNUSABLE and "on_error" in command.types_of(task):
+        options["on_error"] = "skip"
     layers = by_layer if by_layer == "all" else numbers(by_layer)
     if layers is not None:
         refuse_unused(context, dict.fromkeys(("layer", "record"), "does not go together with --layers"))
-    every = [file for name in FILES if name in files for file in _listed(files[name])]
-    output_file("--out", output.out, [*every, encoder], langs or [], adds=True)
+    lists = [[each] if isinstance(each, str) else each for each in given_files.values()]
+    output_file("--out", output.out, [*chain(*lists), encoder], langs or [], adds=True)
     from calque.runs.evaluate import evaluate as run
-    from calque.runs.shown import layer_table, table
+    from calque.runs.score_table import layer_table, table
 
     def show(scores: Sequence[Any]) -> None:
         """Print scores before they are written, because a file may not be writable."""
@@ -242,10 +220,10 @@ def evaluate(
         if output.out is not None:
             append_lines(output.out, (score.to_json() + "\n" for score in scores))
 
+    progress, load = not output.quiet, loading.arguments()
     scores = run(
-        encoder, inputs, options=options, load=loading.arguments(), layers=layers, out=output.out, shown=show,
-        progress=not output.quiet,
-    )  # fmt: skip
+        encoder, inputs, options=options, load=load, layers=layers, out=output.out, then=show, progress=progress
+    )
     if output.record:
         from calque.runs.card import add_scores
 
@@ -258,16 +236,11 @@ def _refuse_unused(named: Mapping[str, str], task: str, row: TaskRow, *, project
         having = users(name)
         if having and name not in row.takes:
             raise SettingError(f"{option} does not apply to {task}; it is for {', '.join(having)}")
-        if name == "links" and "project" in row.files and not projected:
-            raise SettingError(f"--links does not apply to {task} without the parallel text of --project")
         if name in _OF_PARALLEL and "project" in row.files and not projected:
-            runs = " (runs use the seeds 0, 1, …; --seeds sets how many)" if name == "seed" else ""
-            hint = "; give the language in the file name, or as de=FILE" if name == "langs" else ""
-            raise SettingError(f"{option} does not apply to {task} without the parallel text of --project{runs}{hint}")
-
-
-def _listed(files: str | Sequence[str]) -> Sequence[str]:
-    return [files] if isinstance(files, str) else files
+            hint = {"seed": "; --seeds sets the number of runs", "langs": "; name the language as de=FILE"}.get(
+                name, ""
+            )
+            raise SettingError(f"{option} does not apply to {task} without the parallel text of --project{hint}")
 
 
 def _renaming(rename: Sequence[str]) -> dict[str, Any]:

@@ -9,10 +9,11 @@ import functools
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from copy import copy
 from dataclasses import MISSING, dataclass, fields, is_dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_type_hints
 
@@ -21,7 +22,7 @@ from typer.core import TyperCommand
 
 from calque import launched
 from calque.errors import SettingError
-from calque.runs.settings import Layer, MaxLength, Model, Pooling, Seed, is_language, numbers, opt
+from calque.runs.settings import Layer, MaxLength, Model, Pooling, Seed, numbers, opt
 
 if TYPE_CHECKING:
     from calque.input_texts import Words
@@ -37,21 +38,18 @@ def grouped(command: Callable[..., Any]) -> Any:
         def encode(text: Annotated[str, typer.Argument()], load: Loading) -> None: ...
 
     has the options `--layer`, `--pooling` and `--max-length` after its own; a group named `how` comes first. The context manager
-    `around` of a group is entered around the command. The attribute `groups` of the result has the dataclasses by parameter,
-    for the sections of the help.
+    `around` of a group is entered around the command.
     """
     signature = inspect.signature(command, eval_str=True)
-    groups: dict[str, Any] = {
-        name: p.annotation for name, p in signature.parameters.items() if is_dataclass(p.annotation)
-    }
-    own = [p.replace(kind=p.KEYWORD_ONLY) for name, p in signature.parameters.items() if name not in groups]
-    others = [option for name, group in groups.items() if name != "how" for option in _flat(group)]
-    flat = [*(_flat(groups["how"]) if "how" in groups else ()), *own, *others]
+    own = {name: p.replace(kind=p.KEYWORD_ONLY) for name, p in signature.parameters.items()}
+    groups = {name: own.pop(name).annotation for name, p in signature.parameters.items() if is_dataclass(p.annotation)}
+    flat = {name: _flat(group) for name, group in groups.items()}
+    options = [*flat.pop("how", ()), *own.values(), *chain(*flat.values())]
 
     @functools.wraps(command)
     def called(**given: Any) -> Any:
         for name, group in groups.items():
-            given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
+            given[name] = group(**{field: given.pop(field) for field in names_of(group)})
         with ExitStack() as stack:
             for name, group in groups.items():
                 if hasattr(group, "around"):
@@ -59,22 +57,21 @@ def grouped(command: Callable[..., Any]) -> Any:
             return command(**given)
 
     found: Any = called
-    found.groups, found.__signature__ = groups, signature.replace(parameters=flat)
-    found.__annotations__ = {each.name: each.annotation for each in flat}
+    found.__signature__ = signature.replace(parameters=options)
+    found.__annotations__ = {each.name: each.annotation for each in options}
     return found
 
 
 def _flat(group: type[Any]) -> list[inspect.Parameter]:
     """Return the fields of a dataclass as parameters."""
-    hints = get_type_hints(group, include_extras=True)
-    return [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY,
-            annotation=Annotated[hints[field.name], field.metadata["option"]] if field.metadata else hints[field.name],
-            default=inspect.Parameter.empty if field.default is MISSING else field.default,
+    hints, parameters = get_type_hints(group, include_extras=True), []
+    for field in fields(group):
+        hint = Annotated[hints[field.name], field.metadata["option"]] if field.metadata else hints[field.name]
+        default = inspect.Parameter.empty if field.default is MISSING else field.default
+        parameters.append(
+            inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=default)
         )
-        for field in fields(group)
-    ]  # fmt: skip
+    return parameters
 
 
 def names_of(group: type[Any]) -> list[str]:
@@ -107,8 +104,7 @@ def _of_one_kind() -> dict[str, Any]:
     from calque.encoders.folder import ENCODERS
     from calque.runs.study.values import of
 
-    kinds = [(ENCODERS.load(name).open, row.options) for name, row in ENCODERS.items() if row.options]
-    return {option: of(kind)[option] for kind, options in kinds for option in options}
+    return {option: of(ENCODERS.load(name).open)[option] for name, row in ENCODERS.items() for option in row.options}
 
 
 @dataclass(frozen=True)
@@ -142,58 +138,23 @@ class Tracking:
     )
     track_folder: Path = opt(Path("tracked"), "For trackers that write files: folder for the logs of all runs.")
 
-    @contextmanager
-    def around(self, given: Mapping[str, Any]) -> Iterator[None]:
-        """Return the context manager of the trackers.
-
-        Args:
-            given: arguments of the command; a run is named after its result.
-        """
+    def around(self, given: Mapping[str, Any]) -> AbstractContextManager[Any]:
+        """Return the context manager of the trackers. A run is named after its result, which is among the arguments `given`."""
         if not self.track:
-            yield
-            return
+            return nullcontext()
         from calque.training.tracking import tracked
 
-        out = given.get("out")
+        out = getattr(given.get("how"), "out", given.get("out"))
         run = given.get("task", "calque") if out is None else Path(out).resolve().name
-        with tracked(self.track, run=str(run), folder=self.track_folder):
-            yield
+        return tracked(self.track, run=str(run), folder=self.track_folder)
 
 
 # -- parsing of values ------------------------------------------------------------------------------
-def pairs_of(langs: Sequence[str], n: int) -> list[tuple[str, str]]:
-    """Return the pairs of `--langs A B` from the flat list of `spread`: one pair, or one for each of `n` texts."""
-    pairs = language_pairs(langs)
-    if len(pairs) not in (1, n):
-        raise SettingError(f"{len(pairs)} pairs of --langs for {n} text(s): give one pair for each text")
-    return pairs
-
-
-def language_pairs(langs: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the checked pairs of a flat list.
-
-    Raises:
-        SettingError: a language is invalid, or the same on both sides.
-    """
-    if len(langs) % 2:
-        raise SettingError("--langs takes two languages, e.g. --langs en de")
-    for lang in langs:
-        if not is_language(lang):
-            raise SettingError(f"--langs {lang!r}: expected a language, e.g. en or pt-BR")
-    pairs = [(a, b) for a, b in zip(langs[::2], langs[1::2], strict=True)]
-    for a, b in pairs:
-        if a == b:
-            raise SettingError(
-                f"--langs {a} {b}: expected two different languages, source and target, e.g. --langs en de"
-            )
-    return pairs
-
-
 def news(quiet: bool):
     """Return the function that prints messages, in the first of several processes."""
-    return (
-        (lambda line: None) if quiet or launched.number() else (lambda line: print(line, file=sys.stderr, flush=True))
-    )
+    if quiet or launched.number():
+        return lambda line: None
+    return lambda line: print(line, file=sys.stderr, flush=True)
 
 
 def by_name(items: Sequence[str], known: Mapping[str, Any], option: str = "--option") -> dict[str, Any]:
@@ -219,23 +180,6 @@ def value_of(option: str, text: str, wanted: Any) -> Any:
     from calque.runs.study.values import Layer, parsed
 
     return numbers(text, option) if wanted == Sequence[Layer] else parsed(option, text, wanted)
-
-
-def named_pairs(files: Sequence[str], langs: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return files and the flat list of their languages from `en-de=FILE` or `--langs`.
-
-    Raises:
-        SettingError: languages are given twice, or for some files only.
-    """
-    from calque.corpora.languages import pair_and_path
-
-    named = [pair_and_path(file) for file in files]
-    pairs = [pair for pair, _ in named if pair is not None]
-    if not pairs:
-        return list(files), list(langs)
-    if langs or len(pairs) < len(named):
-        raise SettingError("name the languages of all files, either as in en-de=FILE or by --langs, not both")
-    return [path for _, path in named], [lang for pair in pairs for lang in pair]
 
 
 # -- options of a method or task ---------------------------------------------------------------------------------------
@@ -268,7 +212,7 @@ class SubjectCommand(TyperCommand):
         return None if "--help" in words and "--more" not in words else self.name
 
     def subjects(self) -> Mapping[str, Any]:
-        """Return all subjects by their names in the reference."""
+        """Return all subjects by their names in the documentation."""
         return {}
 
     def types_of(self, subject: Any) -> Mapping[str, Any]:
@@ -290,64 +234,66 @@ class SubjectCommand(TyperCommand):
             word = left.pop(0)
             option, equals, text = word.partition("=")
             name = self.spelled.get(option, option[2:].replace("-", "_"))
-            if not option.startswith("--") or option in declared or subject is None:
+            wanted = None
+            if option.startswith("--") and option not in declared and subject is not None:
+                wanted = self.types_of(subject).get(name)
+                if wanted is None:
+                    self.refuse(name, option, subject)
+            if wanted is None:
                 kept.append(word)
-            elif (wanted := self.types_of(subject).get(name)) is not None:
-                if not equals:
-                    if wanted is not bool and not left:
-                        raise SettingError(f"{option} needs a value")
-                    text = (
-                        left.pop(0) if wanted is not bool else str(not option.startswith(("--non-", "--keep-"))).lower()
-                    )
-                own.append((name, option, text))
-            else:
-                self.refuse(name, option, subject)
-                kept.append(word)
+                continue
+            if wanted is bool and not equals:
+                text = str(not option.startswith(("--non-", "--keep-"))).lower()
+            elif not equals:
+                if not left:
+                    raise SettingError(f"{option} needs a value")
+                text = left.pop(0)
+            own.append((name, option, text))
         return super().parse_args(ctx, kept + left)
+
+    def applies(self, param: Any, subject: Any) -> bool:
+        """Return whether the help of a subject lists a declared option."""
+        return subject is not None or not param.hidden
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         subject = ctx.meta["subject"]
-        rows = [] if subject is None else self.own_rows(subject)
-        if rows:
-            with formatter.section("Own options, also as --option NAME=VALUE"):
-                formatter.write_dl(rows)
-        for title, parameters in self.sections(ctx, subject).items():
-            shown = [copy(each) for each in parameters]
-            for each in shown if subject is not None else ():
-                each.hidden = False
-            records = [row for each in shown if (row := each.get_help_record(ctx)) is not None]
-            if records:
+        sections: dict[str, list[Any]] = {
+            "Own options, also as --option NAME=VALUE": [],
+            "Arguments": [],
+            "Options": [],
+        }
+        own, arguments, options = sections.values()
+        own += [] if subject is None else self.own_rows(subject)
+        for param in map(copy, self.get_params(ctx)):
+            param.hidden = not self.applies(param, subject)
+            if (row := param.get_help_record(ctx)) is not None:
+                (arguments if param.param_type_name == "argument" else options).append(row)
+        for title, rows in sections.items():
+            if rows:
                 with formatter.section(title):
-                    formatter.write_dl(records)
+                    formatter.write_dl(rows)
         if subject is None:
             formatter.write_paragraph()
             formatter.write_text(f"More options: {self.asks_for or f'{ctx.command_path} --more --help'}.")
 
-    def sections(self, ctx: Any, subject: Any) -> dict[str, list[Any]]:
-        """Return arguments and options by section."""
-        listed: dict[str, list[Any]] = {"Arguments": [], "Options": []}
-        for param in self.get_params(ctx):
-            listed["Arguments" if param.param_type_name == "argument" else "Options"].append(param)
-        return listed
-
     def own_rows(self, subject: Any) -> list[tuple[str, str]]:
         """Return a subject's own options with their descriptions."""
-        told: dict[str, str] = {}
-        usual: dict[str, Any] = {}
+        texts: dict[str, str] = {}
+        defaults: dict[str, Any] = {}
         for kind in self.described_by(subject):
-            told = {**described(kind), **told}
-            usual = {name: each.default for name, each in inspect.signature(kind).parameters.items()} | usual
+            texts = {**described(kind), **texts}
+            defaults = {name: each.default for name, each in inspect.signature(kind).parameters.items()} | defaults
         rows = []
         declared = {option: param.name for param in self.params for option in param.opts}
         for name in self.types_of(subject):
             option = f"--{name.replace('_', '-')}"
             if declared.get(option) == name:
                 continue
-            text, default = self.helps.get(name) or told.get(name, ""), usual.get(name)
-            plain = isinstance(default, str | int | float) and "default" not in text
-            shown = f"--option {name}=" if option in declared else option
-            shown = ", ".join([each for each, other in self.spelled.items() if other == name] or [shown])
-            rows.append((shown, f"{text} [default: {default}]".strip() if plain else text))
+            text, default = self.helps.get(name) or texts.get(name, ""), defaults.get(name)
+            if isinstance(default, str | int | float) and "default" not in text:
+                text = f"{text} [default: {default}]".strip()
+            spelled = [each for each, other in self.spelled.items() if other == name]
+            rows.append((", ".join(spelled) or (f"--option {name}=" if option in declared else option), text))
         return rows
 
 

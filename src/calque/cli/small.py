@@ -1,23 +1,29 @@
-"""Small commands, which call one function each."""
+"""Commands that call one function each."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from calque.analyses.table import ANALYSES, users
 from calque.cli.checks import output_file, output_folder, refuse_unused
-from calque.cli.options import Loading, grouped, news, pairs_of
-from calque.errors import MissingExtraError
+from calque.cli.options import Linking, Loading, SubjectCommand, Tracking, grouped, names_of, news, own_options
+from calque.corpora.languages import pair_and_path
+from calque.errors import MissingExtraError, SettingError
 from calque.runs.settings import (
+    AnalysisSettings,
     AnchorSettings,
+    DistilSettings,
     EncoderArgument,
     KeepLayers,
     Limit,
+    LinkSettings,
     MaxLength,
     NeighbourSettings,
     Overwrite,
@@ -26,9 +32,12 @@ from calque.runs.settings import (
     Pretokenized,
     Quiet,
     Seed,
+    Several,
     language,
+    language_pairs,
     numbers,
 )
+from calque.storage import append_lines
 
 
 def demo(
@@ -56,19 +65,15 @@ def demo(
         files = [folder / "results.jsonl", folder / "analyses.jsonl"]
         report(files, out=folder / "report.html", title=f"{Path(encoder).name}, aligned with the sample text")
 
-    rows = run(
-        encoder=encoder, out=out, langs=chosen, seed=seed, overwrite=overwrite, progress=not quiet, say=news(quiet),
-        then=add_report,
-    )  # fmt: skip
-    print(table(rows))
-    news(quiet)(f"aligned encoders and results are in {out}\nreport: {out / 'report.html'}")
+    say = news(quiet)
+    how = {"encoder": encoder, "out": out, "langs": chosen, "seed": seed, "overwrite": overwrite}
+    print(table(run(**how, progress=not quiet, say=say, then=add_report)))
+    say(f"aligned encoders and results are in {out}\nreport: {out / 'report.html'}")
 
 
 def study(
     *,
-    plan: Path = typer.Argument(
-        ..., metavar="STUDY.toml", help="What to compare: encoders, methods, languages and tasks."
-    ),
+    plan: Path = typer.Argument(..., metavar="STUDY.toml", help="Encoders, methods, languages and tasks to compare."),
     workers: int = typer.Option(1, min=1, help="Number of parallel processes, which share the cores."),
     data: Path | None = typer.Option(None, help="Folder of the texts; default: as in the study."),
     out: Path | None = typer.Option(None, help="Folder for steps and results; default: as in the study."),
@@ -89,9 +94,7 @@ def study(
 
     os.environ.setdefault("PYTHONWARNINGS", "ignore:resource_tracker")  # workers may be terminated
     output_folder("--out", out)
-    run(
-        plan, workers=workers, data=data, out=out, say=news(quiet), then=show
-    )  # fmt: skip
+    run(plan, workers=workers, data=data, out=out, say=news(quiet), then=show)
 
 
 @grouped
@@ -100,16 +103,11 @@ def encode(
     encoder: EncoderArgument,
     text: str = typer.Argument(..., metavar="TEXT", help="Text, one sentence per line (also .gz, .zst)."),
     lang: str = typer.Option(..., callback=language, help="Language of the text."),
-    out: Path = typer.Option(
-        ..., metavar="PATH", help="Safetensors file: data [words, dim] and offsets [sentences + 1]."
-    ),
+    out: Path = typer.Option(..., metavar="PATH", help="Safetensors file: data [words, dim], offsets [sentences + 1]."),
     loading: Loading,
     pretokenized: Pretokenized = False,
     precision: str | None = typer.Option(
-        None,
-        "--precision",
-        help="Arithmetic: highest (exact float32) or bfloat16 (all of the forward pass); default: the one saved with the "
-        "encoder, or highest.",
+        None, help="highest (exact float32) or bfloat16 (all of the forward pass); default: as saved, or highest."
     ),
     limit: Limit = None,
     quiet: Quiet = False,
@@ -125,9 +123,8 @@ def encode(
     loaded = load_encoder(encoder, **load)
     with locked(out):
         embeddings = loaded.encode_to(out, sentences, progress=not quiet)
-    news(quiet)(
-        f"{embeddings.n_words:,} {loaded.rows} in {len(embeddings):,} sentences, {embeddings.dim} dimensions: {out}"
-    )
+    rows = f"{embeddings.n_words:,} {loaded.rows} in {len(embeddings):,} sentences"
+    news(quiet)(f"{rows}, {embeddings.dim} dimensions: {out}")
 
 
 def merge(
@@ -147,6 +144,52 @@ def merge(
     output_folder("--out", out, [adapters])
     run(adapters, out=out, keep_layers=keep_layers, overwrite=overwrite)
     news(quiet)(f"saved to {out}")
+
+
+@grouped
+def analyze(*, context: typer.Context, how: AnalysisSettings, loading: Loading, linking: Linking) -> None:
+    """Analyse where accuracy comes from.
+
+    Accuracy by kind of word, layer and amount of data, the shape of the vector space, examples and plots.
+    """
+    from calque.runs.analyze import analyze as run
+    from calque.runs.analyze import table
+
+    if how.only is not None:
+        _refuse(context, [name.strip() for name in how.only.split(",")])
+    if how.test is None:
+        refuse_unused(context, dict.fromkeys(("langs", "links", "train", "upos"), "is for parallel text: --test FILE"))
+    if how.train is None:
+        refuse_unused(context, {"train_links": "needs --train FILE"})
+    files = [how.test, how.train, how.links, how.train_links, *(how.upos or [])]
+    output_file("--out", how.out, files, how.langs or [], adds=True)
+    words = linking.words(how.pretokenized, how.limit)
+    findings = run(how, words=words, load=loading.arguments(), progress=not how.quiet, say=news(how.quiet))
+    print(table(findings), flush=True)
+    if how.out is not None:
+        append_lines(how.out, (finding.to_json() + "\n" for finding in findings))
+
+
+def _refuse(context: typer.Context, chosen: list[str]) -> None:
+    """Raise an error for options that the selected analyses do not use."""
+    for name in dict.fromkeys(option for row in ANALYSES.values() for option in row.options):
+        if not set(having := users(name)) & set(chosen):
+            verb = "is an option of" if len(having) == 1 else "is an option of the analyses"
+            refuse_unused(context, {name: f"{verb} {', '.join(having)}, and --only has {', '.join(chosen)}"})
+
+
+class AnalysisCommand(SubjectCommand):
+    """Command with a description of each analysis in its help."""
+
+    hides = ("pooling", "max_length", "bidirectional", "non_contextual", "forms", "pairs", "projection", "bootstrap")
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        super().format_options(ctx, formatter)
+        with formatter.section("Analyses"):
+            formatter.write_dl([(name, row.help) for name, row in ANALYSES.items() if not row.made_by])
+
+
+analyze.command_class = AnalysisCommand
 
 
 @grouped
@@ -170,6 +213,49 @@ def neighbours(
     print(json.dumps(nearest, ensure_ascii=False) if as_json else table(nearest))
 
 
+class WordsCommand(SubjectCommand):
+    hides = ("layer", "pooling", "max_length", "bidirectional", "prior_weight", "also", "posteriors", "sample")
+
+
+@grouped
+def words(context: typer.Context, how: LinkSettings, linking: Linking, loading: Loading) -> None:
+    """Link words that are translations of each other.
+
+    Trains a statistical aligner on the text, or uses saved tables (--use) or the vectors of an encoder (--encoder). --prior
+    combines aligner and encoder, which makes fewer errors if the encoder was trained on the languages; --cross-fit first
+    trains the encoder on the links of the aligner.
+    """
+    unused: dict[str, str] = {}
+    if how.use is not None:
+        unused["model"] = "is part of --use: leave it out"
+    if not how.prior:
+        unused |= dict.fromkeys(("prior_weight", "cross_fit"), "is for an encoder as a prior: add --prior")
+    if how.cross_fit is None:
+        unused["also"] = "is text that an encoder is aligned on: add --cross-fit, or leave it out"
+    if how.encoder is None:
+        unused |= dict.fromkeys(
+            ("extract", "prior", *names_of(Loading)), "says how an encoder links: name one with --encoder"
+        )
+    elif how.prior:
+        unused["extract"] = "is for links by vectors alone: leave it out, or --prior"
+    else:
+        why = "is for a statistical aligner, and --encoder links by vectors: leave it out, or add --prior"
+        unused |= dict.fromkeys(("model", "symmetrize", "extra", "tables", "use", "sample"), why)
+    refuse_unused(context, unused)
+    also = (pair_and_path(each)[1] for each in how.also or [])
+    inputs = [how.train, *(how.extra or []), *also, how.use, how.encoder]
+    output_file("--out", how.out, inputs, how.langs)
+    output_file("--tables", how.tables, [*inputs, how.out], how.langs)
+    from calque.runs.words import link_words
+
+    linked = linking.words(how.pretokenized, how.limit)
+    done = link_words(how, words=linked, load=loading.arguments(), progress=not how.quiet, say=news(how.quiet))
+    news(how.quiet)(f"{done[0]:,} links for {done[1]:,} sentence pairs in {how.out}")
+
+
+words.command_class = WordsCommand
+
+
 @grouped
 def anchors(how: AnchorSettings, pooling: Pooling = None, max_length: MaxLength = None, quiet: Quiet = False) -> None:
     """Average the vectors of each word over a text.
@@ -183,30 +269,76 @@ def anchors(how: AnchorSettings, pooling: Pooling = None, max_length: MaxLength 
     make_anchors(how, load=load, progress=not quiet, say=news(quiet))
 
 
+class DistilCommand(SubjectCommand):
+    """Command with the settings of `Distillation` as options."""
+
+    hides = ("layer", "max_length", "track_folder", "checkpoint_every", "vectors")
+
+    def subjects(self) -> Mapping[str, str]:
+        return {"calque distil": "distil"}
+
+    def types_of(self, subject: str) -> Mapping[str, Any]:
+        from calque.alignment.distilled import Distillation
+        from calque.runs.study.values import of
+
+        return of(Distillation, "towards", "seed")
+
+    def described_by(self, subject: str) -> list[Any]:
+        from calque.alignment.distilled import Distillation
+
+        return [Distillation]
+
+
+#: settings of a student without a network
+_STATIC = {"batch": 256, "learning_rate": 0.01, "ranking": 0.3}
+
+
+@grouped
+def distil(context: typer.Context, how: DistilSettings, tracking: Tracking) -> None:
+    """Teach a sentence encoder other languages.
+
+    The student is trained to give a sentence and its translations the teacher's vector of the sentence. The result is a folder
+    that calque and sentence-transformers can load. An interrupted run resumes.
+    """
+    from calque.runs.distil import distil as run
+
+    output_folder("--out", how.out, [how.teacher, how.student, *(how.train or ()), *(how.text or ())])
+    options = own_options(context, how.option)
+    if how.static:
+        why = "has no effect with --static: the student has no layers"
+        refuse_unused(context, dict.fromkeys(("layer", "max_length", "sentence_pooling"), why))
+        if of_layers := [name for name in ("freeze", "precision") if name in options]:
+            raise SettingError(f"--{of_layers[0]} {why}")
+        options = {**_STATIC, **options}
+    say = news(how.quiet)
+    result = run(how, options=options, progress=not how.quiet, say=say)
+    say(f"saved to {result.folder} ({result.record['seconds']['method']:.0f} s)")
+
+
+distil.command_class = DistilCommand
+
+
 def data() -> None:
     """List the test sets that have short names.
 
     A short name can replace a file; the data are read from the Hugging Face hub (pip install 'calque-align[hub]').
     """
     from calque.corpora.by_name import NAMED
+    from calque.runs.score_table import columns
 
     rows = [("name", "task", "write", "splits", "licence", "languages")]
     rows += [
         (name, row.task, row.usage(name), " ".join(row.splits), row.licence, " ".join(row.tags))
         for name, row in NAMED.items()
     ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for each in rows:
-        print("  ".join(value.ljust(width) for value, width in zip(each[:-1], widths, strict=False)) + "  " + each[-1])
+    print("\n".join(columns(rows, range(0))))
 
 
 def push(
     *,
     folder: str = typer.Argument(..., metavar="FOLDER", help="Folder of an encoder."),
     repo: str = typer.Argument(..., metavar="REPO", help="Name on the Hugging Face hub: USER/NAME."),
-    private: bool | None = typer.Option(
-        None, "--private/--public", help="Who sees a new repository; default: as your account has it."
-    ),
+    private: bool | None = typer.Option(None, "--private/--public", help="New repositories; default: of your account."),
     message: str = typer.Option("", help="Message of the commit."),
     revision: str | None = typer.Option(None, help="Branch, made if there is none; default: main."),
     license: str | None = typer.Option(None, help="Licence of the weights, for the card, such as mit."),
@@ -219,28 +351,19 @@ def push(
     from calque.encoders.hub import check_repo
     from calque.encoders.hub import push as run
 
-    url = run(
-        folder,
-        check_repo(repo),
-        private=private,
-        message=message,
-        revision=revision,
-        license=license,
-        progress=not quiet,
-    )
+    about = {"private": private, "message": message, "revision": revision, "license": license}
+    url = run(folder, check_repo(repo), **about, progress=not quiet)
     news(quiet)(f"uploaded: {url}")
 
 
 def report(
     *,
     results: list[Path] = typer.Argument(
-        ..., metavar="RESULTS...", help="Result files (JSON lines), or folders that contain them."
+        ..., metavar="RESULTS...", help="Result files (JSON lines), or their folders."
     ),
     out: Path = typer.Option(Path("report.html"), help="The HTML file to write."),
     title: str | None = typer.Option(None, help="Title of the report; default: the names of the folders."),
-    base: str | None = typer.Option(
-        None, help="What to compare everything with; default: the encoder before alignment, or base."
-    ),
+    base: str | None = typer.Option(None, help="What to compare with; default: the encoder before alignment, or base."),
     plots: Path | None = typer.Option(None, help="Also save each plot to this folder as SVG, e.g. for a paper."),
     quiet: Quiet = False,
 ) -> None:
@@ -258,26 +381,18 @@ def report(
 def explore(
     *,
     context: typer.Context,
-    encoders: list[str] = typer.Argument(
-        ...,
-        metavar="DIR...",
-        help="A folder of calque demo, or aligned encoders; their base encoder is found automatically.",
-    ),
-    text: list[str] | None = typer.Option(
-        None, metavar="FILE...", help="Text to explore, one sentence per line: de=FILE."
-    ),
-    test: list[str] | None = typer.Option(None, metavar="FILE...", help="Parallel text to explore, with --langs."),
+    encoders: list[str] = typer.Argument(..., metavar="DIR...", help="A folder of calque demo, or aligned encoders."),
+    text: Several = typer.Option(None, metavar="FILE...", help="Text to explore, one sentence per line: de=FILE."),
+    test: Several = typer.Option(None, metavar="FILE...", help="Parallel text to explore, with --langs."),
     langs: PairLangs = None,
-    base: str | None = typer.Option(None, help="The base encoder, if it is not found automatically."),
+    base: str | None = typer.Option(None, help="The encoder before alignment; default: as recorded in DIR."),
     layers: str | None = typer.Option(
-        None, help="Layers to choose from, e.g. 0,6,-1; default: first, middle and the encoder's layer."
+        None, help="Layers, e.g. 0,6,-1; default: first, middle and the encoder's layer."
     ),
-    pretokenized: bool = typer.Option(False, "--pretokenized", help="Words are already separated by spaces."),
+    pretokenized: Pretokenized = False,
     limit: Limit = None,
     cache: Path | None = typer.Option(None, help="Folder for the vectors; default: in or beside DIR."),
-    host: str = typer.Option(
-        "127.0.0.1", help="Address to listen on; any other than this lets others in without a password."
-    ),
+    host: str = typer.Option("127.0.0.1", help="Address to listen on; another lets others in without a password."),
     port: int | None = typer.Option(None, min=0, max=65535, help="Port; default: 8472, or a free one."),
     no_browser: bool = typer.Option(False, "--no-browser", help="Print the address and open no browser."),
     quiet: Quiet = False,
@@ -299,10 +414,8 @@ def explore(
         refuse_unused(context, {"pretokenized": "is for --text and --test"})
     output_folder("--cache", cache, [*(text or []), *(test or [])])
     say = news(quiet)
-    pairs = pairs_of(langs, len(test or [])) if langs else []
-    collection = find_text(
-        encoders, text=text or [], test=test or [], langs=pairs, pretokenized=pretokenized, limit=limit, say=say
-    )
+    texts = {"text": text or [], "test": test or [], "langs": language_pairs(langs or [])}
+    collection = find_text(encoders, **texts, pretokenized=pretokenized, limit=limit, say=say)
     sources = find_encoders(encoders, base, say)
     say("encoders: " + ", ".join(f"{each.name}{' (before alignment)' if each.before else ''}" for each in sources))
     folder = cache or place_for(encoders[0])

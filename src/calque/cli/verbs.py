@@ -15,20 +15,20 @@ from calque import __version__
 from calque.errors import SettingError, Stopped
 from calque.named import TRUST_CODE
 
-#: functions by command: in the module of `calque.cli` of the same name, or in the one after the colon
-VERBS = (
-    "demo:small", "align", "evaluate", "report:small",
-    "analyze", "explore:small", "neighbours:small", "senses:calque.senses.cli", "perplexity:calque.senses.cli",
-    "words", "anchors:small", "encode:small", "distil", "pretrain:calque.senses.cli", "merge:small", "study:small",
-    "data:small", "push:small",
-)  # fmt: skip
-#: groups of commands in the help
+#: commands by group in the help
 GROUPS = {
     "Start here": "demo align evaluate report",
     "Look": "analyze explore neighbours senses perplexity",
     "Build": "words anchors encode distil pretrain merge study",
     "Share": "data push",
 }
+_SMALL = "demo report analyze explore neighbours words anchors encode distil merge study data push"
+#: modules of commands
+_MODULES = {
+    **dict.fromkeys(_SMALL.split(), "calque.cli.small"), "align": "calque.cli.align", "evaluate": "calque.cli.evaluate",
+    "senses": "calque.senses.cli", "perplexity": "calque.senses.cli", "pretrain": "calque.senses.cli",
+}  # fmt: skip
+VERBS = tuple(name for names in GROUPS.values() for name in names.split() if name in _MODULES)
 
 
 class Groups(TyperGroup):
@@ -44,8 +44,7 @@ class Groups(TyperGroup):
 
 def command_of(verb: str) -> Callable[..., Any]:
     """Import and return the function of a command."""
-    name, _, module = verb.partition(":")
-    return getattr(import_module(module if "." in module else f"calque.cli.{module or name}"), name)
+    return getattr(import_module(_MODULES[verb]), verb)
 
 
 def parser(verb: str = "") -> typer.Typer:
@@ -59,8 +58,7 @@ def parser(verb: str = "") -> typer.Typer:
         rich_markup_mode=None,  # plain help is four times as fast
     )
     app.callback()(_root)
-    named = [each for each in VERBS if each.partition(":")[0] == verb]
-    for command in map(command_of, named or VERBS):
+    for command in map(command_of, [verb] if verb in VERBS else VERBS):
         app.command(cls=getattr(command, "command_class", None))(_passing(command))
     return app
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,18 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calque.alignment import METHODS
-from calque.alignment.driver import make_method as make_method
+from calque.alignment.driver import make_method
 from calque.corpora.by_name import name_of
 from calque.corpora.languages import language_and_path, name_and_path
 from calque.distributed import is_first
 from calque.encoders.folder import RUN_FILE
 from calque.encoders.mapped import Combine
 from calque.errors import InputError, SettingError
-from calque.input_texts import Say, Words, read_languages, skipped
+from calque.input_texts import Say, Words, check_pairs, read_languages, skipped
 from calque.maps.dictionary import Normalisation
 from calque.runs.anchors import open_folder
-from calque.runs.card import add_scores, scores_of, sentence_cost
+from calque.runs.card import add_scores, scores_of
 from calque.runs.folder import TRAINING, check, writing
+from calque.runs.settings import AlignSettings, named_pairs
 from calque.runs.words import links_of
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from calque.encoders import Encoder
     from calque.text import ParallelCorpus
 
-IDENTICAL = "identical"
+IDENTICAL = "identical"  # start of maps from words that are spelt alike
 STARTS = (IDENTICAL, "distributions", "adversarial")
 #: options of anchors for maps from dictionaries or without one, beside those of `map_method`
 AVERAGING: dict[str, Any] = {"layers": None, "most": 50_000, "at_least": 1, "most_occurrences": None}
@@ -48,42 +48,19 @@ class Aligned:
 
 
 def align(
-    texts: Sequence[str] = (),
+    how: AlignSettings,
     *,
-    encoder: str,
-    towards: str,
-    out: str | Path,
-    method: str = "",
-    langs: Sequence[tuple[str, str]] = (),
-    released: Sequence[str] = (),
-    links: Sequence[str] = (),
-    dictionaries: Sequence[str] = (),
-    anchors: Sequence[str] = (),
     words: Words | None = None,
     load: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
-    keep_layers: bool = False,
-    checkpoint_every: int = 200,
-    overwrite: bool = False,
     progress: bool = False,
     say: Say = lambda line: None,
 ) -> Aligned:
     """Run a method on parallel text, on dictionaries or an unsupervised start, or on plain text of each language, or add released
     maps to the encoder.
 
-    Arguments not listed here are the options of `calque align`.
-
     Args:
-        texts: parallel texts with one pair of `langs` each; or plain text of each language with one sentence per line
-            (`de=de.txt` if the name does not contain the language), for anchors or for methods without translations. Static
-            vectors need none.
-        out: folder for the result, which appears when it is complete; an interrupted training resumes from `.OUT.calque-part`.
-        released: folders of maps, see `_released`.
-        langs: languages of the parallel texts, of the dictionaries, or of the pairs to map without a dictionary.
-        links: Pharaoh files with word links, one for each text; empty: the statistical aligner links the text. None for methods
-            without links, which use the sides as plain text.
-        dictionaries: files in the format of MUSE or XLing-Eval, each between `towards` and another language.
-        anchors: folders with anchors of `calque anchors` in the place of texts (`de=FOLDER`, or by their own language).
+        how: settings. The result appears when it is complete; an interrupted training resumes from `.OUT.calque-part`.
         words: settings of tokenisation and word alignment.
         load: keyword arguments of `load_encoder` (layer, pooling, …).
         options: options of the method; for maps from dictionaries those of `map_method` and `AVERAGING`. With `start`, maps are
@@ -95,100 +72,92 @@ def align(
     """
     from calque.encoders import load_encoder
 
-    options = dict(options or {})
-    if released:
-        check(out, overwrite=overwrite)
-        base: Any = load_encoder(encoder, **dict(load or {}))
-        aligned, record = _released(base, released, towards=towards, **options)
-        with writing(out, overwrite=overwrite) as folder:
+    options, load, towards, method = dict(options or {}), dict(load or {}), how.towards, how.method or ""
+    check(how.out, overwrite=how.overwrite)
+    base: Any
+    if how.released:
+        base = load_encoder(how.encoder, **load)
+        aligned, record = _released(base, how.released, towards=towards, **options)
+        with writing(how.out, overwrite=how.overwrite) as folder:
             leave(aligned, folder, base, record)
-        return Aligned(aligned, Path(out), record)
-    kind = "dictionary" if dictionaries or "start" in options else "parallel" if langs else "text"
+        return Aligned(aligned, how.out, record)
+    files, langs = named_pairs(how.train or how.dictionary or (), how.langs or ())
+    texts, given_links = how.text or [], how.links or []
+    kind = "parallel" if how.train else "dictionary" if how.dictionary or "start" in options else "text"
     averaging = {name: options.pop(name, usual) for name, usual in AVERAGING.items()} if kind == "dictionary" else {}
-    how = map_method(method, towards=towards, **options) if averaging else make_method(method, towards, options, kind)
+    made = map_method(method, towards=towards, **options) if averaging else make_method(method, towards, options, kind)
     linked = kind == "parallel" and METHODS[method].needs_links
     words = Words(symmetrize=METHODS[method].symmetrize) if words is None else words
-    check(out, overwrite=overwrite)
-    if options.get("identical") and not dictionaries:
+    if options.get("identical") and not files:
         raise SettingError("identical words are added to a dictionary, and there is none")
-    if links and not linked:
+    if given_links and not linked:
         raise SettingError(f"{method} does not use word links: leave out files of links")
-    if links and len(links) != len(texts):
-        raise SettingError(f"{len(texts)} texts but {len(links)} files of links: give one --links per text")
+    if given_links and len(given_links) != len(files):
+        raise SettingError(f"{len(files)} texts but {len(given_links)} files of links: give one --links per text")
     corpora: Any
     if kind == "parallel":
-        corpora = words.read_all(texts, langs)
-        for path, corpus in zip(texts, corpora, strict=True):
+        corpora = words.read_all(files, langs)
+        rows = []
+        for path, corpus in zip(files, corpora, strict=True):
             if towards not in corpus.langs:
                 raise SettingError(f"--towards {towards}: {path} is in {corpus.langs[0]} and {corpus.langs[1]}")
-        rows = [
-            {"path": name_of(path), "langs": list(corpus.langs), "sentence_pairs": len(corpus),
-             "unusable_lines": sum(corpus.skipped.values())}
-            for path, corpus in zip(texts, corpora, strict=True)
-        ]  # fmt: skip
+            about = {"path": name_of(path), "langs": list(corpus.langs), "sentence_pairs": len(corpus)}
+            rows.append({**about, "unusable_lines": sum(corpus.skipped.values())})
     elif kind == "text":
         corpora, rows = _texts(method, towards, texts, words, say)
     else:
-        corpora, rows = _dictionaries(dictionaries, langs, towards)
-    base = load_encoder(encoder, alike=not METHODS[method].of_each, **dict(load or {}))
-    with writing(out, overwrite=overwrite) as folder:
+        corpora, rows = _dictionaries(files, langs, towards)
+    base = load_encoder(how.encoder, alike=not METHODS[method].of_each, **load)
+    with writing(how.out, overwrite=how.overwrite) as folder:
         started = time.perf_counter()
         pairs: Any = ()
         if kind == "dictionary":
             pairs, wanted = corpora, _languages(corpora, langs, towards)
-            corpora, sources = _anchors(base, wanted, texts, anchors, words, averaging, progress=progress, say=say)
+            corpora, sources = _anchors(
+                base, wanted, texts, how.anchors or [], words, averaging, progress=progress, say=say
+            )
             rows += sources
-        elif links:
-            pairs = [words.open_pairs(path, corpus) for path, corpus in zip(links, corpora, strict=True)]
+        elif given_links:
+            pairs = [words.open_pairs(path, corpus) for path, corpus in zip(given_links, corpora, strict=True)]
         elif linked:
             pairs = links_of(corpora, words, folder=folder / TRAINING, say=say, progress=progress)
         begun = time.perf_counter()
         if kind == "parallel":
             count = f", {sum(map(len, pairs)):,} word links" if linked else ""
             say(f"{method}: {sum(map(len, corpora)):,} sentence pairs{count}")
-        aligned = how.align(
-            base, corpora, pairs, folder=folder / TRAINING, checkpoint_every=checkpoint_every, progress=progress
+        aligned = made.align(
+            base, corpora, pairs, folder=folder / TRAINING, checkpoint_every=how.checkpoint_every, progress=progress
         )
         record = {"towards": towards, "texts": rows}
         if kind == "dictionary":
-            record |= {"langs": sorted(corpora), **_of_maps(how, method, options, averaging, dictionaries, say)}
+            record |= {"langs": sorted(corpora), **_of_maps(made, method, options, averaging, files, say)}
         else:
-            record |= how.record() | {"method": method}
+            record |= made.record() | {"method": method}
         if kind == "text":
             record |= {"langs": sorted(corpora), "pretokenized": words.pretokenized}
         elif kind == "parallel":
-            record |= links_record(words, links) if linked else {"pretokenized": words.pretokenized}
+            record |= {"pretokenized": words.pretokenized}
+            if linked:
+                model = "given links" if given_links else words.model
+                record["words"] = {"model": model, "symmetrize": words.symmetrize, "seed": words.seed,
+                                   "pretokenized": record.pop("pretokenized")}  # fmt: skip
             warn_of_unused(record.get("counts", {}), record["settings"].get("max_words"), corpora)
             for row, found in zip(rows, pairs, strict=linked):
                 row["word_pairs"] = len(found)
-            if is_first() and (cost := sentence_cost(base, aligned, corpora, towards)) is not None:
-                record["sentence_cost"] = cost
         prepared = {"dictionary": "anchors", "parallel": "words"}.get(kind)
         record["seconds"] = {} if prepared is None else {prepared: round(begun - started, 2)}
         record["seconds"]["method"] = round(time.perf_counter() - begun, 2)
-        leave(aligned, folder, base, record, keep_layers=keep_layers)
-        scores = [score.to_dict() for score in scores_of(how.judged())]
+        leave(aligned, folder, base, record, keep_layers=how.keep_layers)
+        scores = [score.to_dict() for score in scores_of(made.judged())]
         if scores and is_first():
             add_scores(folder, scores)
             record["scores"] = scores
-    return Aligned(aligned, Path(out), record)
-
-
-def links_record(words: Words, links: Sequence[str]) -> dict[str, Any]:
-    """Return the entry of the links in the record."""
-    return {
-        "words": {"model": "given links" if links else words.model, "symmetrize": words.symmetrize,
-                  "pretokenized": words.pretokenized, "seed": words.seed}
-    }  # fmt: skip
+    return Aligned(aligned, how.out, record)
 
 
 def leave(aligned: Encoder, folder: Path, base: Encoder, record: dict[str, Any], *, keep_layers: bool = False) -> None:
-    """Save an encoder with its model card, from the first of several processes.
-
-    Args:
-        base: encoder before alignment, which is described in the record.
-        record: record of the run, see `model_card`.
-    """
+    """Save an encoder with its model card, from the first of several processes; the record describes the encoder `base` before
+    alignment too."""
     record |= {"encoder": base.name, "encoder_fingerprint": base.fingerprint, "encoder_precision": base.precision}
     if is_first():
         save_with_card(aligned, folder, record, keep_layers=keep_layers)
@@ -271,10 +240,8 @@ def _texts(method: str, towards: str, files: Sequence[str], words: Words, say: S
             f"{method} needs text in {towards} and in another language, got {', '.join(langs)}: give one --text per language"
         )
     read = read_languages(named, pretokenized=words.pretokenized, limit=words.limit, say=say)
-    return read, [
-        {"path": ", ".join(Path(path).name for other, path in named if other == lang), "langs": [lang], "sentences": len(text)}
-        for lang, text in read.items()
-    ]  # fmt: skip
+    paths = {lang: ", ".join(Path(path).name for other, path in named if other == lang) for lang in read}
+    return read, [{"path": paths[lang], "langs": [lang], "sentences": len(text)} for lang, text in read.items()]
 
 
 def _dictionaries(
@@ -284,10 +251,12 @@ def _dictionaries(
     from calque.corpora import read_dictionary
 
     for a, b in langs:
-        if towards not in (a, b) or a == b:
+        if towards not in (a, b):
             raise SettingError(f"--towards {towards} is not one of the languages {a} and {b}")
     pairs = list(langs) * (len(files) if len(langs) == 1 else 1)
-    read = [read_dictionary(path, langs=pair) for path, pair in zip(files, pairs, strict=bool(files))]
+    if files:
+        check_pairs(files, pairs)
+    read = [read_dictionary(path, langs=pair) for path, pair in zip(files, pairs, strict=False)]
     rows = [{"path": Path(path).name, "langs": list(each.langs), "entries": len(each.source)}
             for path, each in zip(files, read, strict=True)]  # fmt: skip
     return read, rows
@@ -327,23 +296,19 @@ def _anchors(
         by_lang[lang] = found
         sources.append({"path": Path(path).name, "langs": [lang], "entries": len(first)})
     named = [language_and_path(text) for text in texts]
-    missing = [lang for lang in wanted if lang not in by_lang and lang not in dict(named)]
-    if missing:
-        raise SettingError(
-            f"averaging word vectors needs text: give --text {missing[0]}=FILE or --anchors {missing[0]}=DIR"
-        )
+    if missing := [lang for lang in wanted if lang not in by_lang and lang not in dict(named)]:
+        remedy = f"give --text {missing[0]}=FILE or --anchors {missing[0]}=DIR"
+        raise SettingError(f"averaging word vectors needs text: {remedy}")
     read = read_languages(named, pretokenized=words.pretokenized, limit=words.limit, say=say)
-    numbers, how = base.layer_numbers(averaging["layers"]), ("at_least", "most_occurrences")
+    numbers = base.layer_numbers(averaging["layers"])
+    how = {name: averaging[name] for name in ("at_least", "most_occurrences")}
     for lang, text in read.items():
         if lang in wanted and lang not in by_lang:
             say(f"{lang}: anchors from {len(text):,} sentences")
-            by_lang[lang] = compute_anchors(
-                base, text, numbers, vocabulary=frequent_words(text, most, wanted[lang]), progress=progress,
-                **{name: averaging[name] for name in how},
-            )  # fmt: skip
-    return by_lang, sources + [
-        {"path": Path(path).name, "langs": [lang], "entries": len(read[lang])} for lang, path in named
-    ]
+            vocabulary = frequent_words(text, most, wanted[lang])
+            by_lang[lang] = compute_anchors(base, text, numbers, vocabulary=vocabulary, progress=progress, **how)
+    rows = [{"path": Path(path).name, "langs": [lang], "entries": len(read[lang])} for lang, path in named]
+    return by_lang, sources + rows
 
 
 def _of_maps(
@@ -360,13 +325,8 @@ def _of_maps(
                 line += f", {100 * chosen['held_out_p@1']:.1f}% of the held-out words right"
             say(line + (f", {fit['left_out']:,} entries without vectors skipped" if fit["left_out"] else ""))
             failed += [named] if fit.get("failed") else []
-    source = (
-        "a dictionary"
-        if dictionaries
-        else "words spelt alike"
-        if how.start == IDENTICAL
-        else f"no dictionary ({how.start})"
-    )
+    unsupervised = "words spelt alike" if how.start == IDENTICAL else f"no dictionary ({how.start})"
+    source = "a dictionary" if dictionaries else unsupervised
     settings = {"method": method, "start": how.start, "start_options": dict(options.get("start_options") or {}),
                 "identical": how.identical, "combine": how.combine,
                 **{name: averaging[name] for name in ("most", "at_least", "most_occurrences")}, "fits": fits}  # fmt: skip
@@ -377,14 +337,8 @@ def _of_maps(
 def _released(
     base: Any, folders: Sequence[str], *, towards: str, layers: Sequence[int] | None = None, combine: Combine = "last"
 ) -> tuple[Encoder, dict[str, Any]]:
-    """Add released maps, such as those of Schuster et al. (2019), to an encoder, and return it with a record.
-
-    Args:
-        folders: folders with a `XX_best_mapping.pth` for each language XX; one folder for each layer.
-
-    Raises:
-        InputError: a folder has no maps, or the maps have other dimensions than the encoder.
-    """
+    """Add released maps, such as those of Schuster et al. (2019), to an encoder, and return it with a record. There is one folder
+    for each layer, with a `XX_best_mapping.pth` for each language XX."""
     from calque.alignment.maps import with_maps
     from calque.maps.released import read_released
 
@@ -394,13 +348,11 @@ def _released(
     maps: dict[str, dict[int, Any]] = {}
     files: list[str] = []
     for layer, folder in zip(numbers, map(Path, folders), strict=True):
-        found = {
-            path: re.sub("_best_mapping.pth$", "", path.name) for path in sorted(folder.glob("?*_best_mapping.pth"))
-        }
+        found = sorted(folder.glob("?*_best_mapping.pth"))
         if not found:
             raise InputError("no XX_best_mapping.pth in this folder, where XX is a language", path=folder)
-        for path, lang in found.items():
-            loaded = maps.setdefault(lang, {})[layer] = read_released(path)
+        for path in found:
+            loaded = maps.setdefault(path.name.removesuffix("_best_mapping.pth"), {})[layer] = read_released(path)
             if loaded.matrix is None or loaded.matrix.shape != (base.dim, base.dim):
                 shape = None if loaded.matrix is None else loaded.matrix.shape
                 fact = f"a map of shape {shape}, but the encoder's vectors have {base.dim} dimensions"
@@ -408,27 +360,20 @@ def _released(
             files.append(f"{folder.name}/{path.name}")
     settings = {"method": "released", "files": files}
     aligned = with_maps(base, maps, towards=towards, combine=combine, settings=settings)
-    return aligned, {
-        "method": "released maps", "towards": towards, "langs": sorted(maps), "texts": [],
-        "settings": settings | {"layers": numbers},
-    }  # fmt: skip
+    about = {"method": "released maps", "towards": towards, "langs": sorted(maps), "texts": []}
+    return aligned, {**about, "settings": settings | {"layers": numbers}}
 
 
 # -- adapters ------------------------------------------------------------------------------------------------------------
 def merge(adapters: str, *, out: str | Path, keep_layers: bool = False, overwrite: bool = False) -> Path:
     """Merge adapters (LoRA) into the weights of their encoder.
 
-    Arguments not listed here are the options of `calque merge`.
-
     Raises:
-        InputError: `adapters` is a file instead of a folder.
         SettingError: there are no adapters.
     """
     from calque.encoders.adapted import AdaptedEncoder
     from calque.encoders.loading import load_encoder
 
-    if Path(adapters).is_file():
-        raise InputError("is a file, expected a folder of adapters, as calque align --lora saves them", path=adapters)
     encoder = load_encoder(adapters)
     if not isinstance(encoder, AdaptedEncoder):
         raise SettingError(f"{adapters} has no adapters to merge: expected what calque align --lora saves")

@@ -14,11 +14,11 @@ from calque.analyses.questions import Finding
 from calque.analyses.table import ANALYSES
 from calque.corpora.languages import language_of, name_and_path
 from calque.errors import InputError, SettingError
-from calque.input_texts import Say
+from calque.input_texts import Say, Words, check_pairs
 from calque.named import imported
 from calque.runs.compare import lower_is_better
-from calque.runs.settings import AnalysisSettings
-from calque.runs.shown import columns
+from calque.runs.score_table import columns
+from calque.runs.settings import AnalysisSettings, language_pairs
 from calque.tasks.inputs import Inputs
 
 if TYPE_CHECKING:
@@ -28,24 +28,21 @@ if TYPE_CHECKING:
 
 
 def analyze(
-    encoders: Sequence[str],
-    inputs: Inputs,
     how: AnalysisSettings,
     *,
-    only: Sequence[str] | None = None,
+    words: Words | None = None,
     load: Mapping[str, Any] | None = None,
     progress: bool = False,
+    say: Say = lambda line: None,
 ) -> list[Finding]:
     """Run the requested analyses, or all that the files allow.
 
     Each encoder encodes the test text once, with all layers in one pass.
 
     Args:
-        encoders: hub names, folders, `mini` or files of vectors, optionally as `NAME=PATH`; the base encoder first.
-        inputs: parallel test text, training text of the alignment (for unseen word pairs), and their links, which are computed
-            from both texts if not given.
-        how: settings; with `non_contextual`, retrieval uses the first occurrence of each word type, as in Table 4 of Cao et al.
-        only: names of analyses in `ANALYSES`. None: all; those without the needed files are skipped with a message.
+        how: settings. Word links are computed if there are no files of links. With `non_contextual`, retrieval uses the first
+            occurrence of each word type, as in Table 4 of Cao et al. Without `only`, analyses that lack their files are
+            skipped with a message.
 
     Raises:
         SettingError: an analysis is unknown, or a requested one lacks its files.
@@ -54,28 +51,29 @@ def analyze(
     from calque.encoders import load_encoder
     from calque.tasks import WordRetrieval
 
-    settings = {"forms": how.forms, "pairs": how.pairs, "projection": how.projection, "seed": inputs.words.seed}
-    chosen = _Chosen(only, settings, inputs.say)
-    paths = _by_name(encoders)
-    if not (paths and inputs.test and inputs.langs):
+    words = words or Words()
+    settings = {"forms": how.forms, "pairs": how.pairs, "projection": how.projection, "seed": words.seed}
+    only = None if how.only is None else [name.strip() for name in how.only.split(",") if name.strip()]
+    chosen, paths, langs = _Chosen(only, settings, say), _by_name(how.encoders or ()), language_pairs(how.langs or ())
+    if not (paths and how.test and langs):
         raise SettingError("analyses of vectors need encoders, --test FILE and --langs, e.g. --langs en de")
-    (one,) = inputs.each()
+    check_pairs([how.test], langs)
+    files: dict[str, Any] = {
+        name: [file] for name in ("test", "train", "links", "train_links") if (file := getattr(how, name))
+    }
+    (one,) = Inputs("analyze", langs=langs, words=words, say=say, **files).each()
     task = WordRetrieval.read(one, contextual=not how.non_contextual, bootstrap=how.bootstrap)
     if not len(task.links[0]):
         raise SettingError(f"{task.data}: no words are linked, so there is nothing to measure")
     loader = partial(load_encoder, **dict(load or {}))
-    findings = _of_vectors(paths, Questions(task, _tags(task, how.upos or (), inputs.say)), chosen, loader, progress)
+    findings = _of_vectors(paths, Questions(task, _tags(task, how.upos or (), say)), chosen, loader, progress)
     order = {name: place for place, name in enumerate(ANALYSES)}
     return sorted(findings, key=lambda finding: order[finding.analysis])
 
 
 class _Chosen:
-    """The selected analyses, with messages about those that cannot be run.
-
-    Args:
-        only: names of requested analyses; None: all.
-        settings: values of the options of their rows.
-    """
+    """The selected analyses (`only`; None: all) and values of the options of their rows, with messages about those that cannot
+    be run."""
 
     def __init__(self, only: Sequence[str] | None, settings: Mapping[str, Any], say: Say):
         for name in only or ():
@@ -91,8 +89,8 @@ class _Chosen:
     def __getitem__(self, name: str) -> Callable[..., Any]:
         """Return the function of an analysis with its options."""
         row = ANALYSES[name]
-        taken = (*row.options, *(("seed",) if row.seeded else ()))
-        return partial(imported(row.target), **{key: self.settings[key] for key in taken if key in self.settings})
+        taken = {*row.options, *(["seed"] if row.seeded else [])}
+        return partial(imported(row.target), **{key: each for key, each in self.settings.items() if key in taken})
 
     def of(self, kind: str) -> list[str]:
         return [name for name, row in ANALYSES.items() if row.kind == kind and name in self]
@@ -124,22 +122,26 @@ def _of_vectors(
     from calque.analyses.groups import accuracies
 
     data = questions.task.data
-    divisions = {}
-    for analysis in chosen.of("division"):
-        groups = chosen[analysis](questions)
-        if groups is None:
+
+    def found(analysis: str, findings: Any) -> Any:
+        """Return the findings; report an analysis without any."""
+        if not findings:
             chosen.lacks(analysis, data=data)
-        else:
-            divisions[analysis] = groups
+        return findings or []
+
+    divisions = {
+        analysis: groups
+        for analysis in chosen.of("division")
+        if (groups := found(analysis, chosen[analysis](questions)))
+    }
     if "rank" in divisions and questions.task.train is None:
         chosen.say(
             "rank: frequencies come from the test text alone, where most words occur once; --train improves them"
         )
     comparisons = chosen.of("comparison")
-    for analysis in ("examples",) if len(paths) == 1 else ():
-        if analysis in comparisons:
-            chosen.lacks(analysis)
-            comparisons.remove(analysis)
+    if len(paths) == 1 and "examples" in comparisons:
+        chosen.lacks("examples")
+        comparisons.remove("examples")
     findings, views = [], []
     for name, path in paths.items():
         chosen.say(f"{name}: {len(questions.corpus):,} sentence pairs, {len(questions.pairs):,} links")
@@ -148,24 +150,18 @@ def _of_vectors(
         for analysis, groups in divisions.items():
             findings += accuracies(analysis, questions, view, groups)
         for analysis in chosen.of("measure"):
-            measured = chosen[analysis](questions, view)
-            if not measured:
-                chosen.lacks(analysis, data=data)
-            findings += measured
+            findings += found(analysis, chosen[analysis](questions, view))
         if comparisons:
             views.append(view)
     for analysis in comparisons:
-        compared = chosen[analysis](questions, views)
-        if not compared:
-            chosen.lacks(analysis, data=data)
-        findings += compared
+        findings += found(analysis, chosen[analysis](questions, views))
     return findings
 
 
 def _of_encoder(
     name: str, path: str, encoder: Encoder, questions: Questions, chosen: _Chosen, progress: bool, *, some: bool
 ) -> tuple[View, list[Finding]]:
-    """Return one encoder's answers, and the analyses that need the encoder itself; `some`: it is one of several."""
+    """Return one encoder's answers, and the findings that need the encoder itself; `some`: the encoder is one of several."""
     from calque.analyses.groups import headline, layer_curve
     from calque.encoders.base import require
 
@@ -201,8 +197,7 @@ def _of_encoder(
 
 
 def _training(path: str, langs: tuple[str, str]) -> tuple[str, int, dict[str, Any]] | None:
-    """Return method, number of sentence pairs and other counts from the record of an encoder aligned with text in these
-    languages."""
+    """Return method, number of sentence pairs and counts from the record of an encoder aligned with text in these languages."""
     file = Path(path) / "calque-run.json"
     if not file.is_file():
         return None
@@ -226,8 +221,8 @@ def _tags(task: WordRetrieval, upos: Sequence[str], say: Say) -> dict[str, tuple
         lang, path = name_and_path(item)
         lang, langs = lang or language_of(item) or "", task.corpus.langs
         if lang not in langs:
-            said = f"it is in {lang!r}" if lang else "the language is unknown"
-            raise SettingError(f"--upos {item}: {said}; expected one of {' and '.join(langs)}, as in {langs[0]}={path}")
+            fact = f"it is in {lang!r}" if lang else "the language is unknown"
+            raise SettingError(f"--upos {item}: {fact}; expected one of {' and '.join(langs)}, as in {langs[0]}={path}")
         side = SIDES[langs.index(lang)]
         tagged = read_tagged(path, lang=lang)
         codes = tags_for(getattr(task.corpus, side), tagged)
@@ -241,19 +236,17 @@ def _tags(task: WordRetrieval, upos: Sequence[str], say: Say) -> dict[str, tuple
 
 # -- tables ------------------------------------------------------------------------------------------------------------
 def table(findings: Sequence[Finding]) -> str:
-    """Format scores as lines of text, a block for each analysis: a row for each encoder, metric and group, with the direction
-    that is better."""
+    """Format scores as text: a block for each analysis with a row for each encoder, metric and group."""
     blocks = []
     for analysis in dict.fromkeys(finding.analysis for finding in findings):
         rows = [("encoder", "metric", "group", "x", "value", "95% interval", "n", "better")]
         for finding in (finding for finding in findings if finding.analysis == analysis):
-            score = finding.score
+            score, items = finding.score, finding.items
             value, low, high = score.shown(2)
-            between = f"{low} – {high}" if "nan" not in (low, high) else ""
             rows.append((
                 finding.encoder or "", score.metric, finding.group or "", "" if finding.x is None else f"{finding.x:,g}",
-                f"{len(finding.items)} items" if finding.items is not None else value, between, f"{score.n:,}",
-                "" if finding.items is not None else "lower" if lower_is_better(score.metric) else "higher",
+                value if items is None else f"{len(items)} items", "" if "nan" in (low, high) else f"{low} – {high}",
+                f"{score.n:,}", "" if items is not None else "lower" if lower_is_better(score.metric) else "higher",
             ))  # fmt: skip
         blocks.append("\n".join([analysis, *columns(rows, range(3, 7))]))
     return "\n\n".join(blocks)

@@ -28,12 +28,9 @@ def make_anchors(
     progress: bool = False,
     say: Say = lambda line: None,
 ) -> dict[int, Anchors]:
-    """Compute the mean vector of each word type over a text that is read in blocks.
+    """Compute the mean vector of each word type over a text that is read in blocks, and return the anchors by layer.
 
     The sums are saved in the folder, so that an interrupted call resumes, and a finished one can be continued with more text.
-
-    Returns:
-        anchors by layer.
     """
     from calque.anchors import save_anchors, write_avg_embeds
     from calque.anchors.files import FILE
@@ -51,11 +48,10 @@ def make_anchors(
     with locked(folder / SUMS_FILE):
         sums = sum_anchors(
             loaded, chain.from_iterable(stream_sentences(text, **read) for text in how.text), numbers(how.layers),
-            vocabulary=words, most_occurrences=how.occurrences, seed=how.seed, partial=folder / SUMS_FILE, progress=progress,
+            vocabulary=words, most_occurrences=how.most_occurrences, seed=how.seed, partial=folder / SUMS_FILE, progress=progress,
         )  # fmt: skip
-        lacking = f", {sums.uncovered:,} words without a vector" if sums.uncovered else ""
         occurrences = f"{int(sums.counts.sum()):,} occurrences of {len(sums.words):,} words"
-        say(f"{sums.n_sentences:,} sentences, {occurrences}{lacking}")
+        say(f"{sums.n_sentences:,} sentences, {occurrences}")
         if sums.uncovered:
             skipped(f"{sums.uncovered:,} words skipped, for which the encoder has no vector")
         anchors = sums.finish(at_least=how.at_least, most=how.most)
@@ -68,12 +64,7 @@ def make_anchors(
 
 
 def open_folder(path: str, *, lang: str = "", encoder: Any = None) -> dict[int, Anchors]:
-    """Read anchors of `calque anchors` or of the published code.
-
-    Args:
-        path: the folder.
-        lang: language of the anchors, if the files do not contain it.
-        encoder: encoder that the anchors must belong to.
+    """Read a folder of anchors of `calque anchors` or of the published code, which contains no language.
 
     Raises:
         InputError: there are no anchors, or they belong to another language or encoder.
@@ -89,18 +80,13 @@ def open_folder(path: str, *, lang: str = "", encoder: Any = None) -> dict[int, 
         raise InputError(f"these anchors are in {language!r}, expected {lang!r}", path=path)
     fingerprint = pass_of(folder / SUMS_FILE).get("fingerprint") if (folder / SUMS_FILE).is_file() else None
     if encoder is not None and fingerprint not in (None, encoder.fingerprint):
-        raise InputError(
-            f"these anchors were made with another encoder than {encoder.name}: make them again", path=path
-        )
+        fact = f"these anchors were made with another encoder than {encoder.name}"
+        raise InputError(f"{fact}: make them again with this encoder", path=path)
     return anchors
 
 
 def read_vocabulary(path: str) -> list[str]:
-    """Read a file with one word per line.
-
-    Raises:
-        InputError: the file has no words, or cannot be read.
-    """
+    """Read a file with one word per line."""
     from calque.corpora.lines import Flaw, read_lines
 
     lines = []

@@ -38,11 +38,7 @@ def lower_is_better(metric: str) -> bool:
 
 
 def check_results(path: str | Path) -> None:
-    """Check that a file contains scores only.
-
-    Raises:
-        InputError: the file cannot be read, or a line is not a score.
-    """
+    """Raise an error if a file cannot be read or has a line that is not a score."""
     needed = {"task", "metric", "data", "languages", "value", "low", "high"}
     try:
         for number, line in enumerate(Path(path).read_text(encoding="utf-8").split("\n"), 1):
@@ -93,8 +89,7 @@ def runs_of(record: Record) -> tuple[float, ...]:
 def trainings_of(record: Record) -> int:
     """Return the number of independent training runs behind a record, 0 without random training.
 
-    Heads are runs, unless they were trained on one aligned encoder, whose alignment is then the only run. A record without
-    information about its encoder counts as one run.
+    Heads on one aligned encoder are one run, its alignment. A record without information about its encoder counts as one run.
     """
     settings = record.get("settings") or {}
     aligned = settings.get("aligned", {"seed": 0})
@@ -103,7 +98,7 @@ def trainings_of(record: Record) -> int:
 
 
 def estimate(record: Record) -> Estimate | None:
-    """Return the estimate of a record, or None if its variance is unknown. Records of older versions have no resamples; their
+    """Return the estimate of a record, or None if its variance is unknown. Records of `calque-run.json` have no resamples; their
     interval is used as that over texts."""
     if record["value"] is None:
         return None
@@ -126,7 +121,6 @@ def over_trainings(figures: Sequence[Estimate], run_of: Sequence[Hashable] | Non
     """Return the mean over several trainings of one method on the same test, with the trainings as runs.
 
     Args:
-        figures: one or more estimates of each training.
         run_of: training of each estimate; default: each its own.
     """
     if len(figures) == 1:
@@ -186,8 +180,7 @@ def mean_of(records: Sequence[Record]) -> tuple[float, float, float]:
 
 def too_few(*figures: Estimate | None) -> int:
     """Return the smallest number of training runs if it is too small for a test, else 0."""
-    trainings = [figure.trainings for figure in figures if figure is not None and 0 < figure.trainings < FEWEST]
-    return min(trainings, default=0)
+    return min((each.trainings for each in figures if each is not None and 0 < each.trainings < FEWEST), default=0)
 
 
 def cannot_be_shown(trainings: int) -> str:
@@ -267,22 +260,18 @@ ONE_RUN = "One run: the intervals cover the choice of test texts, not variation 
 
 
 def fallen(base: Sequence[Record], own: Sequence[Record]) -> list[tuple[Record, Record, bool]]:
-    """Return every score that is worse than the base's on the same test items.
-
-    Returns:
-        record of the base, record of the method, and whether the difference is significant after correction.
-    """
+    """Return every score that is worse than the base's on the same test items: record of the base, record of the method, and
+    whether the difference is significant after correction."""
     before = {asked(record): record for record in base}
     pairs = [(before[asked(record)], record) for record in own if asked(record) in before]
     pairs = [(a, b) for a, b in pairs if None not in (a["value"], b["value"])]
     known = {k: (estimate(a), estimate(b)) for k, (a, b) in enumerate(pairs)}
     corrected = holm({k: p_value(b, a) for k, (a, b) in known.items() if a is not None and b is not None})
-    worse = []
-    for k, (a, b) in enumerate(pairs):
-        sign = -1 if lower_is_better(b["metric"]) else 1
-        if sign * (b["value"] - a["value"]) < 0:
-            worse.append((a, b, corrected.get(k, 1.0) < LEVEL))
-    return worse
+    return [
+        (a, b, corrected.get(k, 1.0) < LEVEL)
+        for k, (a, b) in enumerate(pairs)
+        if a["value"] != b["value"] and (a["value"] < b["value"]) == lower_is_better(b["metric"])
+    ]
 
 
 def asked(record: Record) -> tuple[object, ...]:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from calque.alignment import METHODS as ALL_METHODS
+from calque.alignment.driver import make_method
 from calque.corpora.sample import LANGUAGES, sample_links, sample_text
 from calque.distributed.environment import environment
 from calque.encoders.folder import RUN_FILE
 from calque.errors import SettingError
 from calque.input_texts import Say
 from calque.progress import bar
-from calque.runs.align import make_method
 from calque.runs.compare import mean_of
 from calque.runs.folder import TRAINING, check, writing
 from calque.storage import write_text
@@ -31,14 +31,12 @@ if TYPE_CHECKING:
 METHODS: dict[str, dict[str, Any]] = {"rotation": {}, "finetune": {"epochs": 4}, "contrastive": {"epochs": 8}}
 
 
-#: kinds of scores of a row
-_KINDS = ("retrieval", "form", "consistency", "alignment")
-#: kinds of scores in the table: title and direction
+#: scores in the table by metric: title, and function that selects the best
 _SHOWN: dict[str, tuple[str, Callable[..., str]]] = {
-    "retrieval": ("Contextual word retrieval by CSLS, word pairs unseen in training (higher is better)", max),
-    "form": ("The same by form: any occurrence of the right word counts (higher is better)", max),
-    "consistency": ("English words whose nearest other English word is the same word (higher is better)", max),
-    "alignment": ("Word alignment, error rate against hand-made links (lower is better)", min),
+    "accuracy.unseen": ("Contextual word retrieval by CSLS, word pairs unseen in training (higher is better)", max),
+    "form.unseen": ("Type-level retrieval: any occurrence of the right word counts (higher is better)", max),
+    "same-form": ("English words whose nearest other English word is the same word (higher is better)", max),
+    "aer": ("Word alignment, error rate against gold alignments (lower is better)", min),
 }
 
 
@@ -64,8 +62,7 @@ def demo(
         then: function that adds files to the folder before it is renamed.
 
     Returns:
-        a row for each encoder with `method`, `folder`, and scores by language under `retrieval`, `form`, `alignment` and
-        (English) `consistency`.
+        the lines of `results.jsonl`: `method`, `training_seed` and the keys of `Score.to_dict`.
     """
     from calque.encoders import load_encoder
     from calque.encoders.base import require
@@ -77,9 +74,9 @@ def demo(
     base = load_encoder(encoder)
     require(base, "measured")
     with writing(out, overwrite=overwrite, holds="a demo") as folder:
-        rows = _demo(base, encoder, folder, langs, seed, progress, say)
+        records = _demo(base, encoder, folder, langs, seed, progress, say)
         then(folder)
-    return [row | {"folder": row["folder"] and Path(out) / row["folder"]} for row in rows]
+    return records
 
 
 def _demo(
@@ -89,29 +86,34 @@ def _demo(
     say(f"linking the words of {len(langs)} languages")
     texts = {lang: _Text(lang, seed) for lang in bar(langs, unit="language", title="link words", show=progress)}
     _write(folder / "text", texts)
-    rows, seconds = [_measured("base", base, texts, None, progress)], {}
-    for method in METHODS:
-        started = time.perf_counter()
-        say(f"{method}: {sum(len(text.train) for text in texts.values()):,} sentence pairs in {len(langs)} languages")
-        aligned = _aligned(method, base, list(texts.values()), seed, folder / TRAINING / method, progress)
+    records, seconds = [], {}
+
+    def add(method: str, scores: Iterable[Score], trained: bool = False) -> None:
+        order = {metric: number for number, metric in enumerate(_SHOWN)}
+        about = {"method": method, "training_seed": seed if trained else None}
+        chosen = sorted((score for score in scores if score.metric in order), key=lambda score: order[score.metric])
+        records.extend({**about, **score.to_dict()} for score in chosen)
+
+    def measured(method: str, encoder: Encoder) -> Iterator[Score]:
+        for text in bar(texts.values(), unit="language", title=f"measure {method}", show=progress):
+            yield from text.scores(method, encoder)
+        yield next(iter(texts.values())).english()  # English sentences are the same for every language
+
+    add("base", measured("base", base))
+    corpora, pairs = [text.train for text in texts.values()], [text.links for text in texts.values()]
+    for method, options in METHODS.items():
+        started, trains = time.perf_counter(), ALL_METHODS[method].trains
+        say(f"{method}: {sum(map(len, corpora)):,} sentence pairs in {len(langs)} languages")
+        made = make_method(method, "en", {**options, **({"seed": seed} if trains else {})})
+        aligned = made.align(base, corpora, pairs, folder=folder / TRAINING / method, progress=progress)
         aligned.save(folder / method)
-        rows.append(_measured(method, aligned, texts, method, progress))
+        add(method, measured(method, aligned), trains)
         seconds[method] = round(time.perf_counter() - started, 1)
         say(f"{method}: {seconds[method]:.0f} s")
-    rows.append({"method": "statistical aligner", **{kind: {} for kind in _KINDS}, "folder": None,
-                 "alignment": {lang: text.aligner for lang, text in texts.items()}})  # fmt: skip
-    seeds = {method: seed for method in METHODS if ALL_METHODS[method].trains}
-    lines = [
-        json.dumps(
-            {"method": row["method"], "training_seed": seeds.get(row["method"]), **score.to_dict()}, ensure_ascii=False
-        )
-        for row in rows
-        for kind in _KINDS
-        for score in row[kind].values()
-    ]
-    write_text(folder / "results.jsonl", "\n".join(lines) + "\n")
-    lines = [finding.to_json() + "\n" for each in texts.values() for finding in each.findings(seed)]
-    write_text(folder / "analyses.jsonl", "".join(lines))
+    add("statistical aligner", (text.aligner for text in texts.values()))
+    write_text(folder / "results.jsonl", "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in records))
+    findings = [finding.to_json() + "\n" for each in texts.values() for finding in each.findings(seed)]
+    write_text(folder / "analyses.jsonl", "".join(findings))
     chosen = "" if tuple(langs) == LANGUAGES else f" --languages {','.join(langs)}"
     record = {
         **environment(), "command": f"calque demo --encoder {encoder}{chosen} --seed {seed}",
@@ -123,7 +125,7 @@ def _demo(
         "seconds": {**seconds, "all": round(time.perf_counter() - began, 1)},
     }  # fmt: skip
     write_text(folder / RUN_FILE, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
-    return rows
+    return records
 
 
 class _Text:
@@ -145,15 +147,17 @@ class _Text:
         self.questions = Questions(WordRetrieval(self.test, tested, data="sample", **seen))
         self.views: list[View] = []
 
-    def retrieval(self, name: str, encoder: Encoder) -> dict[str, Score]:
-        """Return the scores of `WordRetrieval` by metric, and keep the answers."""
+    def scores(self, name: str, encoder: Encoder) -> list[Score]:
+        """Return the scores of word retrieval and word alignment, and keep the answers."""
+        from calque.tasks import WordAlignment
+
         task, corpus = self.questions.task, self.questions.corpus
         source, target = encoder.encode(corpus.source), encoder.encode(corpus.target)
         about = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint}
         view = self.questions.ask(name, source, target, about)
         self.views.append(view)
-        scores = task.evaluate_embeddings(source, target, about=about, found=view.answers)
-        return {score.metric: score for score in scores}
+        found = task.evaluate_embeddings(source, target, about=about, found=view.answers)
+        return [*found, WordAlignment(*self.gold, data="sample").evaluate(encoder)[0]]
 
     def english(self) -> Score:
         """Return the same-language consistency of English in the last encoder."""
@@ -178,27 +182,6 @@ class _Text:
         yield from points(self.questions, self.views, pairs=80, projection="pca", seed=seed)
 
 
-def _aligned(method: str, base: Any, texts: Sequence[_Text], seed: int, folder: Path, progress: bool) -> Encoder:
-    """Align by one method; training resumes from an interrupted demo."""
-    corpora, pairs = [text.train for text in texts], [text.links for text in texts]
-    options = METHODS[method] | ({} if method == "rotation" else {"seed": seed})
-    return make_method(method, "en", options).align(base, corpora, pairs, folder=folder, progress=progress)
-
-
-def _measured(
-    method: str, encoder: Encoder, texts: dict[str, _Text], folder: str | None, progress: bool
-) -> dict[str, Any]:
-    from calque.tasks import WordAlignment
-
-    row: dict[str, Any] = {"method": method, **{kind: {} for kind in _KINDS}, "folder": folder}
-    for lang in bar(texts, unit="language", title=f"measure {method}", show=progress):
-        found = texts[lang].retrieval(method, encoder)
-        row["retrieval"][lang], row["form"][lang] = found["accuracy.unseen"], found["form.unseen"]
-        row["alignment"][lang] = WordAlignment(*texts[lang].gold, data="sample").evaluate(encoder)[0]
-    row["consistency"]["en"] = next(iter(texts.values())).english()  # English sentences are the same for every language
-    return row
-
-
 def _write(folder: Path, texts: dict[str, _Text]) -> None:
     """Write the text as files, for commands such as `calque align demo/text/de.train.tsv --langs en de …`."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -208,20 +191,20 @@ def _write(folder: Path, texts: dict[str, _Text]) -> None:
             (folder / f"{lang}.{part}.tsv").write_text("".join(lines), encoding="utf-8")
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Format the scores of every method by language in per cent, one table for each kind of score in `_SHOWN`."""
+def table(records: Sequence[dict[str, Any]]) -> str:
+    """Format the scores of every method by language in per cent, one table for each metric in `_SHOWN`."""
     blocks = []
-    for kind, (title, best) in _SHOWN.items():
-        shown = [row for row in rows if row[kind]]
-        langs = list(shown[0][kind])
-        values = {row["method"]: mean_of([score.to_dict() for score in row[kind].values()]) for row in shown}
+    for metric, (title, best) in _SHOWN.items():
+        rows: dict[str, list[dict[str, Any]]] = {}
+        for record in records:
+            if record["metric"] == metric:
+                rows.setdefault(record["method"], []).append(record)
+        langs = [record["languages"][-1] for record in next(iter(rows.values()))]
+        several, values = len(langs) > 1, {method: mean_of(scores) for method, scores in rows.items()}
         top = best(values, key=lambda name: values[name][0])
-        several = len(langs) > 1
-        lines = [f"{'':20}" + "".join(f"{lang:>7}" for lang in langs) + several * "   mean" + "  95% interval"]
-        for row in shown:
-            value, low, high = values[row["method"]]
-            cells = "".join(f"{100 * row[kind][lang].value:7.1f}" for lang in langs) + several * f"{100 * value:7.1f}"
-            mark = " *" if row["method"] == top else ""
-            lines.append(f"{row['method']:20}{cells}  {100 * low:.1f} – {100 * high:.1f}{mark}")
-        blocks.append("\n".join([title, *lines]))
+        lines = [title, f"{'':20}" + "".join(f"{lang:>7}" for lang in langs) + several * "   mean" + "  95% interval"]
+        for method, (value, low, high) in values.items():
+            cells = "".join(f"{100 * score['value']:7.1f}" for score in rows[method]) + several * f"{100 * value:7.1f}"
+            lines.append(f"{method:20}{cells}  {100 * low:.1f} – {100 * high:.1f}{' *' if method == top else ''}")
+        blocks.append("\n".join(lines))
     return "\n\n".join(blocks)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,48 +16,30 @@ from calque.errors import SettingError
 from calque.input_texts import Say, Words
 from calque.runs.align import Aligned, leave
 from calque.runs.folder import TRAINING, check, writing
+from calque.runs.settings import DistilSettings, named_pairs
 
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
     from calque.encoders.sentence_vectors import SentencePooling
-    from calque.text import ParallelCorpus
 
 
 def distil(
-    texts: Sequence[str],
+    how: DistilSettings,
     *,
-    langs: Sequence[tuple[str, str]],
-    teacher: str,
-    student: str,
-    out: str | Path,
-    towards: str | None = None,
-    monolingual: Sequence[str] = (),
-    static: bool = False,
-    pooling: str | None = None,
-    teacher_pooling: str | None = None,
-    vectors: str | Path | None = None,
-    limit: int | None = None,
-    load: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
-    checkpoint_every: int = 200,
-    overwrite: bool = False,
     progress: bool = False,
     say: Say = lambda line: None,
 ) -> Aligned:
     """Train a student to give the sentence vectors of a teacher in the teacher's language and in the languages of the
     translations.
 
-    Arguments not listed here are the options of `calque distil`.
-
     Args:
-        texts: parallel texts in any format of `read_parallel`, divided at spaces only.
-        out: folder for the result, which appears when it is complete; an interrupted training resumes.
-        load: keyword arguments of `load_encoder`, for the student.
+        how: settings. Texts are divided at spaces only. The result appears when it is complete; an interrupted training resumes.
         options: keyword arguments of `Distillation`.
 
     Raises:
         SettingError: a teacher without a sentence vector, a student that is no encoder of subwords, languages that the text does
-            not have, or settings that do not fit each other.
+            not have, or settings that exclude each other.
         InputError: a file cannot be read.
     """
     from calque.alignment.distilled import Distillation, static_student
@@ -65,107 +47,81 @@ def distil(
     from calque.encoders.sentence_store import TeacherVectors
     from calque.encoders.sentence_vectors import SentencePooling, UnitLength
 
-    check(out, overwrite=overwrite)
-    if not texts and not monolingual:
+    check(how.out, overwrite=how.overwrite)
+    texts, langs = named_pairs(how.train or (), how.langs or ())
+    if not texts and not how.text:
         raise SettingError("nothing to learn from: name parallel texts, or lines of the teacher's language with --text")
-    if towards is None and not langs:
+    if how.towards is None and not langs:
         raise SettingError("--langs is missing: name the languages of the text, e.g. --langs en de")
-    towards = towards or langs[0][0]
-    how = Distillation(towards=towards, **dict(options or {}))
-    known = load_encoder(teacher)
-    teaching = teacher_vector(known, teacher_pooling)
-    corpora = Words(pretokenized=True, limit=limit).read_all(texts, langs) if texts else []
+    towards = how.towards or langs[0][0]
+    method = Distillation(towards=towards, seed=how.seed, **dict(options or {}))
+    known = load_encoder(how.teacher)
+    teaching = teacher_vector(known, how.teacher_pooling)
+    corpora = Words(pretokenized=True, limit=how.limit).read_all(texts, langs) if texts else []
     for path, corpus in zip(texts, corpora, strict=True):
         if best_match(towards, corpus.langs) is None:
-            raise SettingError(
-                f"{path} is in {corpus.langs[0]} and {corpus.langs[1]}, the teacher's language is {towards}: say it with "
-                "--towards"
-            )
-    more = [read_sentences(path, lang=towards, pretokenized=True, limit=limit) for path in monolingual]
-    learner: Any = load_encoder(student, **dict(load or {}))
-    ending = student_pooling(learner, pooling)
-    with writing(out, overwrite=overwrite) as folder:
-        place = folder / TRAINING / "teacher" if vectors is None else Path(vectors)
+            fact = f"{path} is in {corpus.langs[0]} and {corpus.langs[1]}, the teacher's language is {towards}"
+            raise SettingError(f"{fact}: name the teacher's language with --towards")
+    more = [read_sentences(path, lang=towards, pretokenized=True, limit=how.limit) for path in how.text or ()]
+    load: dict[str, Any] = {"layer": how.layer, "max_length": how.max_length}
+    learner: Any = load_encoder(how.student, **{name: value for name, value in load.items() if value is not None})
+    pooling = student_pooling(learner, how.sentence_pooling)
+    with writing(how.out, overwrite=how.overwrite) as folder:
+        place = folder / TRAINING / "teacher" if how.vectors is None else how.vectors
         store = TeacherVectors(place, known, teaching)
         started = time.perf_counter()
-        if static:
-            share = [side for corpus in corpora for side in (corpus.source, corpus.target)]
+        if how.static:
+            sides = [side for corpus in corpora for side in (corpus.source, corpus.target)]
             unit = any(isinstance(part, UnitLength) for part in list(teaching.after)[-1:])
             learner = static_student(
-                learner.tokenizer,
-                store,
-                [*share, *more],
-                lang=towards,
-                name=Path(out).name,
-                unit=unit,
-                progress=progress,
+                learner.tokenizer, store, [*sides, *more], lang=towards, name=how.out.name, unit=unit, progress=progress
             )
-            ending = SentencePooling.of(learner)
+            pooling = SentencePooling.of(learner)
         say(f"distil: {sum(map(len, corpora)):,} sentence pairs, {sum(map(len, more)):,} sentences in {towards}")
-        found = how.distil(
-            learner, ending, store, corpora, more, folder=folder / TRAINING, checkpoint_every=checkpoint_every,
+        found = method.distil(
+            learner, pooling, store, corpora, more, folder=folder / TRAINING, checkpoint_every=how.checkpoint_every,
             progress=progress,
         )  # fmt: skip
+        rows = [
+            {"path": name_of(path), "langs": list(corpus.langs), "sentence_pairs": len(corpus)}
+            for path, corpus in zip(texts, corpora, strict=True)
+        ]
+        for path, text in zip(how.text or (), more, strict=True):
+            rows.append({"path": Path(path).name, "langs": [towards], "sentences": len(text)})
         record = {
-            **how.record(), "method": "distillation", "towards": towards, "teacher": known.name,
-            "teacher_fingerprint": known.fingerprint, "texts": _texts(texts, corpora, monolingual, more, towards),
-            "teacher_vectors": {"computed": how.computed, "kept": len(store)},
+            **method.record(), "method": "distillation", "towards": towards, "teacher": known.name,
+            "teacher_fingerprint": known.fingerprint, "texts": rows,
+            "teacher_vectors": {"computed": method.computed, "kept": len(store)},
             "seconds": {"method": round(time.perf_counter() - started, 2)},
         }  # fmt: skip
-        with tempfile.TemporaryDirectory() as place:
-            if not static:
-                found.write_modules(Path(place))
+        with tempfile.TemporaryDirectory() as modules:
+            if not how.static:
+                found.write_modules(Path(modules))
             leave(found.encoder, folder, learner, record)
-    if is_first() and not static:
-        found.encoder.modules = Path(out)
-    return Aligned(found.encoder, Path(out), record)
+    if is_first() and not how.static:
+        found.encoder.modules = how.out
+    return Aligned(found.encoder, how.out, record)
 
 
 def teacher_vector(encoder: Encoder, name: str | None) -> SentencePooling:
-    """Return the sentence pooling of a teacher.
-
-    Raises:
-        SettingError: the teacher has no pooling of its own, and none is named.
-    """
+    """Return the named sentence pooling of a teacher, or its own."""
     from calque.encoders.sentence_vectors import SentencePooling
 
     if name is None and getattr(encoder, "modules", None) is None:
-        raise SettingError(
-            f"the teacher {encoder.name} has no sentence vector of its own, as a sentence-transformers folder has: say how it "
-            "makes one with --teacher-pooling words, subwords or cls"
-        )
+        fact = f"the teacher {encoder.name} has no sentence vector of its own, as a sentence-transformers folder has"
+        raise SettingError(f"{fact}: choose one with --teacher-pooling words, subwords or cls")
     return SentencePooling.of(encoder, name)  # type: ignore[arg-type]
 
 
 def student_pooling(encoder: Encoder, name: str | None) -> SentencePooling:
-    """Return the sentence pooling of a student: the named one, its own, or the mean of subwords.
-
-    Raises:
-        SettingError: the student has no subwords, or the pooling is unknown.
-    """
+    """Return the sentence pooling of a student: the named one, its own, or the mean of subwords."""
     from calque.encoders import HuggingFaceEncoder
     from calque.encoders.sentence_vectors import SentencePooling
 
     if not isinstance(encoder, HuggingFaceEncoder):
-        raise SettingError(
-            f"the student {encoder.name} cannot be trained on sentences: expected a model of transformers"
-        )
+        raise SettingError(f"the student {encoder.name} cannot be trained on sentences: expected transformers")
     if name == "own" or (name is None and getattr(encoder, "modules", None) is not None):
         return SentencePooling.of(encoder, "own")
     if name in ("subwords", "cls", None):
         return SentencePooling.of(encoder, name or "subwords")  # type: ignore[arg-type]
     raise SettingError(f"sentence pooling {name!r}, expected own, subwords or cls")
-
-
-def _texts(
-    paths: Sequence[str], corpora: Sequence[ParallelCorpus], more: Sequence[str], sentences: Sequence[Any], lang: str
-) -> list[dict[str, Any]]:
-    """Return the rows of the texts for the model card."""
-    rows: list[dict[str, Any]] = [
-        {"path": name_of(path), "langs": list(corpus.langs), "sentence_pairs": len(corpus)}
-        for path, corpus in zip(paths, corpora, strict=True)
-    ]
-    return rows + [
-        {"path": Path(path).name, "langs": [lang], "sentences": len(text)}
-        for path, text in zip(more, sentences, strict=True)
-    ]

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def alignment_of(encoder: str) -> dict[str, Any] | None:
-    """Return the alignment in the record of an encoder's folder, or None: the method, its seed (None without randomness), and the
-    encoder before alignment."""
+    """Return the alignment in the record of an encoder's folder, or None: method, seed (None without randomness) and base
+    encoder."""
     path = Path(encoder, "calque-run.json")
     record = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     if not {"method", "encoder", "encoder_fingerprint"} <= record.keys():
@@ -40,7 +40,7 @@ def evaluate(
     load: Mapping[str, Any] | None = None,
     layers: Sequence[int] | Literal["all"] | None = None,
     out: Path | None = None,
-    shown: Callable[[list[Any]], None] | None = None,
+    then: Callable[[list[Any]], object] = lambda scores: None,
     progress: bool = False,
 ) -> list[Score]:
     """Return the scores of one encoder on one task, ordered by test set, with the main score first.
@@ -50,10 +50,10 @@ def evaluate(
         inputs: name of the task, one of `TASKS` or `package.module:Class`, and its files.
         options: keyword arguments of the task's `from_files`.
         load: keyword arguments of `load_encoder`.
-        layers: layers to compare by `compare_layers`, for word retrieval; `shown` is then called with its result.
+        layers: layers to compare by `compare_layers`, for word retrieval; `then` is called with its findings.
         out: file for the scores; checkpoints of trained heads are beside it, so that an interrupted command resumes. None for no
             checkpoints.
-        shown: function called with the scores.
+        then: function called with the scores.
         progress: show bars on standard error.
 
     Raises:
@@ -75,8 +75,7 @@ def evaluate(
     aligned = alignment_of(encoder)
     if layers is not None:
         findings = compare_layers(tasks, loaded, layers, {"aligned": aligned}, progress=progress)
-        if shown is not None:
-            shown(findings)
+        then(findings)
         return [finding.score for finding in findings]
     with _resumable(tasks, out):
         for task in tasks:
@@ -84,8 +83,7 @@ def evaluate(
             for line in task.news(of_task):
                 inputs.say(line)
             scores += of_task
-    if shown is not None:
-        shown(scores)
+    then(scores)
     return scores
 
 

@@ -23,16 +23,13 @@ METRICS = "metrics.jsonl"
 
 @contextmanager
 def writing(out: str | Path, *, overwrite: bool = False, holds: str = "an encoder") -> Iterator[Path]:
-    """Write to a temporary folder, which is renamed to `OUT` at the end of the block.
+    """Yield a temporary folder to write to, which is renamed to `OUT` at the end of the block.
 
     A killed run leaves the folder `.OUT.calque-part`; the next run keeps only its `training/`. An old result is replaced when the
     new one is complete. All processes of a run enter the block, and the first one changes the disk.
 
     Args:
         holds: description of a finished folder, for messages.
-
-    Yields:
-        the folder to write to.
 
     Raises:
         SettingError: there is a result already, or another process writes there.
@@ -64,10 +61,8 @@ def writing(out: str | Path, *, overwrite: bool = False, holds: str = "an encode
                     remove(place)
                 raise
             remove(place)
-    except OSError as error:
-        if isinstance(error, FileExistsError | NotADirectoryError):
-            raise InputError("is not a folder and cannot be made one", path=error.filename) from error
-        raise
+    except (FileExistsError, NotADirectoryError) as error:
+        raise InputError("is not a folder and cannot be made one", path=error.filename) from error
 
 
 def check(out: str | Path, *, overwrite: bool = False, holds: str = "an encoder") -> None:
@@ -83,9 +78,7 @@ def check(out: str | Path, *, overwrite: bool = False, holds: str = "an encoder"
     if out.exists() and not out.is_dir():
         raise InputError("is a file, expected the name of a folder", path=out)
     if out.is_dir() and (os.path.ismount(out) or out.samefile(os.curdir)):
-        raise InputError(
-            "cannot be replaced as a whole, being mounted or the current folder: name a folder in it", path=out
-        )
+        raise InputError("is mounted or the current folder and cannot be replaced: name a folder in it", path=out)
     if not out.is_dir() or not (found := sorted(_contents(out))):
         return
     if foreign := _foreign(out, found):
@@ -101,11 +94,7 @@ def check(out: str | Path, *, overwrite: bool = False, holds: str = "an encoder"
 
 
 def check_files(folder: Path, names: Iterable[str], ours: Callable[[], bool]) -> None:
-    """Check that existing files of the given names were written by calque.
-
-    Raises:
-        InputError: there are such files, and `ours` is false.
-    """
+    """Raise an error for existing files of the given names unless `ours` returns that calque wrote them."""
     found = [name for name in names if (folder / name).exists()]
     if found and not ours():
         raise InputError(
@@ -129,8 +118,7 @@ def _contents(out: Path) -> Iterator[str]:
 
 def _foreign(out: Path, names: Sequence[str]) -> list[str]:
     """Return the names of files that calque did not write, or the name of the folder if it has no record."""
-    records = _records(out)
-    listed = {name for record in records for name in record.get("files", ())}
+    listed = {name for record in _records(out) for name in record.get("files", ())}
     listed |= {f"{folder}/" for name in listed for folder in Path(name).parents}
     foreign = [name for name in names if name not in listed]
     ours = {name.partition("/")[0] for name in names if name not in foreign}

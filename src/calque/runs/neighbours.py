@@ -40,17 +40,15 @@ def neighbours(how: NeighbourSettings, load: Mapping[str, Any] | None = None) ->
     encoders = _encoders(how.encoder, how.aligned, dict(load or {}))
     for loaded in encoders.values():
         require(loaded, "measured")
-    asked = {name: query_vector(loaded, how) for name, loaded in encoders.items()}
-    words, place, _ = asked[BEFORE]
-    vectors = {name: vector for name, (_, _, vector) in asked.items()}
+    queries = {name: query_vector(loaded, how) for name, loaded in encoders.items()}
+    words, place, _ = queries[BEFORE]
+    vectors = {name: vector for name, (_, _, vector) in queries.items()}
     best: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in encoders}
     for block in chain([_divided(how.sentence2 or (), how.lang2, how.pretokenized)], _text(how)):
         encoded = {name: loaded.encode(block) for name, loaded in encoders.items()}
         cosines = {name: unit_rows(encoded[name].data) @ vectors[name] for name in encoders}
-        known = np.ones(encoded[BEFORE].n_words, dtype=bool)
-        for embeddings in encoded.values():
-            if embeddings.covered is not None:
-                known &= embeddings.covered
+        covered = [each.covered for each in encoded.values() if each.covered is not None]
+        known = np.logical_and.reduce([np.ones(encoded[BEFORE].n_words, dtype=bool), *covered])
         places = [(sentence.words, number) for sentence in block for number in range(len(sentence))]
         for row in np.flatnonzero(known):
             words2, number = places[row]
@@ -64,11 +62,7 @@ def neighbours(how: NeighbourSettings, load: Mapping[str, Any] | None = None) ->
 
 
 def query_vector(encoder: Encoder, how: NeighbourSettings) -> tuple[list[str], int, np.ndarray]:
-    """Return the words of a sentence, the position of the query word, and its L2-normalised vector.
-
-    Raises:
-        SettingError: the word is not in its sentence or has no vector.
-    """
+    """Return the words of a sentence, the position of the query word, and its L2-normalised vector."""
     from calque.algebra.normalize import unit_rows
 
     query = _divided([how.sentence1], how.lang1, how.pretokenized)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import calque
+from calque.corpora.languages import name_and_path
 from calque.errors import InputError
 from calque.named import file_of, is_path
 from calque.storage import part_of, remove, replace_folder, temporary_folder, write_text
@@ -26,8 +27,8 @@ class Step:
 
     Attributes:
         kind: name of the function that runs the step.
-        settings: JSON settings.
-        files: input files by role; their contents count, not their names.
+        settings: arguments of the function.
+        files: input files by role, as FILE or LANG=FILE; the key depends on their contents and not on their names.
         after: folders of the steps whose results it reads, by role.
         code: version of calque, with hashes of the user's own classes, see `Steps.step`.
         label: name in messages.
@@ -43,17 +44,14 @@ class Step:
     @cached_property
     def key(self) -> str:
         """Hash of everything that determines the result, computed at first use."""
-        files = {role: [digest(file) for file in several] for role, several in self.files.items()}
+        named = {role: [name_and_path(file) for file in several] for role, several in self.files.items()}
+        files = {role: [f"{lang}{digest(path)}" for lang, path in several] for role, several in named.items()}
         after = {role: [Path(place).name for place in several] for role, several in self.after.items()}
         text = json.dumps([self.kind, self.settings, files, after, self.code], sort_keys=True, default=str)
         return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
 
     def check(self) -> None:
-        """Check that no input file has changed since the key was computed.
-
-        Raises:
-            InputError: a file has changed.
-        """
+        """Raise an error if an input file has changed since the key was computed."""
         if replace(self).key != self.key:
             read = ", ".join(sorted({file for several in self.files.values() for file in several}))
             raise InputError(f"a file was changed while the study was running, one of {read}: start the study again")
@@ -125,11 +123,8 @@ def digest(path: str) -> str:
         for file in _files(root):
             about = file.stat()
             state = (about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino)
-            hashed.update(
-                f"{os.path.relpath(file, root)}\0{_content(str(file.absolute()), state)}".encode(
-                    "utf-8", "surrogateescape"
-                )
-            )
+            named = f"{os.path.relpath(file, root)}\0{_content(str(file.absolute()), state)}"
+            hashed.update(os.fsencode(named))
     except OSError as error:
         raise InputError(f"cannot be read ({error.strerror or error})", path=path) from error
     return hashed.hexdigest()
@@ -144,8 +139,7 @@ def _files(root: Path) -> list[Path]:
     if root.exists():
         raise InputError("is not a file", path=root)
     beside = root.parent.iterdir() if root.parent.is_dir() else ()
-    files = sorted(file for file in beside if file.name.startswith(f"{root.name}.") and file.is_file())
-    if not files:
+    if not (files := sorted(file for file in beside if file.name.startswith(f"{root.name}.") and file.is_file())):
         raise InputError("no such file or folder", path=root)
     return files
 

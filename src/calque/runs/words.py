@@ -7,7 +7,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, partial, reduce
+from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +16,13 @@ import numpy as np
 
 from calque.corpora.languages import pair_and_path
 from calque.distributed import is_first
-from calque.errors import InputError, SettingError
-from calque.input_texts import Say, Words, digest_of
+from calque.errors import SettingError
+from calque.input_texts import Say, Words, check_pairs, digest_of
 from calque.pairs import WordPairs
 from calque.progress import bar
-from calque.runs.settings import LinkSettings
+from calque.runs.settings import LinkSettings, language_pairs
 from calque.storage import locked, write_lines
 from calque.text import ParallelCorpus
-from calque.vectors import map_arrays, write_arrays
 
 if TYPE_CHECKING:
     from calque.alignment.held_out import HeldOut
@@ -37,8 +37,6 @@ def link_words(
     say: Say = lambda line: None,
 ) -> tuple[int, int]:
     """Link the words of a text and write the links in Pharaoh format, one line for each sentence pair.
-
-    Links by an encoder's vectors need no training; memory does not grow with the text.
 
     Args:
         how: settings; `cross_fit` first aligns copies of the encoder on the text, and takes the similarities of each part from
@@ -64,7 +62,9 @@ def link_words(
         raise SettingError("--prior-weight is part of --use: leave it out")
     if how.use is not None and trains:
         raise SettingError("--use does no training: leave out --extra, --tables and --sample")
-    langs, similar, linker = (how.langs[0], how.langs[1]), None, None
+    pairs, similar, linker = language_pairs(how.langs), None, None
+    check_pairs([how.train], pairs)
+    langs = pairs[0]
     if how.encoder is not None and not how.prior:
         linker = Linker(how.encoder, langs=langs, method=how.extract, **(load or {}))
     elif how.encoder is not None and how.cross_fit is None:
@@ -78,21 +78,18 @@ def link_words(
             aligner = WordAligner.open(how.use, prior=similar)
         else:
             if how.encoder is not None and how.cross_fit is not None:
-                # called after the settings of the aligner were checked
+                # The encoder is aligned at first use, after the aligner has checked its settings.
                 about = {"load": load or {}, "progress": progress, "say": say}
                 fit = cache(partial(held_out, how.encoder, corpus, how.also or (), words, how.cross_fit, **about))
                 similar = lambda text: fit()(text)  # noqa: E731
-            more = None
-            for path in how.extra or ():
-                part = words.read(path, langs)
-                more = part if more is None else more + part
-            learnt = corpus
+            more = reduce(add, parts) if (parts := [words.read(path, langs) for path in how.extra or ()]) else None
+            text = corpus
             if how.sample is not None:
-                learnt, more = drawn(corpus if more is None else corpus + more, how.sample, words.seed), None
+                text, more = drawn(corpus if more is None else corpus + more, how.sample, words.seed), None
+            prior = {"prior": similar, "prior_weight": how.prior_weight}
             aligner = WordAligner.train(
-                learnt, extra=more, model=words.model, seed=words.seed, prior=similar, prior_weight=how.prior_weight,
-                progress=progress,
-            )  # fmt: skip
+                text, extra=more, model=words.model, seed=words.seed, progress=progress, **prior
+            )
             if how.tables is not None:
                 aligner.save(how.tables)
         links = aligner.aligned(corpus, symmetrize=words.symmetrize, seed=words.seed)
@@ -100,19 +97,17 @@ def link_words(
 
 
 def _write(how: LinkSettings, parts: Iterable[WordPairs], done: Callable[[int], object] = lambda n: None) -> int:
-    """Write links in Pharaoh format part by part, call `done` with the number of sentence pairs, and return the number of
-    links."""
-    n_links = 0
+    """Write links in Pharaoh format, call `done` with the number of sentence pairs of each part, and count the links."""
+    counts = []
 
     def lines() -> Iterator[str]:
-        nonlocal n_links
         for pairs in parts:
-            n_links += len(pairs)
+            counts.append(len(pairs))
             yield from (f"{line}\n" for line in pairs.pharaoh_lines(posteriors=how.posteriors))
             done(pairs.n_sentences)
 
     write_lines(how.out, lines())
-    return n_links
+    return sum(counts)
 
 
 def held_out(
@@ -140,7 +135,7 @@ def held_out(
 
     named = [pair_and_path(each) for each in also]
     if unknown := [path for pair, path in named if pair is None]:
-        raise SettingError(f"--also {unknown[0]}: which languages? Say them before the name, as in en-nl={unknown[0]}")
+        raise SettingError(f"--also {unknown[0]}: name its languages before the file, as in en-nl={unknown[0]}")
     loaded = load_encoder(encoder, **load)
     if not isinstance(loaded, TrainableEncoder):
         raise SettingError(f"{loaded.name} cannot be cross-fitted: it has no weights to train")
@@ -160,55 +155,27 @@ def drawn(corpus: ParallelCorpus, n: int, seed: int) -> ParallelCorpus:
     return corpus.take(np.sort(np.random.default_rng(seed).choice(len(corpus), n, replace=False, shuffle=False)))
 
 
-# -- links of a run, saved beside its checkpoints --------------------------------------------------------------------------
 def links_of(
-    corpora: Sequence[ParallelCorpus], words: Words, *, folder: Path | None, say: Say, progress: bool = False
+    corpora: Sequence[ParallelCorpus], words: Words, *, folder: Path, say: Say, progress: bool = False
 ) -> list[WordPairs]:
-    """Link each corpus with the statistical aligner, or read the links that an interrupted run saved.
-
-    Args:
-        folder: folder for saved links, which are used if text and settings are equal; None saves nothing.
-    """
+    """Link each corpus with the statistical aligner, or read the links that an interrupted run saved in the folder for the same
+    text and settings."""
     linked = []
-    for number, corpus in enumerate(corpora):
-        langs = "-".join(corpus.langs)
-        path = None if folder is None else folder / f"links-{number}.safetensors"
-        key = "" if path is None else _key(corpus, words)
-        pairs = None if path is None else _kept(path, key)
-        if pairs is None:
-            say(f"linking the words of {len(corpus):,} sentence pairs ({langs})")
-            pairs = words.link(corpus, progress=progress)
-            if path is not None and is_first():
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_arrays(path, _arrays(pairs), {"key": key})
-        else:
-            say(f"word links of {len(corpus):,} sentence pairs ({langs}) found from an interrupted run")
-        linked.append(pairs)
+    for corpus in corpora:
+        settings = [corpus.langs, words.model, words.symmetrize, words.seed]
+        digest = hashlib.blake2b(json.dumps(settings).encode(), digest_size=16)
+        digest.update((digest_of(corpus.source) + digest_of(corpus.target)).encode())
+        path, about = (
+            folder / f"{digest.hexdigest()}.align",
+            f"{len(corpus):,} sentence pairs ({'-'.join(corpus.langs)})",
+        )
+        if path.is_file():
+            say(f"word links of {about} found from an interrupted run")
+            linked.append(WordPairs.open(path))
+            continue
+        say(f"linking the words of {about}")
+        linked.append(words.link(corpus, progress=progress))
+        if is_first():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            linked[-1].save(path, posteriors=linked[-1].posterior is not None)
     return linked
-
-
-def _key(corpus: ParallelCorpus, words: Words) -> str:
-    """Return a hash of text, languages and settings."""
-    digest = hashlib.blake2b(digest_size=16)
-    digest.update(json.dumps([corpus.langs, words.model, words.symmetrize, words.seed]).encode())
-    digest.update((digest_of(corpus.source) + digest_of(corpus.target)).encode())
-    return digest.hexdigest()
-
-
-def _arrays(pairs: WordPairs) -> dict[str, np.ndarray]:
-    arrays = {"sentence": pairs.sentence, "source": pairs.source, "target": pairs.target, "possible": pairs.possible,
-              "n_sentences": np.array([pairs.n_sentences])}  # fmt: skip
-    return arrays if pairs.posterior is None else arrays | {"posterior": pairs.posterior}
-
-
-def _kept(path: Path, key: str) -> WordPairs | None:
-    if not path.is_file():
-        return None
-    try:
-        mapped, about = map_arrays(path)
-        if about.get("key") != key:
-            return None
-        arrays = {name: np.array(array) for name, array in mapped.items()}
-        return WordPairs(n_sentences=int(arrays.pop("n_sentences")[0]), **arrays)
-    except (InputError, KeyError, TypeError):  # other version, or damaged: computed again
-        return None

@@ -207,7 +207,7 @@ def perplexity(
     A BERT predicts masked words, an ELMo the next and the previous word. Where a model has senses, a word's probability is
     the sum over them.
     """
-    from calque.runs.shown import table
+    from calque.runs.score_table import table
     from calque.senses.perplexity import perplexity as run
 
     scores = run(

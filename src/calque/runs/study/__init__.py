@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,13 +14,13 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from calque.errors import CalqueWarning, InputError, SettingError
+from calque.errors import InputError
 from calque.input_texts import SKIP_UNUSABLE, Say
 from calque.named import TRUST_CODE, imported
-from calque.runs.compare import asked, check_results
+from calque.runs.compare import check_results
 from calque.runs.steps import SCORES, Step, Steps, unique
 from calque.runs.study.grid import Grid, label_of
-from calque.runs.study.recipe import BASE, Study, read_study
+from calque.runs.study.recipe import Study, read_study
 from calque.runs.study.work import WORK
 from calque.storage import locked, write_text
 
@@ -51,8 +50,7 @@ def study(
         `Score.to_dict`. Encoders have the study's names. The records are also in `results.jsonl` of the folder.
     """
     plan = read_study(path)
-    if data is not None:
-        plan = replace(plan, data=str(Path(data).resolve()))
+    plan = plan if data is None else replace(plan, data=str(Path(data).resolve()))
     folder = Path(plan.folder) / plan.out if out is None else Path(out)
     if (folder / RESULTS).exists():
         check_results(folder / RESULTS)
@@ -77,37 +75,20 @@ def study(
             if "encoder" in score["settings"]:  # replace the name of the step's folder by the study's name
                 score["settings"]["encoder"] = label_of(about)
             records.append({**score, **about})
-    for name in unchanged(records):
-        message = f"every score of {name} equals that of {BASE} to the last bit: does the method change any vector?"
-        warnings.warn(CalqueWarning(message), stacklevel=2)
     write_text(folder / RESULTS, "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in records))
     then(folder, records)
     return records
-
-
-def unchanged(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the methods whose scores all equal those of the base in every resample."""
-    found: dict[str, set[str]] = {BASE: set()}
-    for record in records:
-        score = [record["encoder"], record["layer"], *asked(record), record["value"], record.get("resamples")]
-        found.setdefault(record["method"], set()).add(json.dumps(score))
-    return [name for name, scores in found.items() if name != BASE and scores <= found[BASE]]
 
 
 @contextmanager
 def working(
     steps: Steps, workers: int, say: Say, own: Sequence[str] = ()
 ) -> Iterator[Callable[[str, Sequence[Step]], None]]:
-    """Yield a function that runs the steps of a phase, in parallel with several workers.
-
-    Args:
-        own: names of the user's own classes, which every process imports.
+    """Yield a function that runs the steps of a phase, in parallel with several workers, which import the user's `own` classes.
 
     Raises:
-        SettingError: there is less than one worker, or another process uses the folder.
+        SettingError: another process uses the folder.
     """
-    if workers < 1:
-        raise SettingError(f"workers must be at least 1, got {workers}")
     with locked(steps.folder):
         others, pool = active_children(), None
         if workers > 1:
@@ -155,7 +136,6 @@ def begin_worker(cores: int, own: Sequence[str] = (), trust: bool = False, skip:
 
 def _end_with_parent() -> None:
     """End this worker when the main process is killed; its step is repeated later."""
-    parent = parent_process()
-    if parent is not None:
+    if (parent := parent_process()) is not None:
         parent.join()
         os._exit(1)

@@ -10,28 +10,33 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from calque.alignment import METHODS, learns_from, methods_for
+from calque.alignment.driver import make_method
 from calque.corpora.languages import language_of, name_and_path, pair_of
 from calque.errors import InputError, SettingError
 from calque.input_texts import Words
 from calque.named import imported, is_path
-from calque.runs.align import IDENTICAL, STARTS, make_method
-from calque.runs.study.options import (
+from calque.runs.align import IDENTICAL, STARTS
+from calque.runs.study.values import (
     OF_ANCHORS,
     PRETRAINING,
+    Count,
+    Few,
+    Files,
+    Layer,
+    check,
+    check_value,
+    of,
     of_maps,
     of_start,
     options_of,
     options_of_method,
-)  # fmt: skip
-from calque.runs.study.values import Count, Few, Files, Layer, check, of
+)
 from calque.tasks.table import TASKS
 from calque.wordalign.symmetrization import Symmetrization
 
 BASE = "base"
 #: settings that are files with one language each
 PARTS = ("train", "test", "dev", "ceiling", "links")
-#: arguments of `load_encoder` that a method can set
-LOADED = ("layer", "pooling", "bidirectional")
 _KINDS = ("parallel", "dictionary", "text")
 Pooling = Literal["last", "first", "mean"]
 Table = TypeVar("Table")
@@ -59,12 +64,15 @@ def trainings(table: Mapping[str, Any], source: str) -> list[Training]:
         return [Training({lang: file}, {}) for lang, file in texts.items()]
     if not table.get("pairs"):
         return [Training(texts, dictionaries)]
-    found = []
-    for lang in texts:
-        if lang != source:
-            some = {name: file for name, file in dictionaries.items() if pair_of(name, [source, lang])}
-            found.append(Training({source: texts[source], lang: texts[lang]}, some, other=lang))
-    return found
+    return [
+        Training(
+            {source: texts[source], lang: file},
+            {name: path for name, path in dictionaries.items() if pair_of(name, [source, lang])},
+            other=lang,
+        )
+        for lang, file in texts.items()
+        if lang != source
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +137,7 @@ class MethodTable:
         encoders: names of its encoders; default: all.
         runs: number of trainings; default: the study's.
         views: rows of the tables by name, each with arguments of `load_encoder`, for methods with one encoder for each language.
-        layer, pooling, bidirectional: see `load_encoder`.
+        bidirectional: see `load_encoder`.
         options: options of the method.
     """
 
@@ -137,8 +145,6 @@ class MethodTable:
     supervision: Files = ()
     encoders: Files | None = None
     runs: Few | None = None
-    layer: Layer | None = None
-    pooling: Pooling | None = None
     bidirectional: bool | None = None
     views: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -241,8 +247,8 @@ class Study:
 
 
 def given(table: Any, *names: str) -> dict[str, Any]:
-    """Return the settings of a table that are not None; default: those of `load_encoder`."""
-    return {name: getattr(table, name) for name in names or LOADED if getattr(table, name, None) is not None}
+    """Return the named settings of a table that are not None."""
+    return {name: getattr(table, name) for name in names if getattr(table, name) is not None}
 
 
 def is_for(names: Files | None, name: str) -> bool:
@@ -312,28 +318,18 @@ def _study(tables: dict[str, Any], folder: str) -> Study:
 def _table(
     kind: Callable[..., Table], where: str, table: Mapping[str, Any], own: Mapping[str, Any], *without: str, what: str = ""
 ) -> Table:  # fmt: skip
-    """Read a table into a dataclass.
-
-    Args:
-        own: types by name of settings that are not fields and become `options`.
-        without: fields that are not allowed.
-
-    Raises:
-        SettingError: a setting is unknown, has another type, or is required and missing.
-    """
+    """Read a table into a dataclass without the fields `without`; settings with types in `own` become its `options`."""
     known = {name: wanted for name, wanted in of(kind, "options", *without).items() if name not in own}
     check(where, table, {**known, **own}, what)
     for each in fields(kind):  # type: ignore[arg-type]
         if not table.get(each.name) and each.default is each.default_factory is MISSING:
             raise SettingError(f"{where} has no {each.name}")
-    options = {name: value for name, value in table.items() if name in own}
-    return kind(
-        **{name: value for name, value in table.items() if name in known}, **({"options": options} if own else {})
-    )
+    options = {"options": {name: value for name, value in table.items() if name in own}} if own else {}
+    return kind(**{name: value for name, value in table.items() if name in known}, **options)
 
 
 def _constructed(where: str, make: Callable[..., Any], *args: Any, **settings: Any) -> Any:
-    """Build an object from settings; errors get the place in the file."""
+    """Call `make`; errors get the place in the file."""
     try:
         return make(*args, **settings)
     except SettingError as error:
@@ -342,14 +338,12 @@ def _constructed(where: str, make: Callable[..., Any], *args: Any, **settings: A
 
 def _encoder(where: str, table: Mapping[str, Any] | str, source: str) -> EncoderTable:
     table = {"path": table} if isinstance(table, str) else table
-    encoder = _table(EncoderTable, where, {name: table[name] for name in table if name != "pretrain"}, {})
+    encoder = _table(EncoderTable, where, table, {})
     if ("path" in table) == ("pretrain" in table) or ("path" in table and "runs" in table):
         raise SettingError(f"{where}: expected either a path, or what to pretrain it on, perhaps with runs")
-    if "path" in table:
-        return encoder
-    check(where, {"pretrain": table["pretrain"]}, {"pretrain": Mapping[str, Any]})
-    check_pretraining(where.partition(".")[2], table["pretrain"], source)
-    return replace(encoder, pretrain=table["pretrain"])
+    if encoder.pretrain is not None:
+        check_pretraining(where.partition(".")[2], encoder.pretrain, source)
+    return encoder
 
 
 def check_pretraining(name: str, table: Mapping[str, Any], source: str) -> None:
@@ -359,7 +353,7 @@ def check_pretraining(name: str, table: Mapping[str, Any], source: str) -> None:
 
 def _supervision(where: str, table: Mapping[str, Any], source: str, towards: str) -> SupervisionTable:
     kind = table.get("kind", "parallel")
-    check(where, {"kind": kind}, {"kind": Literal[_KINDS]})
+    check_value(f"{where}.kind", kind, Literal[_KINDS])
     unused = {"parallel": ("texts", "entries", *OF_ANCHORS), "text": ("entries",)}.get(kind, ())
     langs = [] if kind == "text" else [name for name in table if name not in of(SupervisionTable, "options")]
     supervision = _table(SupervisionTable, where, table, dict.fromkeys(langs, str), *unused)
@@ -390,10 +384,10 @@ def _method(
     method, start = table["method"], table.get("start")
     every = sorted({*STARTS, *(each for kind in _KINDS for each in methods_for(kind))})
     if not (isinstance(method, str) and is_path(method)):
-        check(where, {"method": method}, {"method": Literal[tuple(every)]})
+        check_value(f"{where}.method", method, Literal[tuple(every)])
     if "supervision" in table:
         names = Literal[tuple(supervision)]
-        check(where, {"supervision": table["supervision"]}, {"supervision": names | Sequence[names]})
+        check_value(f"{where}.supervision", table["supervision"], names | Sequence[names])
     wanted = listed(table.get("supervision", list(supervision)))
     usable = [each for each in supervision if each in wanted and learns(start or method, supervision[each].kind)]
     if not usable:
@@ -403,11 +397,11 @@ def _method(
     for kind in dict.fromkeys(supervision[each].kind for each in usable):
         is_class = kind == "parallel" or row.trains or "text" in row.learns_from  # or maps of anchors
         unused = [*([] if row.of_each else ["views"]), *([] if row.trains else ["runs"])]
-        unused += [] if is_class else ["layer", "pooling", "bidirectional"]
-        own = options_of_method(method) if is_class else of_maps()
-        own = {name: wanted for name, wanted in own.items() if name != "method"}
-        given = {**table, "supervision": usable}
-        read = _table(MethodTable, where, given, own, *unused, what=f"{where} with a supervision of kind {kind!r}")
+        unused += [] if is_class else ["bidirectional"]
+        own = {**(options_of_method(method) if is_class else of_maps())}
+        own.pop("method", None)
+        what = f"{where} with a supervision of kind {kind!r}"
+        read = _table(MethodTable, where, {**table, "supervision": usable}, own, *unused, what=what)
         check(f"{where}.start_options", read.options.get("start_options", {}), of_start(start or ""))
         if is_class:
             made = _constructed(where, make_method, method, towards, read.options, kind)
@@ -418,7 +412,7 @@ def _method(
 
 def _task(where: str, table: Mapping[str, Any], source: str) -> TaskTable:
     name = table["task"]
-    check(where, {"task": name}, {"task": str})
+    check_value(f"{where}.task", name, str)
     row = TASKS[name]
     pairs = row.languages == "pairs"
     shape = Mapping[str, str] if pairs else Files
@@ -463,8 +457,8 @@ def _check_names(study: Study) -> None:
     views = [view for method in study.methods.values() for view in method.views]
     if repeated := [row for row in rows if rows.count(row) > 1] + [view for view in views if view in study.methods]:
         raise SettingError(f"methods: several rows are called {repeated[0]}")
-    tables = [(f"methods.{name}", table) for name, table in study.methods.items()]
-    for where, table in [*tables, *((f"tasks.{name}", table) for name, table in study.tasks.items())]:
+    tables = {f"methods.{name}": table for name, table in study.methods.items()}
+    for where, table in {**tables, **{f"tasks.{name}": table for name, table in study.tasks.items()}}.items():
         for kind, known in (("encoders", list(study.encoders)), ("methods", rows)):
             for each in listed(getattr(table, kind, None)):
                 if each not in known:

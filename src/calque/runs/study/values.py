@@ -1,4 +1,4 @@
-"""Types of settings from annotations, and checks of values from files."""
+"""Types of settings of methods, maps and tasks from annotations, and checks of values from files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from functools import cache
 from inspect import signature
 from typing import Annotated, Any, Literal, NewType, Union, get_args, get_origin
 
+from calque.alignment import METHODS, methods_for
 from calque.errors import SettingError
+from calque.runs.align import AVERAGING, STARTS, map_method
+from calque.tasks.table import TASKS, option_names
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Range:
         return "" if self.low < 0 else "above 0" if self.low == 1 else "not below 0"
 
 
-#: a positive number of items; a number of training runs; a layer, counted from the last if negative
+# A positive number of items; a number of training runs; a layer, counted from the last if negative.
 Count = Annotated[int, Range(1)]
 Few = Annotated[int, Range(1, 1000)]
 Layer = Annotated[int, Range(-1000, 1000)]
@@ -80,11 +83,7 @@ def _narrowed(name: str, wanted: Any) -> Any:
 
 
 def check(where: str, given: Mapping[str, Any], known: Mapping[str, Any], what: str = "") -> None:
-    """Check the names and values of settings.
-
-    Args:
-        where: place of the settings, for messages.
-        what: longer description of the place.
+    """Check the names and values of settings at the place `where`, described by `what`.
 
     Raises:
         SettingError: a name is unknown (the message has the nearest known one), or a value has another type.
@@ -102,10 +101,16 @@ def check_value(where: str, value: Any, wanted: Any) -> None:
     """Check the type of a value.
 
     Raises:
-        SettingError: the value has another type; the message shows the innermost wrong value of a table or list.
+        SettingError: the value has another type; the message shows the innermost wrong value of a table.
     """
-    if (wrong := misfit(where, value, wanted)) is not None:
-        raise SettingError(wrong)
+    if not fits(value, wanted):
+        for part in get_args(wanted) if get_origin(wanted) in (Union, types.UnionType) else (wanted,):
+            if isinstance(value, dict) and get_origin(part) is Mapping:
+                for name, each in value.items():
+                    check_value(f"{where}.{name}", each, get_args(part)[1])
+        shown = repr(value)
+        shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
+        raise SettingError(f"{where} = {shown}, expected {_said(wanted)}")
 
 
 def parsed(where: str, text: str, wanted: Any) -> Any:
@@ -120,8 +125,8 @@ def parsed(where: str, text: str, wanted: Any) -> Any:
         value = text
     inside = text.strip().removeprefix("[").removesuffix("]")
     words = [] if any(sign in inside for sign in "[]\"'") else [word.strip() for word in inside.split(",")]
-    forms = (value, text, words)  # accept a list of names without quotes
-    value = next((each for each in forms if misfit(where, each, wanted) is None), value)
+    readings = (value, text, words)  # accept a list of names without quotes
+    value = next((each for each in readings if fits(each, wanted)), value)
     check_value(where, value, wanted)
     return value
 
@@ -133,62 +138,28 @@ def is_text(value: Any) -> bool:
     return max(len(part.encode()) for part in value.split("/")) <= 255 and len(value.encode()) < 2048
 
 
-def misfit(where: str, value: Any, wanted: Any) -> str | None:
-    """Return a description of the innermost wrong value, or None if the value has the type."""
+def fits(value: Any, wanted: Any) -> bool:
+    """Return whether a value has a type. Tables and lists must not be empty, nor lists of names or layers repeat an item."""
     origin, parts = get_origin(wanted), get_args(wanted)
     if origin in (Union, types.UnionType):
-        found = {part: misfit(where, value, part) for part in parts if part is not types.NoneType}
-        inner = [wrong for part, wrong in found.items() if _holds(part, value)]
-        return None if None in found.values() else (*inner, _complaint(where, value, wanted))[0]
-    if not _holds(wanted, value):
-        return None if _fits(value, wanted) else _complaint(where, value, wanted)
-    if isinstance(value, dict):
-        for name, each in value.items():
-            if not is_text(name):
-                return f"{where}: {_shown(name)} is not a name, expected {_said(str)}"
-            if (wrong := misfit(f"{where}.{name}", each, parts[1])) is not None:
-                return wrong
-        return None
-    for number, each in enumerate(value):
-        if (wrong := misfit(f"{where}[{number}]", each, parts[0])) is not None:
-            return wrong
-        if parts[0] in (str, Layer) and each in value[:number]:
-            return f"{where} says {each!r} twice"
-    return None
-
-
-def _holds(wanted: Any, value: Any) -> bool:
-    """Return whether the type is a table or list, and the value a non-empty table or list."""
-    origin, base = get_origin(wanted), Mapping if isinstance(value, dict) else Sequence
-    is_list = isinstance(value, list | tuple) and len(value) > 0 and origin is not tuple
-    return (isinstance(value, dict) or is_list) and isinstance(origin, type) and issubclass(origin, base)
-
-
-def _fits(value: Any, wanted: Any) -> bool:
-    """Return whether a value has a scalar type."""
-    origin, parts = get_origin(wanted), get_args(wanted)
+        return any(fits(value, part) for part in parts if part is not types.NoneType)
     if wanted in (int, float) or origin is Annotated:
         number, known = parts or (wanted, Range())
-        return (
-            isinstance(value, int if number is int else int | float) and not isinstance(value, bool) and value in known
-        )
+        kinds = int if number is int else int | float
+        return isinstance(value, kinds) and not isinstance(value, bool) and value in known
     if wanted is bool:
         return isinstance(value, bool)
     if wanted is Label or origin is Literal:
         return isinstance(value, str) and (wanted is Label or value in parts)
     if origin is tuple:
         is_whole = isinstance(value, list | tuple) and len(value) == len(parts)
-        return is_whole and not any(misfit("", *each) for each in zip(value, parts, strict=True))
-    return wanted is Any or (origin is None and is_text(value))
-
-
-def _complaint(where: str, value: Any, wanted: Any) -> str:
-    return f"{where} = {_shown(value)}, expected {_said(wanted)}"
-
-
-def _shown(value: Any) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 60 else f"{shown[:57]}..."
+        return is_whole and all(map(fits, value, parts))
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return isinstance(value, dict) and all(is_text(name) and fits(each, parts[1]) for name, each in value.items())
+    if isinstance(origin, type):
+        is_list = isinstance(value, list | tuple) and len(value) > 0 and all(fits(each, parts[0]) for each in value)
+        return is_list and (parts[0] not in (str, Layer) or len(set(value)) == len(value))
+    return wanted is Any or is_text(value)
 
 
 def _said(wanted: Any, several: bool = False) -> str:
@@ -211,3 +182,61 @@ def _said(wanted: Any, several: bool = False) -> str:
         of_inner = "" if inner is Any else f" of {_said(inner, several=True)}"
         return f"{a}{'table' if issubclass(origin, Mapping) else 'list'}{s}{of_inner}"
     return "text on one short line"
+
+
+# -- options of methods, maps and tasks ---------------------------------------------------------------------------------
+Types = dict[str, Any]
+#: module with `check_pretraining` and `train`, which trains encoders from text
+PRETRAINING = "calque.senses.study"
+#: options of anchors
+OF_ANCHORS: Types = {name: Count for name in AVERAGING if name != "layers"}
+
+
+def options_of_method(name: str) -> Types:
+    """Return the options of the class of a method for parallel or plain text."""
+    options = of(METHODS.load(name), "towards", *METHODS[name].settings)
+    return {**options, **({"layers": Sequence[Layer]} if "layers" in options else {})}
+
+
+def of_maps(source: str = "") -> Types:
+    """Return the options of maps from dictionaries or a start, or from one source: dictionary, identical or unsupervised."""
+    own = {
+        "held_out": Share,
+        "layers": Sequence[Layer],
+        "start": Literal[STARTS],
+        "method": Literal[methods_for("dictionary")],
+    }
+    options = {**of(map_method, "towards"), **own}
+    if not source:
+        return options
+    without = {"method", "seed", "start_options"} | ({"start", "restarts"} if source != "unsupervised" else set())
+    without |= {"identical", "held_out"} if source != "dictionary" else set()
+    starts = of_starts() if source == "unsupervised" else {}
+    return {name: kind for name, kind in {**options, **OF_ANCHORS}.items() if name not in without} | starts
+
+
+def of_start(start: str) -> Types:
+    """Return the options of a start without a dictionary."""
+    from calque.maps.unsupervised import start_options
+
+    return {name: of_starts()[name] for name in start_options(start)}
+
+
+def of_starts() -> Types:
+    """Return the options of all starts without a dictionary."""
+    from calque.maps.adversarial import adversarial_start
+    from calque.maps.distributions import self_learning, similarity_seeds
+    from calque.maps.unsupervised import start_options
+
+    functions = (similarity_seeds, self_learning, adversarial_start)
+    types = {name: wanted for function in functions for name, wanted in of(function).items()}
+    return {name: types[name] for start in ("distributions", "adversarial") for name in start_options(start)}
+
+
+def options_of(task: str) -> Types:
+    """Return the options of a task's class."""
+    kind = TASKS.load(task)
+    types: Types = {}
+    for function in kind.takes():
+        types = {**of(function), **types}
+    return {name: types[name] for name in option_names(kind) if name != "seeds"}

@@ -9,8 +9,7 @@ from typing import Any
 from calque.errors import SettingError
 from calque.named import imported
 from calque.runs.steps import SCORES, Step
-from calque.runs.study.options import PRETRAINING
-from calque.runs.study.recipe import LOADED, PARTS
+from calque.runs.study.values import PRETRAINING
 from calque.storage import write_text
 
 LINKS, ENTRIES = "links.align", "entries.tsv"
@@ -59,22 +58,16 @@ def _align(step: Step, folder: Path) -> None:
     """Align on parallel text, on dictionaries and the anchors of words, or on text of each language."""
     from calque.input_texts import Words
     from calque.runs.align import align
+    from calque.runs.settings import AlignSettings
 
-    options = {name: value for name, value in step.settings.items() if name != "encoder"}
-    load = {**options.pop("load", {}), **{name: options.pop(name) for name in LOADED if name in options}}
-    how = {name: options.pop(name) for name in ("method", "towards")}
-    words = Words(**options.pop("words", {}), **_read(options))
-    texts, named = step.files.get("text", ()), options.pop("texts", ())
-    langs = [tuple(pair) for pair in options.pop("langs")]
-    after = {role: [Path(place) for place in places] for role, places in step.after.items()}
-    done = align(
-        [f"{lang}={file}" for lang, file in zip(named, texts, strict=True)] if named and texts else texts,
-        langs=langs if step.kind != "plain" else [],
-        links=[str(place / LINKS) for place in after.get("links", ())],
-        dictionaries=[str(place / ENTRIES) for place in after.get("dictionary", ())],
-        anchors=[f"{lang}={place}" for lang, place in zip(named, after.get("anchors", ()), strict=False)],
-        encoder=encoder_of(step), out=folder, overwrite=True, load=load, words=words, options=options, **how,
-    )  # fmt: skip
+    settings = dict(step.settings)
+    about = {name: settings.pop(name) for name in ("words", "load", "options")}
+    langs = [lang for pair in settings.pop("langs", ()) for lang in pair]
+    kinds = {"links": f"/{LINKS}", "dictionary": f"/{ENTRIES}", "anchors": ""}
+    made = {kind: [f"{place}{file}" for place in step.after.get(kind, ())] for kind, file in kinds.items()}
+    texts = {"train" if step.kind == "align" else "text": list(step.files.get("text", ()))}
+    settings |= {"encoder": encoder_of(step), "langs": langs, "out": folder, "overwrite": True, **texts, **made}
+    done = align(AlignSettings(**settings), **{**about, "words": Words(**about["words"])})
     _write_scores(folder, done.record.get("scores", []))
 
 
@@ -82,42 +75,27 @@ def _anchors(step: Step, folder: Path) -> None:
     from calque.runs.anchors import make_anchors
     from calque.runs.settings import AnchorSettings
 
-    named = {"most_occurrences": "occurrences"}
-    options = {named.get(name, name): value for name, value in step.settings.items() if name != "encoder"}
-    load, layers = options.pop("load", None), options.pop("layers", None)
-    options |= {} if layers is None else {"layers": ",".join(map(str, layers))}
-    text = list(step.files["text"])
-    make_anchors(AnchorSettings(text=text, encoder=encoder_of(step), out=folder, **options), load=load)
-
-
-def _read(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: options.pop(name) for name in ("limit", "pretokenized") if name in options}
+    settings = {**step.settings, "encoder": encoder_of(step), "text": list(step.files["text"])}
+    make_anchors(load=settings.pop("load"), how=AnchorSettings(out=folder, **settings))
 
 
 # -- tasks -----------------------------------------------------------------------------------------------------------
 def _score(step: Step, folder: Path) -> None:
     from calque.input_texts import Words
     from calque.runs.evaluate import evaluate
-    from calque.tasks.inputs import Inputs
-    from calque.tasks.table import TASKS
+    from calque.tasks.inputs import FILES, Inputs
 
-    options, files = dict(step.settings), step.files
-    options.pop("encoder", None)
-    task, load, langs = options.pop("task"), options.pop("load"), options.pop("langs")
-    row = TASKS[task]
-    read = {name: options.pop(name) for name in ("pretokenized", "limit") if name in options}
-    words = Words(**{"pretokenized": row.pretokenized, **options.pop("words", {}), **read})
-    if row.languages == "pairs":
-        texts = [f"{lang}={file}" for lang, file in zip(langs, files["text"], strict=True)] if files.get("text") else ()
-        given: dict[str, Any] = {part: files.get(part, ()) for part in PARTS} | {"text": texts, "langs": [tuple(langs)]}
-    else:
-        given = {part: _texts(step, part, row.lang or "") for part in PARTS if part in row.files}
-        given |= {"first_senses": files["first_senses"][0]} if files.get("first_senses") else {}
-    inputs = Inputs(task, words=words, test_limit=options.pop("test_limit", None), **given)
-    if langs := options.pop("translations", ()):
-        first, second = files["translations"][::2], files["translations"][1::2]
+    settings = {**step.settings, "words": Words(**step.settings["words"])}
+    settings.pop("encoder", None)
+    load, options, langs = settings.pop("load"), settings.pop("options"), settings.pop("translations", ())
+    files: dict[str, Any] = {part: several for part, several in step.files.items() if part in FILES and several}
+    if "first_senses" in files:
+        (files["first_senses"],) = files["first_senses"]
+    inputs = Inputs(**settings, **files)
+    if langs:
+        first, second = step.files["translations"][::2], step.files["translations"][1::2]
         translations = [f"{lang}={a},{b}" for lang, a, b in zip(langs, first, second, strict=True)]
-        load = {**load, "translations": translations, "pretokenized": words.pretokenized}
+        load = {**load, "translations": translations, "pretokenized": inputs.words.pretokenized}
     scores = evaluate(encoder_of(step), inputs, options=options, load=load)
     _write_scores(folder, [score.to_dict() for score in scores])
 
@@ -133,12 +111,6 @@ def encoder_of(step: Step) -> str:
     local = iter(step.files["encoder"])
     named = [(lang, next(local) if name is None else name) for lang, name in step.settings["encoder"]]
     return ",".join(f"{lang}={where}" if lang else where for lang, where in named)
-
-
-def _texts(step: Step, part: str, usual: str = "") -> list[str]:
-    """Return files with their languages, if known."""
-    langs = [lang or usual for lang in step.settings["langs"][part]]
-    return [f"{lang}={file}" if lang else file for lang, file in zip(langs, step.files[part], strict=True)]
 
 
 WORK = {

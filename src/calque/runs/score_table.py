@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def table(scores: Sequence[Score]) -> str:
-    """Format the scores of one task as a table, without the F1 of each span type, which is in the JSON output."""
-    return _learnt(scores) if "seeds" in scores[0].settings else _plain(scores)
+    """Format the scores of one task as a table; the F1 of each span type is only in the JSON output."""
+    return _trained(scores) if "seeds" in scores[0].settings else _plain(scores)
 
 
 def columns(rows: Sequence[Sequence[str]], right: range) -> list[str]:
@@ -60,7 +60,7 @@ def _plain(scores: Sequence[Score]) -> str:
     return "\n".join([*lines, "", ONE_RUN])
 
 
-def _learnt(scores: Sequence[Score]) -> str:
+def _trained(scores: Sequence[Score]) -> str:
     """Format one row for each test set and metric, with notes on training."""
     rows = [("test", "language", "metric", "value", "s.d.", "95% interval", "gap", "n", "trained on")]
     for score in scores:
@@ -69,10 +69,10 @@ def _learnt(scores: Sequence[Score]) -> str:
         value, low, high = score.shown(1)
         sd, gap = score.settings.get("sd"), score.settings.get("gap")
         protocol = score.settings.get("protocol", "zero-shot")
-        learnt = "+".join(score.languages[:-1]) + (f" ({protocol})" if protocol != "zero-shot" else "")
+        train = "+".join(score.languages[:-1]) + (f" ({protocol})" if protocol != "zero-shot" else "")
         rows.append((
             score.data, score.languages[-1], score.metric, value, "" if sd is None else f"{100 * sd:.1f}",
-            f"{low} – {high}", "" if gap is None else f"{100 * gap:.1f}", f"{score.n:,}", learnt,
+            f"{low} – {high}", "" if gap is None else f"{100 * gap:.1f}", f"{score.n:,}", train,
         ))  # fmt: skip
     return "\n".join([*columns(rows, range(3, 8)), "", *_notes(scores)])
 
