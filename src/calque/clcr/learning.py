@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from calque.alignment.base import Judged
+from calque.alignment.base import HeldOutScore
 from calque.clcr.encoder import Parts, Step
 from calque.clcr.networks import ORDERS, AbsoluteOrder, KeyPointHead, Order
 from calque.clcr.noisy_labels import FlipRates, absolute_error, flip_rates, importance
@@ -494,14 +494,14 @@ class Learnt:
         parts: trained parts of each language.
         counts: number of words, sentences and key points, by language.
         rates: flip rates of the labels of P by language, see `train_key_points`.
-        judged: scores of Table 1 ("distance"), 2 ("key-points", with the language twice) and 3 ("order").
+        held_out_scores: scores of Table 1 ("distance"), 2 ("key-points", with the language twice) and 3 ("order").
         examples: held-out sentences with the probability of each word, and matrices of their order (Figures 2 and 3).
     """
 
     parts: dict[str, Parts]
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     rates: dict[str, dict[str, float]] = field(default_factory=dict)
-    judged: list[Judged] = field(default_factory=list)
+    held_out_scores: list[HeldOutScore] = field(default_factory=list)
     examples: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -557,7 +557,7 @@ def learn(
             (first.from_pivot[lang], of_pivot[1], own[1], (pivot, lang)),
         ):
             sums = distance_sums(x.vectors, y.vectors, transform)
-            found.judged += [Judged("distance", langs, "transform", metric, sums, statistic, percent=False)
+            found.held_out_scores += [HeldOutScore("distance", langs, "transform", metric, sums, statistic, percent=False)
                              for metric, statistic in OF_DISTANCE.items() if len(sums)]  # fmt: skip
     languages = {pivot: [of_pivot for _, _, of_pivot in by_text.values()]}
     languages |= {lang: [own] for lang, (_, own, _) in by_text.items()}
@@ -616,8 +616,8 @@ def _learn_key_points(
             learning.vectors, learning.pivots, training, confident=confident, as_published=as_published
         )
         given[name], _, sums = score_key_points(head, judging.vectors, judging.pivots)
-        found.judged += [
-            Judged("key-points", (lang, lang), name, metric, sums, statistic)
+        found.held_out_scores += [
+            HeldOutScore("key-points", (lang, lang), name, metric, sums, statistic)
             for metric, statistic in OF_KEY_POINTS.items()
         ]
         found.rates[lang] = rates
@@ -644,8 +644,8 @@ def learn_order(
         for beam, counted in score_order(heads[kind], judging.vectors, judging.pivots).items():
             model = beam if beam == "as it stands" else f"{kind}, {beam}"
             if beam != "as it stands" or kind == "relative":
-                found.judged += [
-                    Judged("order", (lang, pivot), model, metric, counted, statistic)
+                found.held_out_scores += [
+                    HeldOutScore("order", (lang, pivot), model, metric, counted, statistic)
                     for metric, statistic in OF_ORDER.items()
                 ]
     found.parts[lang] = replace(found.parts[lang], order=heads["relative"].cpu())

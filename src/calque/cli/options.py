@@ -334,14 +334,16 @@ class SubjectCommand(TyperCommand):
         """Return a subject's own options with their descriptions."""
         told: dict[str, str] = {}
         usual: dict[str, Any] = {}
+        renamed: dict[str, str] = {}
         for kind in self.described_by(subject):
             told = {**described(kind), **told}
             usual = {name: each.default for name, each in inspect.signature(kind).parameters.items()} | usual
+            renamed |= vars(kind).get("renamed", {})
         rows = []
         declared = {option: param.name for param in self.params for option in param.opts}
         for name in self.types_of(subject):
             option = f"--{name.replace('_', '-')}"
-            if declared.get(option) == name:
+            if declared.get(option) == name or name in renamed:
                 continue
             text, default = self.helps.get(name) or told.get(name, ""), usual.get(name)
             plain = isinstance(default, str | int | float) and "default" not in text

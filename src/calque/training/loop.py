@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 import torch
 
 from calque.distributed import Processes
-from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, arithmetic, check_precision
+from calque.encoders.numerics import arithmetic
 from calque.errors import InputError, SettingError, check_number
 from calque.progress import bar
 from calque.storage import write_text
@@ -90,9 +90,6 @@ class TrainingSettings(ABC):
         epochs, learning_rate, seed: see `Schedule`, as for `warmup`, `decay`, `clip` and `epsilon`, which a class sets.
         batch: number of sentence pairs of each language in an update.
         freeze: number of frozen layers above the embeddings, which are frozen too; None trains everything.
-        accumulate: number of parts of each process's share of an update, of which one is in memory.
-        precision: precision of the trained and the frozen encoder: "float32" or
-            "bfloat16", which computes the forward pass in it; "float32" gives the same numbers twice on one machine.
     """
 
     decay: ClassVar[Literal["constant", "linear", "cosine"]] = "linear"
@@ -107,19 +104,15 @@ class TrainingSettings(ABC):
     seed: int = 0
     batch: int = 16
     freeze: int | None = None
-    accumulate: int = 1
-    precision: TrainingPrecision = "float32"
 
     def __post_init__(self):
         self.schedule = Schedule(
             epochs=self.epochs, learning_rate=self.learning_rate, warmup=self.warmup, decay=self.decay,
             epsilon=self.epsilon, clip=self.clip, seed=self.seed,
         )  # fmt: skip
-        for name in ("batch", "accumulate"):
-            check_number(name, getattr(self, name), least=1, whole=True)
+        check_number("batch", self.batch, least=1, whole=True)
         if self.freeze is not None:
             check_number("freeze", self.freeze, least=0, whole=True)
-        check_precision(self.precision, TRAINING_PRECISIONS)
         self.used, self.counts, self.history = self.schedule, dict[str, Any](), list[dict[str, float]]()
 
     @abstractmethod
