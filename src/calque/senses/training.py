@@ -518,7 +518,7 @@ class Prediction(Objective[Update]):
             sizes: int64 `[n]`, number of predictions of each block.
         """
         if self.training is not None:
-            counts = [int(sizes[part].sum()) for part in self.processes.shares(np.arange(len(sizes)))]
+            counts = [int(sizes[part].sum()) for part in np.array_split(np.arange(len(sizes)), self.processes.world)]
             self.training.keep(selected, counts)
         return {"loss": float(self.processes.sum_numbers(loss.detach()))}
 
