@@ -200,7 +200,7 @@ class SentenceRetrieval(Task):
         sides = [each.take(rows) for each, rows in zip(vectors, text.rows, strict=True)]
         pairs = self._candidates(encode(dev.source), encode(dev.target))
         threshold = best_threshold(pairs, dev.is_gold(pairs), len(dev.gold))
-        found = self._candidates(*sides).at_least(threshold)
+        found = self._candidates(*sides).above(threshold)
         about = {
             "threshold": threshold if math.isfinite(threshold) else None,
             "gold_pairs": len(text.gold), "mined_pairs": len(found), "source_sentences": len(text.source),
