@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None) -> None:
     def library() -> None:  # the loss as published: equal pairs are negatives, and nothing is held
         method = Contrastive(
             towards=corpus.langs[0], batch=options.batch, learning_rate=RATE, temperature=TEMPERATURE, same_share=0.0,
-            keep=0.0, epochs=1.0, lora=options.lora,
+            similarity_distillation=0.0, epochs=1.0, lora=options.lora,
         )  # fmt: skip
         method.max_words = None
         method.tune(encoder, corpus, pairs, kept=False)

@@ -155,6 +155,6 @@ def test_the_threshold_is_the_best_of_all(seed):
     mined = Mined(np.arange(n), np.arange(n), scores)
     best, lowest = threshold_literally(scores.tolist(), right.tolist(), n_gold)
     threshold = best_threshold(mined, right, n_gold)
-    kept = mined.at_least(threshold)
+    kept = mined.above(threshold)
     assert len(kept) == (scores >= lowest).sum()
     assert 2 * right[: len(kept)].sum() / (len(kept) + n_gold) == best

@@ -177,9 +177,9 @@ def test_the_error_bound_holds():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"k": 0}, "neighbourhood of at least 1"),
-        ({"target": np.ones((3, 5), np.float32)}, "4 dimensions"),
-        ({"source": np.full((3, 4), np.nan, np.float32)}, "not a finite number"),
+        ({"k": 0}, "k must be at least 1"),
+        ({"target": np.ones((3, 5), np.float32)}, "got 4 dimensions .* and 5"),
+        ({"source": np.full((3, 4), np.nan, np.float32)}, "must have finite components"),
     ],
 )
 def test_mistakes_are_named(arguments, message):
@@ -193,7 +193,7 @@ def test_each_row_is_normalised_by_its_own_norm():
     np.testing.assert_allclose(unit_rows(x), [[0.6, 0.8], [0, 0], [1, 0], [0.5**0.5, 0.5**0.5]], rtol=1e-6)
     np.testing.assert_array_equal(unit_rows(x, np.array([2, 0])), unit_rows(x)[[2, 0]])
     assert unit_rows(x.astype(np.float32)).dtype == np.float32
-    with pytest.raises(SettingError, match="vector 2 has"):
+    with pytest.raises(SettingError, match="vector 2 must have finite"):
         unit_rows(np.array([[1.0], [2.0], [np.nan]]), np.array([0, 2]))
 
 

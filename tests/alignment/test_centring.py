@@ -34,13 +34,14 @@ def test_a_language_is_moved_to_the_mean_of_its_translations(tiny_encoder):
 
 def test_align_centres_and_tune_does_not(tiny_encoder):
     corpus, pairs = make_text("xx", 12, 0)
-    method = Contrastive(towards="en", epochs=1, centre=True)
-    tuned, aligned = (do(tiny_encoder, corpus, pairs) for do in (method.tune, method.align))
+    method = Contrastive(towards="en", epochs=1)
+    tuned = method.tune(tiny_encoder, corpus, pairs)
+    assert "centre" not in method.record()["settings"]
+    aligned = method.align(tiny_encoder, corpus, pairs, centre=True)
     rows = words(aligned, [corpus.target])
     np.testing.assert_allclose(rows.mean(0), words(tuned, [corpus.source]).mean(0), atol=1e-5)
     np.testing.assert_array_equal(words(aligned.base, [corpus.target]), words(tuned, [corpus.target]))
-    assert method.settings()["centre"] is True
-    assert "centre" not in Contrastive(towards="en").settings()
+    assert method.record()["settings"]["centre"] is True
 
 
 def test_centring_on_the_command_line_is_recorded_in_the_card(capsys, tiny_folder, tmp_path):

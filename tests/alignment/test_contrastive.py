@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 from calque.alignment.aligned import AlignedText
-from calque.alignment.contrastive import Contrastive, equal_pairs, info_nce, neighbours_lost
+from calque.alignment.contrastive import Contrastive, info_nce, number_word_pairs, similarity_divergence
 from calque.alignment.update import Alignment
 from calque.distributed import Processes
 from calque.pairs import WordPairs
@@ -58,7 +58,7 @@ def test_the_loss_and_its_gradient_equal_the_formula(tau):
             torch.testing.assert_close(gradient.double(), slope, rtol=1e-4, atol=2e-6 / tau)
 
 
-def test_neighbours_lost_equals_the_formula():
+def test_similarity_divergence_equals_the_formula():
     """Check the divergence between each word's neighbours before and now; rotation and scaling give 0."""
     rng = torch.Generator().manual_seed(0)
     now, before = (torch.randn(6, 4, generator=rng) for _ in range(2))
@@ -71,10 +71,10 @@ def test_neighbours_lost_equals_the_formula():
         for j in p:
             of_p, of_q = p[j] / sum(p.values()), q[j] / sum(q.values())
             total += of_p * math.log(of_p / of_q)
-    assert float(neighbours_lost(now, before, temperature=tau)) == pytest.approx(total / 6, rel=1e-5)
+    assert float(similarity_divergence(now, before, temperature=tau)) == pytest.approx(total / 6, rel=1e-5)
     turned = 3 * before @ torch.linalg.qr(torch.randn(4, 4, generator=rng))[0]
-    assert float(neighbours_lost(turned, before, temperature=tau)) == pytest.approx(0, abs=1e-5)
-    assert float(neighbours_lost(now[:2], before[:2], temperature=tau)) == 0
+    assert float(similarity_divergence(turned, before, temperature=tau)) == pytest.approx(0, abs=1e-5)
+    assert float(similarity_divergence(now[:2], before[:2], temperature=tau)) == 0
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def pairs():
 
 
 def test_pairs_of_the_same_lower_cased_words_are_equal(corpus, pairs):
-    kinds = equal_pairs(corpus, pairs).reshape(N, 2)
+    kinds = number_word_pairs(corpus, pairs).reshape(N, 2)
     tenth = np.arange(N) % 10 == 0
     groups = [set(kinds[:, 0]), set(kinds[~tenth, 1]), set(kinds[tenth, 1])]  # `The` and `the` are one word type
     assert [len(group) for group in groups] == [1, 1, 1]
@@ -102,8 +102,8 @@ def test_pairs_of_the_same_lower_cased_words_are_equal(corpus, pairs):
 @pytest.mark.parametrize("special", [False, True])
 def test_kinds_reach_the_loss_in_the_order_of_the_pairs(tiny_encoder, corpus, pairs, special):
     """Record the kinds that the loss receives in an update of two parts."""
-    kinds = equal_pairs(corpus, pairs)
-    text = AlignedText([corpus], [pairs], tiny_encoder, towards="de", special=special, kinds=equal_pairs)
+    kinds = number_word_pairs(corpus, pairs)
+    text = AlignedText([corpus], [pairs], tiny_encoder, towards="de", special=special, kinds=number_word_pairs)
     chosen, seen = np.array([5, 20, 11, 30]), []
 
     def loss(batch):
@@ -149,7 +149,7 @@ def last_subwords(encoder, words):
 @pytest.mark.parametrize("special", [False, True])
 def test_the_sentence_loss_equals_the_formula(tiny_encoder, text, special):
     make = Linked if special else Contrastive
-    tuner = make(towards="en", keep=0, sentences=0.4, temperature=0.3)
+    tuner = make(towards="en", similarity_distillation=0, sentences=0.4, temperature=0.3)
     terms, found = update(tuner, tiny_encoder, text)
     slow, sides = moved(tiny_encoder), []
     for side in (0, 1):
@@ -162,7 +162,7 @@ def test_the_sentence_loss_equals_the_formula(tiny_encoder, text, special):
             total = total - torch.log(torch.exp(a[k] @ b[k] / 0.3) / over) / 8
     assert terms["sentences"] == pytest.approx(0.4 * total.item(), rel=1e-4)
     (0.4 * total).backward()
-    _, without = update(make(towards="en", keep=0, temperature=0.3), tiny_encoder, text)
+    _, without = update(make(towards="en", similarity_distillation=0, temperature=0.3), tiny_encoder, text)
     for name, p in slow.model.named_parameters():
         if p.grad is not None and name in without:
             torch.testing.assert_close(found[name] - without[name], p.grad, atol=2e-4, rtol=1e-3, msg=name)

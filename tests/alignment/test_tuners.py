@@ -31,7 +31,7 @@ def gradients(model) -> dict[str, torch.Tensor]:
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
-def fast(tuner, encoder, corpora, pairs, chosen):
+def fast(tuner, encoder, corpora, pairs, chosen, accumulate=1):
     """Compute loss terms and gradients of one update with the library."""
     text = tuner.text(encoder, corpora, pairs)
     layers, processes = encoder.layer_numbers(tuner.layers), Processes()
@@ -43,7 +43,7 @@ def fast(tuner, encoder, corpora, pairs, chosen):
     freeze_below(tuned.model, tuner.freeze)
     terms = Alignment(
         tuned, text, layers, processes, encoder if tuner.needs_reference else None,
-        loss=tuner.loss, budget=tuner.budget, accumulate=tuner.accumulate,
+        loss=tuner.loss, budget=tuner.budget, accumulate=accumulate,
     ).backward(chosen)  # fmt: skip
     return terms, gradients(tuned.model), tuned
 
@@ -139,15 +139,18 @@ def test_losses_of_several_languages_are_summed(tiny_encoder, text):
 
 @pytest.mark.parametrize(
     ("make", "options"),
-    [(FineTune, {"variant": "code"}), (Contrastive, {"keep": 0.5}), (Linked, {"keep": 0.2, "sentences": 0.5})],
+    [
+        (FineTune, {"variant": "code"}),
+        (Contrastive, {"keep": 0.5}),
+        (Linked, {"similarity_distillation": 0.2, "sentences": 0.5}),
+    ],
 )
 def test_a_batch_in_parts_equals_the_whole_batch(tiny_encoder, text, make, options):
     corpus, pairs = text
     chosen = [np.arange(9)]
     found = []
     for accumulate in (1, 3):
-        tuner = make(towards="en", accumulate=accumulate, **options)
-        found.append(fast(tuner, tiny_encoder, [corpus], [pairs], chosen))
+        found.append(fast(make(towards="en", **options), tiny_encoder, [corpus], [pairs], chosen, accumulate))
     assert found[0][0] == pytest.approx(found[1][0], rel=1e-4)
     assert_same(found[1][1], found[0][1])
 
@@ -164,7 +167,7 @@ def test_frozen_layers_do_not_change(tiny_encoder, text):
     assert any(".layer.1." in name for name in changed)
     for options, message in (
         ({"freeze": tiny_encoder.n_layers}, "at least one must be trained"),
-        ({"freeze": 1, "layers": (1,)}, "freeze=1: the loss reads layer 1 and below, which would all stay"),
+        ({"freeze": 1, "layers": (1,)}, "freeze=1: the loss reads layer 1, below which all layers would be frozen"),
     ):
         with pytest.raises(SettingError, match=message):
             Contrastive(towards="en", **options).tune(tiny_encoder, corpus, pairs)
@@ -207,7 +210,7 @@ def test_invalid_settings_are_refused(tiny_encoder, text):
     corpus, pairs = text
     with pytest.raises(SettingError, match="language 'de' is not in this corpus"):
         FineTune(towards="de").tune(tiny_encoder, corpus, pairs)
-    with pytest.raises(SettingError, match="variant is paper or code"):
+    with pytest.raises(SettingError, match="variant must be paper or code"):
         FineTune(towards="en", variant="max")
     empty = WordPairs(*np.zeros((3, 0), dtype=int), n_sentences=len(corpus))
     with pytest.raises(SettingError, match="nothing to train on"):
@@ -223,8 +226,8 @@ def test_empty_parts_of_an_update_contribute_nothing(tiny_encoder, monkeypatch, 
     losses, weights = [], []
     encoder = without_dropout(tiny_encoder)
     for parts in (1, accumulate):
-        tuner = make(towards="en", batch=2, epochs=1, learning_rate=1e-3, accumulate=parts)
-        tuned = tuner.tune(encoder, corpus, pairs)
+        tuner = make(towards="en", batch=2, epochs=1, learning_rate=1e-3)
+        tuned = tuner.tune(encoder, corpus, pairs, accumulate=parts)
         losses.append([line["loss"] for line in tuner.history])
         weights.append(tuned.model.state_dict())
     assert len(losses[0]) == 2
@@ -278,12 +281,12 @@ def test_both_encoders_use_the_requested_precision(tiny_encoder, text, monkeypat
         return called
 
     monkeypatch.setattr(type(tiny_encoder), "forward", watched(type(tiny_encoder).forward))
-    tuner = Contrastive(towards="en", batch=6, precision=precision, standardize=False)
+    tuner = Contrastive(towards="en", batch=6)
     encoder = without_dropout(tiny_encoder)
-    tuner.tune(encoder, text[0], text[1])
+    tuner.tune(encoder, text[0], text[1], precision=precision, standardize=False)
     assert seen == {(learns, "highest", precision == "bfloat16") for learns in (True, False)}
-    assert tuner.settings()["precision"] == precision
-    assert tuner.history[0]["keep"] < 1e-4  # bfloat16 rounds differently in batches of other shapes
+    assert tuner.record()["settings"]["precision"] == precision
+    assert tuner.history[0]["similarity"] < 1e-4  # bfloat16 rounds differently in batches of other shapes
     assert torch.get_float32_matmul_precision() == "highest"
 
 
@@ -296,7 +299,7 @@ def test_training_stops_at_weights_that_are_not_finite_and_saves_nothing(tiny_en
     assert not (tmp_path / "checkpoint.pt").exists()
 
 
-@pytest.mark.parametrize("name", ["epochs", "batch", "freeze", "temperature", "same_share", "keep"])
+@pytest.mark.parametrize("name", ["epochs", "batch", "freeze", "temperature", "same_share", "keep", "sentences"])
 def test_invalid_numbers_are_refused_when_a_method_is_made(name):
     for value in (math.nan, -1, "a", True):
         with pytest.raises(SettingError, match="must be .*, got"):

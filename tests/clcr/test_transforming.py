@@ -217,7 +217,7 @@ def test_distances_are_to_the_nearest_word_alone_and_soft_ones_at_a_temperature_
     planted = languages(200, scale=0.2)
     method = KeyPointAlignment(towards="bb", epochs=(2, 0, 0, 0, 1), steps="transform")
     method.align(planted.encoders, planted.corpus)
-    found, judged = method.transformed, [each for each in method.judged() if each.langs == ("aa", "bb")]
+    found, judged = method.transformed, [each for each in method.held_out_scores() if each.langs == ("aa", "bb")]
     figures = {each.metric: each.statistic(each.counts.sum(axis=0)) for each in judged}
     (text,), transform = found.texts, found.to_pivot["aa"]
     x, y = (vectors.take(text.held_out) for vectors in (text.vectors, text.pivot_vectors))

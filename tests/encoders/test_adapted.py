@@ -163,7 +163,7 @@ def test_adapters_are_trained_further_or_merged_before_training(tiny_encoder):
 
 def test_centred_adapters_are_saved_as_the_base_of_maps(tiny_encoder, tmp_path):
     text = make_text("xx", 8, 0)
-    aligned = Contrastive(towards="en", lora=2, batch=4, centre=True, learning_rate=1e-2).align(tiny_encoder, *text)
+    aligned = Contrastive(towards="en", lora=2, batch=4, learning_rate=1e-2).align(tiny_encoder, *text, centre=True)
     aligned.save(tmp_path / "a")
     opened = load_encoder(tmp_path / "a")
     assert isinstance(opened, MappedEncoder)

@@ -90,7 +90,9 @@ def test_decoders_are_trained_saved_and_opened(folders, tmp_path, layout, bidire
     pairs = WordPairs(sentence, source, np.array(lengths)[sentence] - 1 - source, n_sentences=len(lengths))
     for number, options in enumerate(({"lora": 2}, {"freeze": 1})):
         encoder = load_encoder(folders[layout], layer=3, bidirectional=bidirectional)
-        method = Contrastive(towards="en", epochs=8, batch=7, learning_rate=1e-2, keep=0.0, **options)
+        method = Contrastive(
+            towards="en", epochs=8, batch=7, learning_rate=1e-2, similarity_distillation=0.0, **options
+        )
         tuned = method.tune(encoder, corpus, pairs)
         places = {weight.data_ptr() for weight in encoder.model.parameters()}
         shared = {name for name, weight in tuned.model.named_parameters() if weight.data_ptr() in places}

@@ -68,12 +68,13 @@ def test_training_uses_and_saves_standardised_vectors(dominated, tiny_folder, tm
     tuner = Contrastive(towards="en", batch=6, learning_rate=1e-9, lora=lora)
     with pytest.warns(StandardizedWarning):
         tuned = tuner.align(base, *text)
-    plain = Contrastive(towards="en", batch=6, learning_rate=1e-9, lora=lora, standardize=False)
-    same = plain.align(base, *text)
+    plain = Contrastive(towards="en", batch=6, learning_rate=1e-9, lora=lora)
+    same = plain.align(base, *text, standardize=False)
     assert same.standard == {}
-    before = Contrastive(towards="en", batch=6, learning_rate=1e-9, lora=lora, standardize=False)
-    before.tune(standardized(base, sides_of([text[0]]), None, True), *text, kept=False)
-    assert tuner.history == before.history != plain.history
+    assert tuner.history != plain.history
+    if lora is None:  # adapters need an encoder that can be loaded again
+        plain.tune(standardized(base, sides_of([text[0]]), None, True), *text, standardize=False)
+        assert tuner.history == plain.history
     tuned.save(tmp_path / "out")
     opened = load_encoder(tmp_path / "out")
     np.testing.assert_array_equal(opened.encode(WORDS).data, tuned.encode(WORDS).data)

@@ -16,7 +16,7 @@ from linked_text import make_text
 SETTINGS = {"towards": "en", "learning_rate": 1e-3, "batch": 4, "epochs": 5}
 METHODS = {
     "finetune": lambda settings: FineTune(**settings, layers=(1, -1)),
-    "contrastive": lambda settings: Contrastive(**settings, keep=0.2),
+    "contrastive": lambda settings: Contrastive(**settings, similarity_distillation=0.2),
 }
 
 

@@ -77,7 +77,7 @@ def encoder(folder: str) -> Any:
     return loaded
 
 
-def _tune(tuner: Any, folder: str, place: Path, stop: int | None, texts: list) -> Outcome:
+def _tune(tuner: Any, folder: str, place: Path, stop: int | None, texts: list, accumulate: int) -> Outcome:
     usual, calls = tuner.loss, []
 
     def loss(batch):
@@ -87,14 +87,15 @@ def _tune(tuner: Any, folder: str, place: Path, stop: int | None, texts: list) -
         return usual(batch)
 
     tuner.loss = loss
-    tuned = tuner.tune(encoder(folder), *map(list, zip(*texts, strict=True)), folder=place, checkpoint_every=2)
+    corpora, pairs = map(list, zip(*texts, strict=True))
+    tuned = tuner.tune(encoder(folder), corpora, pairs, accumulate=accumulate, folder=place, checkpoint_every=2)
     return tuner.history, tuned.merged().model.state_dict()
 
 
-def tuned(kind: type, **settings: Any) -> Callable[[str, Path, int | None], Outcome]:
+def tuned(kind: type, *, accumulate: int = 1, **settings: Any) -> Callable[[str, Path, int | None], Outcome]:
     def train(folder: str, place: Path, stop: int | None) -> Outcome:
         texts = [make_text(lang, n, k) for k, (lang, n) in enumerate(SIZES.items())]
-        return _tune(steady(kind)(**SETTINGS | settings), folder, place, stop, texts)
+        return _tune(steady(kind)(**SETTINGS | settings), folder, place, stop, texts, accumulate)
 
     return train
 
@@ -132,9 +133,9 @@ def distilled(folder: str, place: Path, stop: int | None) -> Outcome:
 CASES: dict[str, Callable[[str, Path, int | None], Outcome]] = {
     "finetune": tuned(FineTune, layers=(1, -1), accumulate=2),
     "finetune-mean": tuned(FineTune, variant="code", freeze=1),
-    "contrastive-published": tuned(Linked, same_share=0.0, keep=0.0),
+    "contrastive-published": tuned(Linked, same_share=0.0, similarity_distillation=0.0),
     "contrastive-parts": tuned(Contrastive, accumulate=3, layers=(0, 2)),
-    "contrastive-sentences": tuned(Contrastive, same_share=1.0, keep=0.3, sentences=0.5),
+    "contrastive-sentences": tuned(Contrastive, same_share=1.0, similarity_distillation=0.3, sentences=0.5),
     **({"contrastive-lora": tuned(Contrastive, lora=2, learning_rate=0.1, accumulate=2)} if find_spec("peft") else {}),
     "distilled": distilled,
     "clcr": key_points,

@@ -30,7 +30,7 @@ from calque.maps.refine import (
     precision_at_1,
     refine,
 )
-from calque.maps.unsupervised import fit_unsupervised, judge, start_options
+from calque.maps.unsupervised import check_map, fit_unsupervised, start_options
 from calque.text import Sentence, Sentences
 
 DIM = 16
@@ -253,7 +253,7 @@ def test_a_search_that_failed_says_so():
     with pytest.warns(FailedMapWarning, match="xx, layer 0: the map found without a dictionary failed"):
         DictionaryMaps(towards="en", start="distributions", options=dict(patience=2), restarts=1).align(encoder, sides)
     x, z = unit_rows(source.vectors), unit_rows(target.vectors)
-    assert judge(x, z, np.eye(DIM)).failed
+    assert check_map(x, z, np.eye(DIM)).failed
     assert start_options("distributions")["patience"] == 50
     assert start_options("adversarial")["updates"] == 31_250
     for start, there_are in (("distributions", "words, k, frequent"), ("adversarial", "epochs"), ("identical", "none")):

@@ -152,15 +152,6 @@ def test_processes_that_cannot_form_a_group_report_one_line(tiny_folder, tmp_pat
     assert not (tmp_path / "out" / "config.json").exists()
 
 
-def test_accelerate_with_one_process_instead_of_several_is_reported():
-    code = "from calque.distributed import Processes; print(Processes().world)"
-    # accelerate launch --cpu --num_processes 2 starts one process with these variables.
-    launched = {"ACCELERATE_USE_CPU": "true", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
-    done = forked.run("-c", code, environment=environment(**launched))
-    assert done.stdout == "1\n"
-    assert "accelerate launch --cpu starts a single process" in done.stderr
-
-
 def test_each_process_has_its_own_gpu(monkeypatch):
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     monkeypatch.delenv("ACCELERATE_USE_CPU", raising=False)

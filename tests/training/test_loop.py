@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from calque.training.checkpoint import learnt
+from calque.training.checkpoint import changed_tensors
 from calque.training.loop import Loop, Schedule
 from fitted_line import FittedLine, Steps, line_loop
 
@@ -60,7 +60,7 @@ def test_frozen_weights_are_not_in_a_checkpoint(tmp_path):
     objective = with_buffers()
     line_loop(objective, tmp_path).run(Steps())
     kept = torch.load(tmp_path / "checkpoint.pt", weights_only=True)["module"]
-    assert kept.keys() == learnt(objective.module).keys()
+    assert kept.keys() == changed_tensors(objective.module).keys()
     assert kept.keys() == {
         "1.weight", "1.bias", "1.running_mean", "1.running_var", "1.num_batches_tracked", "2.weight", "2.bias"
     }  # fmt: skip

@@ -80,7 +80,7 @@ def test_frequent_words_stand_for_themselves_and_rare_ones_for_their_stem():
     assert offsets.tolist() == [0, 3, 5, 5, 9]
     names = vocabulary.names.to_pylist()
     assert [names[k] for k in words] == ["house"] * 3 + ["hous…"] * 2 + ["of"] * 4
-    assert vocabulary.forms.to_pylist()[names.index("of")] == "of"
+    assert vocabulary.spellings.to_pylist()[names.index("of")] == "of"
     again, _, unknown = vocabulary.encode(text)
     assert again.tolist() == words.tolist()
     assert len(unknown) == 0

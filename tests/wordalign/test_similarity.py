@@ -80,7 +80,7 @@ def test_empty_and_wrong():
     some = Embeddings(np.ones((2, 4), np.float32), np.array([0, 2]))
     for method in ("mutual", "softmax"):
         assert len(links_from_embeddings(none, some, method=method)) == 0
-    with pytest.raises(SettingError, match="expected one of mutual"):
+    with pytest.raises(SettingError, match="method must be one of mutual"):
         links_from_embeddings(none, some, method="best")
-    with pytest.raises(SettingError, match="1 source sentences and of 2"):
+    with pytest.raises(SettingError, match="equal numbers of sentences, got 1 and 2"):
         links_from_embeddings(none, Embeddings(np.ones((2, 4), np.float32), np.array([0, 1, 2])))

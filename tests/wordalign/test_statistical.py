@@ -211,13 +211,13 @@ def test_long_sentences_are_counted_and_left_out(text):
 def test_what_users_get_wrong(text, aligners, tmp_path):
     small = text[0][:5]
     for options, message in (
-        ({"model": "giza"}, "expected auto, fast-align, hmm, gibbs"),
-        ({"symmetrize": "both"}, "expected one of intersection"),
+        ({"model": "giza"}, "model must be one of auto, fast-align, hmm, gibbs"),
+        ({"symmetrize": "both"}, "symmetrize must be one of intersection"),
         ({"extra": small.swapped()}, "languages differ"),
     ):
         with pytest.raises(SettingError, match=message):
             align_words(small, **options)
-    with pytest.raises(SettingError, match="an aligner for xx-yy and a text in yy-xx"):
+    with pytest.raises(SettingError, match="corpus must be in xx-yy, as the aligner, got yy-xx"):
         aligners["hmm"].align(small.swapped())
     for content in (b"", b"{}", b"\x08\0\0\0\0\0\0\0{}      "):
         (tmp_path / "wrong").write_bytes(content)

@@ -1,5 +1,4 @@
-"""Ratio margins (Artetxe & Schwenk 2019): cosines divided by the mean cosine of both neighbourhoods, with exact search
-in both directions, and mining of sentence pairs."""
+"""Ratio margins (Artetxe & Schwenk 2019) with exact search in both directions, and mining of sentence pairs."""
 
 from __future__ import annotations
 
@@ -12,10 +11,10 @@ from calque.algebra.normalize import unit_rows
 from calque.algebra.similarity import cosine_neighbours, csls_neighbours, dots
 from calque.errors import SettingError
 
-_LISTED = 8  # candidates by CSLS among which the largest ratio is looked for first
-_ROUNDING = 1e-12  # of ratios
-_CLOSE = 1e-9  # products in float64 that differ by less are computed again, in one order of summation
-_HELD = 1 << 22  # ratios held at once
+_LISTED = 8  # number of candidates by CSLS that are searched first
+_ROUNDING = 1e-12  # rounding error of ratios
+_CLOSE = 1e-9  # closer products in float64 are computed again with one order of summation
+_HELD = 1 << 22  # maximum number of ratios in memory
 
 
 @dataclass(frozen=True)
@@ -41,9 +40,9 @@ def best_by_margin(source: np.ndarray, target: np.ndarray, *, k: int = 4) -> Bes
     The ratio margin is cos(x, y) / ((r(x) + r(y)) / 2), where r is the mean cosine with the k nearest vectors of the
     other side. Ties go to the smaller row.
 
-    The ratio is 1 + CSLS / (r(x) + r(y)), so an exact search by CSLS also bounds it: if the last candidate has CSLS s,
-    all further vectors have a ratio of at most 1 + s / (r(x) + r), with the smallest r of the other side for positive s
-    and the largest r otherwise. Rows whose best ratio is below this bound are compared with all vectors.
+    The ratio is 1 + CSLS / (r(x) + r(y)), so that an exact search by CSLS bounds it: if the last candidate has CSLS s, all
+    further vectors have a ratio of at most 1 + s / (r(x) + r), with the smallest r of the other side for positive s and the
+    largest r otherwise. Rows whose best ratio is below this bound are compared with all vectors.
 
     LASER's code searches only the k nearest vectors by cosine; `xsim_neighbours` does that.
 
@@ -56,8 +55,8 @@ def best_by_margin(source: np.ndarray, target: np.ndarray, *, k: int = 4) -> Bes
     """
     x, y = unit_rows(source), unit_rows(target)
     if not len(x) or not len(y):
-        nobody, worst = ([np.full(len(side), value) for side in (x, y)] for value in (-1, -np.inf))
-        return Best(nobody[0], worst[0], nobody[1], worst[1])
+        none, worst = ([np.full(len(side), value) for side in (x, y)] for value in (-1, -np.inf))
+        return Best(none[0], worst[0], none[1], worst[1])
     near = csls_neighbours(x, y, k=k, n_best=_LISTED)
     assert near.source_hubness is not None
     assert near.target_hubness is not None
@@ -71,8 +70,7 @@ def best_by_margin(source: np.ndarray, target: np.ndarray, *, k: int = 4) -> Bes
 def _best_ratios(
     x: np.ndarray, y: np.ndarray, names: np.ndarray, csls: np.ndarray, of_x: np.ndarray, of_y: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Return row and value of the largest ratio of each x, from the first candidates by CSLS or, where these are not
-    sufficient, from all."""
+    """Return row and value of the largest ratio of each x, from candidates by CSLS or, if these are insufficient, from all."""
     ratios = _ratios(csls, of_x[:, None] + of_y[names])
     best, scores = _first_largest(names, ratios)
     if names.shape[1] == len(y):
@@ -107,7 +105,7 @@ def _ratios(csls: np.ndarray, sums: np.ndarray) -> np.ndarray:
 
 
 def _first_largest(names: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the smallest name with the largest score of each row, −1 if all scores are −∞, and that score."""
+    """Return the smallest index with the largest score of each row, −1 if all scores are −∞, and that score."""
     largest = scores.max(axis=1)
     beyond = np.iinfo(np.int64).max
     chosen = np.where(scores == largest[:, None], names, beyond).min(axis=1)
@@ -128,20 +126,20 @@ def xsim_neighbours(source: np.ndarray, target: np.ndarray, *, k: int = 4) -> np
     if not len(x) or not len(y):
         return np.full(len(x), -1)
     if k < 1:
-        raise SettingError(f"a margin needs a neighbourhood of at least 1, got k={k}")
+        raise SettingError(f"k must be at least 1, got {k}")
     near = cosine_neighbours(x, y, n_best=k)
     sums = near.target_scores.mean(axis=1, keepdims=True) + near.source_scores.mean(axis=1)[near.targets]
     places = np.argmax(_ratios(2 * near.target_scores - sums, sums), axis=1)
     return near.targets[np.arange(len(x)), places]
 
 
-# -- mining: pairs that translate each other out of two texts that are no translations -----------------------------------
+# -- mining of sentence pairs in two texts that are not translations ----------------------------------------------------
 @dataclass(frozen=True)
 class Mined:
     """Mined pairs with their scores, best first.
 
     Attributes:
-        source, target: row of each pair's source, and of its target, int64 `[n_pairs]`.
+        source, target: rows of the pairs, int64 `[n_pairs]`.
         scores: margin of each pair, float64 `[n_pairs]`, descending.
     """
 
@@ -152,7 +150,7 @@ class Mined:
     def __len__(self) -> int:
         return len(self.scores)
 
-    def at_least(self, threshold: float) -> Mined:
+    def above(self, threshold: float) -> Mined:
         """Return the pairs whose score is at least the threshold."""
         n = int(np.searchsorted(-self.scores, -threshold, side="right"))
         return Mined(self.source[:n], self.target[:n], self.scores[:n])
@@ -166,18 +164,12 @@ def mine(best: Best) -> Mined:
     scores = np.concatenate([best.target_scores, best.source_scores])
     order = np.lexsort((target, source, -scores))
     order = order[(source[order] >= 0) & (target[order] >= 0)]
-    order = order[_in_no_better_pair(source[order], target[order], n, m)]
-    return Mined(source[order], target[order], scores[order])
-
-
-def _in_no_better_pair(source: np.ndarray, target: np.ndarray, n: int, m: int) -> np.ndarray:
-    """Return the mask of pairs whose sentences are in no earlier selected pair, bool `[n_pairs]`."""
-    taken, free_source, free_target = np.zeros(len(source), dtype=bool), bytearray(b"\1" * n), bytearray(b"\1" * m)
-    for place, (i, j) in enumerate(zip(source.tolist(), target.tolist(), strict=True)):
+    selected, free_source, free_target = [], bytearray(b"\1" * n), bytearray(b"\1" * m)
+    for place, i, j in zip(order.tolist(), source[order].tolist(), target[order].tolist(), strict=True):
         if free_source[i] and free_target[j]:
             free_source[i] = free_target[j] = 0
-            taken[place] = True
-    return taken
+            selected.append(place)
+    return Mined(source[selected], target[selected], scores[selected])
 
 
 def best_threshold(mined: Mined, right: np.ndarray, n_gold: int) -> float:
@@ -185,7 +177,7 @@ def best_threshold(mined: Mined, right: np.ndarray, n_gold: int) -> float:
 
     Args:
         mined: pairs with scores.
-        right: mask of the pairs that are gold pairs, bool `[n_pairs]`.
+        right: mask of the gold pairs, bool `[n_pairs]`.
         n_gold: number of gold pairs.
 
     Returns:
@@ -194,9 +186,8 @@ def best_threshold(mined: Mined, right: np.ndarray, n_gold: int) -> float:
     """
     if not right.any():
         return float("inf")
-    ends = np.append(np.flatnonzero(np.diff(mined.scores)), len(mined) - 1)  # pairs of equal score come together
-    said = ends + 1.0
-    f1 = 2 * np.cumsum(right)[ends] / (said + n_gold)
+    ends = np.append(np.flatnonzero(np.diff(mined.scores)), len(mined) - 1)  # equal scores are accepted together
+    f1 = 2 * np.cumsum(right)[ends] / (ends + 1.0 + n_gold)
     last = int(ends[np.argmax(f1)])
     following = mined.scores[min(last + 1, len(mined) - 1)]
     return float((mined.scores[last] + following) / 2)

@@ -12,8 +12,7 @@ _BLOCK = 8192  # rows converted to float64 at a time
 def unit_rows(x: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
     """Return L2-normalised rows in float32; a zero row remains zero.
 
-    Each row is divided by its own norm. Copies of Cao et al.'s (2020) code divide by the norm of the whole matrix,
-    which leaves cosines unscaled and silently disables CSLS.
+    Each row is divided by its own norm. Cao et al.'s (2020) code divides by the norm of the whole matrix, which disables CSLS.
 
     Args:
         x: vectors, `[n, dim]`, float16, float32 or float64, in memory or memory-mapped.
@@ -32,9 +31,9 @@ def unit_rows(x: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
         block = np.asarray(x[start:stop] if rows is None else x[rows[start:stop]], dtype=np.float64)
         norms = np.sqrt(np.einsum("ij,ij->i", block, block))
         if not np.isfinite(norms).all():
-            wrong = start + int(np.flatnonzero(~np.isfinite(norms))[0])
+            wrong = start + int(np.argmin(np.isfinite(norms)))
             wrong = wrong if rows is None else int(rows[wrong])
-            raise SettingError(f"vector {wrong} has a component that is not a finite number")
+            raise SettingError(f"vector {wrong} must have finite components")
         unit[start:stop] = block / np.where(norms > 0, norms, 1.0)[:, None]
     return unit
 

@@ -12,8 +12,7 @@ class Moments:
     """Means and centred products of paired vectors in float64, accumulated in blocks and mergeable.
 
     Blocks are merged by Chan et al.'s update (1979, "Updating formulae and a pairwise algorithm for computing sample
-    variances"), so a common offset far from zero does not reduce the precision. A target of 0 dimensions gives the
-    moments of the source alone.
+    variances"), so that a large common offset does not reduce the precision. A target may have 0 dimensions.
 
     Attributes:
         n: number of pairs.
@@ -44,14 +43,14 @@ class Moments:
             SettingError: the sides have different numbers of rows, or a value is not finite.
         """
         if len(source) != len(target):
-            raise SettingError(f"{len(source)} source vectors are paired with {len(target)} target vectors")
+            raise SettingError(f"paired sides must have equal numbers of vectors, got {len(source)} and {len(target)}")
         block = block or max(1, (1 << 21) // max(self.cross.shape))
         for start in range(0, len(source), block):
             x = np.asarray(source[start : start + block], dtype=np.float64)
             y = np.asarray(target[start : start + block], dtype=np.float64)
             if not (np.isfinite(x).all() and np.isfinite(y).all()):
-                raise SettingError(f"a vector among rows {start} to {start + len(x)} is not finite (NaN or infinity)")
-            part = Moments(self.cross.shape[0], self.cross.shape[1])
+                raise SettingError(f"vectors must be finite, got NaN or infinity in rows {start} to {start + len(x)}")
+            part = Moments(*self.cross.shape)
             part.n = len(x)
             part.source_mean, part.target_mean = x.mean(axis=0), y.mean(axis=0)
             x, y = x - part.source_mean, y - part.target_mean
@@ -91,7 +90,7 @@ def procrustes(cross: np.ndarray) -> np.ndarray:
     Returns:
         W = UVᵀ where UΣVᵀ = `cross`; `[dim, dim]` float64. Vectors are rows, so this is the transpose of the papers' W.
     """
-    # PyTorch's library: NumPy's takes three times as long for 300 dimensions, and its threads disturb those of PyTorch.
+    # NumPy's svd takes three times as long for 300 dimensions, and its threads compete with those of PyTorch.
     u, _, vt = torch.linalg.svd(torch.from_numpy(np.ascontiguousarray(cross, dtype=np.float64)))
     return (u @ vt).numpy()
 

@@ -1,10 +1,10 @@
 """Exact nearest neighbours by cosine and by CSLS, in both directions, without storing the matrix of products.
 
 The vectors of each side are sorted into small groups. One pass over `x @ y.T` keeps the largest product of every vector
-with every group of the other side. These maxima bound the search: the k nearest vectors lie in the k groups with the
-largest maxima, and the best neighbour by CSLS lies in one of the few groups whose upper bound exceeds the largest lower
-bound. Only these groups are multiplied again, and deciding products are computed in float64. The maxima need at most 1
-GiB of memory for each side.
+with every group of the other side. These maxima bound the search: the k nearest vectors are in the k groups with the
+largest maxima, and the best neighbour by CSLS is in one of the few groups whose upper bound exceeds the largest lower
+bound. Only these groups are multiplied again, and their products near the best are computed in float64. The maxima need at most
+1 GiB of memory for each side.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from torch import Tensor
 
 from calque.errors import SettingError
 
-_SMALLEST = 32  # vectors in a group; more where the maxima would exceed `_MAXIMA`
-_MAXIMA = 2**28  # maxima of one side
-_TILE = 4096  # rows and columns that are read, and sorted into groups, together
-_STRIPE = 1024  # rows multiplied at a time
-_SAMPLED = 32  # one vector in so many is in the sample that predicts hubness
-_PAIRS = 512  # pairs whose float64 products are computed at once
-_DECIDED = 2**25  # maxima looked at together
+_SMALLEST = 32  # minimum number of vectors of a group; larger if there would be more than `_MAXIMA` maxima
+_MAXIMA = 2**28  # maximum number of maxima of one side
+_TILE = 4096  # number of rows and columns that are read, and sorted into groups, at a time
+_STRIPE = 1024  # number of rows multiplied at a time
+_SAMPLED = 32  # step of the sample of vectors that predicts hubness
+_PAIRS = 512  # number of float64 products computed at a time
+_DECIDED = 2**25  # number of maxima compared at a time
 
 
 @contextmanager
@@ -83,8 +83,8 @@ def csls_neighbours(
     """Return nearest neighbours by cross-domain similarity local scaling (Conneau et al. 2018a, Eq. 3).
 
     CSLS(x, y) = 2·cos(x, y) − r(x) − r(y), where r(x) is the mean cosine of x with its k nearest target vectors, and
-    r(y) the mean cosine of y with its k nearest source vectors. Ties go to the smaller index. The result equals that of
-    a search in float64.
+    r(y) the mean cosine of y with its k nearest source vectors. Ties go to the smaller index. The result equals that of a
+    search in float64.
 
     Args:
         source, target: L2-normalised (or zero) rows, `[n, dim]` and `[m, dim]`, such as those of `unit_rows`. The
@@ -98,7 +98,7 @@ def csls_neighbours(
         SettingError: shapes that do not match, a component that is not finite, or k or n_best below 1.
     """
     if k < 1:
-        raise SettingError(f"CSLS needs a neighbourhood of at least 1, got k={k}")
+        raise SettingError(f"k must be at least 1, got {k}")
     return _neighbours(source, target, k, n_best, source_queries, target_queries)
 
 
@@ -158,10 +158,7 @@ def dots(x: Tensor, y: Tensor, rows: np.ndarray, columns: np.ndarray) -> np.ndar
 
 # -- the search --------------------------------------------------------------------------------------------------------
 class _Side:
-    """Vectors of one side, sorted into groups.
-
-    Vectors are sorted within each tile by a prediction of their hubness, so that the hubness within a group varies
-    little.
+    """Vectors of one side in groups, sorted within each tile by predicted hubness, so that hubness varies little in a group.
 
     Attributes:
         rows: unsorted vectors.
@@ -196,12 +193,11 @@ class _Side:
 
 def _neighbours(source, target, k, n_best, source_queries, target_queries) -> Neighbours:
     if n_best < 1:
-        raise SettingError(f"at least one neighbour must be asked for, got n_best={n_best}")
+        raise SettingError(f"n_best must be at least 1, got {n_best}")
     x, y = _matrix(source, "source"), _matrix(target, "target")
     if x.shape[1] != y.shape[1] or x.device != y.device:
-        raise SettingError(
-            f"source vectors of {x.shape[1]} dimensions on {x.device}, target vectors of {y.shape[1]} on {y.device}"
-        )
+        got = f"{x.shape[1]} dimensions on {x.device} and {y.shape[1]} on {y.device}"
+        raise SettingError(f"source and target vectors must have equal dimensions and devices, got {got}")
     queries = [
         np.arange(len(side)) if rows is None else np.asarray(rows, dtype=np.int64)
         for side, rows in ((x, source_queries), (y, target_queries))
@@ -212,7 +208,7 @@ def _neighbours(source, target, k, n_best, source_queries, target_queries) -> Ne
         return Neighbours(empty[0], empty[1], empty[2], empty[3], *hubness)
     error = error_bound(x, y)
     if not math.isfinite(error):
-        raise SettingError("a vector has a component that is not a finite number")
+        raise SettingError("vectors must have finite components")
     left = _Side(x, len(y), _predicted(x, y, k))
     right = _Side(y, len(x), _predicted(y, x, k))
     with full_precision():
@@ -240,13 +236,12 @@ def _matrix(vectors: np.ndarray | Tensor, name: str) -> Tensor:
     else:
         matrix = vectors.detach().float().contiguous()
     if matrix.ndim != 2:
-        raise SettingError(f"{name} vectors must be a matrix, got shape {tuple(matrix.shape)}")
+        raise SettingError(f"{name} vectors must have shape [n, dim], got {tuple(matrix.shape)}")
     return matrix
 
 
 def _predicted(x: Tensor, y: Tensor, k: int) -> np.ndarray | None:
-    """Predict the hubness of the vectors of `x` by their mean cosine with the nearest vectors in a sample of `y`; None
-    if unneeded."""
+    """Predict the hubness of `x` from a sample of `y`; None if the hubness is not needed, or `y` is small."""
     if not k or len(y) < 8 * _SAMPLED:
         return None
     return largest_products(x, y[::_SAMPLED].contiguous(), max(1, k // 4))[0].mean(axis=1)
@@ -324,8 +319,7 @@ class _Search:
         return names[back], scores[back]
 
     def _candidates(self, places: np.ndarray, n: int, factor: float, less: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return pairs of a query (its index in `places`) and a place of the other side, including the `n` best of each
-        query."""
+        """Return pairs of a query (its index in `places`) and a place of the other side, with the `n` best of each query."""
         starts, device = self.others.starts, self.maxima.device
         least, most = np.minimum.reduceat(less, starts[:-1]), np.maximum.reduceat(less, starts[:-1])
         if len(places) == places[-1] + 1 - places[0]:

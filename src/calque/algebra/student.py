@@ -1,5 +1,4 @@
-"""Student's t: tails and quantiles, variances of means over runs and over texts, and the degrees of freedom of their
-sum."""
+"""Student's t: tails, quantiles, and variances of means over runs and over texts with their degrees of freedom."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ Part = tuple[float, float]  # an estimated variance, and its degrees of freedom
 
 def tail(t: float, df: float) -> float:
     """Return the two-sided tail probability of `t`."""
-    from scipy.special import stdtr
+    from scipy.special import stdtr  # scipy.stats.t gives the same number, and takes a second to import
 
     return 2 * float(stdtr(df, -abs(t)))
 
@@ -22,21 +21,16 @@ def tail(t: float, df: float) -> float:
 @cache
 def quantile(level: float, df: float) -> float:
     """Return the two-sided quantile of a confidence level: 1.96 for 0.95 and infinitely many degrees of freedom."""
-    return _beyond(1 - level, df)
-
-
-def _beyond(p: float, df: float) -> float:
-    """Return the value whose `tail` is `p`."""
     from scipy.special import stdtrit
 
-    return -float(stdtrit(df, p / 2))
+    return -float(stdtrit(df, (1 - level) / 2))
 
 
 def probability(gap: float, runs: Part, texts: Part) -> float:
     """Return the p-value of a difference, given its variance over runs and over texts.
 
     Satterthwaite's degrees of freedom suit intervals. In the far tail, which corrected multiple tests need, their
-    p-values are up to five times too small, since a few runs that agree by chance also hide how few they are. The
+    p-values are up to five times too small, since a few runs that agree by chance also underestimate the variance. The
     threshold is therefore that of Cochran and Cox (1950): the quantiles for runs and for texts, weighted by their
     variances. Its p-values are never too small; with three runs they are a few times too large.
     """
@@ -46,49 +40,46 @@ def probability(gap: float, runs: Part, texts: Part) -> float:
     t = abs(gap) / math.sqrt(variance)
     of_runs = runs[0] / variance
     least = tail(t, total([runs, texts])[1])
-    if not 1e-9 < of_runs < 1 - 1e-9 or least > 0.1:  # one of both alone, or nothing that could be claimed
+    if not 1e-9 < of_runs < 1 - 1e-9 or least > 0.1:  # only one source of variance, or not significant
         return least
+    from scipy.special import stdtrit
+
     low, high = math.log(1e-15), 0.0
     while high - low > 1e-4:
         middle = (low + high) / 2
         p = math.exp(middle)
-        reached = of_runs * _beyond(p, runs[1]) + (1 - of_runs) * _beyond(p, texts[1]) < t
-        low, high = (low, middle) if reached else (middle, high)
+        threshold = of_runs * -float(stdtrit(runs[1], p / 2)) + (1 - of_runs) * -float(stdtrit(texts[1], p / 2))
+        low, high = (low, middle) if threshold < t else (middle, high)
     return max(least, math.exp((low + high) / 2))
 
 
 def over_runs(values: Sequence[float]) -> Part:
-    """Return the variance of the mean of some runs, `s² / n`, and its degrees of freedom; variance 0 for fewer than two
-    runs."""
+    """Return the variance of the mean of runs, `s² / n`, and its degrees of freedom; variance 0 for fewer than two runs."""
     n = len(values)
     return (float(np.var(values, ddof=1)) / n, n - 1) if n > 1 else (0.0, 1)
 
 
-def over_resamples(figures: Sequence[float] | np.ndarray, texts: int) -> Part:
-    """Return the variance over texts from the scores of resamples, and its degrees of freedom, by the number of texts
-    or of resamples, whichever is smaller. Undefined scores are left out."""
-    known = np.asarray(figures, dtype=np.float64)
-    known = known[np.isfinite(known)]
-    if len(known) < 2:
+def over_resamples(scores: Sequence[float] | np.ndarray, texts: int) -> Part:
+    """Return the variance over texts from the scores of resamples, and its degrees of freedom: the number of texts or of
+    resamples, whichever is smaller, minus 1. Undefined scores are ignored."""
+    finite = np.asarray(scores, dtype=np.float64)
+    finite = finite[np.isfinite(finite)]
+    if len(finite) < 2:
         return 0.0, 1
-    return float(np.var(known, ddof=1)), max(1, min(texts or len(known), len(known)) - 1)
+    return float(np.var(finite, ddof=1)), max(1, min(texts or len(finite), len(finite)) - 1)
 
 
 def total(parts: Sequence[Part]) -> Part:
     """Return the sum of independent estimates of variance, and its degrees of freedom: `(Σ v)² / Σ (v² / df)`
-    (Satterthwaite 1946).
-
-    Parts with variance 0 are ignored.
-    """
-    known = [(variance, df) for variance, df in parts if variance > 0]
-    variance = sum(variance for variance, _ in known)
-    weight = sum(component**2 / df for component, df in known)
+    (Satterthwaite 1946). Parts with variance 0 are ignored."""
+    positive = [(variance, df) for variance, df in parts if variance > 0]
+    variance = sum(variance for variance, _ in positive)
+    weight = sum(component**2 / df for component, df in positive)
     return variance, variance**2 / weight if weight > 0 else math.inf
 
 
 def half_width(runs: Part, texts: Part) -> float:
-    """Return half the 95% interval of an estimate, given its variance over runs and over texts, whose quantiles are
-    weighted as in `probability`."""
+    """Return half the 95% interval of an estimate, with quantiles weighted as in `probability`."""
     variance = runs[0] + texts[0]
     if not variance:
         return 0.0

@@ -12,26 +12,24 @@ def maximum_spanning_trees(scores: np.ndarray, lengths: np.ndarray) -> np.ndarra
 
         argmax over trees h of  sum over i of scores[i, h(i)]
 
-    The algorithm is that of Chu & Liu (1965) and Edmonds (1967): every word takes its best head. A cycle is contracted
-    to one node, whose incoming arcs score the gain over the arcs they replace, and the smaller graph is solved
-    recursively. A single root is enforced by subtracting a constant from all root arcs, so large that a tree with fewer
-    roots is always better ("Please mind the root", Zmigrod, Vieira & Cotterell 2020, §3); all trees with one root lose
-    the same amount.
+    The algorithm is that of Chu & Liu (1965) and Edmonds (1967): every word gets its best head. A cycle is contracted to one
+    node, whose incoming arcs score the gain over the arcs they replace, and the smaller graph is solved recursively. A single
+    root is enforced by subtracting a constant from all root arcs, so large that a tree with fewer roots is always better
+    ("Please mind the root", Zmigrod, Vieira & Cotterell 2020, §3).
 
     Args:
         scores: score of word `i + 1` as dependent (row) of each head (column), `[n_sentences, words, words + 1]`:
-            column 0 is the artificial root, column `j` the j-th word. The diagonal `scores[:, i, i + 1]` and everything
+            column 0 is the artificial root, column `j` the j-th word. The diagonal `scores[:, i, i + 1]` and entries
             beyond a sentence's length are ignored. −inf forbids an arc; forbidden arcs are used only if every tree has
             one, and then as few as possible.
         lengths: number of words of each sentence, int64 `[n_sentences]`.
 
     Returns:
         heads of the words of all sentences, concatenated, int32 `[sum of the lengths]`: 0 for the root, else the
-        position of the head, from 1. Sums are in float64. Ties are broken deterministically, but in no particular
-        order.
+        position of the head, from 1. Sums are in float64. Ties are broken deterministically.
 
     Raises:
-        SettingError: a wrong shape, a sentence longer than the table, or a score that is NaN or +inf.
+        SettingError: a wrong shape, or a score that is NaN or +inf.
 
     Example:
         >>> maximum_spanning_trees(np.array([[[9.0, 0.0, 5.0], [8.0, 6.0, 0.0]]]), np.array([2]))
@@ -40,10 +38,8 @@ def maximum_spanning_trees(scores: np.ndarray, lengths: np.ndarray) -> np.ndarra
     scores = np.ascontiguousarray(scores, dtype=np.float64)
     if scores.ndim != 3 or scores.shape[2] != scores.shape[1] + 1 or len(scores) != len(lengths):
         raise SettingError(
-            f"arc scores of shape {scores.shape} for {len(lengths)} sentences, expected [sentences, words, words + 1]"
+            f"scores must have the shape [{len(lengths)} sentences, words, words + 1], got {scores.shape}"
         )
-    if len(lengths) and (lengths.min() < 0 or lengths.max() > scores.shape[1]):
-        raise SettingError(f"sentences of {lengths.min()} to {lengths.max()} words in a table for {scores.shape[1]}")
     heads = [_best_heads(scores[k, :n, : n + 1], k) for k, n in enumerate(lengths.tolist())]
     return np.concatenate([np.zeros(0, dtype=np.int32), *heads])
 
@@ -56,10 +52,10 @@ def _best_heads(scores: np.ndarray, sentence: int) -> np.ndarray:
     weight[1:] = scores
     np.fill_diagonal(weight, -np.inf)
     if np.isnan(weight).any() or weight.max(initial=-np.inf) == np.inf:
-        raise SettingError(f"an arc score of sentence {sentence} is NaN or +inf, expected finite numbers or -inf")
+        raise SettingError(f"scores of sentence {sentence} must be finite or -inf, got NaN or +inf")
     finite = weight[np.isfinite(weight)]
     low, spread = (finite.min(), np.ptp(finite)) if len(finite) else (0.0, 0.0)
-    # So little that no tree with fewer forbidden arcs, or fewer roots, is worse, whatever its other arcs.
+    # So small that a tree with fewer forbidden arcs is always better.
     worst = low - n * spread - max(1.0, abs(low))
     weight[1:] = np.maximum(weight[1:], worst)
     np.fill_diagonal(weight, -np.inf)
@@ -82,9 +78,7 @@ def _contracted(weight: np.ndarray) -> np.ndarray:
     if cycle is None:
         return heads
     rest = np.setdiff1d(np.arange(len(heads)), cycle)
-    gain = (
-        weight[cycle] - weight[cycle, heads[cycle]][:, None]
-    )  # of leaving the cycle for another head, at each of its nodes
+    gain = weight[cycle] - weight[cycle, heads[cycle]][:, None]  # of another head for each node of the cycle
     enter, leave = gain[:, rest].argmax(axis=0), weight[rest][:, cycle].argmax(axis=1)
     smaller = np.full((len(rest) + 1, len(rest) + 1), -np.inf)
     smaller[:-1, :-1] = weight[np.ix_(rest, rest)]
@@ -93,21 +87,21 @@ def _contracted(weight: np.ndarray) -> np.ndarray:
     solved = _contracted(smaller)
     inside = solved[:-1] == len(rest)
     heads[rest] = np.where(inside, cycle[leave], rest[np.minimum(solved[:-1], len(rest) - 1)])
-    entered = solved[-1]  # the node of the rest that the cycle hangs on
+    entered = solved[-1]  # head of the cycle
     heads[cycle[enter[entered]]] = rest[entered]
     return heads
 
 
 def _cycle(heads: np.ndarray) -> np.ndarray | None:
     """Return the nodes of a cycle; None if every node leads to node 0."""
-    state = np.zeros(len(heads), dtype=np.int64)  # 0: not seen; else the walk on which it was seen
+    state = np.zeros(len(heads), dtype=np.int64)  # 0: not visited; else the walk that visited the node
     state[0] = -1
     for start in range(1, len(heads)):
         node = start
         while not state[node]:
             state[node] = start
             node = heads[node]
-        if state[node] == start:  # met on this very walk
+        if state[node] == start:  # visited by this walk
             cycle = [node]
             while heads[cycle[-1]] != node:
                 cycle.append(heads[cycle[-1]])

@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, Unpack
 
 from calque.errors import SettingError
 
@@ -20,35 +21,51 @@ if TYPE_CHECKING:
     from calque.text import ParallelCorpus, Sentences
 
     Text = ParallelCorpus | Sequence[ParallelCorpus]
+    Links = WordPairs | Sequence[WordPairs]
+    AnchorsByLayer = Mapping[str, Mapping[int, Anchors]]
+
+C = TypeVar("C", bound=type)
+
+
+class RunOptions(TypedDict, total=False):
+    """Arguments of every `align`.
+
+    Attributes:
+        folder: folder for checkpoints, for methods that train.
+        checkpoint_every: number of updates between checkpoints.
+        progress: show bars on standard error.
+    """
+
+    folder: str | Path | None
+    checkpoint_every: int
+    progress: bool
 
 
 class FromLinks(Protocol):
     """Interface of methods that use parallel text and the word links of each text."""
 
-    def align(self, encoder: Any, corpus: Text, pairs: WordPairs | Sequence[WordPairs], /, **kept: Any) -> Encoder: ...
+    def align(self, encoder: Encoder, corpus: Text, pairs: Links, /, **run: Unpack[RunOptions]) -> Encoder: ...
 
 
 class FromDictionary(Protocol):
     """Interface of methods that use anchors by language and layer, and dictionaries unless the method needs none."""
 
     def align(
-        self,
-        encoder: Any,
-        anchors: Mapping[str, Mapping[int, Anchors]],
-        dictionaries: Sequence[Dictionary] = (),
-        /,
-        **kept: Any,
-    ) -> Encoder: ...
+        self, encoder: Encoder, anchors: AnchorsByLayer, dictionaries: Sequence[Dictionary] = (), /,
+        **run: Unpack[RunOptions],
+    ) -> Encoder: ...  # fmt: skip
 
 
 class FromText(Protocol):
     """Interface of methods that use plain text of each language, or the sides of parallel text."""
 
-    def align(self, encoder: Any, texts: Mapping[str, Sentences] | Text, /, **kept: Any) -> Encoder: ...
+    def align(
+        self, encoder: Encoder, texts: Mapping[str, Sentences] | Text, /, **run: Unpack[RunOptions]
+    ) -> Encoder: ...
 
 
 @dataclass(frozen=True)
-class Judged:
+class HeldOutScore:
     """A score of a method's result on held-out sentences.
 
     Attributes:
@@ -58,7 +75,7 @@ class Judged:
         metric: name of the metric.
         counts: counts of each sentence `[n_sentences, n]`, from whose sums `statistic` computes the score.
         statistic: see `calque.tasks.bootstrap`.
-        percent: whether the score is a fraction, shown in per cent.
+        percent: whether the score is a fraction, displayed in per cent.
     """
 
     table: str
@@ -74,7 +91,7 @@ class Method(ABC):
     """Base class of alignment methods, whose result is again an encoder.
 
     A class of another package that is named on the command line or in a study is built with `towards` and the given options as
-    keyword arguments.
+    keyword arguments. Options that are further keyword arguments of its `align` are passed there.
 
     Attributes:
         towards: language that the others are aligned with.
@@ -83,31 +100,20 @@ class Method(ABC):
     towards: str
 
     @abstractmethod
-    def align(
-        self,
-        encoder: Any,
-        corpus: Any,
-        pairs: Any,
-        *,
-        folder: str | Path | None = None,
-        checkpoint_every: int = 200,
-        progress: bool = False,
-    ) -> Encoder:
+    def align(self, encoder: Any, corpus: Any, pairs: Any, **run: Unpack[RunOptions]) -> Encoder:
         """Return an aligned encoder; `encoder` is not changed.
 
         Args:
             encoder: encoder to align.
             corpus, pairs: data, see `FromLinks`, `FromDictionary` and `FromText`.
-            folder: folder for checkpoints, for methods that train.
-            checkpoint_every: number of updates between checkpoints.
-            progress: show bars on standard error.
+            run: see `RunOptions`.
         """
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that determine the result, for the record; default: all public attributes."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
-    def judged(self) -> Sequence[Judged]:
+    def held_out_scores(self) -> Sequence[HeldOutScore]:
         """Return scores of the last `align` on held-out text; default: none."""
         return ()
 
@@ -121,9 +127,25 @@ class Method(ABC):
             SettingError: the encoder does not support these arguments.
         """
         if load:
-            raise SettingError(f"{', '.join(load)}: the encoder of this method is shown as it is")
+            raise SettingError(f"{', '.join(load)}: the encoder of this method takes no such arguments; leave them out")
         return "words"
 
     def record(self) -> dict[str, Any]:
         """Return the record of the last `align` for the model card, with `settings`."""
         return {"settings": self.settings()}
+
+
+def accept_renamed(**names: str) -> Callable[[C], C]:
+    """Let a class also accept arguments by their old names, given as `old="new"`; its signature has the new names only."""
+
+    def decorate(kind: C) -> C:
+        build = kind.__init__
+
+        @wraps(build)
+        def init(self: Any, **given: Any) -> None:
+            build(self, **{names.get(name, name): value for name, value in given.items()})
+
+        kind.__init__, kind.renamed = init, names
+        return kind
+
+    return decorate

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor
-from torch.nn import functional
+from torch.nn.functional import kl_div, normalize
 
+from calque.alignment.base import accept_renamed
 from calque.alignment.tuner import Tuner
 from calque.alignment.update import LinkedBatch
 from calque.encoders.split import number_words
@@ -17,6 +18,7 @@ from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentences
 
 
+@accept_renamed(keep="similarity_distillation")
 @dataclass(kw_only=True, eq=False)
 class Contrastive(Tuner):
     """InfoNCE over the linked words of a batch, in both directions.
@@ -29,59 +31,59 @@ class Contrastive(Tuner):
     (van den Oord et al. 2018, "Representation learning with contrastive predictive coding").
 
     A batch often has several pairs of the *same* two words, which are negatives of each other in this formula, so that equal
-    words of a language are pushed apart. `same_share` makes them positives in a part of the loss, and `keep` preserves the
-    similarities within the language `towards`.
+    words of a language are pushed apart. `same_share` makes them positives in a part of the loss, and `similarity_distillation`
+    preserves the similarities within the language `towards`.
 
     Args:
-        towards: language of the term `keep`.
+        towards: language of the similarity distillation.
         temperature: temperature τ.
         same_share: weight from 0 to 1 of the loss in which all pairs of the same two words (in lower case) are positives, by the
             mean over them of −log (Khosla et al. 2020, "Supervised contrastive learning", Eq. 2); the remaining weight is that of
             the published loss, in which they are negatives.
-        keep: weight of the divergence of a word's neighbours in language `towards` from those in the frozen encoder, see
-            `neighbours_lost`.
+        similarity_distillation: weight of the divergence between the similarities of words of the language `towards` in the
+            trained and in the frozen encoder (Fang et al. 2021, "SEED", Eq. 3).
         sentences: weight of the same loss over the sentence pairs of a batch, with mean word vectors (translation ranking,
             Feng et al. 2022, "Language-agnostic BERT sentence embedding", Eqs. 1–2, without their margin).
         layers: layers of the loss; default: the encoder's layer.
         epochs, learning_rate, seed: see `Schedule`.
-        batch, standardize, freeze, centre, lora, accumulate, precision: see `Tuner`.
+        batch, freeze, lora: see `Tuner`.
     """
 
     special = False
 
     temperature: float = 0.05
     same_share: float = 0.5
-    keep: float = 0.2
+    similarity_distillation: float = 0.2
     sentences: float = 0.0
     epochs: float = 2.0
     batch: int = 32
 
     def __post_init__(self):
         check_number("temperature", self.temperature, above=0)
-        for name in ("keep", "sentences"):
+        for name in ("similarity_distillation", "sentences"):
             check_number(name, getattr(self, name), least=0)
         check_number("same_share", self.same_share, least=0, most=1)
         super().__post_init__()
 
     @property
     def needs_reference(self) -> bool:
-        return self.keep > 0
+        return self.similarity_distillation > 0
 
     @property
     def reads_sentences(self) -> bool:
         return self.sentences > 0
 
     def kinds(self) -> Callable[[ParallelCorpus, WordPairs], np.ndarray] | None:
-        return equal_pairs if self.same_share else None
+        return number_word_pairs if self.same_share else None
 
     def loss(self, batch: LinkedBatch) -> dict[str, Tensor]:
-        x, y = (functional.normalize(rows, dim=1) for rows in (batch.source, batch.target))
+        x, y = normalize(batch.source), normalize(batch.target)
         terms = {"contrast": info_nce(x, y, temperature=self.temperature, kinds=batch.kinds, share=self.same_share)}
-        if batch.reference is not None and self.keep:
-            lost = neighbours_lost(batch.regularised, batch.reference, temperature=self.temperature)
-            terms["keep"] = self.keep * lost
+        if batch.reference is not None and self.similarity_distillation:
+            divergence = similarity_divergence(batch.regularised, batch.reference, temperature=self.temperature)
+            terms["similarity"] = self.similarity_distillation * divergence
         if batch.sentences is not None:
-            x, y = (functional.normalize(rows, dim=1) for rows in batch.sentences)
+            x, y = map(normalize, batch.sentences)
             terms["sentences"] = self.sentences * info_nce(x, y, temperature=self.temperature)
         return terms
 
@@ -112,8 +114,8 @@ def info_nce(x: Tensor, y: Tensor, *, temperature: float, kinds: Tensor | None =
     return total
 
 
-def neighbours_lost(now: Tensor, before: Tensor, *, temperature: float) -> Tensor:
-    """Return the mean divergence of each row's neighbours from those before training.
+def similarity_divergence(now: Tensor, before: Tensor, *, temperature: float) -> Tensor:
+    """Return the mean divergence between each row's similarities to the other rows before training and now.
 
     With q_ij and p_ij the softmax over j ≠ i of cosine(i, j)/τ now and before, this is the mean over i of
     Σ_j p_ij log(p_ij / q_ij), which is 0 if the similarities do not change (relational distillation, after Park et al. 2019, and
@@ -129,23 +131,20 @@ def neighbours_lost(now: Tensor, before: Tensor, *, temperature: float) -> Tenso
     log_q, log_p = (
         # Remove the diagonal, `[n, n − 1]`: after the first entry, every (n + 1)-th is on the diagonal.
         ((rows @ rows.T).flatten()[1:].view(n - 1, n + 1)[:, :-1].reshape(n, n - 1) / temperature).log_softmax(1)
-        for rows in (functional.normalize(each, dim=1) for each in (now, before))
+        for rows in map(normalize, (now, before))
     )
-    return functional.kl_div(log_q, log_p, reduction="batchmean", log_target=True)
+    return kl_div(log_q, log_p, reduction="batchmean", log_target=True)
 
 
-def equal_pairs(corpus: ParallelCorpus, pairs: WordPairs) -> np.ndarray:
-    """Number linked pairs so that pairs of the same two words (in lower case) have equal numbers, int64 `[n_pairs]`."""
-    source = _word_types(corpus.source, pairs.sentence, pairs.source)
-    target = _word_types(corpus.target, pairs.sentence, pairs.target)
+def number_word_pairs(corpus: ParallelCorpus, pairs: WordPairs) -> np.ndarray:
+    """Return a number for each linked pair, equal for pairs of the same two words (in lower case), int64 `[n_pairs]`."""
+
+    def types_of(sentences: Sentences, word: np.ndarray) -> np.ndarray:
+        types, numbers, offsets = number_words(sentences)
+        lowered = [each.lower() for each in types]
+        order = {each: number for number, each in enumerate(sorted(set(lowered)))}
+        return np.array([order[each] for each in lowered], dtype=np.int64)[numbers[offsets[pairs.sentence] + word]]
+
+    source, target = types_of(corpus.source, pairs.source), types_of(corpus.target, pairs.target)
     width = int(target.max(initial=0)) + 1
     return np.unique(source * width + target, return_inverse=True)[1].reshape(-1)
-
-
-def _word_types(sentences: Sentences, sentence: np.ndarray, word: np.ndarray) -> np.ndarray:
-    """Return the number of each linked word's type in lower case, int64 `[n]`, in alphabetical order."""
-    types, numbers, offsets = number_words(sentences)
-    lowered = [each.lower() for each in types]
-    order = {each: number for number, each in enumerate(sorted(set(lowered)))}
-    table = np.array([order[each] for each in lowered], dtype=np.int64)
-    return table[numbers[offsets[sentence] + word]]

@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from calque.distributed import Processes
 from calque.encoders.huggingface import HuggingFaceEncoder
+from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_precision
 from calque.encoders.sentence_store import TeacherVectors
 from calque.encoders.sentence_vectors import SentencePooling, UnitLength
 from calque.encoders.split import SplitSentences
@@ -64,7 +65,9 @@ class Distillation(TrainingSettings):
             published. Texts of several languages share these sentences, so a fraction suffices.
         epochs, learning_rate, seed: see `Schedule`.
         batch: number of sentence pairs of each language, or of monolingual sentences, in an update.
-        freeze, accumulate, precision: see `TrainingSettings`.
+        freeze: see `TrainingSettings`.
+        accumulate: number of parts of each process's share of an update, of which one is in memory.
+        precision: see `Tuner.align`.
     """
 
     towards: str
@@ -74,6 +77,8 @@ class Distillation(TrainingSettings):
     source_share: float = 1.0
     epochs: float = 5.0
     batch: int = 32
+    accumulate: int = 1
+    precision: TrainingPrecision = "float32"
 
     def __post_init__(self):
         super().__post_init__()
@@ -83,6 +88,8 @@ class Distillation(TrainingSettings):
         if self.negatives and not self.ranking:
             raise SettingError("negatives are for ranking: give it a weight, too")
         check_number("source_share", self.source_share, least=0, most=1)
+        check_number("accumulate", self.accumulate, least=1, whole=True)
+        check_precision(self.precision, TRAINING_PRECISIONS)
 
     def distil(
         self,

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from calque.alignment import METHODS, learns_from, methods_for
+from calque.alignment.base import RunOptions
 from calque.errors import SettingError
 
 if TYPE_CHECKING:
-    from calque.alignment.base import Method
-    from calque.anchors import Anchors
+    from calque.alignment.base import AnchorsByLayer, Links, Method, Text
     from calque.annotated import Dictionary
     from calque.encoders.base import Encoder
-    from calque.pairs import WordPairs
-    from calque.text import ParallelCorpus, Sentences
-
-    Data = ParallelCorpus | Sequence[ParallelCorpus] | Mapping[str, Sentences] | Mapping[str, Mapping[int, Anchors]]
+    from calque.text import Sentences
 
 
 def align(
     encoder: Encoder | str,
-    data: Data,
+    data: Text | Mapping[str, Sentences] | AnchorsByLayer,
     method: str = "contrastive",
     *,
-    pairs: WordPairs | Sequence[WordPairs] | Sequence[Dictionary] | None = None,
+    pairs: Links | Dictionary | Sequence[Dictionary] | None = None,
     towards: str | None = None,
     folder: str | Path | None = None,
     checkpoint_every: int = 200,
@@ -42,7 +41,8 @@ def align(
         pairs: word links of each parallel text (default: by the statistical aligner), or dictionaries.
         towards: language that the others are aligned with; default: the first language of the data.
         folder, checkpoint_every: folder for checkpoints, from which training resumes, and number of updates between checkpoints.
-        options: options of the method.
+        progress: show bars on standard error.
+        options: options of the method and of its `align`.
 
     Raises:
         SettingError: the method is unknown, cannot use such data, or does not have an option.
@@ -58,39 +58,50 @@ def align(
     from calque.text import ParallelCorpus, Sentences
     from calque.wordalign import align_words
 
-    several = [data] if isinstance(data, ParallelCorpus) else data
-    if isinstance(several, Mapping):
-        kind = "text" if all(isinstance(each, Sentences) for each in several.values()) else "dictionary"
-        first = next(iter(several), "")
+    given: Any = [data] if isinstance(data, ParallelCorpus) else data
+    if isinstance(given, Mapping):
+        kind = "text" if all(isinstance(each, Sentences) for each in given.values()) else "dictionary"
+        first = next(iter(given), "")
     else:
-        kind, first = "parallel", several[0].langs[0]
+        kind, first = "parallel", given[0].langs[0]
     made = make_method(method, towards or first, options, kind)
-    learnt: Any = pairs
-    if pairs is None:
-        is_linked = kind == "parallel" and METHODS[method].needs_links
-        corpora = cast("Sequence[ParallelCorpus]", several)
-        learnt = [align_words(each, symmetrize=METHODS[method].symmetrize) for each in corpora] if is_linked else ()
-    elif not isinstance(pairs, Sequence) or isinstance(pairs, Dictionary):
-        learnt = [pairs]
+    if pairs is None and kind == "parallel" and METHODS[method].needs_links:
+        pairs = [align_words(corpus, symmetrize=METHODS[method].symmetrize) for corpus in given]
+    elif pairs is not None and (not isinstance(pairs, Sequence) or isinstance(pairs, Dictionary)):
+        pairs = [pairs]  # type: ignore[assignment]
     loaded = load_encoder(encoder, alike=not METHODS[method].of_each) if isinstance(encoder, str) else encoder
-    return made.align(loaded, several, learnt, folder=folder, checkpoint_every=checkpoint_every, progress=progress)
+    return made.align(
+        loaded, given, () if pairs is None else pairs, folder=folder, checkpoint_every=checkpoint_every, progress=progress
+    )  # fmt: skip
 
 
 def make_method(name: str, towards: str, options: Mapping[str, Any], kind: str = "parallel") -> Method:
-    """Build a method for parallel text, dictionaries or plain text.
+    """Build a method for parallel text, dictionaries or plain text. Options of its `align` are bound to that.
 
     Raises:
         SettingError: the method is unknown, or does not have an option.
     """
     if not learns_from(name, kind):
-        what = {"parallel": "parallel text", "dictionary": "dictionaries", "text": "text alone"}[kind]
-        raise SettingError(f"{name!r} is no method for {what}, expected one of {', '.join(methods_for(kind))}")
-    settings, kept = METHODS[name].settings, METHODS.load(name)
+        data = {"parallel": "parallel text", "dictionary": "dictionaries", "text": "text alone"}[kind]
+        raise SettingError(f"method must be one of {', '.join(methods_for(kind))} for {data}, got {name!r}")
+    settings, built = METHODS[name].settings, METHODS.load(name)
     if kind == "dictionary":
         from calque.alignment.dictionary import DictionaryMaps
 
-        kept = DictionaryMaps
+        built = DictionaryMaps
+    run = {each: options[each] for each in align_options(built) if each in options}
     try:
-        return kept(towards=towards, **settings, **options)
+        made = built(towards=towards, **settings, **{key: options[key] for key in options if key not in run})
     except TypeError as error:
-        raise SettingError(f"{name} cannot be made with {', '.join(options) or 'no options'} ({error})") from error
+        raise SettingError(f"{name} cannot be built with {', '.join(options) or 'no options'} ({error})") from error
+    if run:
+        made.align = partial(made.align, **run)
+    return made
+
+
+def align_options(method: type[Method]) -> list[str]:
+    """Return the names of the options of a class's `align`, which are its keyword-only arguments beside `RunOptions`."""
+    return [
+        name for name, parameter in signature(method.align).parameters.items()
+        if parameter.kind is Parameter.KEYWORD_ONLY and name not in RunOptions.__annotations__
+    ]  # fmt: skip

@@ -32,7 +32,7 @@ class FineTune(Tuner):
             place of f(j, t) in the first term.
         layers: layers of the loss, e.g. the last four `(-4, -3, -2, -1)`; default: the encoder's layer.
         epochs, learning_rate, seed: see `Schedule`.
-        batch, standardize, freeze, centre, lora, accumulate, precision: see `Tuner`.
+        batch, freeze, lora: see `Tuner`.
     """
 
     decay = "constant"
@@ -43,7 +43,7 @@ class FineTune(Tuner):
 
     def __post_init__(self):
         if self.variant not in ("paper", "code"):
-            raise SettingError(f"variant is paper or code, got {self.variant!r}")
+            raise SettingError(f"variant must be paper or code, got {self.variant!r}")
         check_number("weight", self.weight, least=0)
         super().__post_init__()
 

@@ -6,17 +6,18 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from calque.alignment.aligned import AlignedText
-from calque.alignment.base import Method
+from calque.alignment.base import Method, RunOptions
 from calque.alignment.update import Alignment, LinkedBatch
 from calque.distributed import Processes
 from calque.encoders.base import made_of, require
+from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_precision
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError, check_number
 from calque.pairs import WordPairs
@@ -34,18 +35,15 @@ LORA_RATE = 10
 
 @dataclass(kw_only=True, eq=False)
 class Tuner(TrainingSettings, Method):
-    """A method that trains the encoder's weights. A subclass defines the loss, and `tune` returns a new encoder.
+    """A method that trains the encoder's weights. A subclass defines the loss.
 
     Args:
         towards: language that the others are aligned with.
         layers: layers of the loss; default: the encoder's layer.
-        standardize: standardise the word vectors before training, and those of the result, see `standardized`; default: if one
-            dimension dominates them.
-        centre: shift the language means of the trained encoder in `align` (not in `tune`), see `centred`.
         lora: rank of adapters in all matrices (LoRA, Hu et al. 2022; needs PEFT), which are trained in the place of the
             weights, by default at `LORA_RATE` times the learning rate; the result is an `AdaptedEncoder`. None trains the
             weights.
-        epochs, learning_rate, seed, batch, freeze, accumulate, precision: see `TrainingSettings`.
+        epochs, learning_rate, seed, batch, freeze: see `TrainingSettings`.
     """
 
     #: whether the special tokens at both ends of a sentence are linked words
@@ -55,31 +53,26 @@ class Tuner(TrainingSettings, Method):
 
     towards: str
     layers: Sequence[int] | None = None
-    standardize: bool | None = None
-    centre: bool = False
     lora: int | None = None
 
     def __post_init__(self):
         super().__post_init__()
+        self._how: dict[str, Any] = {}
         if self.lora is not None:
             from calque.encoders.adapted import library
 
             check_number("lora", self.lora, least=1, whole=True)
             library()  # fails early if PEFT is missing
 
-    def default_rate(self, dim: int) -> float:
-        """Return the default learning rate for an encoder of `dim` dimensions."""
-        # 2e-3 was best on held-out text at 128 dimensions (docs/results.md); 5e-5 is usual at 768.
-        return rate_by_width(dim, 2)
+    # -- what a subclass defines ---------------------------------
+    @abstractmethod
+    def loss(self, batch: LinkedBatch) -> Tensor | dict[str, Tensor]:
+        """Return the loss of one text and layer, or its terms by name; the sum over all texts and layers is minimised."""
 
     @property
     def needs_reference(self) -> bool:
         """Whether the loss reads vectors of the encoder before training."""
         return False
-
-    @abstractmethod
-    def loss(self, batch: LinkedBatch) -> dict[str, Tensor]:
-        """Return the terms of the loss for one text and layer; the sum over all is minimised."""
 
     @property
     def reads_sentences(self) -> bool:
@@ -87,19 +80,25 @@ class Tuner(TrainingSettings, Method):
         return False
 
     def kinds(self) -> Callable[[ParallelCorpus, WordPairs], np.ndarray] | None:
-        """Return the function that numbers linked pairs which are positives of each other, see `AlignedText`; None if there
-        are none."""
+        """Return the function that numbers linked pairs which are positives of each other, see `AlignedText`; default: None."""
         return None
 
+    def default_rate(self, dim: int) -> float:
+        """Return the default learning rate for an encoder of `dim` dimensions."""
+        # 2e-3 was best on held-out text at 128 dimensions (docs/results.md); 5e-5 is usual at 768.
+        return rate_by_width(dim, 2)
+
+    # -- training ------------------------------------------------
     def settings(self) -> dict[str, Any]:
-        """Return the settings that determine the result, except those of the schedule, for the record and the identity of
-        checkpoints."""
-        names = ["towards", "layers", "batch", "special", "max_words", "freeze", "precision"]
-        names += [] if self.standardize is None else ["standardize"]
-        names += ["centre"] if self.centre else []
+        """Return the settings except those of the schedule, for the record and the identity of checkpoints."""
+        names = ["towards", "layers", "batch", "special", "max_words", "freeze"]
         names += ["lora"] if self.lora is not None else []
         names += [field.name for field in fields(self) if field.name not in Tuner.__dataclass_fields__]
         return {"method": type(self).__name__.lower(), **{name: getattr(self, name) for name in names}}
+
+    def record(self) -> dict[str, Any]:
+        found = super().record()
+        return {**found, "settings": {**found["settings"], **self._how}}
 
     def tune(
         self,
@@ -107,33 +106,38 @@ class Tuner(TrainingSettings, Method):
         corpus: ParallelCorpus | Sequence[ParallelCorpus],
         pairs: WordPairs | Sequence[WordPairs],
         *,
+        standardize: bool | None = None,
+        accumulate: int = 1,
+        precision: TrainingPrecision = "float32",
         folder: str | Path | None = None,
         checkpoint_every: int = 200,
         progress: bool = False,
-        kept: bool = True,
     ) -> TrainableEncoder:
         """Train a copy of `encoder`.
 
         Args:
             encoder: encoder, which is not changed; the result shares its frozen weights.
             corpus, pairs: parallel text and its word links; several for several languages at once.
+            standardize, accumulate, precision: see `align`.
             folder: folder for checkpoints and metrics; an interrupted run resumes from it with bitwise equal results. The last
                 checkpoint is kept; delete it after the result is saved.
             checkpoint_every: number of updates between checkpoints, 0 for none; one is also written every minute.
             progress: show a bar with the terms of the loss on standard error.
-            kept: whether adapters will be saved without their encoder, which must then be loadable from its place.
 
         Raises:
             SettingError: the encoder has no weights to train, settings contradict each other, or `folder` has a checkpoint of
                 another run.
         """
-        self._check(encoder)
-        corpora = [corpus] if not isinstance(corpus, Sequence) else list(corpus)
-        pairs_of = [pairs] if not isinstance(pairs, Sequence) else list(pairs)
-        processes = Processes(self.precision)
         from calque.encoders.standard import sides_of, standardized
 
-        encoder = standardized(encoder, sides_of(corpora), self.layers, self.standardize)
+        check_number("accumulate", accumulate, least=1, whole=True)
+        check_precision(precision, TRAINING_PRECISIONS)
+        self._check(encoder)
+        self._how = {"precision": precision} | ({} if standardize is None else {"standardize": standardize})
+        corpora = [corpus] if not isinstance(corpus, Sequence) else list(corpus)
+        pairs_of = [pairs] if not isinstance(pairs, Sequence) else list(pairs)
+        processes = Processes(precision)
+        encoder = standardized(encoder, sides_of(corpora), self.layers, standardize)
         if self.lora is None:
             encoder = encoder.merged()
         text = self.text(encoder, corpora, pairs_of)
@@ -142,13 +146,13 @@ class Tuner(TrainingSettings, Method):
             rate = self.default_rate(encoder.dim) * (1 if self.lora is None else LORA_RATE)
             schedule = replace(schedule, learning_rate=rate)
         plan = BatchPlan(text.sizes, batch=self.batch, seed=schedule.seed)
-        tuned = self._copy(encoder, processes.device, kept=kept)
+        tuned = self._copy(encoder, processes.device)
         tuned.model.train()
         loop = Loop(
-            self.objective(tuned, encoder, text, processes),
+            self.objective(tuned, encoder, text, processes, accumulate=accumulate),
             schedule=schedule,
             processes=processes,
-            identity={**self.settings(), "encoder": encoder.fingerprint, "text": text.fingerprint},
+            identity={**self.settings(), **self._how, "encoder": encoder.fingerprint, "text": text.fingerprint},
             folder=None if folder is None else Path(folder),
             checkpoint_every=checkpoint_every,
             progress=progress,
@@ -162,43 +166,42 @@ class Tuner(TrainingSettings, Method):
         tuned.made = made_of(encoder, about["settings"]["method"], self.towards, corpora, pairs_of, about)
         return tuned
 
-    def _copy(self, encoder: TrainableEncoder, device: torch.device, *, kept: bool = True) -> TrainableEncoder:
-        """Return a copy of the encoder for training, whose frozen weights need no gradient.
-
-        Args:
-            kept: whether adapters will be saved without their encoder.
-        """
-        if self.lora is None:
-            tuned = float32_copy(encoder, device, freeze=self.freeze)
-            freeze_below(tuned.model, self.freeze)
-            return tuned
-        from calque.encoders.adapted import with_adapters
-
-        layers = range(self.freeze or 0, max(encoder.layer_numbers(self.layers)))
-        return with_adapters(encoder, self.lora, layers=layers, device=device, seed=self.seed, kept=kept)
-
     def align(
         self,
         encoder: Any,
         corpus: ParallelCorpus | Sequence[ParallelCorpus],
         pairs: WordPairs | Sequence[WordPairs],
         *,
-        folder: str | Path | None = None,
-        checkpoint_every: int = 200,
-        progress: bool = False,
+        standardize: bool | None = None,
+        centre: bool = False,
+        accumulate: int = 1,
+        precision: TrainingPrecision = "float32",
+        **run: Unpack[RunOptions],
     ) -> Encoder:
-        """Train a copy of `encoder`, see `tune`, and shift its language means if `centre` is true."""
-        tuned = self.tune(encoder, corpus, pairs, folder=folder, checkpoint_every=checkpoint_every, progress=progress)
-        if not self.centre:
+        """Train a copy of `encoder`, see `tune`.
+
+        Args:
+            encoder, corpus, pairs, run: see `tune`.
+            standardize: standardise the word vectors before training, and those of the result; default: if one dimension
+                dominates them.
+            centre: shift the language means of the trained encoder to that of `towards`, see `centred`.
+            accumulate: number of parts of each process's share of an update, of which one is in memory; the result is the same.
+            precision: precision of the trained and the frozen encoder: "float32" or "bfloat16", which computes the forward pass
+                in it; "float32" gives the same numbers twice on one machine.
+        """
+        tuned = self.tune(
+            encoder, corpus, pairs, standardize=standardize, accumulate=accumulate, precision=precision, **run
+        )
+        if not centre:
             return tuned
         from calque.alignment.text_maps import centred
 
+        self._how["centre"] = True
         corpora = [corpus] if isinstance(corpus, ParallelCorpus) else corpus
-        aligned = centred(tuned, corpora, towards=self.towards, progress=progress)
-        aligned.made = tuned.made
+        aligned = centred(tuned, corpora, towards=self.towards, progress=run.get("progress", False))
+        aligned.made = {**tuned.made, **self.record()}
         return aligned
 
-    # -- parts of a training -------------------------------------
     def text(
         self, encoder: TrainableEncoder, corpora: Sequence[ParallelCorpus], pairs: Sequence[WordPairs]
     ) -> AlignedText:
@@ -209,13 +212,30 @@ class Tuner(TrainingSettings, Method):
         )  # fmt: skip
 
     def objective(
-        self, tuned: TrainableEncoder, encoder: TrainableEncoder, text: AlignedText, processes: Processes
+        self,
+        tuned: TrainableEncoder,
+        encoder: TrainableEncoder,
+        text: AlignedText,
+        processes: Processes,
+        *,
+        accumulate: int = 1,
     ) -> Alignment:
         """Return the objective of training `tuned`; `encoder` is the encoder before training."""
         return Alignment(
             tuned, text, encoder.layer_numbers(self.layers), processes, encoder if self.needs_reference else None,
-            loss=self.loss, budget=self.budget, accumulate=self.accumulate,
+            loss=self.loss, budget=self.budget, accumulate=accumulate,
         )  # fmt: skip
+
+    def _copy(self, encoder: TrainableEncoder, device: torch.device) -> TrainableEncoder:
+        """Return a copy of the encoder for training, whose frozen weights need no gradient."""
+        if self.lora is None:
+            tuned = float32_copy(encoder, device, freeze=self.freeze)
+            freeze_below(tuned.model, self.freeze)
+            return tuned
+        from calque.encoders.adapted import with_adapters
+
+        layers = range(self.freeze or 0, max(encoder.layer_numbers(self.layers)))
+        return with_adapters(encoder, self.lora, layers=layers, device=device, seed=self.seed)
 
     def _check(self, encoder: Any) -> None:
         """Check that the encoder can be trained, and that some layer of the loss is not frozen."""
@@ -223,6 +243,6 @@ class Tuner(TrainingSettings, Method):
         highest = max(encoder.layer_numbers(self.layers))
         if self.freeze is not None and highest <= self.freeze < encoder.n_layers:
             raise SettingError(
-                f"freeze={self.freeze}: the loss reads layer {highest} and below, which would all stay as they are; freeze "
-                "fewer layers"
+                f"freeze={self.freeze}: the loss reads layer {highest}, below which all layers would be frozen; freeze fewer "
+                "layers"
             )

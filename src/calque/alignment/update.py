@@ -52,8 +52,9 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         text: text whose sentence pairs the updates select.
         reference: encoder before training (f0), if the loss needs it. Its vectors of the target sentences are computed in every
             update with the precision of the training.
-        loss: terms of the loss for one text and layer; see `Tuner.loss`.
-        budget, accumulate: see `Tuner`.
+        loss: see `Tuner.loss`.
+        budget: maximum number of subwords of a forward pass, including padding.
+        accumulate: number of parts of each process's share of an update.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         processes: Processes,
         reference: TrainableEncoder | None = None,
         *,
-        loss: Callable[[LinkedBatch], dict[str, Tensor]],
+        loss: Callable[[LinkedBatch], Tensor | dict[str, Tensor]],
         budget: int = 1024,
         accumulate: int = 1,
     ):
@@ -79,8 +80,11 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         self._loss, self._budget, self._accumulate = loss, budget, accumulate
 
     def backward(self, update: Sequence[np.ndarray]) -> dict[str, float]:
-        """Compute loss and gradients, see `Objective`; an update has the indices of the sentence pairs of all processes by
-        corpus."""
+        """Compute loss and gradients, see `Objective`.
+
+        Args:
+            update: indices of the sentence pairs of all processes by corpus.
+        """
         processes = self.processes
         parts = self.text.update(
             update, budget=self._budget, rank=processes.rank, world=processes.world, accumulate=self._accumulate
@@ -93,15 +97,16 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         terms: dict[str, Tensor] = {}
         for layer in self.layers:
             for number in range(len(parts[0].groups)):
-                for name, value in self._loss(self._batch(parts, leaves, frozen, layer, number)).items():
+                found = self._loss(self._batch(parts, leaves, frozen, layer, number))
+                for name, value in ({"align": found} if isinstance(found, Tensor) else found).items():
                     terms[name] = terms[name] + value if name in terms else value
         torch.stack(list(terms.values())).sum().backward()
         for i, part in enumerate(parts):
             done = passes[i] if undivided else self._pass(part, seed + 7919 * i)
             done.backward({layer: rows.grad for layer, rows in leaves[i].items() if rows.grad is not None})
         # Every process has all vectors and computes the same loss; gradients reach its own vectors only.
-        shown = torch.stack([value.detach() for value in terms.values()])
-        return {"loss": float(shown.sum()), **dict(zip(terms, shown.tolist(), strict=True))}
+        values = torch.stack([value.detach() for value in terms.values()])
+        return {"loss": float(values.sum()), **dict(zip(terms, values.tolist(), strict=True))}
 
     def _pass(self, part: Update, seed: int, *, gradient: bool = True) -> Pass:
         """Return all word vectors of a part."""
@@ -110,9 +115,7 @@ class Alignment(Objective[Sequence[np.ndarray]]):
 
     def _frozen(self, part: Update) -> dict[int, Tensor]:
         """Return the word vectors of a part's target sentences by the frozen encoder."""
-        if self.reference is None:
-            return {}
-        return self._pass_of(self.reference, part.target_batches, False).vectors
+        return {} if self.reference is None else self._pass_of(self.reference, part.target_batches, False).vectors
 
     def _pass_of(self, encoder: TrainableEncoder, batches: Sequence[np.ndarray], gradient: bool) -> Pass:
         collated = [collate(self.text.table, batch).to(self.processes.device) for batch in batches]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from calque.alignment.base import Judged
+from calque.alignment.base import HeldOutScore
 from calque.clcr.encoder import Parts, Step
 from calque.clcr.networks import ORDERS, AbsoluteOrder, KeyPointHead, Order
 from calque.clcr.noisy_labels import FlipRates, absolute_error, flip_rates, importance
@@ -451,7 +451,7 @@ class TrainedParts:
     parts: dict[str, Parts]
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     rates: dict[str, dict[str, float]] = field(default_factory=dict)
-    scores: list[Judged] = field(default_factory=list)
+    scores: list[HeldOutScore] = field(default_factory=list)
     examples: list[dict[str, Any]] = field(default_factory=list)
 
     def score(
@@ -459,7 +459,7 @@ class TrainedParts:
     ) -> None:
         """Add the scores of a model."""
         self.scores += [
-            Judged(table, langs, model, metric, counts, statistic, percent=table != "distance")
+            HeldOutScore(table, langs, model, metric, counts, statistic, percent=table != "distance")
             for metric, statistic in statistics.items()
         ]
 

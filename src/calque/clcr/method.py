@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from calque.alignment.base import Judged, Method
+from calque.alignment.base import HeldOutScore, Method
 from calque.clcr.encoder import PIVOTS, STEPS, KeyPointEncoder, check_view, named_steps
 from calque.clcr.learning import HeadTraining, PairedText, Transformed, paired_texts, train_parts
 from calque.clcr.pivots import TOLERANCE, choose_threshold, covered_words, find_pivots
@@ -175,7 +175,7 @@ class KeyPointAlignment(Method):
             "examples": self.trained.examples,
         }
 
-    def judged(self) -> list[Judged]:
+    def held_out_scores(self) -> list[HeldOutScore]:
         """Return the held-out scores of the last `align`: distances (Table 1), P (Table 2) and R (Table 3)."""
         return self.trained.scores
 

@@ -50,7 +50,10 @@ class AlignCommand(SubjectCommand):
         from calque.runs.align import map_method
 
         of_maps = [map_method, self_learning, similarity_seeds, adversarial_start]
-        return [METHODS.load(subject[0])] if subject[1] == "parallel" else of_maps
+        if subject[1] != "parallel":
+            return of_maps
+        kind = METHODS.load(subject[0])
+        return [kind, kind.align]
 
     def refuse(self, name: str, option: str, subject: tuple[str, str]) -> None:
         method, kind = subject

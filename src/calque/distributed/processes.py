@@ -1,12 +1,11 @@
-"""Process groups for training: shares of a batch, gathered vectors and summed gradients.
+"""Process groups for training: shards of a batch, gathered vectors and summed gradients.
 
-The model needs no wrapper, so the code is the same for one process and for several.
+The model needs no wrapper, so the code is equal for one process and for several.
 """
 
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -18,9 +17,6 @@ from torch import Tensor, nn
 
 from calque import launched
 from calque.errors import SettingError
-
-_BUCKET = 4_000_000  # number of elements of a bucket
-
 
 # Messages of gloo and NCCL when another process has ended.
 _GONE = (
@@ -52,10 +48,7 @@ def world_size() -> int:
 
 
 def own_device() -> torch.device:
-    """Return the device of this process: a GPU of its own if there are GPUs, else the CPU.
-
-    The GPU is chosen by the process's number on its machine.
-    """
+    """Return the device of this process: the GPU with the process's number on its machine, or the CPU without GPUs."""
     if launched.wants_cpu() or not torch.cuda.is_available():
         return torch.device("cpu")
     local = os.environ.get("LOCAL_RANK", "")
@@ -64,11 +57,8 @@ def own_device() -> torch.device:
 
 
 def state() -> Any:
-    """Return accelerate's state of this process, which forms the process group at first use.
-
-    Raises:
-        SettingError: several processes were started, but cannot connect.
-    """
+    """Return accelerate's state of this process, which forms the process group at first use; raise a SettingError if several
+    processes were started but cannot connect."""
     from accelerate import PartialState
 
     started = launched.count()
@@ -111,15 +101,9 @@ class Processes:
         if launched.wants_shards():
             raise SettingError(
                 "FSDP is not supported: each process needs the whole encoder; set ACCELERATE_USE_FSDP=false, and train adapters "
-                "(--lora RANK) where the encoder with its moments is too large for one GPU"
+                "(--lora RANK) if the encoder with its moments is too large for one GPU"
             )
         found = state()
-        if found.num_processes == 1 and launched.wants_cpu() and "MASTER_ADDR" in os.environ:
-            warnings.warn(
-                "accelerate launch --cpu starts a single process, however many are asked for: start several on processors by "
-                "torchrun --nproc_per_node N -m calque …, or by accelerate launch --multi_gpu --num_processes N -m calque …",
-                stacklevel=2,
-            )
         self.rank: int = found.process_index
         self.world: int = found.num_processes
         self.is_first = self.rank == 0
@@ -129,8 +113,7 @@ class Processes:
 
     @classmethod
     def alone(cls) -> Processes:
-        """Return processes without communication, for a small model that every process trains identically. The first still
-        writes."""
+        """Return processes without communication, for a small model that every process trains identically."""
         processes = cls()
         processes.rank, processes.world = 0, 1
         return processes
@@ -146,16 +129,10 @@ class Processes:
         if self.world > 1:
             dist.barrier()
 
-    # -- shares ----------------------------------------------------------------------------------------------------
     def share(self, items: np.ndarray) -> np.ndarray:
         """Return this process's part of a list; the parts in rank order are the list."""
-        return self.shares(items)[self.rank]
+        return np.array_split(items, self.world)[self.rank]
 
-    def shares(self, items: np.ndarray) -> list[np.ndarray]:
-        """Return the parts of all processes of a list."""
-        return np.array_split(items, self.world)
-
-    # -- collective operations --------------------------------------------------------------------------------------
     def gather_rows(self, rows: Tensor, counts: Sequence[int]) -> Tensor:
         """Gather the rows of all processes in rank order; gradients reach this process's rows only.
 
@@ -184,24 +161,13 @@ class Processes:
         trained = [p for p in parameters if p.requires_grad]
         present = torch.tensor([p.grad is not None for p in trained], dtype=torch.uint8).to(self.device)
         dist.all_reduce(present, op=dist.ReduceOp.MAX)
-        gradients = []
+        waiting = []
         for p, somewhere in zip(trained, present.tolist(), strict=True):
             if somewhere:
-                p.grad = torch.zeros_like(p) if p.grad is None else p.grad
-                gradients.append(p.grad)
-        self._sum_together(gradients)
-
-    def _sum_together(self, gradients: Sequence[Tensor]) -> None:
-        """Sum gradients in place, in buckets."""
-        bucket: list[Tensor] = []
-        for number, gradient in enumerate(gradients):
-            bucket.append(gradient)
-            if sum(each.numel() for each in bucket) >= _BUCKET or number + 1 == len(gradients):
-                flat = torch.cat([each.flatten() for each in bucket])
-                dist.all_reduce(flat)
-                for each, part in zip(bucket, flat.split([each.numel() for each in bucket]), strict=True):
-                    each.copy_(part.view_as(each))
-                bucket = []
+                p.grad = torch.zeros_like(p) if p.grad is None else p.grad.contiguous()
+                waiting.append(dist.all_reduce(p.grad, async_op=True))
+        for sent in waiting:
+            sent.wait()
 
     def sum_numbers(self, numbers: Tensor) -> Tensor:
         """Return the element-wise sum over the processes."""
@@ -211,7 +177,7 @@ class Processes:
         dist.all_reduce(total)
         return total
 
-    def most(self, number: int) -> int:
+    def largest(self, number: int) -> int:
         """Return the largest number of all processes."""
         if self.world == 1:
             return number

@@ -1,4 +1,4 @@
-"""Adversarial initialisation of a map: a discriminator learns to distinguish the languages (Conneau et al. 2018a)."""
+"""Adversarial initialisation of a map (Conneau et al. 2018a)."""
 
 from __future__ import annotations
 
@@ -33,11 +33,10 @@ def adversarial_start(
     """Train a map adversarially and return the map of the best epoch (Conneau et al. 2018a, §2.1, §3).
 
     A discriminator with two hidden layers learns to distinguish mapped source vectors from target vectors, and the map
-    learns to fool it. The discriminator makes `judge_updates` updates for each update of the map. The map is kept near
-    orthogonal by W ← (1 + β)W − βWWᵀW after each update (Eq. 7). The best epoch has the largest mean CSLS of mutual
-    neighbours; the learning rate is halved when this mean drops for the second time. The published program uses the mean
-    cosine between each frequent word and its CSLS neighbour instead. The map is initialised with the identity for seed 0,
-    as published, and with a random rotation for other seeds.
+    learns to fool it. The map is kept near orthogonal by W ← (1 + β)W − βWWᵀW after each update (Eq. 7). The best epoch has
+    the largest mean CSLS of mutual neighbours; the learning rate is halved when this mean drops for the second time. The
+    published program uses the mean cosine between each frequent word and its CSLS neighbour instead. The map is initialised
+    with the identity for seed 0, as published, and with a random rotation for other seeds.
 
     Args:
         x, z: L2-normalised vectors `[n, dim]` and `[m, dim]`, the most frequent words first.
@@ -62,14 +61,14 @@ def adversarial_start(
     dim = x.shape[1]
     random = torch.Generator(device=device).manual_seed(seed)
     left, right = (torch.from_numpy(np.ascontiguousarray(side[:frequent])).to(device) for side in (x, z))
-    turn = torch.eye(dim)
+    start = torch.eye(dim)
     if seed:
         drawn = np.random.default_rng(seed).standard_normal((dim, dim))
-        turn = torch.from_numpy(np.linalg.qr(drawn)[0].astype(np.float32))
-    w = turn.to(device).requires_grad_()
-    judge = _Judge(dim, hidden, dropout, random).to(device)
+        start = torch.from_numpy(np.linalg.qr(drawn)[0].astype(np.float32))
+    w = start.to(device).requires_grad_()
+    discriminator = Discriminator(dim, hidden, dropout, random).to(device)
     of_map = torch.optim.SGD([w], lr=rate)
-    of_judge = torch.optim.SGD(judge.parameters(), lr=rate)
+    of_discriminator = torch.optim.SGD(discriminator.parameters(), lr=rate)
     is_source = torch.cat([torch.full((batch,), 1 - smoothing), torch.full((batch,), smoothing)]).to(device)
     loss = nn.functional.binary_cross_entropy_with_logits
 
@@ -83,11 +82,11 @@ def adversarial_start(
             for _ in range(judge_updates):
                 with torch.no_grad():
                     vectors = drawn_vectors()
-                of_judge.zero_grad(set_to_none=True)
-                loss(judge(vectors, dropped=True), is_source).backward()
-                of_judge.step()
+                of_discriminator.zero_grad(set_to_none=True)
+                loss(discriminator(vectors, dropped=True), is_source).backward()
+                of_discriminator.step()
             of_map.zero_grad(set_to_none=True)
-            loss(judge(drawn_vectors(), dropped=False), 1 - is_source).backward()
+            loss(discriminator(drawn_vectors(), dropped=False), 1 - is_source).backward()
             of_map.step()
             with torch.no_grad():
                 w.copy_((1 + beta) * w - beta * w @ w.T @ w)
@@ -106,7 +105,7 @@ def adversarial_start(
     return best
 
 
-class _Judge(nn.Module):
+class Discriminator(nn.Module):
     """Discriminator: logit of the probability that a vector is a mapped source vector."""
 
     def __init__(self, dim: int, hidden: int, dropout: float, random: torch.Generator):

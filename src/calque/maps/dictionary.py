@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, get_args
 
@@ -21,19 +21,14 @@ METHODS: tuple[Method, ...] = get_args(Method)
 NORMALISATIONS: tuple[Normalisation, ...] = get_args(Normalisation)
 
 
-# -- words and word pairs -----------------------------------------------------------------------------------------------
 class WordVectors(Protocol):
-    """Protocol for words with one vector each, the most frequent first; `calque.anchors.Anchors` implements it."""
+    """Words `[n]` with one vector each `[n, dim]`, the most frequent first; `calque.anchors.Anchors` implements it."""
 
     @property
-    def words(self) -> Sequence[str]:
-        """Words, `[n]`."""
-        ...
+    def words(self) -> Sequence[str]: ...
 
     @property
-    def vectors(self) -> np.ndarray:
-        """Vectors, `[n, dim]`."""
-        ...
+    def vectors(self) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
@@ -69,28 +64,24 @@ def seed_pairs(
             if len(side) and not 0 <= side.min() <= side.max() < len(words):
                 raise SettingError(f"row indices must be in 0…{len(words) - 1}, got {side.min()} to {side.max()}")
         return rows, np.arange(len(rows)), 0
-    left, right = _Rows(source), _Rows(target)
+    left, right = _index(source), _index(target)
     pairs, entries, left_out = [], [], 0
     for number, (a, b) in enumerate(zip(dictionary.source, dictionary.target, strict=True)):
-        combined = [(i, j) for i in left.of(a) for j in right.of(b)]
+        combined = [(i, j) for i in left(a) for j in right(b)]
         pairs += combined
         entries += [number] * len(combined)
         left_out += not combined
     return np.array(pairs, dtype=np.int64).reshape(-1, 2), np.array(entries, dtype=np.int64), left_out
 
 
-class _Rows:
-    """Index from words to their rows."""
-
-    def __init__(self, words: Sequence[str]):
-        self._rows: dict[str, list[int]] = {}
-        self._forms: dict[str, str] = {}  # first word with each lower-cased spelling
-        for row, word in enumerate(words):
-            self._rows.setdefault(word, []).append(row)
-            self._forms.setdefault(word.lower(), word)
-
-    def of(self, word: str) -> Sequence[int]:
-        return self._rows.get(word) or self._rows.get(self._forms.get(word.lower(), word), ())
+def _index(words: Sequence[str]) -> Callable[[str], Sequence[int]]:
+    """Return the function that looks up the rows of a word."""
+    rows: dict[str, list[int]] = {}
+    by_lower: dict[str, str] = {}  # first word with each lower-cased spelling
+    for row, word in enumerate(words):
+        rows.setdefault(word, []).append(row)
+        by_lower.setdefault(word.lower(), word)
+    return lambda word: rows.get(word) or rows.get(by_lower.get(word.lower(), word), ())
 
 
 def identical_words(source: Sequence[str], target: Sequence[str]) -> np.ndarray:
@@ -111,20 +102,19 @@ def with_identical_words(dictionary: Dictionary, source: Sequence[str], target: 
     Args:
         dictionary: entries that come first in the result.
     """
-    known = set(zip(dictionary.source, dictionary.target, strict=True))
+    entries = set(zip(dictionary.source, dictionary.target, strict=True))
     both = dict.fromkeys(source[row] for row, _ in identical_words(source, target))
-    alike = tuple(word for word in both if (word, word) not in known)
-    return replace(dictionary, source=(*dictionary.source, *alike), target=(*dictionary.target, *alike))
+    identical = tuple(word for word in both if (word, word) not in entries)
+    return replace(dictionary, source=(*dictionary.source, *identical), target=(*dictionary.target, *identical))
 
 
-# -- fitting -----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Verdict:
     """Check of a map that was fitted without a dictionary.
 
     Attributes:
         failed: whether the map is unreliable.
-        gain: ratio between the map's criterion and that of maps refined from random pairs (`unsupervised.judge`).
+        gain: ratio between the map's criterion and that of maps refined from random pairs (`unsupervised.check_map`).
         why: explanation in words.
     """
 
@@ -180,7 +170,7 @@ def fit_dictionary(
         normalise: preprocessing of the vectors: none; L2-normalised; centred, then L2-normalised; or L2-normalised,
             centred, L2-normalised again (Artetxe et al. 2018). The map accepts vectors of any length and contains the
             means; for the last kind, the mean of the normalised vectors is multiplied by the mean length.
-        refinement: rounds and held-out fraction; None for five rounds and a tenth.
+        refinement: rounds and held-out fraction; None for the defaults.
 
     Raises:
         SettingError: no pair has vectors on both sides, the dimensions differ, or an argument has an unknown value.
@@ -190,8 +180,7 @@ def fit_dictionary(
     problem = Problem.of(source.vectors, target.vectors, method, normalise)
     if not len(pairs):
         raise SettingError(
-            f"none of {left_out:,} entries in the dictionary has vectors for both words: are the languages the right "
-            "way round, and is the case of letters the same?"
+            f"none of {left_out:,} entries in the dictionary has vectors for both words: check the order of the languages"
         )
     if len(np.unique(entries)) < len(entries):
         pairs = _closest(problem, pairs, entries)

@@ -72,7 +72,7 @@ def self_learning(
         pairs: initial pairs, int64 `[n_pairs, 2]`.
         frequent: number of words of each side, the most frequent first; a round computes `frequent²` float32 similarities.
         k: neighbourhood size of CSLS.
-        keep, growth, patience, threshold: see above; the defaults are the paper's.
+        keep, growth, patience, threshold: see above, with the paper's defaults.
         most_rounds: maximum number of rounds.
         device: device used for the similarities.
 
@@ -89,9 +89,9 @@ def self_learning(
         with full_precision():
             sources, targets = (torch.from_numpy(side).to(device) for side in pairs.T)
             cross = every[0][sources].T @ every[1][targets]
-            turn = torch.from_numpy(procrustes(cross.double().cpu().numpy()).astype(np.float32)).to(device)
-            turned = left @ turn
-        forward, backward, value = _best(turned, right, k, keep=keep, seed=int(random.integers(2**63)))
+            matrix = torch.from_numpy(procrustes(cross.double().cpu().numpy()).astype(np.float32)).to(device)
+            mapped = left @ matrix
+        forward, backward, value = _best(mapped, right, k, keep=keep, seed=int(random.integers(2**63)))
         pairs = _both_ways(forward, backward)
         if value >= best + threshold:
             best, waited = value, 0
@@ -142,9 +142,7 @@ def _best(
 
 def _stripes(matrix: torch.Tensor) -> Iterator[torch.Tensor]:
     """Yield blocks of a matrix's rows with a few million entries each."""
-    height = max(1, _STRIPE // matrix.shape[1])
-    for start in range(0, len(matrix), height):
-        yield matrix[start : start + height].contiguous()
+    return (part.contiguous() for part in matrix.split(max(1, _STRIPE // matrix.shape[1])))
 
 
 def _random_bytes(n: int, random: torch.Generator) -> torch.Tensor:

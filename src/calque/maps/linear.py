@@ -48,21 +48,21 @@ class VectorMap(ABC):
         """
         if side == "target":
             return vectors
-        if self.matrix is None or self.source_mean is None or self.target_mean is None:
-            raise SettingError("this map has not been fitted yet: call fit first")
-        if vectors.shape[1] != len(self.matrix):
-            raise SettingError(f"vectors must have {len(self.matrix)} dimensions, got {vectors.shape[1]}")
+        arrays = self.arrays()
+        matrix, source_mean, target_mean = (arrays[name] for name in ("matrix", "source_mean", "target_mean"))
+        if vectors.shape[1] != len(matrix):
+            raise SettingError(f"vectors must have {len(matrix)} dimensions, got {vectors.shape[1]}")
         dtype = np.float64 if vectors.dtype == np.float64 else np.float32
-        offset = (self.target_mean - self.source_mean @ self.matrix).astype(dtype)
-        mapped = mapped_array((len(vectors), self.matrix.shape[1]), dtype)
-        np.matmul(vectors.astype(dtype, copy=False), self.matrix.astype(dtype), out=mapped)
+        offset = (target_mean - source_mean @ matrix).astype(dtype)
+        mapped = mapped_array((len(vectors), matrix.shape[1]), dtype)
+        np.matmul(vectors.astype(dtype, copy=False), matrix.astype(dtype), out=mapped)
         mapped += offset
         return mapped.astype(vectors.dtype, copy=False)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays to save."""
         if self.matrix is None or self.source_mean is None or self.target_mean is None:
-            raise SettingError("this map has not been fitted yet: there is nothing to save")
+            raise SettingError("this map has not been fitted yet: call fit first")
         return {"matrix": self.matrix, "source_mean": self.source_mean, "target_mean": self.target_mean}
 
     @classmethod
@@ -77,7 +77,9 @@ class VectorMap(ABC):
 
     def _set(self, matrix: np.ndarray, moments: Moments, *, centred: bool) -> Self:
         if moments.n == 0:
-            raise SettingError("no pairs to fit a map on: the text has no word links that the encoder covers")
+            raise SettingError(
+                "a map needs pairs of vectors, got none: the text has no word link with vectors for both words"
+            )
         self.matrix, self.n_pairs = matrix, moments.n
         self.source_mean = moments.source_mean.copy() if centred else np.zeros(matrix.shape[0])
         self.target_mean = moments.target_mean.copy() if centred else np.zeros(matrix.shape[1])
@@ -92,8 +94,8 @@ class Rotation(VectorMap):
     Example:
         >>> import numpy as np
         >>> rng = np.random.default_rng(0)
-        >>> x, turn = rng.normal(size=(100, 4)), np.linalg.qr(rng.normal(size=(4, 4)))[0]
-        >>> bool(np.allclose(Rotation().fit(x, x @ turn).matrix, turn))
+        >>> x, rotation = rng.normal(size=(100, 4)), np.linalg.qr(rng.normal(size=(4, 4)))[0]
+        >>> bool(np.allclose(Rotation().fit(x, x @ rotation).matrix, rotation))
         True
     """
 
@@ -170,12 +172,10 @@ def open_map(
         raise SettingError(f"kind of map must be one of {', '.join(KINDS)}, or package.module:Class, got {kind!r}")
     cls = KINDS.get(kind) or class_in_file(kind, VectorMap, path)
     parts = {name: arrays[f"{prefix}.{name}"] for name in ("matrix", "source_mean", "target_mean")}
-    shapes = [parts[name].shape for name in parts]
+    shapes = [array.shape for array in parts.values()]
     if shapes[0] != (*shapes[1], *shapes[2]):
-        raise InputError(
-            f"map {prefix}: arrays of shapes {shapes} do not fit each other; fit the maps again", path=path
-        )
+        raise InputError(f"map {prefix}: arrays have contradictory shapes {shapes}; fit the maps again", path=path)
     if wrong := [name for name, array in parts.items() if not (np.abs(array) < np.finfo(np.float32).max).all()]:
-        what = f"map {prefix}: {wrong[0]} has numbers that are not finite"
-        raise InputError(f"{what}; copy the folder again, or fit the maps again", path=path)
+        remedy = "copy the folder again, or fit the maps again"
+        raise InputError(f"map {prefix}: {wrong[0]} must have finite numbers; {remedy}", path=path)
     return cls.from_arrays(parts, about["pairs"])

@@ -9,7 +9,7 @@ import numpy as np
 
 from calque.algebra.normalize import unit_rows
 from calque.algebra.similarity import csls_neighbours
-from calque.errors import SettingError
+from calque.errors import SettingError, check_number
 
 #: solver of a round: pairs int64 `[n_pairs, 2]` → matrix of the source side, float64
 Solve = Callable[[np.ndarray], np.ndarray]
@@ -21,8 +21,8 @@ class Refinement:
 
     Args:
         rounds: number of rounds; 0 for no refinement.
-        frequent: number of words of each side that can be paired, the most frequent first. The published code searches all
-            words and then drops pairs with a rarer word; ignoring rarer words from the beginning is much faster.
+        frequent: number of words of each side that can be paired, the most frequent first. The published code searches all words
+            and then drops pairs with a rarer word, which is much slower.
         k: neighbourhood size of CSLS.
         held_out: fraction of the dictionary's source words that is held out to choose the round; 0 chooses by the mean CSLS
             of mutual neighbours, which needs no dictionary.
@@ -36,11 +36,9 @@ class Refinement:
     seed: int = 0
 
     def __post_init__(self):
-        if self.rounds < 0 or self.frequent < 1 or self.k < 1:
-            numbers = f"rounds={self.rounds}, frequent={self.frequent}, k={self.k}"
-            raise SettingError(f"{numbers}: expected 0, 1 and 1 or more")
-        if not 0 <= self.held_out < 1:
-            raise SettingError(f"held_out must be at least 0 and below 1, got {self.held_out}")
+        for name, least in (("rounds", 0), ("frequent", 1), ("k", 1)):
+            check_number(name, getattr(self, name), least=least, whole=True)
+        check_number("held_out", self.held_out, least=0, below=1)
 
 
 @dataclass(frozen=True)

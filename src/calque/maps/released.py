@@ -15,10 +15,8 @@ import numpy as np
 from calque.errors import InputError
 from calque.maps.linear import LinearMap
 
-_MAGIC, _PROTOCOL = (
-    0x1950A86A20F9469CFC6C,
-    1001,
-)  # first bytes of files that torch.save wrote before it used zip archives
+# First objects of files that torch.save wrote before it used zip archives.
+_MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 # Every name that a pickled array may refer to, in all modules where NumPy has kept it.
 _KNOWN: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): np.ndarray, ("numpy", "dtype"): np.dtype,

@@ -27,8 +27,8 @@ from calque.maps.refine import Refined, Refinement, mapped, mutual_neighbours, r
 
 Start = Literal["identical", "distributions", "adversarial"]
 STARTS = ("identical", "distributions", "adversarial")
-GAIN = 1.25  # minimum ratio between a map's criterion and that of maps refined from random pairs; see `judge`
-_JUDGED_ON, _CHANCES = 4000, 3  # number of frequent words used to check a map, and number of random maps
+GAIN = 1.25  # minimum ratio between a map's criterion and that of maps refined from random pairs; see `check_map`
+_CHECKED, _RANDOM = 4000, 3  # number of frequent words used to check a map, and number of random maps
 
 
 def fit_unsupervised(
@@ -45,7 +45,7 @@ def fit_unsupervised(
 ) -> DictionaryFit:
     """Fit a map without a dictionary; `DictionaryFit.verdict` reports whether the map is reliable.
 
-    Random initialisations are repeated until one passes `judge`. If none does, the map with the largest mean CSLS of
+    Random initialisations are repeated until one passes `check_map`. If none does, the map with the largest mean CSLS of
     mutual neighbours is returned.
 
     Args:
@@ -79,7 +79,7 @@ def fit_unsupervised(
             frequent = refinement.frequent
             pairs, _ = mutual_neighbours(mapped(x[:frequent], matrix), z[:frequent], k=refinement.k)
         refined = refine(problem.x, problem.z, pairs, problem.solve, refinement)
-        verdict = judge(x, z, refined.matrix, k=refinement.k, seed=seed)
+        verdict = check_map(x, z, refined.matrix, k=refinement.k, seed=seed)
         tries.append((refined, verdict, len(pairs)))
         if not verdict.failed:
             break
@@ -108,34 +108,34 @@ def check_start(start: str, options: Mapping[str, Any] | None = None) -> None:
     """
     if start not in STARTS:
         raise SettingError(f"start must be one of {', '.join(STARTS)}, got {start!r}")
-    known = start_options(start)
+    expected = start_options(start)
     for name in options or {}:
-        if name not in known:
-            options_known = ", ".join(known) or "none"
-            raise SettingError(f"{name!r} is not an option of the start {start}; its options: {options_known}")
+        if name not in expected:
+            raise SettingError(
+                f"{name!r} is not an option of the start {start}; its options: {', '.join(expected) or 'none'}"
+            )
 
 
-def judge(x: np.ndarray, z: np.ndarray, matrix: np.ndarray, *, k: int = 10, seed: int = 0) -> Verdict:
+def check_map(x: np.ndarray, z: np.ndarray, matrix: np.ndarray, *, k: int = 10, seed: int = 0) -> Verdict:
     """Check from the vectors alone whether a map is reliable.
 
-    Refinement produces mutual neighbours even from random pairs, so a reliable map must do better. The map and three
-    random dictionaries are refined by equal rounds on the same frequent words. The criterion is the sum of the CSLS of all
-    mutual neighbours divided by the number of words. Relative to the random dictionaries, searches in unrelated spaces
-    reached 0.9 to 1.25, and correct maps of synthetic and real vectors 1.26 to 9. Passing the check does not prove that
-    a map is correct. A correct map fails the check if the vectors are too poor.
+    Refinement produces mutual neighbours even from random pairs. The map and three random dictionaries are therefore refined
+    by equal rounds on the same frequent words. The criterion is the sum of the CSLS of all mutual neighbours divided by the
+    number of words. Relative to the random dictionaries, searches in unrelated spaces reached 0.9 to 1.25, and correct maps of
+    synthetic and real vectors 1.26 to 9. A wrong map may pass the check, and a correct map of poor vectors may fail it.
 
     Args:
         x, z: L2-normalised vectors `[n, dim]` and `[m, dim]`, the most frequent words first.
         matrix: matrix of the map, `[dim, dim]`.
         k: neighbourhood size of CSLS.
     """
-    n = min(_JUDGED_ON, len(x), len(z))
+    n = min(_CHECKED, len(x), len(z))
     x, z = x[:n], z[:n]
     rng = np.random.default_rng(seed)
     mutual, _ = mutual_neighbours(mapped(x, matrix), z, k=k)
-    random = [np.stack([rng.permutation(n), np.arange(n)], axis=1) for _ in range(_CHANCES)]
-    value, *chances = [_reached(x, z, pairs, k) for pairs in (mutual, *random)]
-    gain = value / max(max(chances), 1e-12)
+    random = [np.stack([rng.permutation(n), np.arange(n)], axis=1) for _ in range(_RANDOM)]
+    value, *by_chance = [_reached(x, z, pairs, k) for pairs in (mutual, *random)]
+    gain = value / max(max(by_chance), 1e-12)
     if gain >= GAIN:
         return Verdict(False, gain, f"{gain:.2f} times as good as maps refined from random pairs")
     why = (

@@ -148,7 +148,7 @@ def align(
         record["seconds"] = {} if prepared is None else {prepared: round(begun - started, 2)}
         record["seconds"]["method"] = round(time.perf_counter() - begun, 2)
         leave(aligned, folder, base, record, keep_layers=how.keep_layers)
-        scores = [score.to_dict() for score in scores_of(made.judged())]
+        scores = [score.to_dict() for score in scores_of(made.held_out_scores())]
         if scores and is_first():
             add_scores(folder, scores)
             record["scores"] = scores

@@ -15,7 +15,7 @@ from calque.tasks.base import Score
 from calque.tasks.bootstrap import measure
 
 if TYPE_CHECKING:
-    from calque.alignment.base import Judged
+    from calque.alignment.base import HeldOutScore
 
 
 def add_scores(folder: Path, scores: list[dict[str, Any]], base: Sequence[Mapping[str, Any]] | None = None) -> None:
@@ -79,10 +79,10 @@ def _shown(value: float | None) -> str:
 
 
 # -- scores on held-out text -----------------------------------------------------------------------------
-def scores_of(judged: Sequence[Judged], *, seed: int = 0) -> list[Score]:
+def scores_of(held_out: Sequence[HeldOutScore], *, seed: int = 0) -> list[Score]:
     """Return a score with its interval over sentences for each metric that has sentences."""
     found = []
-    for each in judged:
+    for each in held_out:
         if n := len(each.counts):
             measured = measure(each.counts, each.statistic)
             about, data = {"model": each.model, "sentences": n}, f"held out, {each.model}"

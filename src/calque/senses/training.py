@@ -448,7 +448,7 @@ class Prediction(Objective[Update]):
     def _finish(self, loss: Tensor, selected: Sequence[Selected | None], sizes: np.ndarray) -> dict[str, float]:
         """Store the selections for each table, and return the loss; `sizes` is the number of predictions of each block."""
         if self.training is not None:
-            counts = [int(sizes[part].sum()) for part in self.processes.shares(np.arange(len(sizes)))]
+            counts = [int(sizes[part].sum()) for part in np.array_split(np.arange(len(sizes)), self.processes.world)]
             self.training.keep(selected, counts)
         return {"loss": float(self.processes.sum_numbers(loss.detach()))}
 

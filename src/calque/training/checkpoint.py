@@ -23,8 +23,8 @@ def trained_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
     return {name: p for name, p in module.named_parameters() if p.requires_grad}
 
 
-def learnt(module: nn.Module) -> dict[str, Tensor]:
-    """Return everything that training changes in a module: trainable parameters and persistent buffers."""
+def changed_tensors(module: nn.Module) -> dict[str, Tensor]:
+    """Return the tensors that training changes in a module: trainable parameters and persistent buffers."""
     names = trained_parameters(module).keys() | {name for name, _ in module.named_buffers()}
     return {name: value for name, value in module.state_dict().items() if name in names}
 
@@ -35,7 +35,7 @@ class Checkpoint:
     Older checkpoints without buffers and objective state can be read if there are none.
 
     Args:
-        identity: everything that determines the result; checkpoints of another identity are refused.
+        identity: all settings and data that determine the result; checkpoints of another identity are refused.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Checkpoint:
         return {
             "identity": self._identity,
             "step": step,
-            "module": learnt(self._objective.module),
+            "module": changed_tensors(self._objective.module),
             "objective": self._objective.state(),
             "optimiser": self._optimiser.state_dict(),
             "history": json.dumps(history),
@@ -70,7 +70,7 @@ class Checkpoint:
             number of finished updates, and their metrics.
 
         Raises:
-            InputError: the file is damaged, or not a checkpoint.
+            InputError: the file is corrupt, or not a checkpoint.
             SettingError: the checkpoint belongs to another run.
         """
         if not self.path.exists():
@@ -92,24 +92,18 @@ class Checkpoint:
 
     def _take(self, module: dict[str, Tensor], optimiser: dict[str, Any]) -> None:
         """Load weights, buffers and the optimiser's moments."""
-        if module.keys() != learnt(self._objective.module).keys():
+        if module.keys() != changed_tensors(self._objective.module).keys():
             raise ValueError("other weights or buffers")
-        # Not strict, because frozen weights are not in the checkpoint.
-        self._objective.module.load_state_dict(module, strict=False)
-        parameters = list(trained_parameters(self._objective.module).values())
-        for number, moments in optimiser["state"].items():
-            for value in moments.values():
-                if isinstance(value, Tensor) and value.ndim and value.shape != parameters[number].shape:
-                    raise ValueError("moments of other shapes")
+        self._objective.module.load_state_dict(module, strict=False)  # frozen weights are not in the checkpoint
         self._optimiser.load_state_dict(optimiser)
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # damaged files raise many kinds of errors in torch
+        except Exception as error:  # a corrupt file can raise any exception in torch
             raise InputError(
-                "not a readable checkpoint: damaged, or not written by calque; remove it to train from the start",
+                "not a readable checkpoint: corrupt, or not written by calque; remove it to train from the start",
                 path=self.path,
             ) from error
 
@@ -118,13 +112,11 @@ def _difference(old: str, new: str) -> str:
     """Return the settings in which two identities differ, as `epochs: 2 → 1`."""
     before, after = _leaves(json.loads(old)), _leaves(json.loads(new))
     names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-    values = ((name[-1], before.get(name), after.get(name)) for name in names)
-    said = [f"{name}: {_short(was)} → {_short(is_now)}" for name, was, is_now in values]
-    return ", ".join(dict.fromkeys(said))  # the schedule repeats some settings
-
-
-def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else f"{value!r:.60}"
+    changes = []
+    for name in names:
+        was, now = (f"{x:g}" if isinstance(x, float) else f"{x!r:.60}" for x in (before.get(name), after.get(name)))
+        changes.append(f"{name[-1]}: {was} → {now}")
+    return ", ".join(dict.fromkeys(changes))  # the schedule repeats some settings
 
 
 def _leaves(settings: Any, *names: str) -> dict[tuple[str, ...], Any]:

@@ -11,14 +11,14 @@ from typing import Any, NoReturn
 from calque import launched
 from calque.errors import Stopped
 
-_PASSED_ON = 2.0  # seconds within which a launcher repeats a signal of the terminal
+_REPEATED = 2.0  # seconds within which a launcher repeats a signal of the terminal
 
 
 class Interruption:
-    """Records SIGINT and SIGTERM, so that an update can be finished and saved first.
+    """Context that records SIGINT and SIGTERM, so that an update can be finished and saved first.
 
-    Only the first signal is postponed; a second Ctrl-C acts at once. With several processes, which get the first one from the
-    terminal and from the launcher, a later one does. Signals with a handler of the surrounding program, and signals outside of
+    Only the first signal is postponed; a second Ctrl-C acts at once. With several processes, which get the first signal from the
+    terminal and from the launcher, a later one acts. Signals with a handler of the surrounding program, and signals outside of
     the main thread, are not handled.
 
     Attributes:
@@ -45,16 +45,12 @@ class Interruption:
     def _remember(self, number: int, frame: FrameType | None) -> None:
         if self.received is None:
             self.received, self._since = number, time.monotonic()
-        elif time.monotonic() - self._since > _PASSED_ON:
+        elif time.monotonic() - self._since > _REPEATED:
             self.__exit__()
             signal.raise_signal(number)
         if launched.count() == 1:
             self.__exit__()
 
     def stop(self, message: str) -> NoReturn:
-        """Raise the exception that ends the run.
-
-        Raises:
-            Stopped: always.
-        """
+        """Raise `Stopped`, which ends the run."""
         raise Stopped(message, self.received or signal.SIGINT)

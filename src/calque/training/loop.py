@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 import torch
 
 from calque.distributed import Processes
-from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, arithmetic, check_precision
+from calque.encoders.numerics import arithmetic
 from calque.errors import InputError, SettingError, check_number
 from calque.progress import bar
 from calque.storage import write_text
@@ -55,15 +55,12 @@ class Schedule:
     seed: int = 0
 
     def __post_init__(self):
-        check_number("epochs", self.epochs, above=0)
-        if self.learning_rate is not None:
-            check_number("learning rate", self.learning_rate, above=0)
+        for name in ("epochs", "learning_rate", "clip"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), above=0)
         check_number("warmup", self.warmup, least=0, most=1)
         if self.decay not in ("constant", "linear", "cosine"):
-            raise SettingError(f"decay is constant, linear or cosine, got {self.decay!r}")
-        check_number("epsilon", self.epsilon, least=0)
-        if self.clip is not None:
-            check_number("clip", self.clip, above=0)
+            raise SettingError(f"decay must be constant, linear or cosine, got {self.decay!r}")
         check_number("seed", self.seed, least=0, most=2**32 - 1, whole=True)
 
     def updates(self, steps_per_epoch: int) -> int:
@@ -72,8 +69,7 @@ class Schedule:
 
     def rate(self, step: int, total: int) -> float:
         """Return the learning rate of update `step` (from 0) of `total`."""
-        if self.learning_rate is None:
-            raise SettingError("no learning rate was given")
+        assert self.learning_rate is not None
         rising = math.ceil(self.warmup * total)
         if step < rising:
             return self.learning_rate * (step + 1) / rising
@@ -84,15 +80,12 @@ class Schedule:
 
 @dataclass(kw_only=True, eq=False)
 class TrainingSettings(ABC):
-    """Settings of all methods that train an encoder.
+    """Settings of all methods that train an encoder; `warmup`, `decay`, `clip` and `epsilon` are attributes of a class.
 
     Args:
-        epochs, learning_rate, seed: see `Schedule`, as for `warmup`, `decay`, `clip` and `epsilon`, which a class sets.
+        epochs, learning_rate, seed: see `Schedule`.
         batch: number of sentence pairs of each language in an update.
         freeze: number of frozen layers above the embeddings, which are frozen too; None trains everything.
-        accumulate: number of parts of each process's share of an update, of which one is in memory.
-        precision: precision of the trained and the frozen encoder: "float32" or
-            "bfloat16", which computes the forward pass in it; "float32" gives the same numbers twice on one machine.
     """
 
     decay: ClassVar[Literal["constant", "linear", "cosine"]] = "linear"
@@ -107,19 +100,15 @@ class TrainingSettings(ABC):
     seed: int = 0
     batch: int = 16
     freeze: int | None = None
-    accumulate: int = 1
-    precision: TrainingPrecision = "float32"
 
     def __post_init__(self):
         self.schedule = Schedule(
             epochs=self.epochs, learning_rate=self.learning_rate, warmup=self.warmup, decay=self.decay,
             epsilon=self.epsilon, clip=self.clip, seed=self.seed,
         )  # fmt: skip
-        for name in ("batch", "accumulate"):
-            check_number(name, getattr(self, name), least=1, whole=True)
+        check_number("batch", self.batch, least=1, whole=True)
         if self.freeze is not None:
             check_number("freeze", self.freeze, least=0, whole=True)
-        check_precision(self.precision, TRAINING_PRECISIONS)
         self.used, self.counts, self.history = self.schedule, dict[str, Any](), list[dict[str, float]]()
 
     @abstractmethod
@@ -144,21 +133,19 @@ def rate_by_width(dim: int, power: float) -> float:
 
 def adam(parameters: list[torch.nn.Parameter], schedule: Schedule) -> torch.optim.Optimizer:
     """Return Adam (Kingma and Ba 2015), fused if PyTorch supports it."""
-    fused = all(p.is_floating_point() and p.device.type in ("cpu", "cuda") for p in parameters)
-    return torch.optim.Adam(
-        parameters, lr=schedule.rate(0, 1), betas=schedule.betas, eps=schedule.epsilon, fused=fused
-    )  # fmt: skip
+    fused = all(p.device.type in ("cpu", "cuda") for p in parameters)
+    return torch.optim.Adam(parameters, schedule.rate(0, 1), betas=schedule.betas, eps=schedule.epsilon, fused=fused)
 
 
 class Loop:
-    """Runs updates; it can be killed at any moment and resumed.
+    """Training loop that can be killed at any moment and resumed.
 
     Args:
-        identity: everything that determines the result; checkpoints of another identity are refused.
+        identity: all settings and data that determine the result; checkpoints of another identity are refused.
         folder: folder for checkpoints and `metrics.jsonl`; None writes neither.
         checkpoint_every: number of updates between checkpoints; 0 for none. There is also one every minute, one at SIGINT or
             SIGTERM, and one at the end, which the caller removes. None for checkpoints by the clock and signals only.
-        progress: show a bar on standard error.
+        progress, title: show a bar on standard error.
         optimiser: function that builds the optimiser; its learning rate is set before each update.
     """
 
@@ -175,12 +162,11 @@ class Loop:
         title: str = "align",
         optimiser: Callable[[list[torch.nn.Parameter], Schedule], torch.optim.Optimizer] = adam,
     ):
-        self.title = title
-        self.objective, self.schedule, self.processes = objective, schedule, processes
+        self.objective, self.schedule, self.processes, self.title = objective, schedule, processes, title
         self.folder, self.checkpoint_every, self.progress = folder, checkpoint_every, progress
         self.parameters = list(trained_parameters(objective.module).values())
         if not self.parameters:
-            raise SettingError("every parameter is frozen: there is nothing to train")
+            raise SettingError("every parameter is frozen: freeze fewer layers")
         self.optimiser = optimiser(self.parameters, schedule)
         self._identity = identity
         identity = {**identity, "schedule": asdict(schedule)}
@@ -205,7 +191,8 @@ class Loop:
         """
         total = self.schedule.updates(plan.steps_per_epoch)
         self.resume()
-        track = begin(self.title, self._settings(), step=self.step, first=self.processes.is_first)
+        settings = {**self._identity, **asdict(self.schedule), "processes": self.processes.world}
+        track = begin(self.title, settings, step=self.step, first=self.processes.is_first)
         with arithmetic("highest"), Interruption() as interruption:
             self._steps(plan, total, interruption, track)
         self._check_weights()
@@ -213,10 +200,6 @@ class Loop:
         if self.checkpoint_every or self._saved_step >= 0:
             self.save()
         return self.history
-
-    def _settings(self) -> dict[str, Any]:
-        """Return the settings for trackers."""
-        return {**self._identity, **asdict(self.schedule), "processes": self.processes.world}
 
     def _steps(self, plan: Plan[Any], total: int, interruption: Interruption, track: Log) -> None:
         show = self.progress and self.processes.is_first
@@ -246,21 +229,16 @@ class Loop:
                 self.save()
             if ending:
                 self._write_metrics()
-                self.processes.meet()  # wait until the first process has written, because launchers kill the others when one ends
-                interruption.stop(
-                    f"training was stopped after update {self.step:,} of {total:,}"
-                    + (
-                        "; the same command resumes it"
-                        if self.folder is not None and self.checkpoint_every != 0
-                        else ""
-                    )
+                self.processes.meet()  # until the first process has written, because launchers kill the others when one ends
+                remedy = (
+                    "; the same command resumes it" if self.folder is not None and self.checkpoint_every != 0 else ""
                 )
+                interruption.stop(f"training was stopped after update {self.step:,} of {total:,}{remedy}")
         shown.close()
 
     def _update(self, update: Any, rate: float) -> dict[str, float]:
         """Run one update, and return the terms of the loss."""
-        # The random state of an update depends only on its number, so that dropout is equal after resuming,
-        # independently of other random numbers.
+        # The random state of an update depends only on its number, so that dropout is equal after resuming.
         torch.manual_seed((self.schedule.seed * 1_000_003 + self.step) * 4096 + self.processes.rank)
         terms = self.objective.backward(update)
         self.processes.sum_gradients(self.parameters)
@@ -275,32 +253,22 @@ class Loop:
         self.optimiser.zero_grad(set_to_none=True)
         return {**norm, **terms}
 
-    # -- metrics ---------------------------------------------------------------------------------------------------
     def _write_metrics(self) -> None:
         """Write the whole file, because a resumed run repeats updates."""
         if self.folder is None or not self.processes.is_first:
             return
         write_text(self.folder / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in self.history))
 
-    # -- checkpoints -----------------------------------------------------------------------------------------------
     def _agreed(self, interruption: Interruption) -> tuple[bool, bool]:
-        """Return whether a checkpoint is due, and whether training ends, equally in all processes.
-
-        A checkpoint is due by the number of updates, by the clock, or at the end.
-        """
+        """Return whether a checkpoint is due, and whether training ends, equally in all processes."""
         late = time.monotonic() - self._saved_at > self._pause
-        said = self.processes.most(2 * bool(interruption.received) + (late and self.processes.is_first))
-        ending = said >= 2
+        state = self.processes.largest(2 * bool(interruption.received) + (late and self.processes.is_first))
         if self.checkpoint_every == 0:
-            return False, ending
-        return said > 0 or (self.checkpoint_every is not None and self.step % self.checkpoint_every == 0), ending
+            return False, state >= 2
+        return state > 0 or bool(self.checkpoint_every and self.step % self.checkpoint_every == 0), state >= 2
 
     def _check_weights(self) -> None:
-        """Check that the weights and their squares are finite.
-
-        Raises:
-            SettingError: some weights are not finite, or too large.
-        """
+        """Raise a SettingError if a weight or its square is not finite."""
         trained = trained_parameters(self.objective.module)
         wrong = [name for name, p in trained.items() if not p.square().isfinite().all()]
         if wrong:
@@ -310,11 +278,7 @@ class Loop:
             )
 
     def save(self) -> None:
-        """Write a checkpoint atomically, from the first process.
-
-        Raises:
-            SettingError: some weights are not finite.
-        """
+        """Write a checkpoint atomically, from the first process; raise a SettingError if some weights are not finite."""
         if self._checkpoint is None or self._saved_step == self.step:
             return
         self._check_weights()
@@ -326,12 +290,7 @@ class Loop:
         self._pause = max(_SECONDS, (self._saved_at - started) / _SHARE)
 
     def resume(self) -> None:
-        """Resume from the checkpoint in the folder, if there is one.
-
-        Raises:
-            InputError: the checkpoint is damaged.
-            SettingError: the checkpoint belongs to another run.
-        """
+        """Resume from the checkpoint in the folder, if there is one; see `Checkpoint.resume`."""
         if self._checkpoint is not None and self._checkpoint.path.exists():
             self.step, self.history = self._checkpoint.resume(self.processes.device)
             self._saved_step = self.step

@@ -64,13 +64,10 @@ class Pass:
         context: Callable[[], AbstractContextManager] = nullcontext,
         gradient: bool = True,
     ):
-        graph: dict[int, Tensor]
+        graph = dict.fromkeys(layers, torch.zeros(0, encoder.dim, device=encoder.device))
         if batches:
             with torch.set_grad_enabled(gradient), context():
                 graph = {layer: rows.float() for layer, rows in encoder.forward(batches, layers).items()}
-        else:  # no sentences in this process or part
-            nothing = torch.zeros(0, encoder.dim, device=encoder.device)
-            graph = dict.fromkeys(layers, nothing)
         self.vectors: dict[int, Tensor] = {layer: graph[layer].detach() for layer in layers}
         self._graph: dict[int, Tensor] = graph if gradient else {}
 
@@ -103,9 +100,8 @@ class VectorSource(ABC):
     def take(self, numbers: np.ndarray) -> WordRows:
         """Return the vectors of the texts at the given indices, in any order."""
 
-    @abstractmethod
-    def backward(self, gradient: Tensor) -> None:
-        """Propagate the gradient of the rows of the last `take`."""
+    def backward(self, gradient: Tensor) -> None:  # noqa: B027
+        """Propagate the gradient of the rows of the last `take`; nothing for frozen vectors."""
 
 
 class FrozenSource(VectorSource):
@@ -137,9 +133,6 @@ class FrozenSource(VectorSource):
         vectors = self._data.index_select(0, torch.from_numpy(rows).to(self._data.device))
         return WordRows(vectors, torch.from_numpy(lengths), which, words)
 
-    def backward(self, gradient: Tensor) -> None:
-        pass
-
 
 class ChosenWords(VectorSource):
     """Source of the vectors of chosen words, which are read from the store in each update.
@@ -162,9 +155,6 @@ class ChosenWords(VectorSource):
     def take(self, numbers: np.ndarray) -> WordRows:
         data = np.asarray(self._data[self._rows[self.places(numbers)]], dtype=np.float32)
         return WordRows(torch.from_numpy(data).to(self._device), torch.from_numpy(self.lengths[numbers]), numbers)
-
-    def backward(self, gradient: Tensor) -> None:
-        pass
 
 
 class SubsetSource(VectorSource):
@@ -191,13 +181,8 @@ class TrainedSource(VectorSource):
     """
 
     def __init__(
-        self,
-        encoder: TrainableEncoder,
-        split: SplitSentences,
-        processes: Processes,
-        *,
-        budget: int | None = None,
-    ):
+        self, encoder: TrainableEncoder, split: SplitSentences, processes: Processes, *, budget: int | None = None,
+    ):  # fmt: skip
         self.dim, self.model = encoder.dim, encoder.model
         self.lengths = np.diff(split.word_offsets)
         self._encoder, self._split, self._processes, self._budget = encoder, split, processes, budget
@@ -230,13 +215,7 @@ def float32_copy(encoder: TrainableEncoder, device: torch.device, *, freeze: int
 
 
 def freeze_below(model: Any, layers: int | None) -> None:
-    """Freeze the embeddings and the lowest `layers` layers; None freezes nothing, 0 only the embeddings.
-
-    Weights above the highest layer of the loss get no gradient.
-
-    Raises:
-        SettingError: see `below`.
-    """
+    """Freeze the embeddings and the lowest `layers` layers, see `below`; None freezes nothing, 0 only the embeddings."""
     model.requires_grad_(True)
     for weight in below(model, layers):
         weight.requires_grad_(False)
@@ -253,10 +232,12 @@ def below(model: Any, layers: int | None) -> list[nn.Parameter]:
     depth = getattr(model.config, "num_hidden_layers", None)
     blocks = find_blocks(model, depth)
     if blocks is None:
-        raise SettingError(f"{type(model).__name__} has no list of {depth} layers: leave freeze as None")
+        raise SettingError(f"{type(model).__name__} has no list of {depth} layers: leave out freeze")
     stack = model.get_submodule(blocks)
     if not 0 <= layers < len(stack):
-        raise SettingError(f"freeze={layers}: this encoder has {len(stack)} layers, at least one must be trained")
+        raise SettingError(
+            f"freeze must be below {len(stack)}, the encoder's number of layers, got {layers}: at least one must be trained"
+        )
     above = {id(p) for layer in list(stack)[layers:] for p in layer.parameters()}
     # Parameters are registered in the order of embeddings, layers and later modules.
     return list(takewhile(lambda parameter: id(parameter) not in above, model.parameters()))
@@ -264,7 +245,7 @@ def below(model: Any, layers: int | None) -> list[nn.Parameter]:
 
 @torch.no_grad()
 def vectors_of(encoder: TrainableEncoder, split: SplitSentences, *, budget: int = 2048) -> Embeddings:
-    """Return the vectors of split texts, such as those whose only word is the first special token."""
+    """Return the word vectors of split texts."""
     data = np.zeros((split.n_words, encoder.dim), dtype=np.float32)
     counts = np.diff(split.word_offsets)
     for numbers in token_batches(split.lengths, budget):

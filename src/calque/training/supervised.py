@@ -18,6 +18,8 @@ from calque.training.objective import Objective
 from calque.training.plan import BatchPlan, LanguagePlan, Plan
 from calque.training.sources import VectorSource, WordRows
 
+Losses = Callable[[WordRows], Tensor]
+
 
 def tuned_rate(dim: int) -> float:
     """Return the default learning rate of a head and an encoder of `dim` dimensions; 5e-4 was best at 128."""
@@ -61,7 +63,7 @@ class Supervised:
         self,
         head: nn.Module,
         source: VectorSource,
-        losses: Callable[[WordRows], Tensor],
+        losses: Losses,
         *,
         processes: Processes,
         groups: np.ndarray | None = None,
@@ -88,16 +90,16 @@ class Supervised:
         else:
             groups = np.zeros(len(source.lengths), dtype=np.int64) if groups is None else groups
             plan = LanguagePlan(groups, batch=self.batch, per_epoch=self.per_epoch, seed=self.schedule.seed)
-        learning = HeadObjective(head, source, losses, processes, select=select, patience=self.patience)
+        objective = HeadObjective(head, source, losses, processes, select=select, patience=self.patience)
         loop = Loop(
-            learning, schedule=self.schedule, processes=processes, identity={}, folder=folder,
+            objective, schedule=self.schedule, processes=processes, identity={}, folder=folder,
             checkpoint_every=0 if folder is None else None, progress=progress, title=title,
         )  # fmt: skip
-        learning.module.train()
+        objective.module.train()
         history = loop.run(plan)
-        learning.restore()
-        self.best, self.best_epoch = learning.score, learning.epoch
-        learning.module.eval()
+        objective.restore()
+        self.best, self.best_epoch = objective.score, objective.epoch
+        objective.module.eval()
         return history
 
 
@@ -113,7 +115,7 @@ class HeadObjective(Objective[list[np.ndarray]]):
         self,
         head: nn.Module,
         source: VectorSource,
-        losses: Callable[[WordRows], Tensor],
+        losses: Losses,
         processes: Processes,
         *,
         select: Callable[[], float] | None,
@@ -153,8 +155,8 @@ class HeadObjective(Objective[list[np.ndarray]]):
         self.ended = self._patience is not None and self._now - self.epoch >= self._patience
 
     def state(self) -> dict[str, Any]:
-        known = {"now": self._now, "epoch": self.epoch, "score": self.score, "ended": self.ended}
-        return known | ({} if self._best is None else {"best": self._best})
+        state = {"now": self._now, "epoch": self.epoch, "score": self.score, "ended": self.ended}
+        return state | ({} if self._best is None else {"best": self._best})
 
     def load_state(self, state: dict[str, Any]) -> None:
         self._now, self.epoch, self.score, self.ended = (state[name] for name in ("now", "epoch", "score", "ended"))

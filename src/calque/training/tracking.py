@@ -23,6 +23,7 @@ class Tracking:
 
     Args:
         names: names in accelerate, or `package.module:Class` of a subclass of `accelerate.tracking.GeneralTracker`.
+        run: name of the run.
         folder: folder for trackers that write files.
 
     Raises:
@@ -41,9 +42,9 @@ class Tracking:
         """Start one training, and return the function that logs its scores; see `begin`."""
         if not self._titles:
             self._trackers = [self._started(name, kind, step) for name, kind in self._kinds.items()]
-            known = {k: v if isinstance(v, bool | int | float | str) else str(v)[:200] for k, v in settings.items()}
+            plain = {k: v if isinstance(v, bool | int | float | str) else str(v)[:200] for k, v in settings.items()}
             for tracker in self._trackers:
-                tracker.store_init_configuration(known)
+                tracker.store_init_configuration(plain)
         self._titles.append(title)
         before, number = self._last, self._titles.count(title)
         name = title if number == 1 else f"{title} {number}"
@@ -72,10 +73,6 @@ class Tracking:
         return tracker
 
 
-def _nothing(values: Mapping[str, float], step: int) -> None:
-    """Log nothing."""
-
-
 def _kind(name: str) -> Any:
     """Return the class of a tracker."""
     from accelerate.tracking import LOGGER_TYPE_TO_CLASS, GeneralTracker, get_available_trackers
@@ -83,11 +80,11 @@ def _kind(name: str) -> Any:
     if is_path(name):
         kind: Any = imported(name)
         if not (isinstance(kind, type) and issubclass(kind, GeneralTracker)):
-            raise SettingError(f"{name} is no tracker: expected a subclass of accelerate.tracking.GeneralTracker")
+            raise SettingError(f"{name} must be a subclass of accelerate.tracking.GeneralTracker, got {kind!r}")
         return kind
     if name not in LOGGER_TYPE_TO_CLASS:
-        known = ", ".join(LOGGER_TYPE_TO_CLASS)
-        raise SettingError(f"unknown tracker {name!r}, expected one of {known}, or package.module:Class")
+        expected = ", ".join(LOGGER_TYPE_TO_CLASS)
+        raise SettingError(f"unknown tracker {name!r}, expected one of {expected}, or package.module:Class")
     if name not in map(str, get_available_trackers()):
         package = "'calque-align[tensorboard]'" if name == "tensorboard" else name.replace("_", "-")
         raise CalqueError(f"the tracker {name} is not installed: pip install {package}")
@@ -96,14 +93,7 @@ def _kind(name: str) -> Any:
 
 @contextmanager
 def tracked(names: Sequence[str], *, run: str, folder: str | PathLike[str] = "tracked") -> Iterator[Tracking]:
-    """Track every training within the block:
-
-        with tracked(["tensorboard"], run="first"):
-            calque.Contrastive(towards="en").tune(encoder, corpus, pairs)
-
-    Args:
-        names, run, folder: see `Tracking`.
-    """
+    """Track every training within the block; the arguments are those of `Tracking`."""
     tracking = Tracking(names, run=run, folder=folder)
     token = _CURRENT.set(tracking)
     try:
@@ -123,4 +113,6 @@ def begin(title: str, settings: Mapping[str, Any], *, step: int, first: bool) ->
         first: whether this process logs.
     """
     tracking = _CURRENT.get()
-    return _nothing if tracking is None or not first else tracking.begin(title, settings, step=step)
+    if tracking is None or not first:
+        return lambda values, step: None
+    return tracking.begin(title, settings, step=step)

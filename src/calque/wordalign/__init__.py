@@ -1,4 +1,4 @@
-"""Which word translates which: statistical alignment of parallel text, links from word vectors, symmetrisation."""
+"""Word alignment: statistical aligners, links from word vectors, symmetrisation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from calque.wordalign.symmetrization import symmetrize as symmetrize
     from calque.wordalign.vocabulary import Classes as Classes
 
-# Imported when first asked for: a command that reads or links text need not know how everything else is read or linked.
+# Modules are imported at first use, because Numba and the compiled loops load slowly.
 __getattr__ = exported(
     __name__,
     {

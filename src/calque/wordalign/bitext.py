@@ -1,14 +1,14 @@
-"""Parallel text as integers: every source type and target type that meet in a sentence pair get a number.
+"""Parallel text as integers: every pair of a source type and a target type that co-occur in a sentence pair has a number.
 
-Tables over such pairs of types are flat arrays, and a pass of EM is gather, arithmetic, scatter. The numbers come from
-walking through the occurrences of one source type after the other with an array that remembers which target types it
-has met; so no hash table is needed, and the pairs of a source type lie side by side.
+Tables over pairs of types are flat arrays, so that a pass of EM is gather, arithmetic, scatter. The pairs are numbered one source
+type after the other, with an array of the target types seen so far. No hash table is needed, and the pairs of a source type are
+adjacent.
 
-Numba keeps the machine code beside the source and makes it anew when the file of a loop has changed. It does not notice a
-change in another file: after one here, remove the `__pycache__` of this package.
+Numba caches the machine code beside the source and compiles again when the file of a loop changes. It does not notice a change in
+another file: after a change here, remove the `__pycache__` of this package.
 
-With `fastmath`, sums are regrouped, and each compiled copy of a function may have its own order. Which copy is called may
-depend on whether this process compiled it or loaded it. So what a fast loop calls is a `fast_part`, which is compiled into it.
+With `fastmath`, sums are regrouped, and each compiled copy of a function may have its own order. The called copy may depend on
+whether the process compiled or loaded it. Functions that a fast loop calls are therefore a `fast_part`, which is inlined.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numba import njit
 
 from calque.offsets import offsets_of
 
-ROOM = 1 << 22  # pairs of types there is room for at first
+ROOM = 1 << 22  # initial capacity in pairs of types
 F = np.float32
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _A, _B = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -36,7 +36,7 @@ fast_part = njit(nogil=True, error_model="numpy", fastmath=True, forceinline=Tru
 def mix(state):
     """Return 64 random bits for a counter: the output function of SplitMix64 (Steele, Lea & Flood 2014).
 
-    A generator is a uint64 `state`; advance it with `state += GOLDEN` before every draw.
+    A generator is a uint64 `state`, to which `GOLDEN` is added before every draw.
     """
     state = (state ^ (state >> _30)) * _A
     state = (state ^ (state >> _27)) * _B
@@ -45,13 +45,13 @@ def mix(state):
 
 @loop
 def unit(state):
-    """Return a number from [0, 1) for a state."""
+    """Return a number in [0, 1) for a state."""
     return (mix(state) >> _11) * (1.0 / 9007199254740992.0)
 
 
 @dataclass
 class Side:
-    """One side of a bitext: `words` int32 `[n_words]` (types), `offsets` int64 `[n_sentences + 1]`, `n_types`."""
+    """One side of a bitext: type of each word, int32 `[n_words]`, offsets of the sentences, int64 `[n + 1]`, number of types."""
 
     words: np.ndarray
     offsets: np.ndarray
@@ -59,17 +59,17 @@ class Side:
 
     def __post_init__(self):
         self.words = np.ascontiguousarray(self.words, dtype=np.int32)
-        if not self.words.flags.writeable:  # a read-only array is another type to Numba, and compiles everything anew
+        if not self.words.flags.writeable:  # Numba would compile all loops again for a read-only array
             self.words = self.words.copy()
 
 
 @dataclass
 class Pairs:
-    """The pairs of types that meet, in rows by source type.
+    """Pairs of types that co-occur, sorted by source type.
 
     Args:
-        starts: int64 `[n_source_types + 1]`: the pairs of source type `s` are `starts[s]` to `starts[s + 1]`.
-        target: int32 `[n_pairs]`, target type of each pair.
+        starts: first pair of each source type, int64 `[n_source_types + 1]`.
+        target: target type of each pair, int32 `[n_pairs]`.
     """
 
     starts: np.ndarray
@@ -84,29 +84,29 @@ class Pairs:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> Pairs:
-        """Build the pairs from what `arrays` gave."""
+        """Build the pairs from the result of `arrays`."""
         return cls(arrays["pairs.starts"], arrays["pairs.target"])
 
     @property
     def source(self) -> np.ndarray:
-        """int64 `[n_pairs]`, source type of each pair."""
+        """Source type of each pair, int64 `[n_pairs]`."""
         return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
     def find(self, other: Pairs) -> np.ndarray:
-        """Return the number that each pair of `self` has in `other`, int64 `[n_pairs]`, −1 where it is not there."""
+        """Return the number of each pair of `self` in `other`, −1 for none, int64 `[n_pairs]`."""
         largest = max(int(pairs.target.max(initial=-1)) for pairs in (self, other))
         return match(self.starts, self.target, other.starts, other.target, largest + 1)
 
 
 class Text(NamedTuple):
-    """A bitext in one direction, as compiled loops read it.
+    """A bitext in one direction, for compiled loops.
 
     Attributes:
-        origin: int64 `[n_sentences]`, where the cells of each sentence pair begin; −1 for those without.
-        cells: uint32 `[n_cells]`, the number of the pair of types, a row for each source word of a sentence pair.
-        across: True where the given side is the source, so that a row of cells belongs to a given word.
+        origin: first cell of each sentence pair, −1 without cells, int64 `[n_sentences]`.
+        cells: number of the pair of types, a row for each source word of a sentence pair, uint32 `[n_cells]`.
+        across: whether the given side is the source, so that a row of cells belongs to a given word.
         given, given_offsets, observed, observed_offsets: words and offsets of the side that links point to, and of the side
-            whose words are explained.
+            whose words are generated.
     """
 
     origin: np.ndarray
@@ -119,14 +119,14 @@ class Text(NamedTuple):
 
 
 class Bitext:
-    """Sentence pairs as cells: cell (i, j) of a sentence pair contains the number of the pair of types that meet there.
+    """Sentence pairs as cells: cell (i, j) of a sentence pair contains the number of the pair of types of words i and j.
 
     Args:
-        max_words: sentence pairs with more words than this on a side have no cells and get no links, because cells
-            grow with the square of the length. `too_long` counts them.
+        max_words: maximum number of words of a side; longer sentence pairs have no cells and get no links, because the number of
+            cells grows with the square of the length. `too_long` counts them.
 
     Attributes:
-        used: int64, numbers of the sentence pairs with cells, sorted by length.
+        used: indices of the sentence pairs with cells, sorted by length, int64.
         pairs: all pairs of types.
     """
 
@@ -136,27 +136,27 @@ class Bitext:
         fits = (rows <= max_words) & (columns <= max_words)
         self.too_long = int((~fits).sum())
         used = np.flatnonzero(fits & (rows > 0) & (columns > 0))
-        # Sentence pairs of one shape share the normalisation of their jumps, and branch alike; their cells lie side by side.
+        # Sentence pairs of equal lengths are adjacent, which makes branches predictable.
         self.used = used[np.lexsort((columns[used], rows[used]))]
         self.longest = int(max(rows[used].max(), columns[used].max())) if len(used) else 0
         ends = offsets_of(rows[self.used] * columns[self.used])
         self.n_cells = int(ends[-1])
         self.origin = np.full(len(rows), -1, dtype=np.int64)
         self.origin[self.used] = ends[:-1]
-        starts, met, self.cells = number_pairs(
+        starts, types, self.cells = number_pairs(
             source.words, source.offsets, source.n_types, target.words, target.offsets, target.n_types, self.origin, self.n_cells
         )  # fmt: skip
-        self.pairs = Pairs(starts, met)
+        self.pairs = Pairs(starts, types)
 
     def __len__(self) -> int:
         return len(self.origin)
 
     def sides(self, across: bool) -> tuple[Side, Side]:
-        """Return the given and the observed side: source and target if `across`, else the other way."""
+        """Return the given and the observed side: source and target if `across`, else target and source."""
         return (self.source, self.target) if across else (self.target, self.source)
 
     def text(self, across: bool) -> Text:
-        """Return what loops read in one direction."""
+        """Return one direction for compiled loops."""
         given, observed = self.sides(across)
         return Text(
             self.origin, self.cells, across, given.words, given.offsets, observed.words, observed.offsets
@@ -165,11 +165,7 @@ class Bitext:
 
 @loop
 def number_pairs(source, source_offsets, n_source, words, offsets, n_target, origin, n_cells):
-    """Number the pairs of types that meet, one source type after the other.
-
-    Returns:
-        starts, target: see `Pairs`; cells: see `Text`.
-    """
+    """Return `starts` and `target` of all pairs of types (see `Pairs`), and `cells` (see `Text`)."""
     first = np.zeros(n_source + 1, np.int64)
     for word in source:
         first[word + 1] += 1
@@ -194,13 +190,13 @@ def number_pairs(source, source_offsets, n_source, words, offsets, n_target, ori
                 grown[:n] = target[:n]
                 target = grown
             cell = origin[b] + (order[p] - source_offsets[b]) * length
-            for j in range(length):  # without a branch on whether the pair is new, which would be mispredicted
+            for j in range(length):  # no branch on whether the pair is new, because it would be mispredicted
                 t = words[low + j]
-                met = stamp[t]
-                pair = met if met >= row else n
+                seen = stamp[t]
+                pair = seen if seen >= row else n
                 stamp[t] = pair
                 target[n] = t
-                n += met < row
+                n += seen < row
                 cells[cell + j] = pair
         starts[s + 1] = n
     return starts, target[:n].copy(), cells
@@ -208,7 +204,7 @@ def number_pairs(source, source_offsets, n_source, words, offsets, n_target, ori
 
 @loop
 def match(starts, target, other_starts, other_target, n_target):
-    """Return the number in the other pairs of each pair, −1 where it is not there; both in rows by source type."""
+    """Return `Pairs.find`."""
     slot, numbers = np.full(n_target, -1, np.int64), np.full(len(target), -1, np.int64)
     for s in range(min(len(starts), len(other_starts)) - 1):
         if starts[s] == starts[s + 1]:

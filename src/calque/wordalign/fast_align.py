@@ -1,4 +1,4 @@
-"""The fast_align model: IBM model 2 whose positions keep near the diagonal.
+"""The fast_align model: IBM model 2 with positions near the diagonal.
 
 Dyer, Chahuneau & Smith 2013, "A simple, fast, and effective reparameterization of IBM model 2": a word at position j of
 m comes from no position with probability `null`, else from position i of n with probability
@@ -9,9 +9,9 @@ m comes from no position with probability `null`, else from position i of n with
 prior and is estimated by variational Bayes: exp(digamma(c(s, t) + alpha) - digamma(sum over t' of (c(s, t') + alpha))).
 The tension follows the gradient of the likelihood from the second pass on (section 2.2).
 
-Two details are those of the authors' program rather than of the paper, so that the links are the same: the feature
+Two details are those of the authors' program rather than of the paper, so that the links are equal to the program's: the feature
 that is averaged over the posteriors counts j from 0 while the model counts from 1, and the average that the model
-expects is divided by Z of the transposed sentence pair. `exact=True` has the paper's formulas instead.
+expects is divided by Z of the transposed sentence pair. `exact=True` uses the paper's formulas.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -27,27 +28,25 @@ from calque.wordalign.bitext import Bitext, Pairs, loop
 from calque.wordalign.model import Job, Links, Model, run
 from calque.wordalign.vocabulary import AS_IS
 
-UNSEEN = 1e-9  # probability of a pair of words before training, and of one that training never met
+UNSEEN = 1e-9  # probability of a pair of words before training, and of a pair that is not in the training text
 STEPS, RATE, LOWEST, HIGHEST = 8, 20.0, 0.1, 14.0  # gradient steps on the tension, and its bounds
 
 
 @dataclass(frozen=True)
 class FastAlignSettings:
-    """Settings of the fast_align model; the defaults are what its authors recommend (`-d -o -v`).
+    """Settings of the fast_align model; the defaults are those that its authors recommend (`-d -o -v`).
 
     Args:
-        iterations: passes over the text; the last one writes links.
+        iterations: number of passes over the text; the last pass writes links.
         null: probability that a word comes from no position.
-        tension: how strongly positions keep to the diagonal, at first; 0 is IBM model 1.
-        optimize_tension: fit it to the text.
-        alpha: Dirichlet prior of variational Bayes; 0 estimates by maximum likelihood.
-        exact: the paper's gradient of the tension instead of the program's.
+        tension: initial strength of the preference for the diagonal, above 0.
+        alpha: Dirichlet prior of variational Bayes, above 0.
+        exact: use the paper's gradient of the tension instead of the program's.
     """
 
     iterations: int = 5
     null: float = 0.08
     tension: float = 4.0
-    optimize_tension: bool = True
     alpha: float = 0.01
     exact: bool = False
 
@@ -58,8 +57,8 @@ class FastAlignSettings:
 
 @dataclass
 class Direction:
-    """Tables of one direction: p(observed | given) float64 `[n_pairs]`, p(observed | nothing) float64 `[n_observed]`,
-    and the tension."""
+    """Tables of one direction: p(observed | given) float64 `[n_pairs]`, p(observed | no position) float64 `[n_observed]`, and the
+    tension."""
 
     table: np.ndarray
     null_table: np.ndarray
@@ -67,11 +66,15 @@ class Direction:
 
 
 class DiagonalModel(Model):
-    """The model in both directions, trained apart."""
+    """Models of both directions, trained separately."""
 
     kind = "fast-align"
     settings_type = FastAlignSettings
     classes = AS_IS
+
+    @classmethod
+    def settings_of(cls, saved: dict[str, Any]) -> FastAlignSettings:
+        return FastAlignSettings(**{name: value for name, value in saved.items() if name != "optimize_tension"})
 
     def __init__(self, settings: FastAlignSettings, pairs: Pairs, forward: Direction, backward: Direction):
         self.settings, self.pairs, self.directions = settings, pairs, (forward, backward)
@@ -91,7 +94,7 @@ class DiagonalModel(Model):
         for across, trained in zip((True, False), self.directions, strict=True):
             null_table = np.full(bitext.sides(across)[1].n_types, UNSEEN)
             null_table[: len(trained.null_table)] = trained.null_table
-            table = np.append(trained.table, UNSEEN)[numbers]  # a pair that training never met has number -1
+            table = np.append(trained.table, UNSEEN)[numbers]  # index -1 is a pair that is not in the training text
             further = Direction(table, null_table, trained.tension)
             tasks.append(partial(one_pass, bitext, across, self.settings, further, out))
         run(tasks, job.threads)
@@ -125,8 +128,8 @@ def _train(
     n_observed = max(1, int(lengths[:, 0].sum()))
     for iteration in range(settings.iterations - 1):
         counts, nulls = np.zeros(len(pairs)), np.zeros(observed.n_types)
-        feature = one_pass(bitext, across, settings, d, None, counts, nulls)[1] / n_observed
-        if settings.tension and settings.optimize_tension and iteration:
+        feature = one_pass(bitext, across, settings, d, None, counts, nulls) / n_observed
+        if iteration:
             for _ in range(STEPS):
                 expected = expected_feature(shapes, times, d.tension, settings.exact) / n_observed
                 d.tension = min(HIGHEST, max(LOWEST, d.tension + (feature - expected) * RATE))
@@ -141,8 +144,8 @@ def _train(
 def one_pass(
     bitext: Bitext, across: bool, settings: FastAlignSettings, d: Direction, out: Links | None,
     counts: np.ndarray | None = None, nulls: np.ndarray | None = None,
-) -> tuple[float, float]:  # fmt: skip
-    """One pass in one direction: adds to the counts, or writes links. Returns log-likelihood and summed feature."""
+) -> float:  # fmt: skip
+    """Run one pass in one direction, which adds to the counts or writes links, and return the summed feature."""
     none = np.zeros(0)
     links, posterior = (np.zeros(0, np.int32), np.zeros(0, np.float32)) if out is None else out.direction(across)
     return expectation(
@@ -154,8 +157,8 @@ def one_pass(
 # -- compiled loops ----------------------------------------------------------------------------------------------------
 @loop
 def diagonal(j, m, n, tension, row):
-    """Write exp(-tension |i / n - j / m|) for i = 1 to n into `row`; j counts from 1. Returns the sum."""
-    below = int(j * n / m)  # positions up to here lie below the diagonal
+    """Write exp(-tension |i / n - j / m|) for i = 1 to n into `row`, for j counted from 1, and return the sum."""
+    below = int(j * n / m)  # last position below the diagonal
     ratio = math.exp(-tension / n)
     total = 0.0
     value = math.exp(-tension * (j / m - below / n))
@@ -173,10 +176,11 @@ def diagonal(j, m, n, tension, row):
 
 @loop
 def expected_feature(shapes, times, tension, exact):
-    """Return the sum over all observed words of the feature -|i / n - j / m| that the model expects.
+    """Return the sum over all observed words of the expected feature -|i / n - j / m|.
 
     Args:
-        shapes: int64 `[n_shapes, 2]`, lengths m (observed) and n (given) of sentence pairs; times: how many there are.
+        shapes: distinct lengths m (observed) and n (given) of sentence pairs, int64 `[n_shapes, 2]`.
+        times: number of sentence pairs of each shape.
     """
     expected, longest = 0.0, 1
     for k in range(len(shapes)):
@@ -197,7 +201,7 @@ def expected_feature(shapes, times, tension, exact):
 
 @loop
 def transposed_sum(j, m, n, tension):
-    """Return Z with the two lengths exchanged, as the program has it; j may then lie outside the sentence."""
+    """Return Z with the two lengths exchanged, as in the program; j may be outside of the sentence."""
     below = int(j * m / n)
     ratio = math.exp(-tension / m)
     above = m - below if m >= below else (1 << 32) + m - below  # the program's difference is unsigned
@@ -213,29 +217,18 @@ def transposed_sum(j, m, n, tension):
 def expectation(
     sentences, text, longest, table, null_table, tension, null, exact, counts, null_counts, links, posterior
 ):  # fmt: skip
-    """Add the expected counts of one direction to `counts` and `null_counts`; where `links` is not empty, write the best position
-    of every observed word instead.
-
-    Returns:
-        log-likelihood; feature -|i / n - j / m| summed over the posteriors.
-    """
+    """Add the expected counts of one direction to `counts` and `null_counts`, or write the best position of each observed word if
+    `links` is not empty; return the feature -|i / n - j / m| summed over the posteriors."""
     row, mass, learn = np.empty(longest), np.empty(longest), len(links) == 0
-    likelihood = feature = 0.0
+    feature = 0.0
     for b in sentences:
         left, cell = text.observed_offsets[b], text.origin[b]
         n, m = text.given_offsets[b + 1] - text.given_offsets[b], text.observed_offsets[b + 1] - left
         down, right = (m, 1) if text.across else (1, n)
         for j in range(m):
             f = text.observed[left + j]
-            if tension > 0:
-                empty = null
-                even = (1 - null) / diagonal(j + 1, m, n, tension, row)
-            else:
-                empty = 1 / (n + 1) if null > 0 else 0.0
-                even = 1 / (n + 1) if null > 0 else 1 / n
-                for i in range(n):
-                    row[i] = 1.0
-            empty *= null_table[f]
+            empty = null * null_table[f]
+            even = (1 - null) / diagonal(j + 1, m, n, tension, row)
             first = cell + j * right
             mine = text.cells[first : first + (n - 1) * down + 1 : down]
             total = empty
@@ -243,7 +236,6 @@ def expectation(
                 p = table[mine[i]] * row[i] * even
                 mass[i] = p
                 total += p
-            likelihood += math.log(total)
             if learn:
                 inverse = 1 / total
                 null_counts[f] += empty * inverse
@@ -259,12 +251,12 @@ def expectation(
                         best, at = mass[i], i
                 links[left + j] = at
                 posterior[left + j] = best / total if at >= 0 else 0.0
-    return likelihood, feature
+    return feature
 
 
 @loop
 def exp_digamma(x):
-    """Return exp(digamma(x)) for x > 0, to 1e-9: the asymptotic series behind six steps of the recurrence."""
+    """Return exp(digamma(x)) for x > 0 with an error of 1e-9, by the asymptotic series after six steps of the recurrence."""
     shifted = 0.0
     if x < 6:
         shifted = 1 / x + 1 / (x + 1) + 1 / (x + 2) + 1 / (x + 3) + 1 / (x + 4) + 1 / (x + 5)
@@ -277,21 +269,19 @@ def exp_digamma(x):
 
 @loop
 def normalize(across, starts, target, counts, nulls, alpha, n_given):
-    """Turn counts into probabilities, in place: those of a given type sum to one, or to less under variational Bayes."""
+    """Replace counts by probabilities, which sum to one for each given type, or to less under variational Bayes."""
     total = np.zeros(n_given)
     for s in range(len(starts) - 1):
         for p in range(starts[s], starts[s + 1]):
             total[s if across else target[p]] += counts[p] + alpha
     for e in range(len(total)):
-        total[e] = (exp_digamma(total[e]) if alpha else total[e]) if total[e] > 0 else 1.0
+        total[e] = exp_digamma(total[e]) if total[e] > 0 else 1.0
     for s in range(len(starts) - 1):
         for p in range(starts[s], starts[s + 1]):
-            x = counts[p] + alpha
-            counts[p] = (exp_digamma(x) if alpha else x) / total[s if across else target[p]]
+            counts[p] = exp_digamma(counts[p] + alpha) / total[s if across else target[p]]
     whole = 0.0
     for f in range(len(nulls)):
         whole += nulls[f] + alpha
-    whole = (exp_digamma(whole) if alpha else whole) if whole > 0 else 1.0
+    whole = exp_digamma(whole) if whole > 0 else 1.0
     for f in range(len(nulls)):
-        x = nulls[f] + alpha
-        nulls[f] = (exp_digamma(x) if alpha else x) / whole
+        nulls[f] = exp_digamma(nulls[f] + alpha) / whole

@@ -1,8 +1,8 @@
 """Gibbs sampling of an HMM alignment with fertility.
 
-Model (Ostling & Tiedemann 2016, "Efficient word alignment with Markov chain Monte Carlo", sections 3-4): every observed
-word comes from a position on the other side or from none; words are drawn from the translation distribution of the
-word there, positions move by jumps, and every word has a fertility, the number of words that come from it. All
+Model (Östling & Tiedemann 2016, "Efficient word alignment with Markov chain Monte Carlo", sections 3-4): every observed
+word comes from a position on the other side or from none. Words are drawn from the translation distribution of the
+word at that position, positions move by jumps, and every word has a fertility, the number of words that come from it. All
 distributions have Dirichlet priors and are integrated out, so that a word's position is drawn in proportion to counts
 over the rest of the text:
 
@@ -11,11 +11,11 @@ over the rest of the text:
                           * (z(e_i, k + 1) + g(k + 1)) / (z(e_i, k) + g(k)) * (1 - null)
     P(a_j = none | rest)  ~  (n(f_j) + a0) / (n + V a0) * null
 
-with i', i'' the positions before and after j's, k the fertility of e_i without j, c jump counts, z fertility counts.
+with i', i'' the positions before and after that of j, k the fertility of e_i without j, c jump counts, z fertility counts.
 Several chains run independently; a link's posterior is the mean of these conditional distributions over the last
-sweeps of all chains. Departures from the paper: chains start from samples of the agreeing HMM's posterior instead of at
-random, so a few sweeps do; the prior a(e, f) knows spelling; and the fertility prior g is the distribution over all
-words, not flat.
+sweeps of all chains. Departures from the paper: chains are initialised with samples of the HMM's posterior instead of at
+random, so that a few sweeps suffice; the prior a(e, f) depends on spelling; and the fertility prior g is the distribution over
+all words, not flat.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from calque.wordalign.hmm import HmmModel, HmmPass, HmmSettings, HmmTables, know
 from calque.wordalign.model import Job, Links, Model, run
 from calque.wordalign.prior import Prior, prior_of
 
-REACH = 100  # jumps at least this wide share their count
+REACH = 100  # wider jumps share the count of this jump
 FERTILITIES = 12  # higher fertilities share a count
 
 
@@ -40,16 +40,16 @@ class GibbsSettings:
     """Settings of the sampler; the defaults were chosen once, for all languages.
 
     Args:
-        chains: independent samplers; their marginals are averaged.
-        burn_in: sweeps of each chain before marginals are collected.
-        sweeps: sweeps in which they are.
+        chains: number of independent samplers, whose marginals are averaged.
+        burn_in: number of sweeps of each chain before marginals are collected.
+        sweeps: number of sweeps whose marginals are collected.
         null: prior probability that a word comes from no position.
         strength: Dirichlet prior of a pair of types, as a count.
-        spelling: how many times larger that prior is for two words spelt the same.
-        null_strength, jump_strength: the same priors for words from nowhere, and for jumps.
-        fertility_strength: prior of a word's fertilities, as a count of words.
-        similarity: of similarities as a prior, what a cosine is multiplied by, see `calque.wordalign.prior`.
-        hmm: settings of the HMM whose samples the chains start from.
+        spelling: additional prior of two identically spelt words, as a multiple of `strength`.
+        null_strength, jump_strength: Dirichlet priors of words from no position, and of jumps.
+        fertility_strength: prior of a word's fertilities, as a number of words.
+        similarity: weight of similarities as a prior, see `calque.wordalign.prior`.
+        hmm: settings of the HMM that initialises the chains.
     """
 
     chains: int = 8
@@ -69,7 +69,7 @@ class GibbsSettings:
         return self.hmm.passes + self.burn_in
 
     def weighted(self, similarity: float) -> GibbsSettings:
-        """With another weight of a prior, also in the HMM."""
+        """Return the settings with another weight of similarities, also in the HMM."""
         return replace(self, similarity=similarity, hmm=self.hmm.weighted(similarity))
 
 
@@ -78,12 +78,12 @@ class DirectionTables:
     """Counts of one direction, without priors.
 
     Args:
-        counts: float32 `[n_pairs]`, links of each pair of types.
-        given_total: float32 `[n_given]`, their sums.
-        given_prior: float32 `[n_given]`, the priors of the pairs of each type, summed.
-        observed_null: float32 `[n_observed]`, words of each type that come from nothing.
-        jumps: float64 `[2 REACH + 1]`.
-        fertilities: float32 `[n_given, FERTILITIES]`.
+        counts: number of links of each pair of types, float32 `[n_pairs]`.
+        given_total: number of links of each given type, float32 `[n_given]`.
+        given_prior: sum of the priors of the pairs of each given type, float32 `[n_given]`.
+        observed_null: number of words of each observed type that come from no position, float32 `[n_observed]`.
+        jumps: number of jumps of each width, float64 `[2 REACH + 1]`.
+        fertilities: number of words of each given type and fertility, float32 `[n_given, FERTILITIES]`.
     """
 
     counts: np.ndarray
@@ -95,7 +95,7 @@ class DirectionTables:
 
     @classmethod
     def empty(cls, bitext: Bitext, across: bool, prior: np.ndarray) -> DirectionTables:
-        """Return the tables of a text before anything is counted in it."""
+        """Return tables of a text without counts."""
         given, observed = bitext.sides(across)
         types = bitext.pairs.source if across else bitext.pairs.target
         return cls(
@@ -105,8 +105,8 @@ class DirectionTables:
             np.zeros((given.n_types, FERTILITIES), np.float32),
         )  # fmt: skip
 
-    def learnt(self, old: DirectionTables, numbers: np.ndarray) -> DirectionTables:
-        """Return the tables of a further text with the counts of training; `numbers` its pairs of types have there."""
+    def with_counts(self, old: DirectionTables, numbers: np.ndarray) -> DirectionTables:
+        """Fill the tables of a further text with the counts of training, where its pairs of types have the indices `numbers`."""
         self.counts, self.jumps = known(old.counts, numbers), old.jumps
         for name in ("given_total", "given_prior", "observed_null", "fertilities"):
             trained = getattr(old, name)
@@ -115,16 +115,14 @@ class DirectionTables:
 
 
 class State(NamedTuple):
-    """A chain as compiled loops read and change it; counts are with priors unless stated otherwise.
+    """State of a chain, which compiled loops change; counts include priors unless stated otherwise.
 
     Attributes:
-        links: int32 `[n_observed]`, positions, -1 for none.
-        counts, given_total: float32, links of each pair of types and of each given type.
-        observed_null: float32, links of each observed type to nothing, without prior.
-        sums: float64 `[3]`: links to nothing, without prior; jumps (counted anew where a loop learns); observed types.
-        jumps: float64, jumps by d at `len // 2 + d`.
-        fertilities, fertility_prior: float32 `[n_given, FERTILITIES]`, types by fertility, without prior; float32
-            `[FERTILITIES]`.
+        links: position of each observed word, -1 for none, int32 `[n_observed]`.
+        counts, given_total, observed_null, fertilities: see `DirectionTables`; the last two without priors.
+        sums: number of links to no position, without prior, of jumps (recounted in training), and of observed types, float64.
+        jumps: number of jumps by d at `len // 2 + d`, float64.
+        fertility_prior: float32 `[FERTILITIES]`.
         generator: uint64 `[1]`.
     """
 
@@ -143,11 +141,11 @@ class Chain:
     """One direction of one sampler.
 
     Args:
-        links: of the observed words at first; changed in place.
-        begin: counts to begin with.
-        trained: in further text the tables of the training; None in training.
-        keys: of each sentence pair, see `sample`.
-        prior: of the positions.
+        links: initial links of the observed words, changed in place.
+        begin: initial counts.
+        trained: tables of the training, for further text; None in training.
+        keys: seed of each sentence pair, see `sample`.
+        prior: prior of the positions.
     """
 
     def __init__(
@@ -167,7 +165,7 @@ class Chain:
     def settle(self, prior: np.ndarray) -> None:
         """Add the priors to the counts."""
         state, strength = self.state, self.settings.jump_strength
-        counted = self.trained or state  # sums over a further text would say how many unknown words are in it
+        counted = self.trained or state  # sums over a further text would depend on its unknown words
         nulls, jumps = counted.observed_null, counted.jumps
         state.sums[:] = nulls.sum(dtype=np.float64), jumps.sum() + len(jumps) * strength, len(nulls)
         shape = counted.fertilities.sum(0, dtype=np.float64) + 1
@@ -176,7 +174,7 @@ class Chain:
             array += more
 
     def sweep(self, learn: bool, marginal: np.ndarray, null_marginal: np.ndarray) -> None:
-        """Draw all links anew."""
+        """Resample all links."""
         null, strength = F(self.settings.null), F(self.settings.null_strength)
         sample(
             self.sentences, self.text, self.state, self.prior, self.keys, null, strength, learn, marginal, null_marginal
@@ -193,7 +191,7 @@ class Chain:
 
 
 class GibbsModel(Model):
-    """The sampler's model: an HMM to start from, and mean counts of all chains."""
+    """The sampler's model: the HMM that initialises the chains, and the mean counts of all chains."""
 
     kind = "gibbs"
     settings_type = GibbsSettings
@@ -221,7 +219,7 @@ class GibbsModel(Model):
         prior = priors(settings.strength, settings.spelling)[job.alike()]
         numbers = bitext.pairs.find(self.hmm.tables.pairs)
         tables = [
-            DirectionTables.empty(bitext, across, prior).learnt(old, numbers)
+            DirectionTables.empty(bitext, across, prior).with_counts(old, numbers)
             for across, old in zip((True, False), self.directions, strict=True)
         ]
         chains = _chains(job, settings, *self.hmm.passes(job), tables, self.directions)
@@ -251,7 +249,7 @@ def _chains(
     job: Job, settings: GibbsSettings, passes: HmmPass, hmm: HmmTables, begin: list[DirectionTables],
     trained: tuple[DirectionTables | None, DirectionTables | None],
 ) -> list[list[Chain]]:  # fmt: skip
-    """Return the chains of both directions, with samples of the HMM's posterior as first links."""
+    """Return the chains of both directions, initialised with samples of the HMM's posterior."""
     bitext, n = job.bitext, settings.chains
     seeds = np.random.SeedSequence(job.seed).generate_state(3 * n, dtype=np.uint64).reshape(3, -1)
     keys = np.arange(len(bitext), dtype=np.uint64) if job.keys is None else job.keys
@@ -279,7 +277,7 @@ def _sample(job: Job, chains: list[list[Chain]], prior: np.ndarray, settings: Gi
     marginals = [(np.zeros(bitext.n_cells, F), np.zeros(len(side), F)) for side in (links.forward, links.backward)]
 
     def collect(d: int) -> None:
-        # the chains of a direction one after the other: sums of floats depend on their order
+        # The chains of a direction run one after the other, because sums of floats depend on their order.
         for chain in chains[d]:
             for _ in range(settings.sweeps):
                 chain.sweep(learn, *marginals[d])
@@ -303,7 +301,7 @@ def _mean(tables: list[DirectionTables]) -> DirectionTables:
 # -- compiled loops ----------------------------------------------------------------------------------------------------
 @loop
 def tally(sentences, text, state):
-    """Count what is linked to what, how positions move and how many words each word has; adds to the arrays of `state`."""
+    """Add the counts of links, jumps and fertilities to `state`."""
     middle = len(state.jumps) // 2
     phi = np.zeros(middle + 1, np.int32)
     for b in sentences:
@@ -330,14 +328,14 @@ def tally(sentences, text, state):
 
 @fast_part
 def _one_more(fertilities, prior, k, included):
-    """Return how much likelier a word gets by another word coming from it: P(k + 1) / P(k)."""
+    """Return P(k + 1) / P(k) of the fertility of a word."""
     high, low = min(k + 1, FERTILITIES - 1), min(k, FERTILITIES - 1)
     return (fertilities[high] + prior[high]) / (max(fertilities[low] - included, F(0)) + prior[low])
 
 
 @fast_part
 def _refresh(e, words, phi, given_total, fertilities, prior, included, factor):
-    """Update the factors of the positions where the word e stands."""
+    """Update the factors of the positions of word type e."""
     scale = F(1) / given_total
     for i in range(len(words)):
         if words[i] == e:
@@ -346,16 +344,16 @@ def _refresh(e, words, phi, given_total, fertilities, prior, included, factor):
 
 @fast_loop
 def sample(sentences, text, state, prior, keys, null, null_strength, learn, marginal, null_marginal):
-    """Draw the position of every observed word anew: one sweep.
+    """Resample the position of every observed word: one sweep.
 
     Args:
         text, state: the text in one direction, and the chain, whose links change.
-        prior: of the positions.
-        keys: uint64 `[n_sentences]`, which begin the generator anew in every sentence; not read if `learn`.
-        null, null_strength: float32, see `GibbsSettings`.
-        learn: update the counts; else they stay as they are, as for new text.
-        marginal, null_marginal: per cell and per observed word, the conditional distributions are added; where
-            `marginal` is empty they are not.
+        prior: prior of the positions.
+        keys: seed of the generator for each sentence, uint64 `[n_sentences]`; not used if `learn`.
+        null, null_strength: see `GibbsSettings`, float32.
+        learn: update the counts; false for further text.
+        marginal, null_marginal: output: the conditional distributions are added, for each cell and each observed word; nothing is
+            added if `marginal` is empty.
     """
     given_total, fertilities, fertility_prior = state.given_total, state.fertilities, state.fertility_prior
     counts, observed_null, jumps, cells = state.counts, state.observed_null, state.jumps, text.cells
@@ -406,7 +404,7 @@ def sample(sentences, text, state, prior, keys, null, null_strength, learn, marg
             elif learn:
                 observed_null[f] -= 1
                 empty -= 1
-            # jumps to and from position i: two rows of the table, one of them backwards
+            # Jumps to and from position i are two rows of the table; the second is reversed.
             towards = jumps[middle - before : middle - before + n]
             away = jumps[middle + after - n + 1 : middle + after + 1]
             jumped = (1 - null) / (jumps[middle + after - before] * moves)
@@ -462,7 +460,7 @@ def sample(sentences, text, state, prior, keys, null, null_strength, learn, marg
 
 @loop
 def choose(sentences, text, forward, forward_null, backward, backward_null, links):
-    """Write the position of every word whose geometric mean of both marginals is largest, if larger than that of none."""
+    """Write the position of every word with the largest geometric mean of both marginals; -1 if that of no position is larger."""
     for b in sentences:
         top, left, cell = text.given_offsets[b], text.observed_offsets[b], text.origin[b]
         n, m = text.given_offsets[b + 1] - top, text.observed_offsets[b + 1] - left
@@ -473,7 +471,7 @@ def choose(sentences, text, forward, forward_null, backward, backward_null, link
 
 @loop
 def _choose(marginal, other, n_given, n_observed, to_observed, to_given, null, links, posterior):
-    """Choose in one direction; `to_observed` and `to_given` cells lie between those of neighbouring words."""
+    """Choose in one direction; `to_observed` and `to_given` are the distances of the cells of adjacent words."""
     for j in range(n_observed):
         best, at = null[j], -1
         for i in range(n_given):

@@ -1,24 +1,24 @@
-"""Hidden Markov word alignment, the two directions trained to agree.
+"""Hidden Markov word alignment with agreement of the two directions.
 
 Model (Vogel, Ney & Tillmann 1996, "HMM-based word alignment in statistical translation"; Och & Ney 2003, section 2.1):
-the words of the observed side are emitted from left to right; the hidden state is a position on the other side, and
-moves by a jump whose probability depends on its width alone. With probability `null` a word comes from no position,
+the words of the observed side are emitted from left to right. The hidden state is a position on the other side, and
+moves by a jump whose probability depends on its width only. With probability `null` a word comes from no position,
 and the state stays (Och & Ney's empty word that remembers the last position).
 
 Agreement (Liang, Taskar & Klein 2006, "Alignment by agreement", eq. 4): the expected count of a cell is the product of
 its posteriors in the two directions, q(i, j) = p_f(i, j) p_b(i, j). So there is one table of counts c(s, t), and the
-translation tables are its rows and its columns, normalised:
+translation tables are its normalised rows and columns:
 
     p(t | s) = (c(s, t) + a(s, t)) / sum over t' of (c(s, t') + a(s, t')),     p(s | t) likewise over s'
 
-where t' runs over the words that meet s. The prior a(s, t) = strength (1 + spelling * ratio ** 4), with the longest
-common subsequence ratio of the two words, also is where EM starts. Departures from the paper: it has no prior, and
-starts from uniform tables.
+where t' runs over the words that co-occur with s. The prior is a(s, t) = strength (1 + spelling * ratio ** 4), with the longest
+common subsequence ratio of the two words; EM is initialised with it. The paper has no prior and starts from uniform tables.
 """
 
 from __future__ import annotations
 
 import math
+from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -31,11 +31,11 @@ from calque.wordalign.model import Job, Links, Model, n_shards, run
 from calque.wordalign.prior import prior_of
 from calque.wordalign.vocabulary import ratios
 
-REACH = 64  # jumps at least this wide share one weight
-LANES = 8  # rows are padded to full vectors
+REACH = 64  # wider jumps share the weight of this jump
+LANES = 8  # rows are padded to multiples of this number, for vector instructions
 ZERO, ONE = F(0), F(1)
-TINY = 1e-250  # a product of probabilities below, whose logarithm is taken before it is lost
-LEAST = F(1e-5)  # expected counts below are not worth a write to memory
+TINY = 1e-250  # a smaller product of probabilities is replaced by its logarithm, before it underflows
+LEAST = F(1e-5)  # smaller expected counts are ignored, because writes to memory are slow
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,14 @@ class HmmSettings:
     """Settings of the HMM; the defaults were chosen once, for all languages, on small and middling texts.
 
     Args:
-        ibm1_iterations, hmm_iterations: passes of EM with each model.
+        ibm1_iterations, hmm_iterations: number of EM passes with each model.
         null: probability that a word comes from no position.
         strength: Dirichlet prior of a pair of types, as a count.
-        spelling: how many times larger that prior is for two words spelt the same.
-        null_strength: the same prior for words that come from no position.
+        spelling: additional prior of two identically spelt words, as a multiple of `strength`.
+        null_strength: Dirichlet prior of words that come from no position.
         jump_smoothing: fraction of the jump distribution that is uniform.
-        floor: states less probable than this are not followed in forward-backward.
-        similarity: of similarities as a prior, what a cosine is multiplied by, see `calque.wordalign.prior`.
+        floor: minimum probability of a state that forward-backward follows.
+        similarity: weight of similarities as a prior, see `calque.wordalign.prior`.
     """
 
     ibm1_iterations: int = 3
@@ -68,19 +68,19 @@ class HmmSettings:
         return self.ibm1_iterations + self.hmm_iterations + 1
 
     def weighted(self, similarity: float) -> HmmSettings:
-        """Return the settings with another weight of a prior."""
+        """Return the settings with another weight of similarities."""
         return replace(self, similarity=similarity)
 
 
 @dataclass
 class HmmTables:
-    """What training leaves: expected counts, from which the probabilities of any text follow.
+    """Expected counts of a training text, from which the probabilities of any text follow.
 
     Args:
         pairs, counts: pairs of types and their expected counts, float32 `[n_pairs]`.
-        source_total, target_total: float64 `[n_types]`, counts and priors of all pairs of a type.
-        source_null, target_null: float32 `[n_types]`, p(word | no position).
-        forward_jump, backward_jump: float32 `[2 REACH + 1]`, weights of the jumps -REACH to REACH.
+        source_total, target_total: sum of counts and priors of all pairs of a type, float64 `[n_types]`.
+        source_null, target_null: p(word | no position), float32 `[n_types]`.
+        forward_jump, backward_jump: weights of the jumps -REACH to REACH, float32 `[2 REACH + 1]`.
     """
 
     pairs: Pairs
@@ -97,14 +97,14 @@ _COUNTED = [column.name for column in fields(HmmTables) if column.name != "pairs
 
 
 def first_jumps() -> np.ndarray:
-    """Jump weights before training: one step forward is likeliest."""
+    """Return the jump weights before training, which favour one step forward."""
     d = np.arange(-REACH, REACH + 1)
     jump = np.exp(-np.abs(d - 1) / 2.0) + 0.01
     return (jump / jump.sum()).astype(np.float32)
 
 
 def spread(jump: np.ndarray, longest: int) -> np.ndarray:
-    """Return the weights of all jumps that occur in sentences of up to `longest` words; the jump by 0 is in the middle."""
+    """Return the weights of all jumps in sentences of up to `longest` words; the jump by 0 is in the middle."""
     middle = longest + 1 + LANES
     return jump[np.clip(np.arange(-middle, middle + 1), -REACH, REACH) + REACH].astype(np.float32)
 
@@ -118,18 +118,18 @@ def gathered(flow: np.ndarray, smoothing: float) -> np.ndarray:
 
 
 def priors(strength: float, spelling: float) -> np.ndarray:
-    """Prior count of a pair of types, float32, for every number that says how alike two are spelt."""
+    """Return the prior of a pair of types for every number of `vocabulary.shared`, float32."""
     return (strength * (1 + spelling * ratios() ** 4)).astype(np.float32)
 
 
 class Weights(NamedTuple):
-    """What the probabilities of a text are made of, as compiled loops read it.
+    """Probabilities of a text, for compiled loops.
 
     Attributes:
-        mass: float32 `[n_pairs]`, count and prior of every pair of types.
-        source_scale, target_scale: float32 `[n_types]`; times these, the mass is p(target | source), p(source | target).
-        source_null, target_null: float32 `[n_types]`, p(word | no position).
-        forward_jump, backward_jump: float32, weight of a jump by d at `len // 2 + d`, for all that occur.
+        mass: sum of count and prior of every pair of types, float32 `[n_pairs]`.
+        source_scale, target_scale: factors that give p(target | source), p(source | target) from the mass, float32 `[n_types]`.
+        source_null, target_null: p(word | no position), float32 `[n_types]`.
+        forward_jump, backward_jump: weight of a jump by d at `len // 2 + d`, float32.
         null, floor: see `HmmSettings`.
     """
 
@@ -145,7 +145,7 @@ class Weights(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """Expected counts of a shard, which are added to: of pairs of types, of types from no position, and of jumps."""
+    """Expected counts of a shard: of pairs of types, of types from no position, and of jumps."""
 
     counts: np.ndarray
     source_null: np.ndarray
@@ -155,36 +155,32 @@ class Expected(NamedTuple):
 
 
 class HmmPass:
-    """Passes over one text: compiled loops, their arrays, shards and threads."""
+    """Passes of compiled loops over one text, in shards."""
 
     def __init__(self, job: Job, settings: HmmSettings):
         self.bitext, self.settings, self.threads, self.step = job.bitext, settings, job.threads, job.step
         self.alike, self.priors = job.alike(), priors(settings.strength, settings.spelling)
         self.text, self.prior = job.bitext.text(True), prior_of(job.similarities, job.bitext, settings.similarity)
         shards = n_shards(job.bitext.n_cells, len(job.bitext.pairs))
-        # Dealt out by length like cards: all shards get the same work.
+        # Sentences sorted by length are dealt to the shards in turn, so that all shards have equal work.
         self.shards = [np.ascontiguousarray(job.bitext.used[k::shards]) for k in range(shards)]
         self.mass = np.empty(len(job.bitext.pairs), dtype=np.float32)
 
     def settle(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Sum the counts of all shards, float32 `[shards, n_pairs]`, into those of the first, and set the mass of every pair to
-        count and prior.
-
-        Returns:
-            mass summed over the pairs of each source type and of each target type, float64.
-        """
+        """Add the counts of all shards, float32 `[shards, n_pairs]`, to those of the first, set the mass of every pair, and
+        return the sums of the mass by source type and by target type, float64."""
         pairs = self.bitext.pairs
         for more in counts[1:]:
             counts[0] += more
         np.add(counts[0], self.priors[self.alike], out=self.mass)
         source = np.zeros(self.bitext.source.n_types)
-        met = np.flatnonzero(np.diff(pairs.starts))
-        if len(met):
-            source[met] = np.add.reduceat(self.mass, pairs.starts[met], dtype=np.float64)
+        used = np.flatnonzero(np.diff(pairs.starts))
+        if len(used):
+            source[used] = np.add.reduceat(self.mass, pairs.starts[used], dtype=np.float64)
         return source, np.bincount(pairs.target, self.mass, minlength=self.bitext.target.n_types)
 
     def weights(self, tables: HmmTables) -> Weights:
-        """Return the weights that follow from tables and from the mass set last."""
+        """Return the probabilities from tables and from the mass of the last `settle`."""
         source_scale, target_scale = (
             (1 / np.maximum(total, 1e-30)).astype(F) for total in (tables.source_total, tables.target_total)
         )
@@ -197,21 +193,24 @@ class HmmPass:
         )  # fmt: skip
 
     def run(self, loop: Callable[..., None], arguments: Callable[[int], tuple]) -> None:
-        """Run a loop on all shards; `arguments(shard)` are those behind sentences, text and its longest."""
+        """Run a loop on all shards; `arguments(shard)` returns the arguments after sentences, text and the longest length."""
         text, longest = self.text, self.bitext.longest
         run([partial(loop, part, text, longest, *arguments(k)) for k, part in enumerate(self.shards)], self.threads)
 
     def links(self, tables: HmmTables) -> Links:
-        """Return the best position of every word, for both directions."""
+        """Return the best position of every word in both directions."""
         out, weights = Links.none(self.bitext), self.weights(tables)
         self.run(link, lambda _: (weights, self.prior, out))
         return out
 
     def samples(self, tables: HmmTables, seeds: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Draw a position for every word from its posterior, once for each seed, with the sentence's key.
+        """Sample a position of every word from its posterior, once for each seed.
+
+        Args:
+            keys: further seed of each sentence pair, uint64 `[n_sentences]`.
 
         Returns:
-            forward, int32 `[n_seeds, n_target_words]`; backward, int32 `[n_seeds, n_source_words]`.
+            int32 `[n_seeds, n_target_words]` and `[n_seeds, n_source_words]`.
         """
         forward, backward = (
             np.full((len(seeds), len(side.words)), -1, np.int32) for side in (self.bitext.target, self.bitext.source)
@@ -222,7 +221,7 @@ class HmmPass:
 
 
 def train(passes: HmmPass) -> HmmTables:
-    """Return the tables after EM: IBM model 1, then the HMM, both directions agreeing."""
+    """Return the tables after EM with IBM model 1, then with the HMM."""
     bitext, settings, shards = passes.bitext, passes.settings, len(passes.shards)
     n_source, n_target = bitext.source.n_types, bitext.target.n_types
     counts = np.zeros((shards, len(bitext.pairs)), np.float32)
@@ -255,7 +254,7 @@ def _null(counts: np.ndarray, strength: float) -> np.ndarray:
 
 
 class HmmModel(Model):
-    """The two HMMs that agree: expected counts of a training text, and what follows from them for any text."""
+    """HMMs of both directions, trained to agree."""
 
     kind = "hmm"
     settings_type = HmmSettings
@@ -278,7 +277,7 @@ class HmmModel(Model):
         return links
 
     def passes(self, job: Job) -> tuple[HmmPass, HmmTables]:
-        """Return the tables for further text: of its own pairs of types, also those that training never met."""
+        """Return the tables for the pairs of types of a further text, including pairs that are not in the training text."""
         old, pairs = self.tables, job.bitext.pairs
         counts = known(old.counts, pairs.find(old.pairs))
         passes = HmmPass(job, self.settings)
@@ -301,15 +300,12 @@ class HmmModel(Model):
 
 
 def known(values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """The values with these numbers, 0 for the number -1."""
-    found = np.zeros(len(numbers), values.dtype)
-    met = np.flatnonzero(numbers >= 0)
-    found[met] = values[numbers[met]]
-    return found
+    """Return the values with the given indices, 0 for index -1."""
+    return np.append(values, values.dtype.type(0))[numbers]
 
 
 def _lengthened(null: np.ndarray, n: int) -> np.ndarray:
-    """p(word | no position) also for types that training never met: as for one that never came from nothing."""
+    """Return p(word | no position) for `n` types; new types get the smallest probability."""
     return np.append(null, np.full(n - len(null), null.min(initial=1.0), null.dtype))
 
 
@@ -318,20 +314,19 @@ def _lengthened(null: np.ndarray, n: int) -> np.ndarray:
 def chain(emission, null_emission, n, width, padded, jump, null, floor, room, flow, posterior, null_posterior):
     """Run forward-backward for one sentence in one direction.
 
-    Slot 0 is the place before the sentence, slots 1 to `width` are its positions, slot `width + 1` is the end.
+    Slot 0 is the place before the sentence, slots 1 to `width` are its positions, slot `width + 1` is the end. Matrices are flat,
+    row by row.
 
     Args:
-        emission: float32 `[n * padded]`, row by row as all matrices here, p(observed word | position) in slots; zero in
-            slot 0 and behind `width`.
-        null_emission: float32 `[n]`, p(observed word | no position).
-        n, width, padded: observed words; positions; row length, larger than `width` and a multiple of `LANES`.
-        jump: float32, weight of a jump by d at `len // 2 + d`.
-        null: probability of no position.
-        floor: states less probable than this are not followed further.
+        emission: p(observed word | position) in slots, zero in slot 0 and after `width`, float32 `[n * padded]`.
+        null_emission: p(observed word | no position), float32 `[n]`.
+        n, width, padded: number of observed words, of positions, and of entries of a row (above `width`, a multiple of `LANES`).
+        jump: weight of a jump by d at `len // 2 + d`, float32.
+        null, floor: see `HmmSettings`.
         room: work space.
-        flow: float32 like `jump`; expected jumps are added, divided by their weight (the caller multiplies).
-        posterior: float32 `[n * padded]`, out: p(position | sentence pair) in slots.
-        null_posterior: float32 `[n]`, out.
+        flow: output: expected jumps divided by their weight are added, float32 like `jump`.
+        posterior, null_posterior: output: p(position | sentence pair) in slots, float32 `[n * padded]`, and p(no position |
+            sentence pair), float32 `[n]`.
 
     Returns:
         log of the probability of the observed words times the weight of the jump to the end.
@@ -342,7 +337,7 @@ def chain(emission, null_emission, n, width, padded, jump, null, floor, room, fl
     weight = ZERO
     for d in range(1, width + 1):
         weight += jump[middle + d]
-    for a in range(width + 1):  # a jump is normalised over the positions that exist
+    for a in range(width + 1):  # jumps are normalised over the positions of the sentence
         send[a] = (ONE - null) / weight
         weight += jump[middle - a] - jump[middle + width - a]
     for a in range(padded):
@@ -355,14 +350,14 @@ def chain(emission, null_emission, n, width, padded, jump, null, floor, room, fl
         for i in range(padded):
             row[i] = ZERO
         alive = 0
-        for a in range(width + 1):  # without a branch, which would be mispredicted
+        for a in range(width + 1):  # no branch, because it would be mispredicted
             alive_at[alive] = a
             alive += old[a] > floor
         n_states[j] = alive
         for k in range(alive):
             a = alive_at[k]
             mass = old[a] * send[a]
-            near = jump[middle - a : middle - a + padded]  # slices vectorise, shifted indices do not
+            near = jump[middle - a : middle - a + padded]  # slices are vectorised, shifted indices are not
             for i in range(padded):
                 row[i] += mass * near[i]
         stay = null * null_emission[j]
@@ -422,7 +417,7 @@ def chain(emission, null_emission, n, width, padded, jump, null, floor, room, fl
 
 @fast_part
 def independent(emission, null_emission, n, width, padded, null, posterior, null_posterior):
-    """IBM model 1 for one sentence in one direction: every position is as likely as any other."""
+    """Compute the posteriors of IBM model 1, whose positions are equally likely; arguments and result as in `chain`."""
     likelihood, product = 0.0, 1.0
     even = (ONE - null) / F(width)
     for j in range(n):
@@ -442,27 +437,11 @@ def independent(emission, null_emission, n, width, padded, null, posterior, null
     return likelihood + math.log(product)
 
 
-class Room(NamedTuple):
-    """Work space: what the words of a sentence pair emit in both directions, their posteriors, and what `chain` needs."""
-
-    emit_f: np.ndarray
-    emit_b: np.ndarray
-    post_f: np.ndarray
-    post_b: np.ndarray
-    real: np.ndarray
-    total: np.ndarray
-    beta: np.ndarray
-    empty_f: np.ndarray
-    empty_b: np.ndarray
-    none_f: np.ndarray
-    none_b: np.ndarray
-    scale: np.ndarray
-    ahead: np.ndarray
-    send: np.ndarray
-    flow_f: np.ndarray
-    flow_b: np.ndarray
-    states: np.ndarray
-    n_states: np.ndarray
+#: work space of `_both` (emissions and posteriors of both directions) and of `chain`
+Room = namedtuple(
+    "Room",
+    "emit_f emit_b post_f post_b real total beta empty_f empty_b none_f none_b scale ahead send flow_f flow_b states n_states",
+)
 
 
 @loop
@@ -481,12 +460,12 @@ def _both(is_hmm, b, text, weights, prior, room):
     """Compute the posteriors of a sentence pair in both directions, and the flow of the jumps, into the work space.
 
     Returns:
-        source and target words, and the row lengths of the posteriors of target and of source words.
+        numbers of source and target words, and row lengths of the posteriors of target and of source words.
     """
     top, left = text.given_offsets[b], text.observed_offsets[b]
     n, m = text.given_offsets[b + 1] - top, text.observed_offsets[b + 1] - left
     wide_n, wide_m = (n + LANES) // LANES * LANES, (m + LANES) // LANES * LANES
-    # Matrices of the very size of a sentence pair are cut from the work space, and stay in the cache.
+    # Matrices of the size of the sentence pair remain in the processor's cache.
     emit_f, emit_b = room.emit_f[: m * wide_n], room.emit_b[: n * wide_m]
     post_f, post_b = room.post_f[: m * wide_n], room.post_b[: n * wide_m]
     scale = room.ahead
@@ -567,8 +546,7 @@ def count(sentences, text, longest, is_hmm, weights, prior, expected):
 
 @fast_loop
 def link(sentences, text, longest, weights, prior, links):
-    """Write into `links` the position of each word whose geometric mean of both directions' posteriors is largest, if that is
-    larger than the posterior of no position, else -1, and its posterior in the direction itself."""
+    """Write into `links` the best position of each word (see `_best`), and its posterior in the word's own direction."""
     room = work_space(longest, len(weights.forward_jump))
     for b in sentences:
         n, m, wide_n, wide_m = _both(True, b, text, weights, prior, room)
@@ -581,8 +559,8 @@ def link(sentences, text, longest, weights, prior, links):
 
 @fast_loop
 def draw(sentences, text, longest, weights, prior, seeds, keys, forward, backward):
-    """Draw a position of each word for every row of `forward` and `backward`; row k depends on `seeds[k]`, the sentence and its
-    `keys[b]` alone."""
+    """Sample a position of each word for every row of `forward` and `backward`; row k depends on `seeds[k]`, the sentence and
+    `keys[b]`."""
     room = work_space(longest, len(weights.forward_jump))
     for b in sentences:
         n, m, wide_n, wide_m = _both(True, b, text, weights, prior, room)
@@ -595,7 +573,8 @@ def draw(sentences, text, longest, weights, prior, seeds, keys, forward, backwar
 
 @fast_part
 def _best(posterior, others, null_posterior, n_observed, n_given, wide, other_wide, links, linked_posterior):
-    """Choose the position of every word whose geometric mean of both posteriors is largest, if larger than that of none."""
+    """Choose the position of each word with the largest geometric mean of both directions' posteriors; -1 if the posterior of no
+    position is larger."""
     for j in range(n_observed):
         best, at = null_posterior[j], -1
         for i in range(n_given):
@@ -608,7 +587,7 @@ def _best(posterior, others, null_posterior, n_observed, n_given, wide, other_wi
 
 @fast_part
 def _draw(posterior, n_observed, n_given, wide, state, links):
-    """Draw a position for every word from its posterior; returns the generator's next state."""
+    """Sample a position for every word from its posterior, and return the next state of the generator."""
     for j in range(n_observed):
         state += GOLDEN
         rest, at = F(unit(state)), -1

@@ -1,4 +1,4 @@
-"""Models of word alignment: what they are given and return, and how they share the work among threads."""
+"""Interface of word alignment models, and the threads that share their work."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 
-from calque.errors import SettingError
+from calque.errors import check_number
 from calque.offsets import offsets_of
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
@@ -20,32 +20,27 @@ from calque.wordalign.similarity import Similarities
 from calque.wordalign.vocabulary import Classes
 
 T = TypeVar("T")
-SHARDS = 8  # at most; a constant, never the number of threads: sums of floats depend on how they are grouped
+SHARDS = 8  # maximum; constant, because sums of floats depend on their grouping, and results must not depend on threads
 CELLS_PER_SHARD = 1 << 19
-MOST_COUNTS = 1 << 28  # numbers in all shards, unless there are two
+MAX_COUNTS = 1 << 28  # maximum number of counts in all shards, if there are more than two
 
 
 def n_shards(n_cells: int, n_pairs: int) -> int:
-    """Return the number of parts in which a text is worked on; each has counts of its own for all pairs of types."""
-    shards = min(SHARDS, max(1, n_cells // CELLS_PER_SHARD), max(2, MOST_COUNTS // max(1, n_pairs)))
-    return 1 << (int(shards).bit_length() - 1)  # as many for each of two or four threads
+    """Return the number of shards of a text, a power of two; each shard has counts of its own for all pairs of types."""
+    shards = min(SHARDS, max(1, n_cells // CELLS_PER_SHARD), max(2, MAX_COUNTS // max(1, n_pairs)))
+    return 1 << (int(shards).bit_length() - 1)
 
 
 def n_threads(threads: int | None) -> int:
-    """Return the number of threads to use: as asked, or as many as this process may run on.
-
-    Raises:
-        SettingError: fewer than one.
-    """
+    """Return the number of threads; None for the number of available processors."""
     if threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if threads < 1:
-        raise SettingError(f"threads={threads}, expected 1 or more")
+    check_number("threads", threads, least=1, whole=True)
     return threads
 
 
 def run(tasks: list[Callable[[], T]], threads: int) -> list[T]:
-    """Return the results of tasks, in their order; compiled loops run side by side."""
+    """Return the results of tasks in order; compiled loops run in parallel."""
     if threads == 1 or len(tasks) == 1:
         return [task() for task in tasks]
     with ThreadPoolExecutor(min(threads, len(tasks))) as pool:
@@ -56,9 +51,9 @@ class Links(NamedTuple):
     """The best position of every word on the other side.
 
     Attributes:
-        forward: int32 `[n_target_words]`, source position of each target word, -1 for none.
-        backward: int32 `[n_source_words]`, target position of each source word, -1 for none.
-        forward_posterior, backward_posterior: float32, how probable the links are.
+        forward: source position of each target word, -1 for none, int32 `[n_target_words]`.
+        backward: target position of each source word, -1 for none, int32 `[n_source_words]`.
+        forward_posterior, backward_posterior: posterior of each link, float32.
     """
 
     forward: np.ndarray
@@ -81,18 +76,17 @@ class Links(NamedTuple):
         Args:
             before, after: numbers of source and target words before the first of them, and up to the end of the last.
         """
-        (source, target), (source_end, target_end) = before.tolist(), after.tolist()
+        source, target = (slice(*ends) for ends in zip(before.tolist(), after.tolist(), strict=True))
         return Links(
-            self.forward[target:target_end], self.backward[source:source_end],
-            self.forward_posterior[target:target_end], self.backward_posterior[source:source_end],
-        )  # fmt: skip
+            self.forward[target], self.backward[source], self.forward_posterior[target], self.backward_posterior[source]
+        )
 
     def direction(self, across: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Return links and posteriors from source to target words (`across`), or the other way."""
+        """Return links and posteriors of the target words (`across`) or of the source words."""
         return (self.forward, self.forward_posterior) if across else (self.backward, self.backward_posterior)
 
     def pairs(self, corpus: ParallelCorpus, across: bool) -> WordPairs:
-        """Return the links of one direction, of the sentence pairs of `corpus`, as pairs of positions."""
+        """Return the links of one direction as pairs of positions in the sentence pairs of `corpus`."""
         observed = (corpus.target if across else corpus.source).lengths()
         others, posterior = self.direction(across)
         n = int(observed.sum())
@@ -105,14 +99,14 @@ class Links(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """A text to align, and how.
+    """A text to align, with the settings of the run.
 
     Args:
-        alike: how alike each pair of types is spelt, as `spelling.shared` says it, uint16 `[n_pairs]`; when it is called.
-        keys: of what is drawn for each sentence pair of a further text, uint64 `[n_sentences]`; None in training.
-        threads: the result does not depend on it.
-        step: called after every pass.
-        similarities: of the words of each sentence pair, as a prior of their links; none if None.
+        alike: function that returns the spelling similarity of each pair of types, see `vocabulary.shared`, uint16 `[n_pairs]`.
+        keys: seed of each sentence pair of a further text, uint64 `[n_sentences]`; None in training.
+        threads: number of threads; the result does not depend on it.
+        step: function that is called after every pass.
+        similarities: prior of the links, see `calque.wordalign.prior`; None for none.
     """
 
     bitext: Bitext
@@ -128,9 +122,9 @@ class Model(ABC):
     """Trained tables of both directions.
 
     Attributes:
-        kind: its name.
-        settings_type: the class of its settings, whose `passes` is the number of times that training calls `step`.
-        classes: which words count as one by default.
+        kind: name of the model.
+        settings_type: class of its settings, whose `passes` is the number of times that training calls `step`.
+        classes: default classes of words.
     """
 
     kind: ClassVar[str]
@@ -159,4 +153,4 @@ class Model(ABC):
     @classmethod
     @abstractmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], settings: Any) -> Self:
-        """Build the model from what `arrays` gave."""
+        """Build the model from the result of `arrays`."""

@@ -1,11 +1,11 @@
-"""Similarities of words as a prior of the HMM and the sampler: which positions are likely before any word is counted.
+"""Similarities of words as a prior of the links of the HMM and the sampler.
 
-With cosines c(i, j), the probability that target word j comes from position i is multiplied by
+With cosines c(i, j) and weight w, the probability that target word j comes from position i is multiplied by
 
     g(i, j) = exp(w c(i, j)) / mean over i' of exp(w c(i', j))
 
-in every conditional of the model, in training and in linking, and in the other direction by the same with the mean over j'.
-A word that is equally similar to all positions changes nothing, and that of no position is multiplied by 1.
+in every conditional of the model, in training and in linking. The other direction uses the mean over j'. A word that is equally
+similar to all positions changes nothing. The probability of no position is not changed.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from calque.wordalign.similarity import MEMORY, Similarities
 
 
 class Prior(NamedTuple):
-    """A prior as compiled loops read it; all arrays are empty where there is none.
+    """A prior for compiled loops; all arrays are empty if there is none.
 
     Attributes:
-        at: int64 `[n_sentences]`, where each sentence pair's odds begin, row by row as in the similarities.
-        odds: float32 `[n_cells]`, exp(w c).
-        forward, backward: float32 `[n_target_words]`, `[n_source_words]`; times these, the odds of a word have the mean 1.
+        at: start of each sentence pair's odds, row by row as in the similarities, int64 `[n_sentences]`.
+        odds: exp(w c), float32 `[n_cells]`.
+        forward, backward: factor that gives the odds of a word the mean 1, float32 `[n_target_words]`, `[n_source_words]`.
     """
 
     at: np.ndarray
@@ -48,7 +48,8 @@ def prior_of(similarities: Similarities | None, bitext: Bitext, weight: float) -
     sizes = np.diff(source.offsets), np.diff(target.offsets)
     if not (np.array_equal(similarities.rows, sizes[0]) and np.array_equal(similarities.columns, sizes[1])):
         raise SettingError(
-            f"similarities of {len(similarities):,} sentence pairs that have other words than the {len(bitext):,} of the text"
+            f"similarities must have the numbers of words of the {len(bitext):,} sentence pairs of the text, got others for "
+            f"{len(similarities):,}"
         )
     ends = similarities.offsets
     words = np.empty(len(target.words), F), np.empty(len(source.words), F)
@@ -60,13 +61,8 @@ def prior_of(similarities: Similarities | None, bitext: Bitext, weight: float) -
 
 @loop
 def fill_odds(source_offsets, target_offsets, weight, prior):
-    """Turn cosines into odds, in place.
-
-    Args:
-        weight: what a cosine is multiplied by.
-        prior: its odds are cosines before, NaN for a word without a vector; afterwards exp(weight * cosine), and the mean of
-            these where there is none. `forward` and `backward` are filled.
-    """
+    """Replace the cosines in `prior.odds` by exp(weight · cosine), and NaN (a word without a vector) by the mean of these; fill
+    `forward` and `backward`."""
     for b in range(len(prior.at)):
         top, left = source_offsets[b], target_offsets[b]
         n, m = source_offsets[b + 1] - top, target_offsets[b + 1] - left

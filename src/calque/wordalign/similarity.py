@@ -1,5 +1,4 @@
-"""How similar every word of a sentence is to every word of its translation, a matrix for each sentence pair, and links by it:
-no statistics over a corpus, only two sentences and an encoder."""
+"""Similarities of the words of sentence pairs, and links from them."""
 
 from __future__ import annotations
 
@@ -15,72 +14,65 @@ from calque.pairs import WordPairs
 from calque.vectors import Embeddings
 
 Method = Literal["mutual", "softmax"]
-
-
-MEMORY = 1 << 28  # bytes of matrices; more are in a mapped file without a name
-STORED = np.dtype(np.float16)  # 11 bits of a cosine; a file of a million sentence pairs takes a gigabyte
+MEMORY = 1 << 28  # maximum number of bytes of matrices in memory; larger ones are in a temporary mapped file
+STORED = np.dtype(np.float16)  # 11 bits of a cosine; a million sentence pairs take a gigabyte
 
 
 class Similarities:
     """A matrix of similarities for each sentence pair, `[source words, target words]`.
 
     Args:
-        data: all matrices in a row, each row by row; float16 or float32 `[n_cells]`, in memory or mapped. NaN in the row or
-            column of a word that the encoder gave no vector.
-        rows, columns: int64 `[n_sentences]`, source and target words of each sentence pair.
+        data: all matrices, each row by row; float16 or float32 `[n_cells]`, in memory or mapped. NaN in the row or column of a
+            word without a vector.
+        rows, columns: number of source and of target words of each sentence pair, int64 `[n_sentences]`.
 
     Raises:
-        InputError: the numbers do not fit.
+        InputError: the sizes do not match.
     """
 
     def __init__(self, data: np.ndarray, rows: np.ndarray, columns: np.ndarray):
         self.rows, self.columns = np.asarray(rows, dtype=np.int64), np.asarray(columns, dtype=np.int64)
-        least = min(self.rows.min(initial=0), self.columns.min(initial=0))
-        if self.rows.shape != self.columns.shape or self.rows.ndim != 1 or least < 0:
-            shapes = f"{self.rows.shape} and {self.columns.shape}"
-            raise InputError(f"numbers of words of shapes {shapes}, expected those of each sentence on both sides")
+        if self.rows.shape != self.columns.shape or self.rows.ndim != 1:
+            raise InputError(
+                f"rows and columns must have one shape [n], got {self.rows.shape} and {self.columns.shape}"
+            )
         self.offsets = offsets_of(self.rows * self.columns)
         if data.shape != (int(self.offsets[-1]),):
-            raise InputError(f"{data.shape} similarities for sentence pairs with {int(self.offsets[-1])} cells")
+            raise InputError(
+                f"data must have the {int(self.offsets[-1])} cells of the sentence pairs, got {data.shape}"
+            )
         self.data = data
 
     def __len__(self) -> int:
-        """Number of sentence pairs."""
+        """Return the number of sentence pairs."""
         return len(self.rows)
 
     def __getitem__(self, sentence: int) -> np.ndarray:
-        """The matrix of one sentence pair, float32 `[source words, target words]`."""
-        k = range(len(self))[sentence]
+        """Return the matrix of one sentence pair, float32 `[source words, target words]`."""
+        k = range(len(self))[sentence]  # raises an IndexError at the end of an iteration
         flat = np.asarray(self.data[self.offsets[k] : self.offsets[k + 1]], dtype=np.float32)
         return flat.reshape(self.rows[k], self.columns[k])
 
-    def __iter__(self) -> Iterator[np.ndarray]:
-        return (self[k] for k in range(len(self)))
-
     @classmethod
     def of(cls, matrices: Iterable[np.ndarray]) -> Similarities:
-        """From the matrices themselves, in memory as float32."""
+        """Build similarities from matrices, in memory as float32."""
         parts = [np.asarray(matrix, dtype=np.float32) for matrix in matrices]
         shapes = np.array([part.shape for part in parts], dtype=np.int64).reshape(-1, 2)
         return cls(np.concatenate([np.zeros(0, np.float32), *(part.ravel() for part in parts)]), *shapes.T)
 
 
 def cosines(source: Embeddings, target: Embeddings) -> Iterator[np.ndarray]:
-    """The cosines of the words of parallel sentences.
+    """Yield the cosines of the words of each sentence pair, float32 `[source words, target words]`, NaN without a vector.
 
     Args:
         source, target: vectors of the same sentence pairs.
 
-    Yields:
-        float32 `[source words, target words]` for each sentence pair; NaN for words without a vector.
-
     Raises:
-        SettingError: vectors of different texts.
+        SettingError: the numbers of sentences or the dimensions differ.
     """
-    if len(source) != len(target):
-        raise SettingError(f"vectors of {len(source)} source sentences and of {len(target)} target sentences")
-    if source.dim != target.dim:
-        raise SettingError(f"vectors of {source.dim} dimensions for the source and of {target.dim} for the target")
+    for what, a, b in (("sentences", len(source), len(target)), ("dimensions", source.dim, target.dim)):
+        if a != b:
+            raise SettingError(f"source and target vectors must have equal numbers of {what}, got {a} and {b}")
     x, y = unit_rows(source.data), unit_rows(target.data)
     for k in range(len(source)):
         rows, columns = _covered(source, k), _covered(target, k)
@@ -95,20 +87,20 @@ def cosines(source: Embeddings, target: Embeddings) -> Iterator[np.ndarray]:
 
 
 def _covered(side: Embeddings, sentence: int) -> np.ndarray:
-    """Rows of the words of a sentence that have a vector."""
+    """Return the rows of the words of a sentence that have a vector."""
     rows = np.arange(side.offsets[sentence], side.offsets[sentence + 1])
     return rows if side.covered is None else rows[side.covered[rows]]
 
 
 # -- links --------------------------------------------------------------------------------------------------------------
 def mutual(similarity: np.ndarray) -> np.ndarray:
-    """Links of words that are each other's most similar (SimAlign's Argmax, Jalili Sabet et al. 2020, §2.1).
+    """Link words that are each other's most similar (SimAlign's Argmax, Jalili Sabet et al. 2020, §2.1).
 
     Args:
         similarity: `[n_source, n_target]`.
 
     Returns:
-        float64 `[n_source, n_target]`: the similarity of a link scaled to 0..1, and 0 where there is none.
+        similarity of each link scaled to 0..1, and 0 without a link, float64 `[n_source, n_target]`.
     """
     linked = np.zeros(similarity.shape)
     if similarity.size:
@@ -119,18 +111,21 @@ def mutual(similarity: np.ndarray) -> np.ndarray:
 
 
 def softmax(similarity: np.ndarray, *, threshold: float = 1e-3, temperature: float = 0.1) -> np.ndarray:
-    """Links whose softmax probability passes a threshold in both directions (awesome-align, Dou & Neubig 2021, Eq. 2).
+    """Link words whose softmax probability exceeds a threshold in both directions (awesome-align, Dou & Neubig 2021, Eq. 2).
 
     Args:
-        similarity: `[n_source, n_target]`; theirs are dot products, these are cosines, hence the temperature.
-        threshold: least probability in either direction.
-        temperature: what similarities are divided by.
+        similarity: cosines `[n_source, n_target]`; the paper uses dot products without a temperature.
+        threshold: minimum probability in either direction.
+        temperature: divisor of the similarities.
 
     Returns:
-        `[n_source, n_target]`: geometric mean of both probabilities of a link, 0 where there is none.
+        geometric mean of both probabilities of each link, and 0 without a link, `[n_source, n_target]`.
     """
-    scaled = similarity / temperature
-    forward, backward = _softmax(scaled, 1), _softmax(scaled, 0)
+    from scipy.special import softmax as normalized
+
+    if not similarity.size:
+        return similarity
+    forward, backward = (normalized(similarity / temperature, axis) for axis in (1, 0))
     return np.where((forward > threshold) & (backward > threshold), np.sqrt(forward * backward), 0.0)
 
 
@@ -148,28 +143,26 @@ def links_from_embeddings(
         options: further arguments of that function.
 
     Returns:
-        links with a posterior in 0..1, whose scale is the method's own. Words without a vector get none.
+        links with a posterior in 0..1, whose scale depends on the method. Words without a vector get none.
 
     Raises:
-        SettingError: no such method, or vectors of different texts.
+        SettingError: the method is unknown, or the vectors are of different texts.
     """
-    check_extraction(method)
-    matrices = cosines(source, target)
-    return links_from_matrices(matrices, len(source), method=method, **options)
+    return links_from_matrices(cosines(source, target), len(source), method=method, **options)
 
 
 def check_extraction(method: str) -> None:
-    """Before anything long begins: that there is such a method.
+    """Check the name of an extraction method.
 
     Raises:
-        SettingError: there is not.
+        SettingError: the name is unknown.
     """
     if method not in METHODS:
-        raise SettingError(f"method={method!r}, expected one of {', '.join(METHODS)}")
+        raise SettingError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
 
 
 def links_from_matrices(matrices: Iterable[np.ndarray], n: int, *, method: str = "mutual", **options: Any) -> WordPairs:
-    """The same from similarities: `n` matrices `[source words, target words]`, NaN for words that get no link."""
+    """Link the words of `n` sentence pairs by matrices of similarities, see `links_from_embeddings` and `link_matrix`."""
     check_extraction(method)
     linked = [link_matrix(matrix, method=method, **options) for matrix in matrices]
     empty = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
@@ -181,24 +174,17 @@ def links_from_matrices(matrices: Iterable[np.ndarray], n: int, *, method: str =
 def link_matrix(
     matrix: np.ndarray, *, method: str = "mutual", **options: Any
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Links of one sentence pair.
+    """Return the links of one sentence pair.
 
     Args:
         matrix: similarities `[source words, target words]`, NaN in the row or column of a word without a vector.
         method, options: see `links_from_embeddings`.
 
     Returns:
-        source words and target words, int64 `[n_links]`, sorted; how much each link counts, 0 to 1.
+        source words, target words, int64 `[n_links]`, sorted, and posteriors of the links, 0 to 1.
     """
     known = ~np.isnan(matrix)
     rows, columns = np.flatnonzero(known.any(1)), np.flatnonzero(known.any(0))
     linked = METHODS[method](matrix[np.ix_(rows, columns)].astype(np.float64), **options)
     i, j = np.nonzero(linked)
     return rows[i], columns[j], np.clip(linked[i, j], 0, 1)
-
-
-def _softmax(x: np.ndarray, axis: int) -> np.ndarray:
-    if not x.size:
-        return x
-    e = np.exp(x - x.max(axis, keepdims=True))
-    return e / e.sum(axis, keepdims=True)

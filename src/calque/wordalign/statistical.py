@@ -1,4 +1,4 @@
-"""Statistical word alignment: from parallel text alone to links, and to an aligner for further text."""
+"""Statistical word alignment of parallel text, and aligners for further text."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
+from itertools import pairwise
 from os import PathLike, fspath
 from typing import Any
 
@@ -20,7 +21,7 @@ from calque.offsets import offsets_of
 from calque.pairs import WordPairs
 from calque.progress import bar
 from calque.storage import whole
-from calque.text import ParallelCorpus, Sentences
+from calque.text import ParallelCorpus
 from calque.wordalign.bitext import Bitext, Side, loop, mix
 from calque.wordalign.fast_align import DiagonalModel, FastAlignSettings
 from calque.wordalign.gibbs import GibbsModel, GibbsSettings
@@ -29,51 +30,51 @@ from calque.wordalign.model import Job, Links, Model, n_threads
 from calque.wordalign.similarity import Similarities
 from calque.wordalign.symmetrization import check_method
 from calque.wordalign.symmetrization import symmetrize as join_directions
-from calque.wordalign.vocabulary import Classes, CodePoints, Vocabulary, code_points, joined, shared
+from calque.wordalign.vocabulary import Classes, Vocabulary, code_points, joined, shared
 
 Prior = Callable[[ParallelCorpus], Similarities]
 Settings = FastAlignSettings | HmmSettings | GibbsSettings
-FEW = 2_000  # sentence pairs below which the sampler costs next to nothing, and small texts gain most from it
+FEW = 2_000  # number of sentence pairs below which the sampler is fast, and small texts gain most from it
 MAX_WORDS = 500
 FORMAT = "calque word aligner 1"
-BLOCK = 1 << 15  # sentence pairs linked at a time where they come one after the other
+BLOCK = 1 << 15  # number of sentence pairs aligned at a time by `WordAligner.aligned`
 _KINDS: dict[str, type[Model]] = {kind.kind: kind for kind in (DiagonalModel, HmmModel, GibbsModel)}
 
 
 def align_words(
-    corpus: ParallelCorpus, *, extra: ParallelCorpus | None = None, model: str = "auto", symmetrize: str = "one-to-one",
+    corpus: ParallelCorpus, *, symmetrize: str = "one-to-one", extra: ParallelCorpus | None = None, model: str = "auto",
     settings: Settings | None = None, classes: Classes | None = None, seed: int = 0, threads: int | None = None,
     max_words: int = MAX_WORDS, prior: Prior | None = None, prior_weight: float | None = None, progress: bool = False,
 ) -> WordPairs:  # fmt: skip
-    """Link the words of parallel text that translate each other, by what occurs together in it.
+    """Link the words of parallel text that translate each other, by their co-occurrence in it.
 
     Args:
         corpus: the text to align.
-        extra: more text in the same languages, to learn from. Few sentences align much better together with many.
+        symmetrize: symmetrisation of the two directions: `one-to-one` (the intersection, without words that have two links),
+            `intersection`, `union`, `grow-diag`, `grow-diag-final` or `grow-diag-final-and`; see `calque.wordalign.symmetrize`.
+            Results of different ones cannot be compared.
+        extra: more text in the same languages, for training only. A few sentences align much better with more text.
         model: `fast-align`, IBM model 2 near the diagonal, the fastest; `hmm`, two hidden Markov models trained to
             agree; `gibbs`, a sampler with fertilities, the most accurate; `auto`, the sampler for texts of fewer than
             2,000 sentence pairs, else the HMM.
-        symmetrize: how the links of both directions are combined: `one-to-one` (the intersection, without words that have
-            two links), `intersection`, `union`, `grow-diag`, `grow-diag-final` or `grow-diag-final-and`; see
-            `calque.wordalign.symmetrize`. Results under different ones cannot be compared.
-        settings: of the model: `FastAlignSettings`, `HmmSettings` or `GibbsSettings`.
-        classes: which words count as one; None takes what suits the model (words as they are for `fast-align`, else
-            lower case, and rare words by their first five letters).
-        seed: of the sampler; the other models draw nothing.
-        threads: as many as there are processors, if None. Links do not depend on it.
-        max_words: sentence pairs with a longer side get no links; a warning tells how many.
-        prior: how similar words are before any is counted, for `hmm` and `gibbs`: from a text to its similarities, such as
-            `calque.Linker("mini").similarities`. Both make fewer errors than either if the encoder knows the languages.
-            An encoder that is first aligned on this very text is best cross-fitted: `calque.HeldOut`.
-        prior_weight: what similarities are multiplied by, in place of that of the settings.
-        progress: show a bar on standard error.
+        settings: settings of the model: `FastAlignSettings`, `HmmSettings` or `GibbsSettings`.
+        classes: classes of words; None for the model's default (words as they are for `fast-align`, else lower case, and rare
+            words by their first five letters).
+        seed: seed of the sampler; the other models are deterministic.
+        threads: number of threads; None for the number of processors. Links do not depend on it.
+        max_words: maximum number of words of a side; a warning counts longer sentence pairs, which get no links.
+        prior: function from a text to the similarities of its words, such as `calque.Linker("mini").similarities`, for `hmm` and
+            `gibbs`. The combination has fewer errors than either if the encoder supports the languages. For an encoder that is
+            first aligned on this text, see `calque.HeldOut`.
+        prior_weight: factor of the similarities; None for that of the settings.
+        progress: show a bar.
 
     Returns:
-        links with posteriors, for every sentence pair of `corpus`; those with an empty side have none.
+        links with posteriors, for every sentence pair of `corpus`; pairs with an empty side have none.
 
     Raises:
-        SettingError: no such model or symmetrisation, settings of another model, `extra` in other languages, or the weight of a
-            prior that is not given.
+        SettingError: the model or symmetrisation is unknown, the settings are of another model, `extra` is in other languages,
+            or a weight is given without a prior.
     """
     check_method(symmetrize)
     aligner = WordAligner.train(
@@ -88,18 +89,16 @@ class WordAligner:
 
     Args:
         model: the trained tables.
-        vocabularies: of the source and the target language.
-        langs: these languages.
-        max_words: longest side of a sentence pair.
-        prior: see `align_words`; it is not saved with the tables.
+        vocabularies: vocabularies of the source and the target language.
+        langs: source and target language.
+        max_words, prior: see `align_words`; the prior is not saved.
     """
 
     def __init__(
         self, model: Model, vocabularies: tuple[Vocabulary, Vocabulary], langs: tuple[str, str], *,
         max_words: int = MAX_WORDS, prior: Prior | None = None,
     ):  # fmt: skip
-        if prior is not None and model.kind == DiagonalModel.kind:
-            raise SettingError(f"model={model.kind!r} takes no prior: take hmm or gibbs")
+        _check_prior(model.kind, prior)
         self.model, self.vocabularies, self.langs = model, vocabularies, langs
         self.max_words, self.prior = max_words, prior
         self._trained_on: tuple[ParallelCorpus, Links] | None = None
@@ -117,24 +116,22 @@ class WordAligner:
         """Train on parallel text; the arguments are those of `align_words`."""
         text = corpus if extra is None else corpus + extra
         if model == "auto":
-            fitting = (name for name, kind in _KINDS.items() if isinstance(settings, kind.settings_type))
-            model = next(fitting, "gibbs" if len(text) < FEW else "hmm")
+            matching = (name for name, kind in _KINDS.items() if isinstance(settings, kind.settings_type))
+            model = next(matching, "gibbs" if len(text) < FEW else "hmm")
         if model not in _KINDS:
-            raise SettingError(f"model={model!r}, expected auto, {', '.join(_KINDS)}")
+            raise SettingError(f"model must be one of auto, {', '.join(_KINDS)}, got {model!r}")
         kind = _KINDS[model]
         chosen: Any = settings or kind.settings_type()
         if not isinstance(chosen, kind.settings_type):
             expected = kind.settings_type.__name__
-            raise SettingError(f"{type(chosen).__name__} for model={model!r}, which takes {expected}")
-        if prior is not None and kind is DiagonalModel:
-            raise SettingError(f"model={model!r} takes no prior: take hmm or gibbs")
+            raise SettingError(f"settings must be {expected} for model={model!r}, got {type(chosen).__name__}")
+        _check_prior(model, prior)
         if prior_weight is not None:
             if prior is None:
-                raise SettingError(f"prior_weight={prior_weight:g} is of a prior: give one, or leave it out")
+                raise SettingError(f"prior_weight={prior_weight:g} needs a prior: give one, or leave out the weight")
             check_number("prior_weight", prior_weight, least=0)
             chosen = chosen.weighted(prior_weight)
-        if max_words < 1:
-            raise SettingError(f"max_words={max_words}, expected 1 or more")
+        check_number("max_words", max_words, least=1, whole=True)
         workers = n_threads(threads)
         classes = classes or kind.classes
         source, source_words, source_offsets = Vocabulary.build(text.source, classes)
@@ -142,9 +139,9 @@ class WordAligner:
         sides = Side(source_words, source_offsets, len(source)), Side(target_words, target_offsets, len(target))
         bitext = _bitext(*sides, max_words)
         similar = None if prior is None else prior(text)
-        with _bar(chosen.passes, model, text.langs, progress) as shown:
-            alike = lambda: shared(bitext.pairs, source.points, target.points)  # noqa: E731
-            trained, links = kind.fit(Job(bitext, alike, seed, None, workers, shown.update, similar), chosen)
+        with _bar(chosen.passes, model, text.langs, progress) as updates:
+            alike = partial(_shared, bitext, source, target)
+            trained, links = kind.fit(Job(bitext, alike, seed, None, workers, updates.update, similar), chosen)
         aligner = cls(trained, (source, target), text.langs, max_words=max_words, prior=prior)
         aligner._trained_on = corpus, links
         return aligner
@@ -153,71 +150,68 @@ class WordAligner:
         self, corpus: ParallelCorpus, *, symmetrize: str = "one-to-one", seed: int = 0, threads: int | None = None,
         progress: bool = False,
     ) -> WordPairs:  # fmt: skip
-        """Link the words of a text, which may be new: words and pairs of words that training never met go by spelling
-        and position. The links of a sentence pair do not depend on the others, however the text is cut. For the very
-        corpus it was trained on, they are those of the training.
+        """Link the words of a text, which may be new.
+
+        Out-of-vocabulary words are linked by spelling and position. The links of a sentence pair do not depend on the other
+        sentence pairs. For the corpus of the training, the links are those of the training.
 
         Args:
-            corpus: the text, in the languages of the aligner.
-            symmetrize: see `align_words`.
-            seed: of the sampler.
-            threads: as many as there are processors, if None. Links do not depend on it.
-            progress: show a bar on standard error.
+            corpus: text in the languages of the aligner.
+            symmetrize, seed, threads, progress: see `align_words`.
 
         Raises:
-            SettingError: another language, or no such symmetrisation.
+            SettingError: the languages differ, or the symmetrisation is unknown.
         """
         check_method(symmetrize)
-        directions = self.directions(corpus, seed=seed, threads=threads, progress=progress)
-        return join_directions(*directions, symmetrize)
+        if corpus.langs != self.langs:
+            raise SettingError(
+                f"corpus must be in {'-'.join(self.langs)}, as the aligner, got {'-'.join(corpus.langs)}"
+            )
+        if self._trained_on is not None and corpus is self._trained_on[0]:
+            links = self._trained_on[1]
+        else:
+            links = self._links(corpus, seed, n_threads(threads), progress)
+        return join_directions(links.pairs(corpus, True), links.pairs(corpus, False), symmetrize)
 
     def aligned(
         self, corpus: ParallelCorpus, *, symmetrize: str = "one-to-one", seed: int = 0, threads: int | None = None,
         block: int = BLOCK,
     ) -> Iterator[WordPairs]:  # fmt: skip
-        """Return the links of `align` in parts, so that no more than those of a block of sentence pairs are in memory.
+        """Yield the links of `align` block by block, with the links of one block in memory.
 
         Args:
             corpus, symmetrize, seed, threads: see `align`.
-            block: sentence pairs of a block.
+            block: number of sentence pairs of a block.
 
         Yields:
-            links of one block after the other, whose sentence pairs count from 0.
+            links of each block, whose sentence pairs are numbered from 0.
         """
         check_method(symmetrize)
-        kept = self._trained_on[1] if self._trained_on is not None and corpus is self._trained_on[0] else None
+        trained = self._trained_on[1] if self._trained_on is not None and corpus is self._trained_on[0] else None
         before = np.zeros(2, dtype=np.int64)
         for first in range(0, len(corpus), block):
             part = corpus[first : first + block]
-            if kept is None:
+            if trained is None:
                 yield self.align(part, symmetrize=symmetrize, seed=seed, threads=threads)
                 continue
             after = before + np.array([part.source.lengths().sum(), part.target.lengths().sum()])
-            links, before = kept.part(before, after), after
+            links, before = trained.part(before, after), after
             yield join_directions(links.pairs(part, True), links.pairs(part, False), symmetrize)
 
-    def directions(
-        self, corpus: ParallelCorpus, *, seed: int = 0, threads: int | None = None, progress: bool = False
-    ) -> tuple[WordPairs, WordPairs]:
-        """Return the links of both directions, not joined: at most one for each target word, and for each source word."""
-        if corpus.langs != self.langs:
-            raise SettingError(f"an aligner for {'-'.join(self.langs)} and a text in {'-'.join(corpus.langs)}")
-        if self._trained_on is not None and corpus is self._trained_on[0]:
-            links = self._trained_on[1]
-        else:
-            (source, source_points), (target, target_points) = (
-                _encode_further(vocabulary, sentences)
-                for vocabulary, sentences in zip(self.vocabularies, (corpus.source, corpus.target), strict=True)
-            )
-            bitext = _bitext(source, target, self.max_words)
-            keys = sentence_keys(
-                source.words, source.offsets, len(self.vocabularies[0]), target.words, target.offsets, len(self.vocabularies[1])
-            )  # fmt: skip
-            alike = partial(shared, bitext.pairs, source_points, target_points)
-            similar = self.prior and self.prior(corpus)
-            with _bar(None, self.model.kind, self.langs, progress) as shown:
-                links = self.model.links(Job(bitext, alike, seed, keys, n_threads(threads), shown.update, similar))
-        return links.pairs(corpus, True), links.pairs(corpus, False)
+    def _links(self, corpus: ParallelCorpus, seed: int, threads: int, progress: bool) -> Links:
+        """Return the links of both directions of a further text."""
+        sides, spellings, known = [], [], [len(vocabulary) for vocabulary in self.vocabularies]
+        for vocabulary, sentences in zip(self.vocabularies, (corpus.source, corpus.target), strict=True):
+            words, offsets, unknown = vocabulary.encode(sentences)
+            sides.append(Side(words, offsets, len(vocabulary) + len(unknown)))
+            spellings.append(joined(vocabulary.points, code_points(unknown)))
+        source, target = sides
+        bitext = _bitext(source, target, self.max_words)
+        keys = sentence_keys(source.words, source.offsets, known[0], target.words, target.offsets, known[1])
+        alike = partial(shared, bitext.pairs, *spellings)
+        similar = self.prior and self.prior(corpus)
+        with _bar(None, self.model.kind, self.langs, progress) as updates:
+            return self.model.links(Job(bitext, alike, seed, keys, threads, updates.update, similar))
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write words and tables as one safetensors file."""
@@ -225,8 +219,7 @@ class WordAligner:
 
         arrays = {f"model.{name}": np.ascontiguousarray(array) for name, array in self.model.arrays().items()}
         for name, vocabulary in zip(("source", "target"), self.vocabularies, strict=True):
-            for part in ("names", "forms"):
-                arrays |= _packed(f"{name}.{part}", getattr(vocabulary, part))
+            arrays |= _packed(f"{name}.names", vocabulary.names) | _packed(f"{name}.forms", vocabulary.spellings)
         about = {
             "format": FORMAT,
             "model": self.model.kind,
@@ -235,54 +228,47 @@ class WordAligner:
             "settings": asdict(self.model.settings),
             "classes": asdict(self.vocabularies[0].classes),
         }
-        # One entry: safetensors writes several in an order that changes from one time to the next.
+        # A single entry, because safetensors writes several in an order that changes between processes.
         record = json.dumps({**about, "digest": _digest(json.dumps(about), arrays)})
         with whole(path) as part:
             save_file(arrays, part, metadata={"calque": record})
 
     @classmethod
     def open(cls, path: str | PathLike[str], *, prior: Prior | None = None) -> WordAligner:
-        """Read what `save` wrote.
+        """Read the file of `save`.
 
         Raises:
-            InputError: the file cannot be read, or is no word aligner.
+            InputError: the file cannot be read, or contains no word aligner.
         """
-        from safetensors import SafetensorError, safe_open
+        from safetensors import safe_open
 
         if os.path.isdir(path):
-            raise InputError(
-                "is a folder, expected the file of a word aligner, as calque words --tables writes it", path=path
-            )
+            raise InputError("is a folder, expected a file of calque words --tables", path=path)
         try:
             with safe_open(fspath(path), framework="numpy") as file:
                 metadata = file.metadata() or {}
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             about = json.loads(metadata["calque"])
-            # Compiled loops follow these numbers without asking whether they stay in their arrays.
+            # Compiled loops do not check the bounds of arrays.
             if about.pop("digest") != _digest(json.dumps(about), arrays):
-                raise ValueError("its check sum is wrong: the file is damaged; train it again")
+                raise ValueError("the check sum is wrong: the file is corrupt; train the aligner again")
             kind, classes = _KINDS[about["model"]], Classes(**about["classes"])
-            learnt = {k.removeprefix("model."): v for k, v in arrays.items() if k.startswith("model.")}
+            tables = {k.removeprefix("model."): v for k, v in arrays.items() if k.startswith("model.")}
             source, target = (
                 Vocabulary(_unpacked(f"{name}.names", arrays), _unpacked(f"{name}.forms", arrays), classes)
                 for name in ("source", "target")
             )
-            model = kind.from_arrays(learnt, kind.settings_of(about["settings"]))
-            langs, max_words = tuple(about["langs"]), about["max_words"]
-            if len(langs) != 2 or not all(isinstance(lang, str) for lang in langs):
-                raise ValueError(f"languages {langs!r:.60}, expected two names")
-        except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError,
-                RecursionError, SettingError) as error:  # fmt: skip
+            model = kind.from_arrays(tables, kind.settings_of(about["settings"]))
+            first, second = about["langs"]
+            return cls(model, (source, target), (first, second), max_words=about["max_words"], prior=prior)
+        except Exception as error:  # a corrupt file can raise any exception
             raise InputError(f"not a word aligner saved by calque ({error})", path=path) from error
-        return cls(model, (source, target), (langs[0], langs[1]), max_words=max_words, prior=prior)
 
 
 def is_aligner(path: str) -> bool:
-    """Return whether a file says that it is one of `WordAligner.save`; it may be damaged."""
+    """Return whether a file claims to be one of `WordAligner.save`; it may be corrupt."""
     from safetensors import SafetensorError, safe_open
 
-    if not os.path.isfile(path):
-        return False
     try:
         with safe_open(path, framework="numpy") as file:
             return FORMAT.rpartition(" ")[0] in (file.metadata() or {}).get("calque", "")
@@ -290,8 +276,13 @@ def is_aligner(path: str) -> bool:
         return False
 
 
+def _check_prior(model: str, prior: Prior | None) -> None:
+    if prior is not None and model == DiagonalModel.kind:
+        raise SettingError(f"model={model!r} cannot use a prior: use hmm or gibbs")
+
+
 def _digest(record: str, arrays: dict[str, np.ndarray]) -> str:
-    """Return a hash of everything in the file."""
+    """Return a hash of the file's content."""
     digest = hashlib.blake2b(record.encode("utf-8", "replace"), digest_size=16)
     for name in sorted(arrays):
         digest.update(f"\n{name} {arrays[name].dtype} {arrays[name].shape} ".encode("utf-8", "replace"))
@@ -306,18 +297,12 @@ def _packed(name: str, words: pa.Array) -> dict[str, np.ndarray]:
 
 
 def _unpacked(name: str, arrays: dict[str, np.ndarray]) -> pa.Array:
-    offsets = arrays[f"{name}.offsets"]
-    large = pa.LargeStringArray.from_buffers(
-        len(offsets) - 1, pa.py_buffer(offsets.tobytes()), pa.py_buffer(arrays[f"{name}.bytes"].tobytes())
-    )
-    large.validate(full=True)
-    return large.cast(pa.string())
+    text, offsets = arrays[f"{name}.bytes"].tobytes(), arrays[f"{name}.offsets"].tolist()
+    return pa.array([text[a:b].decode() for a, b in pairwise(offsets)], pa.string())
 
 
-def _encode_further(vocabulary: Vocabulary, sentences: Sentences) -> tuple[Side, CodePoints]:
-    """Return new sentences, and the spelling of each type in them, known or not."""
-    words, offsets, unknown = vocabulary.encode(sentences)
-    return Side(words, offsets, len(vocabulary) + len(unknown)), joined(vocabulary.points, code_points(unknown))
+def _shared(bitext: Bitext, source: Vocabulary, target: Vocabulary) -> np.ndarray:
+    return shared(bitext.pairs, source.points, target.points)
 
 
 def _bitext(source: Side, target: Side, max_words: int) -> Bitext:
@@ -338,8 +323,8 @@ def _bar(n: int | None, model: str, langs: tuple[str, str], progress: bool):
 
 @loop
 def sentence_keys(source, source_offsets, n_source, target, target_offsets, n_target):
-    """Return a number for every sentence pair, uint64, from its words alone; unknown words, from `n_source` and `n_target` on,
-    count by which of the sentence's unknown words they are."""
+    """Return a number for every sentence pair, uint64, which depends on its words only. The k-th unknown word of a sentence (from
+    number `n_source` or `n_target` on) counts as k."""
     keys = np.empty(len(source_offsets) - 1, np.uint64)
     for b in range(len(keys)):
         key = mix(np.uint64(source_offsets[b + 1] - source_offsets[b]))

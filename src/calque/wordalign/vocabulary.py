@@ -1,12 +1,12 @@
-"""Word types for statistical alignment: numbers instead of words, rare words by their stems; and how alike two words of different
-languages are spelt, by which names, numbers and loan words align.
+"""Word types for statistical alignment, with rare words replaced by their stems, and the spelling similarity of word types.
 
-The measure is the longest common subsequence ratio (Melamed 1995, "Automatic evaluation and uniform filter cascades for inducing
-N-best translation lexicons"), of the words without accents and in Latin letters.
+Names, numbers and loan words align by their spelling. The measure is the longest common subsequence ratio (Melamed 1995,
+"Automatic evaluation and uniform filter cascades for inducing N-best translation lexicons") of the words in Latin letters without
+accents.
 """
 
 # pyright: reportAttributeAccessIssue=false
-# pyarrow.compute makes its functions when it is imported; checkers cannot see them.
+# pyarrow.compute creates its functions at import, so that checkers do not find them.
 
 from __future__ import annotations
 
@@ -27,62 +27,59 @@ _GREEK = "α:a β:v γ:g δ:d ε:e ζ:z η:i θ:th ι:i κ:k λ:l μ:m ν:n ξ:x
 _ROMAN = str.maketrans({letter[0]: letter[2:] for letter in (_CYRILLIC + _GREEK).split(" ")})
 _U = np.uint64
 BITS = 64
-LONGEST = 255  # letters; longer words count as if they had so many
+LONGEST = 255  # maximum length of a word that is counted
 
 CodePoints = tuple[np.ndarray, np.ndarray]
 
 
-def code_points(forms: pa.Array) -> CodePoints:
-    """Return words as code points without accents, Cyrillic and Greek in Latin letters, lower case.
+def code_points(words: pa.Array) -> CodePoints:
+    """Return words as lower-case code points without accents, with Cyrillic and Greek in Latin letters.
 
     Returns:
-        code points, uint32, all words in a row; offsets of the words in them, int64 `[n + 1]`.
+        code points of all words, uint32, and offsets of the words, int64 `[n + 1]`.
     """
-    bare = pc.replace_substring_regex(pc.utf8_lower(pc.utf8_normalize(forms, form="NFKD")), r"[\p{M}\n]+", "")
+    bare = pc.replace_substring_regex(pc.utf8_lower(pc.utf8_normalize(words, form="NFKD")), r"[\p{M}\n]+", "")
     text = "".join(word + "\n" for word in bare.to_pylist())
     if not text.isascii():
         text = text.translate(_ROMAN)
     points = np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
     ends = np.flatnonzero(points == 10)
-    offsets = np.zeros(len(forms) + 1, dtype=np.int64)
+    offsets = np.zeros(len(words) + 1, dtype=np.int64)
     offsets[1:] = ends - np.arange(len(ends))
     return points[points != 10], offsets
 
 
 def joined(first: CodePoints, second: CodePoints) -> CodePoints:
-    """Return the words of both, one after the other."""
+    """Return the concatenated words of both."""
     return np.concatenate([first[0], second[0]]), np.concatenate([first[1], first[1][-1] + second[1][1:]])
 
 
 def ratios() -> np.ndarray:
-    """Return the similarity from 0 to 1 for every number that `shared` gives, float32: there are few, and many pairs of types."""
+    """Return the ratio, 0 to 1, for each possible number of `shared`, float32."""
     subsequence, longer = np.divmod(np.arange(65 << 8), 1 << 8)
     return (subsequence / np.maximum(longer, 1)).astype(np.float32)
 
 
 def shared(pairs: Pairs, source: CodePoints, target: CodePoints) -> np.ndarray:
-    """Return 256 times the longest common subsequence of every pair of types, plus the length of the longer word (255 at most).
+    """Return 256 · length of the longest common subsequence + length of the longer word (at most 255) of each pair.
 
     Args:
-        pairs: which types meet.
-        source, target: the spelling of every type, as `code_points` gives it. Letters behind the 64th of a source word are
-            not compared.
+        pairs: pairs of types.
+        source, target: spelling of every type, see `code_points`. Only the first 64 letters of a source word are compared.
 
     Returns:
         uint16 `[n_pairs]`.
     """
     (left, left_offsets), (right, right_offsets) = source, target
-    points = np.concatenate([left, right])
-    met = np.zeros(int(points.max(initial=0)) + 1, dtype=bool)
-    met[points] = True
-    letters = (np.cumsum(met, dtype=np.int32) - 1)[points]
-    places = letters[: len(left)], left_offsets, letters[len(left) :], right_offsets
-    return common(*places, int(met.sum()), pairs.starts, pairs.target)
+    letters, numbers = np.unique(np.concatenate([left, right]), return_inverse=True)
+    numbers = numbers.astype(np.int32)
+    places = numbers[: len(left)], left_offsets, numbers[len(left) :], right_offsets
+    return common(*places, len(letters), pairs.starts, pairs.target)
 
 
 @loop
 def common(left, left_offsets, right, right_offsets, n_letters, starts, target):
-    """Return `shared` by the bit-parallel longest common subsequence (Hyyrö 2004): a column of the table in one machine word."""
+    """Return `shared` by the bit-parallel longest common subsequence (Hyyrö 2004); a machine word is a column of the table."""
     masks, out = np.zeros(n_letters, np.uint64), np.zeros(len(target), np.uint16)
     for s in range(len(starts) - 1):
         low, length = left_offsets[s], left_offsets[s + 1] - left_offsets[s]
@@ -112,16 +109,15 @@ _RARE = "\u2026"  # ends the name of a stem, so that it differs from a word spel
 
 @dataclass(frozen=True)
 class Classes:
-    """How words are put into classes before alignment. A class is a frequent word, or a stem shared by rare ones.
+    """Settings of the classes of words in alignment. A class is a frequent word, or a stem that rare words share.
 
-    A rare word has too few contexts to learn its translation from, so it shares those of its stem, the first `stem`
-    characters (Fraser & Marcu 2005, "ISI's participation in the Romanian-English alignment task"). `lower` folds
-    case; full-width and compatibility forms are folded with it (NFKC).
+    A rare word has too few contexts to estimate its translations, so it shares those of its stem, the first `stem`
+    characters (Fraser & Marcu 2005, "ISI's participation in the Romanian-English alignment task").
 
     Args:
-        lower: fold case.
-        stem: characters of a rare word that count; 0 keeps all words whole.
-        frequent: occurrences from which on a word stands for itself.
+        lower: fold case and compatibility forms such as full-width letters (NFKC).
+        stem: number of characters of the stem of a rare word; 0 keeps all words whole.
+        frequent: minimum number of occurrences of a word that is a class by itself.
     """
 
     lower: bool = True
@@ -136,28 +132,28 @@ class Vocabulary:
     """The classes of one language's words.
 
     Args:
-        names: Arrow strings, a name for each class: the word itself, or the stem and `…`.
-        forms: Arrow strings, the most frequent spelling in each class.
-        classes: how words were put into them.
+        names: name of each class, the word itself, or the stem and `…`, Arrow strings.
+        spellings: most frequent spelling in each class, Arrow strings.
+        classes: settings of the classes.
     """
 
-    def __init__(self, names: pa.Array, forms: pa.Array, classes: Classes):
-        self.names, self.forms, self.classes = names, forms, classes
+    def __init__(self, names: pa.Array, spellings: pa.Array, classes: Classes):
+        self.names, self.spellings, self.classes = names, spellings, classes
 
     def __len__(self) -> int:
         return len(self.names)
 
     @cached_property
     def points(self) -> CodePoints:
-        """How the classes are spelt, as numbers."""
-        return code_points(self.forms)
+        """Spellings as code points."""
+        return code_points(self.spellings)
 
     @classmethod
     def build(cls, sentences: Sentences, classes: Classes) -> tuple[Vocabulary, np.ndarray, np.ndarray]:
-        """Collect the classes of a text and number its words.
+        """Build the vocabulary of a text.
 
         Returns:
-            the vocabulary; classes of the words, int32 `[n_words]`; offsets of the sentences, int64 `[n + 1]`.
+            vocabulary, class of each word, int32 `[n_words]`, and offsets of the sentences, int64 `[n + 1]`.
         """
         types, numbers, offsets = _types(sentences, classes)
         frequency = np.bincount(numbers, minlength=len(types))
@@ -176,13 +172,14 @@ class Vocabulary:
         return cls(names, types.take(pa.array(best)), classes), numbers, offsets
 
     def encode(self, sentences: Sentences) -> tuple[np.ndarray, np.ndarray, pa.Array]:
-        """Number the words of a further text; a word in no class gets a number from `len(self)` on.
+        """Number the words of a further text; words without a class get numbers from `len(self)` on.
 
-        In another sentence such a word is another: what training never met says nothing about other sentences, so that
-        links do not depend on what else is in the text.
+        Equal words without a class have different numbers in different sentences, so that the links of a sentence do not depend
+        on the rest of the text.
 
         Returns:
-            classes, int32 `[n_words]`; offsets of the sentences, int64 `[n + 1]`; spellings of the unknown words.
+            class of each word, int32 `[n_words]`, offsets of the sentences, int64 `[n + 1]`, and spellings of the words without
+            a class.
         """
         types, numbers, offsets = _types(sentences, self.classes)
         class_of = pc.index_in(types, self.names)
@@ -199,7 +196,7 @@ class Vocabulary:
 
 
 def _types(sentences: Sentences, classes: Classes) -> tuple[pa.Array, np.ndarray, np.ndarray]:
-    """Return the different words after folding, the number of each running word, and the offsets of the sentences."""
+    """Return the word types after folding, the type of each word, and the offsets of the sentences."""
     offsets = offsets_of(sentences.lengths())
     words = pa.chunked_array([chunk.flatten() for chunk in sentences.chunks()], pa.string())
     encoded = words.dictionary_encode().unify_dictionaries()

@@ -14,6 +14,7 @@ from inspect import signature
 from typing import Annotated, Any, Literal, NewType, Union, get_args, get_origin
 
 from calque.alignment import METHODS, methods_for
+from calque.alignment.driver import align_options
 from calque.errors import SettingError
 from calque.runs.align import AVERAGING, STARTS, map_method
 from calque.tasks.table import TASKS, option_names
@@ -193,8 +194,11 @@ OF_ANCHORS: Types = {name: Count for name in AVERAGING if name != "layers"}
 
 
 def options_of_method(name: str) -> Types:
-    """Return the options of the class of a method for parallel or plain text."""
-    options = of(METHODS.load(name), "towards", *METHODS[name].settings)
+    """Return the options of the class of a method for parallel or plain text and of its `align`, also by their old names."""
+    kind = METHODS.load(name)
+    options, run = of(kind, "towards", *METHODS[name].settings), of(kind.align)
+    options = {**options, **{each: run[each] for each in align_options(kind)}}
+    options |= {old: options[new] for old, new in vars(kind).get("renamed", {}).items()}
     return {**options, **({"layers": Sequence[Layer]} if "layers" in options else {})}
 
 
