@@ -90,7 +90,7 @@ UNUSABLE = [
         tree(0, 3) + WIDE,
         2,
         "head not in the sentence",
-        "the head '3' of 'w2', expected 0 or one of the words 1 to",
+        "the head '3' of 'w2', expected 0 or one of the words 1",
     ),
     (read_treebank, tree(0, "²") + WIDE, 2, "head not in the sentence", "the head '²' of 'w2'"),
     (
