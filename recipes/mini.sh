@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The encoder that comes with calque, from plain text. MONO holds {en,de,es,fr,zh,bg,tr,ru}.txt.gz, one sentence a line, whose licences
-# let weights trained on them be given away. Two hours and a half on two cores; a stopped run continues when it is started again.
-# First blocks of a sentence or two at a high rate: that is what lets so small a model leave the plateau early (dev/LOG.md). Then blocks
-# of a few sentences, and most of the updates.
+# Train the bundled encoder `mini` from plain text. MONO has {en,de,es,fr,zh,bg,tr,ru}.txt.gz with one sentence a line, under licences that allow
+# the weights to be distributed. Training takes two and a half hours on two cores; the same command resumes a stopped run.
+# The first stage has blocks of one or two sentences and a high learning rate, which shortens the plateau of small models (dev/LOG.md). The second
+# stage has longer blocks and most of the updates.
 set -euo pipefail
 MONO=${1:?folder with the text} OUT=${2:?folder for the encoder}
 texts=()

