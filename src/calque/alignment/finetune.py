@@ -48,7 +48,7 @@ class FineTune(Tuner):
         super().__post_init__()
 
     def default_rate(self, dim: int) -> float:
-        # 5e-5 is the paper's rate at 768 dimensions; 1e-3 was best on held-out text at 128 (docs/results.md).
+        # 5e-5 is the rate of the paper at 768 dimensions; 1e-3 was best on held-out text at 128.
         return rate_by_width(dim, 5 / 3)
 
     @property

@@ -85,7 +85,7 @@ class Tuner(TrainingSettings, Method):
 
     def default_rate(self, dim: int) -> float:
         """Return the default learning rate for an encoder of `dim` dimensions."""
-        # 2e-3 was best on held-out text at 128 dimensions (docs/results.md); 5e-5 is usual at 768.
+        # 2e-3 was best on held-out text at 128 dimensions; 5e-5 is common at 768.
         return rate_by_width(dim, 2)
 
     # -- training ------------------------------------------------
