@@ -240,13 +240,9 @@ def _layout(path: str | PathLike[str], format: Format, column: int | str | None)
     tabs = 2 * sum("\t" in row for row in rows) > len(rows)
     intents = numbered and any(_INTENT.match(line) for line in head)
     tag = column - 1 if column else -1 if intents or not numbered else 2
-    prefix = "" if numbered else _common_prefix(rows)
+    language = None if numbered or not rows else _LANGUAGE.match(rows[0])
+    prefix = language[0] if language and all(row.startswith(language[0]) for row in rows) else ""
     return _Layout(numbered, tabs, int(numbered), tag, intents, prefix)
-
-
-def _common_prefix(rows: list[str]) -> str:
-    language = _LANGUAGE.match(rows[0]) if rows else None
-    return language[0] if language and all(row.startswith(language[0]) for row in rows) else ""
 
 
 # -- columns -----------------------------------------------------------------------------------------------------------
