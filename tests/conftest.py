@@ -1,4 +1,4 @@
-"""What several test files need: tiny encoders, made once per run."""
+"""Fixtures of several test files: tiny encoders, built once per run."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from calque.spans import detect_scheme, span_counts, span_table, to_bio
 TYPES = ("LOC", "PER", "a-b")
 BIO = ["O", *(f"{letter}-{name}" for letter in "BI" for name in TYPES)]
 TEXT = st.lists(st.lists(st.tuples(st.sampled_from(BIO), st.sampled_from(BIO)), max_size=8), max_size=6)
-# Sentences as stretches: how many words, and of what type (None: outside).
+# Sentences as lists of spans: number of words and type (None: outside).
 SPANS = st.lists(st.lists(st.tuples(st.integers(1, 4), st.sampled_from([*TYPES, None])), max_size=5), max_size=5)
 
 
@@ -50,7 +50,7 @@ def start_of_chunk(prev_tag, tag, prev_type, type_):
 
 
 def conlleval(sentences):
-    """Right, guessed and correct chunks of all sentences, and of each type."""
+    """Count right, guessed and correct chunks of all sentences, and of each type."""
     total, by_type = [0, 0, 0], {}
     in_correct = False
     last_correct = last_guessed = "O"
@@ -84,7 +84,7 @@ def conlleval(sentences):
 
 
 def chunks(tags):
-    """The spans of a sentence, word by word; E and S too."""
+    """Return the spans of a sentence, word by word, also of tags E and S."""
     spans, begin, (last, last_type) = [], 0, ("O", "")
     for k, tag in enumerate([*tags, "O"]):
         letter, type_ = parts(tag)
@@ -98,7 +98,7 @@ def chunks(tags):
 
 
 def written(sentences, scheme):
-    """Stretches as tags of a scheme."""
+    """Return spans as tags of a scheme."""
     single, begin, inside, last = {"iob2": "BBII", "bioes": "SBIE", "bilou": "UBIL", "iob1": "IIII"}[scheme]
     result = []
     for sentence in sentences:

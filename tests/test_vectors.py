@@ -1,4 +1,4 @@
-"""The vector store: slow transcriptions, exact files, refusals."""
+"""Word vectors: literal means, exact files, and errors for other files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Anchors are means over occurrences, however the text is cut into parts."""
+"""Anchors are means over occurrences, for any division of the text into parts."""
 
 import math
 
@@ -15,7 +15,7 @@ DIM = 7
 
 
 def zipf(seed=0, n=200, types=30, dim=DIM, layers=(0, 3), uncovered=0.05, lang="en"):
-    """Text with Zipf's frequencies, and vectors far from the origin, by layer."""
+    """Make text with Zipf's frequencies, and vectors far from the origin, by layer."""
     rng = np.random.default_rng(seed)
     p = 1 / np.arange(1, types + 1)
     text = [[f"w{k}" for k in rng.choice(types, rng.integers(0, 9), p=p / p.sum())] for _ in range(n)]
@@ -30,7 +30,7 @@ def zipf(seed=0, n=200, types=30, dim=DIM, layers=(0, 3), uncovered=0.05, lang="
 
 
 def published_loop(sentences, found, vocabulary):
-    """The loop of the published script (Schuster et al. 2019, `gen_anchors.py`), written down again: a running mean."""
+    """Transcribe the loop of the published script (Schuster et al. 2019, `gen_anchors.py`), a running mean."""
     first = next(iter(found.values()))
     anchors = {layer: {} for layer in found}
     norms, occurrences, total = dict.fromkeys(found, 0.0), {}, 0
@@ -51,7 +51,7 @@ def published_loop(sentences, found, vocabulary):
 
 
 def cut(sentences, found, *bounds):
-    """Parts of the text."""
+    """Yield parts of the text."""
     for start, stop in zip((0, *bounds), (*bounds, len(sentences)), strict=True):
         part = {}
         for layer, e in found.items():
@@ -69,7 +69,7 @@ def summed(parts, **options):
 
 
 def same(a, b, tolerance=1e-12):
-    """Anchors are equal but for rounding."""
+    """Check that anchors are equal up to rounding."""
     assert a.keys() == b.keys()
     for layer in a:
         assert a[layer].words == b[layer].words

@@ -54,7 +54,7 @@ def read_facebook(path: str | PathLike[str], lang: str) -> Iterator[TaggedSenten
     UTF-8 bytes in some Spanish rows; a comparison with the tokens decides. Rows without tokenization are segmented by the
     segmenter of the language.
 
-    A slot that begins or ends inside a word is extended to the whole word, unless an earlier slot contains the word.
+    A slot that begins or ends inside a word is extended to the complete word, unless an earlier slot contains the word.
     `TaggedSentence.repaired` counts the extended slots and the slots without any remaining word.
     """
     for number, line in enumerate(read_lines(path), 1):

@@ -56,7 +56,7 @@ def own_device() -> torch.device:
 
     The GPU is chosen by the process's number on its machine.
     """
-    if launched.wants_cpu() or not torch.cuda.is_available():
+    if launched.uses_cpu() or not torch.cuda.is_available():
         return torch.device("cpu")
     local = os.environ.get("LOCAL_RANK", "")
     cards = torch.cuda.device_count()
@@ -74,7 +74,7 @@ def state() -> Any:
     started = launched.count()
     try:
         # accelerate forms a group on CPUs only with this argument.
-        found = PartialState(cpu=launched.wants_cpu() or (started > 1 and not torch.cuda.is_available()))
+        found = PartialState(cpu=launched.uses_cpu() or (started > 1 and not torch.cuda.is_available()))
     except (ValueError, RuntimeError, OSError) as error:  # no address, a used port, or a missing process
         raise SettingError(_apart(started, (str(error).strip() or type(error).__name__).splitlines()[0])) from error
     if found.num_processes < started:
@@ -108,13 +108,13 @@ class Processes:
     """
 
     def __init__(self, precision: str = "float32"):
-        if launched.wants_shards():
+        if launched.uses_fsdp():
             raise SettingError(
                 "FSDP is not supported: each process needs the whole encoder; set ACCELERATE_USE_FSDP=false, and train adapters "
                 "(--lora RANK) where the encoder with its moments is too large for one GPU"
             )
         found = state()
-        if found.num_processes == 1 and launched.wants_cpu() and "MASTER_ADDR" in os.environ:
+        if found.num_processes == 1 and launched.uses_cpu() and "MASTER_ADDR" in os.environ:
             warnings.warn(
                 "accelerate launch --cpu starts a single process, however many are asked for: start several on processors by "
                 "torchrun --nproc_per_node N -m calque …, or by accelerate launch --multi_gpu --num_processes N -m calque …",
