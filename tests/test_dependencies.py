@@ -67,26 +67,3 @@ def wrong(root: Path, project: dict) -> list[str]:
 def test_a_plain_installation_is_enough():
     found = wrong(ROOT, tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"])
     assert not found, "\n".join(found)
-
-
-def test_what_is_missing_is_said(tmp_path):
-    project = {
-        "dependencies": ["numpy>=2", "transformers"],
-        "optional-dependencies": {"explore": ["starlette>=0.40"], "dev": ["scipy>=1.13"]},
-    }
-    (tmp_path / "explore").mkdir()
-    (tmp_path / "explore" / "app.py").write_text(
-        "import json\nimport numpy as np\nfrom starlette.routing import Route\n"
-    )
-    (tmp_path / "a.py").write_text(
-        "from scipy.sparse import csgraph\nimport tokenizers\n\ndef f():\n    import starlette\n    import calque.errors\n"
-    )
-    (tmp_path / "b.py").write_text("import starlette\n")
-    (tmp_path / "integrations").mkdir()
-    (tmp_path / "integrations" / "explore.py").write_text("import starlette\n")
-    (tmp_path / "integrations" / "other.py").write_text("import starlette\n")
-    assert wrong(tmp_path, project) == [
-        "a.py:1 imports scipy, which no installation brings",
-        "b.py:1 imports starlette for everyone, which only calque-align[explore] brings",
-        "integrations/other.py:1 imports starlette for everyone, which only calque-align[explore] brings",
-    ]

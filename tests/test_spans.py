@@ -83,20 +83,6 @@ def conlleval(sentences):
     return total, by_type
 
 
-def chunks(tags):
-    """Return the spans of a sentence, word by word, also of tags E and S."""
-    spans, begin, (last, last_type) = [], 0, ("O", "")
-    for k, tag in enumerate([*tags, "O"]):
-        letter, type_ = parts(tag)
-        finished = last in ("E", "S") or letter in ("B", "S", "O") or last_type != type_
-        if last != "O" and finished:
-            spans.append((begin, k, last_type))
-        if letter != "O" and (last == "O" or finished):
-            begin = k
-        last, last_type = letter, type_
-    return spans
-
-
 def written(sentences, scheme):
     """Return spans as tags of a scheme."""
     single, begin, inside, last = {"iob2": "BBII", "bioes": "SBIE", "bilou": "UBIL", "iob1": "IIII"}[scheme]
@@ -138,19 +124,6 @@ def test_every_scheme_becomes_bio_and_nothing_is_repaired(sentences, scheme):
     assert list(bio.names) == sorted({tag for sentence in written(sentences, "iob2") for tag in sentence})
     if any(name for sentence in sentences for _, name in sentence):
         assert detect_scheme(codes, names, offsets) == scheme
-
-
-@given(TEXT)
-@settings(max_examples=60, deadline=None)
-def test_repaired_tags_have_the_spans_they_had(text):
-    tags = [[g for g, _ in s] for s in text]
-    codes, names, offsets = coded(tags)
-    bio, repaired = to_bio(codes, names, offsets, "iob2")
-    assert list(map(chunks, strings(bio, offsets))) == list(map(chunks, tags))
-    assert repaired == sum(
-        a != b for x, y in zip(strings(bio, offsets), tags, strict=True) for a, b in zip(x, y, strict=False)
-    )
-    assert to_bio(bio.codes, bio.names, offsets)[1] == 0
 
 
 @pytest.mark.parametrize(

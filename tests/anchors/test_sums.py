@@ -9,7 +9,6 @@ from calque.anchors import AnchorSums, anchors_of
 from calque.errors import InputError
 from calque.text import Sentences
 from calque.vectors import Embeddings
-from planted import words
 
 DIM = 7
 
@@ -165,22 +164,9 @@ def test_a_saved_pass_goes_on(tmp_path):
         AnchorSums.open(tmp_path / "sums")
 
 
-def test_anchors_are_means_over_occurrences():
-    rng = np.random.default_rng(0)
-    text = words(rng, 30, "en")
-    data = rng.standard_normal((sum(map(len, text)), 5)).astype(np.float32)
-    covered = rng.random(len(data)) > 0.1
-    embeddings = Embeddings(data, np.cumsum([0, *map(len, text)]), covered)
-    found = anchors_of(Sentences.of(text, "en"), embeddings, at_least=3)
-    flat = [word for sentence in text for word in sentence]
-    slow = {}
-    for word, row, has in zip(flat, data.astype(np.float64), covered, strict=True):
-        if has:
-            slow.setdefault(word, []).append(row)
-    slow = {word: rows for word, rows in slow.items() if len(rows) >= 3}
-    assert set(found.words) == set(slow)
-    for word, vector, count in zip(found.words, found.vectors, found.counts, strict=True):
-        assert count == len(slow[word])
-        np.testing.assert_allclose(vector, np.mean(slow[word], axis=0), atol=1e-6)
-    assert list(found.counts) == sorted(found.counts, reverse=True)
-    assert len(anchors_of(Sentences.of(text, "en"), embeddings, most=2)) == 2
+def test_anchors_of_a_text_are_those_of_its_sums():
+    sentences, found = zipf(layers=(0,))
+    whole = AnchorSums(DIM, lang="en")
+    whole.add(sentences, found[0])
+    for limits in ({}, {"at_least": 3}, {"most": 2}):
+        same({0: anchors_of(sentences, found[0], **limits)}, whole.finish(**limits))
