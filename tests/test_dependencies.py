@@ -1,4 +1,4 @@
-"""What calque imports comes with a plain installation or with an extra that users can name; development has more."""
+"""Check that imported packages are dependencies of calque or of an extra."""
 
 import ast
 import re
@@ -11,12 +11,12 @@ import calque
 
 ROOT = Path(calque.__file__).parent
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
-# Packages that another one cannot be without: imported under that one's promise.
+# Packages that are dependencies of another package, which calque requires.
 WITH = {"huggingface-hub": "transformers", "tokenizers": "transformers", "markupsafe": "jinja2"}
 
 
 def imports(path: Path):
-    """Modules from outside that a file imports, with the line, and whether they are imported as the file itself is."""
+    """Yield the external modules that a file imports, the line, and whether they are imported with the file."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     inside = {node for of in ast.walk(tree) if isinstance(of, ast.FunctionDef) for node in ast.walk(of)}
     for node in ast.walk(tree):
@@ -31,12 +31,12 @@ def imports(path: Path):
 
 
 def _integration(path: Path) -> list[str]:
-    """The extra that an integration is called after: nobody imports it who has not installed that."""
+    """Return the extra of an integration, which has the name of the module."""
     return [Path(path.parts[1]).stem.replace("_", "-")] if path.parts[0] == "integrations" else []
 
 
 def wrong(root: Path, project: dict) -> list[str]:
-    """Imports that a plain installation would not survive, or that no extra brings."""
+    """Return the imports that fail in an installation without extras, or that no extra installs."""
 
     def names(requirements):
         return {re.match(r"[A-Za-z0-9._-]+", each)[0].lower().replace("_", "-") for each in requirements}
@@ -67,26 +67,3 @@ def wrong(root: Path, project: dict) -> list[str]:
 def test_a_plain_installation_is_enough():
     found = wrong(ROOT, tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"])
     assert not found, "\n".join(found)
-
-
-def test_what_is_missing_is_said(tmp_path):
-    project = {
-        "dependencies": ["numpy>=2", "transformers"],
-        "optional-dependencies": {"explore": ["starlette>=0.40"], "dev": ["scipy>=1.13"]},
-    }
-    (tmp_path / "explore").mkdir()
-    (tmp_path / "explore" / "app.py").write_text(
-        "import json\nimport numpy as np\nfrom starlette.routing import Route\n"
-    )
-    (tmp_path / "a.py").write_text(
-        "from scipy.sparse import csgraph\nimport tokenizers\n\ndef f():\n    import starlette\n    import calque.errors\n"
-    )
-    (tmp_path / "b.py").write_text("import starlette\n")
-    (tmp_path / "integrations").mkdir()
-    (tmp_path / "integrations" / "explore.py").write_text("import starlette\n")
-    (tmp_path / "integrations" / "other.py").write_text("import starlette\n")
-    assert wrong(tmp_path, project) == [
-        "a.py:1 imports scipy, which no installation brings",
-        "b.py:1 imports starlette for everyone, which only calque-align[explore] brings",
-        "integrations/other.py:1 imports starlette for everyone, which only calque-align[explore] brings",
-    ]

@@ -1,4 +1,4 @@
-"""The house has floors: a file imports only from floors below its own; rooms of one floor do not know each other."""
+"""Check that files import only from packages on lower floors, and that there are no import cycles."""
 
 import ast
 from pathlib import Path
@@ -24,7 +24,7 @@ FLOOR = {
 
 
 def imports(path: Path):
-    """Every calque module that a file imports, also inside functions, and the line; type-checking blocks too."""
+    """Yield the modules of calque that a file imports, also in functions and for type checkers, and the line."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "calque":
             names = [node.module] if node.module != "calque" else [f"calque.{alias.name}" for alias in node.names]
@@ -54,7 +54,7 @@ def test_every_floor_has_its_rooms():
 
 
 def neighbours(files: dict[str, Path], name: str) -> set[str]:
-    """The files that a file imports, by module name."""
+    """Return the module names of the files that a file imports."""
     found = set()
     for node in ast.walk(ast.parse(files[name].read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -66,13 +66,13 @@ def neighbours(files: dict[str, Path], name: str) -> set[str]:
 
 
 def circles(root: Path) -> list[str]:
-    """Files that import each other, directly or round about, also inside functions and for type checkers alone."""
+    """Return the files in import cycles, also of imports in functions and for type checkers."""
     files = {".".join((root.name, *p.relative_to(root).with_suffix("").parts)): p for p in root.rglob("*.py")}
     files = {name.removesuffix(".__init__"): path for name, path in files.items()}
     left = {name: neighbours(files, name) for name in files}
     while free := {name for name, needs in left.items() if not needs & left.keys()}:
         left = {name: needs for name, needs in left.items() if name not in free}
-    while free := left.keys() - {need for needs in left.values() for need in needs}:  # nobody in a circle needs them
+    while free := left.keys() - {need for needs in left.values() for need in needs}:  # files outside cycles
         left = {name: needs for name, needs in left.items() if name not in free}
     return sorted(left)
 

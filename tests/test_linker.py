@@ -1,4 +1,4 @@
-"""One sentence pair at a time, by an encoder or by tables: the links of the text as a whole."""
+"""Links of single sentence pairs, by an encoder or by tables, equal the links of a text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def text(tmp_path):
 
 
 def listed(links):
-    """Links of a text as `Linker` gives them, without scores."""
+    """Return the links of each sentence pair of a text, without scores."""
     return [[(int(i), int(j)) for i, j in zip(*part, strict=True)] for part in
             ((links.source[links.sentence == k], links.target[links.sentence == k]) for k in range(len(TEXT)))]  # fmt: skip
 
@@ -98,7 +98,7 @@ def test_what_an_encoder_does_not_take(tiny_encoder):
 
 @pytest.mark.parametrize("model", ["hmm", "gibbs"])
 def test_similarities_as_a_prior(tiny_encoder, corpus, tmp_path, model):
-    """Of further text, too, and the same however it is cut."""
+    """Check that new text gets equal links in blocks of any size."""
     prior = Linker(tiny_encoder).similarities
     aligner = WordAligner.train(corpus, model=model, prior=prior)
     aligner.save(tmp_path / "tables")

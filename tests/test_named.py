@@ -1,4 +1,4 @@
-"""Names of methods, tasks and encoders: those of a table, and those of anybody else's classes."""
+"""Tables of named classes, and classes of other packages."""
 
 from collections import OrderedDict
 from dataclasses import dataclass

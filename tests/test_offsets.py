@@ -1,4 +1,4 @@
-"""Runs one after the other against a loop."""
+"""Offsets and ranges of consecutive runs, against a loop."""
 
 import numpy as np
 from hypothesis import given

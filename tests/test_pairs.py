@@ -17,7 +17,7 @@ LINKS = st.dictionaries(st.tuples(st.integers(0, 5), st.integers(0, 4), st.integ
 
 
 def pairs_of(links, n=6, seed=None, posterior=False):
-    """WordPairs from {(sentence, source, target): possible}, in a shuffled order if there is a seed."""
+    """Build links from {(sentence, source, target): possible}, shuffled if there is a seed."""
     items = sorted(links)
     if seed is not None:
         np.random.default_rng(seed).shuffle(items)
@@ -34,8 +34,7 @@ def items(pairs):
 @given(LINKS, st.integers(0, 99))
 @settings(max_examples=100, deadline=None)
 def test_one_to_one_is_the_literal_rule(links, seed):
-    """Cao 2020's code: count source and target indices of a sentence, keep links whose both counts are
-    one."""
+    """Transcribe Cao 2020's code: count source and target indices of a sentence, and keep links with counts of one."""
     kept = {}
     for sentence in range(6):
         here = [(i, j) for s, i, j in links if s == sentence]

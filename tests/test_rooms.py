@@ -1,5 +1,4 @@
-"""The core stands without the rooms of single systems: nothing imports them, and without such a folder and its rows in the tables
-the rest works."""
+"""The core works without the packages of single systems: it does not import them, and their rows in tables can be removed."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def names(folder):
 
 @contextmanager
 def files_up_to(size):
-    """No file grows beyond so many bytes: as near to a full disk as who may not mount one can come."""
+    """Limit the size of files in bytes, which simulates a full disk without mounting one."""
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
@@ -116,7 +116,7 @@ def test_lines_are_appended_all_or_none(tmp_path):
 
 # -- space of mapped files ---------------------------------------------------------------------------------------------
 def test_room_is_taken_when_a_file_is_made(tmp_path):
-    """Without it, a write to mapped memory ends the process when the disk is full."""
+    """Without allocated space, a write to mapped memory ends the process when the disk is full."""
     with filling(tmp_path / "x", {"a": ((300_000,), np.float64)}):
         assert os.stat(storage.part_of(tmp_path / "x")).st_blocks * 512 >= 300_000 * 8
 
@@ -220,5 +220,5 @@ def test_room_is_zeros_in_memory_or_in_a_file_without_a_name(monkeypatch, tmp_pa
     mapped[5] = 7
     assert mapped.sum() == 21
     assert list(tmp_path.iterdir()) == []
-    monkeypatch.setattr(storage, "reserve", full)  # memory has to do where the disk has no room
+    monkeypatch.setattr(storage, "reserve", full)  # without space on the disk
     assert type(mapped_array((1000,), np.int64, 1000)) is np.ndarray

@@ -29,18 +29,10 @@ if TYPE_CHECKING:
     from calque.maps import Rotation as Rotation
     from calque.pairs import WordPairs as WordPairs
     from calque.segment import split_words as split_words
-    from calque.tasks import (
-        Score as Score,
-    )
-    from calque.tasks import (
-        SentenceRetrieval as SentenceRetrieval,
-    )
-    from calque.tasks import (
-        WordAlignment as WordAlignment,
-    )
-    from calque.tasks import (
-        WordRetrieval as WordRetrieval,
-    )
+    from calque.tasks import Score as Score
+    from calque.tasks import SentenceRetrieval as SentenceRetrieval
+    from calque.tasks import WordAlignment as WordAlignment
+    from calque.tasks import WordRetrieval as WordRetrieval
     from calque.text import ParallelCorpus as ParallelCorpus
     from calque.text import Sentence as Sentence
     from calque.text import Sentences as Sentences

@@ -21,19 +21,12 @@ class Labels:
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, values: Iterable[str], names: Sequence[str] | None = None) -> Labels:
-        """Encode strings by the sorted distinct values, or by `names`.
-
-        Raises:
-            InputError: a value is not among `names`.
-        """
+    def of(cls, values: Iterable[str]) -> Labels:
+        """Encode strings by the sorted distinct values."""
         values = list(values)
-        names = tuple(sorted(set(values)) if names is None else names)
+        names = tuple(sorted(set(values)))
         number = {name: code for code, name in enumerate(names)}
-        try:
-            return cls(np.array([number[value] for value in values], dtype=np.int32), names)
-        except KeyError as error:
-            raise InputError(f"unknown label {error.args[0]!r}, expected one of {', '.join(names)}") from None
+        return cls(np.array([number[value] for value in values], dtype=np.int32), names)
 
     def __len__(self) -> int:
         return len(self.codes)

@@ -79,7 +79,7 @@ class Words:
 
     @property
     def unlimited(self) -> Words:
-        """Settings without the limit, for text that must be read whole, such as training text that defines unseen words."""
+        """Settings without the limit, for text that must be read completely, such as training text that defines unseen words."""
         return replace(self, limit=None)
 
     def read(self, path: str | PathLike[str], langs: tuple[str, str]) -> ParallelCorpus:

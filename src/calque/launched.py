@@ -15,12 +15,12 @@ def number() -> int:
     return _number("RANK", 0) if count() > 1 else 0
 
 
-def wants_cpu() -> bool:
+def uses_cpu() -> bool:
     """Return whether accelerate must not use GPUs."""
     return _yes("ACCELERATE_USE_CPU")
 
 
-def wants_shards() -> bool:
+def uses_fsdp() -> bool:
     """Return whether accelerate is configured for FSDP."""
     return count() > 1 and _yes("ACCELERATE_USE_FSDP")
 

@@ -310,10 +310,8 @@ def from_words(sentences: Iterable[Sequence[str]]) -> pa.Array:
 
 def slice_rows(table: pa.Table, index: slice) -> pa.Table:
     """Return a slice of a table; with a step, rows are copied."""
-    start, stop, step = index.indices(table.num_rows)
-    if step == 1:
-        return table.slice(start, max(0, stop - start))
-    return take_rows(table, np.arange(start, stop, step))
+    rows = range(table.num_rows)[index]
+    return table.slice(rows.start, len(rows)) if rows.step == 1 else take_rows(table, rows)
 
 
 def take_rows(table: pa.Table, indices: Sequence[int] | np.ndarray) -> pa.Table:

@@ -260,7 +260,7 @@ class ParallelCorpus:
         """
         try:
             table = pa.ipc.open_file(pa.memory_map(fspath(path))).read_all()
-            table.validate(full=True)  # damaged offsets or UTF-8 would crash the process later
+            table.validate(full=True)  # corrupt offsets or UTF-8 would crash the process later
         except (pa.ArrowException, OSError, ValueError) as error:
             raise InputError(f"not a saved parallel corpus ({error!s:.200})", path=path) from error
         try:

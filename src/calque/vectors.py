@@ -186,6 +186,8 @@ def _mapped(
     header = json.loads(file[8:start].tobytes())
     metadata = header.pop("__metadata__", None) or {}
     arrays = {}
+    if max((entry["data_offsets"][1] for entry in header.values()), default=0) != len(file) - start:
+        raise ValueError("the size of the file differs from that in its header")
     for name, entry in header.items():
         begin, end = entry["data_offsets"]
         data = file[start + begin : start + end].view(_DTYPES[entry["dtype"]])

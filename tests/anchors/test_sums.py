@@ -1,4 +1,4 @@
-"""Anchors are means over occurrences, however the text is cut into parts."""
+"""Anchors are means over occurrences, for any division of the text into parts."""
 
 import math
 
@@ -9,13 +9,12 @@ from calque.anchors import AnchorSums, anchors_of
 from calque.errors import InputError
 from calque.text import Sentences
 from calque.vectors import Embeddings
-from planted import words
 
 DIM = 7
 
 
 def zipf(seed=0, n=200, types=30, dim=DIM, layers=(0, 3), uncovered=0.05, lang="en"):
-    """Text with Zipf's frequencies, and vectors far from the origin, by layer."""
+    """Make text with Zipf's frequencies, and vectors far from the origin, by layer."""
     rng = np.random.default_rng(seed)
     p = 1 / np.arange(1, types + 1)
     text = [[f"w{k}" for k in rng.choice(types, rng.integers(0, 9), p=p / p.sum())] for _ in range(n)]
@@ -30,7 +29,7 @@ def zipf(seed=0, n=200, types=30, dim=DIM, layers=(0, 3), uncovered=0.05, lang="
 
 
 def published_loop(sentences, found, vocabulary):
-    """The loop of the published script (Schuster et al. 2019, `gen_anchors.py`), written down again: a running mean."""
+    """Transcribe the loop of the published script (Schuster et al. 2019, `gen_anchors.py`), a running mean."""
     first = next(iter(found.values()))
     anchors = {layer: {} for layer in found}
     norms, occurrences, total = dict.fromkeys(found, 0.0), {}, 0
@@ -51,7 +50,7 @@ def published_loop(sentences, found, vocabulary):
 
 
 def cut(sentences, found, *bounds):
-    """Parts of the text."""
+    """Yield parts of the text."""
     for start, stop in zip((0, *bounds), (*bounds, len(sentences)), strict=True):
         part = {}
         for layer, e in found.items():
@@ -69,7 +68,7 @@ def summed(parts, **options):
 
 
 def same(a, b, tolerance=1e-12):
-    """Anchors are equal but for rounding."""
+    """Check that anchors are equal up to rounding."""
     assert a.keys() == b.keys()
     for layer in a:
         assert a[layer].words == b[layer].words
@@ -165,22 +164,9 @@ def test_a_saved_pass_goes_on(tmp_path):
         AnchorSums.open(tmp_path / "sums")
 
 
-def test_anchors_are_means_over_occurrences():
-    rng = np.random.default_rng(0)
-    text = words(rng, 30, "en")
-    data = rng.standard_normal((sum(map(len, text)), 5)).astype(np.float32)
-    covered = rng.random(len(data)) > 0.1
-    embeddings = Embeddings(data, np.cumsum([0, *map(len, text)]), covered)
-    found = anchors_of(Sentences.of(text, "en"), embeddings, at_least=3)
-    flat = [word for sentence in text for word in sentence]
-    slow = {}
-    for word, row, has in zip(flat, data.astype(np.float64), covered, strict=True):
-        if has:
-            slow.setdefault(word, []).append(row)
-    slow = {word: rows for word, rows in slow.items() if len(rows) >= 3}
-    assert set(found.words) == set(slow)
-    for word, vector, count in zip(found.words, found.vectors, found.counts, strict=True):
-        assert count == len(slow[word])
-        np.testing.assert_allclose(vector, np.mean(slow[word], axis=0), atol=1e-6)
-    assert list(found.counts) == sorted(found.counts, reverse=True)
-    assert len(anchors_of(Sentences.of(text, "en"), embeddings, most=2)) == 2
+def test_anchors_of_a_text_are_those_of_its_sums():
+    sentences, found = zipf(layers=(0,))
+    whole = AnchorSums(DIM, lang="en")
+    whole.add(sentences, found[0])
+    for limits in ({}, {"at_least": 3}, {"most": 2}):
+        same({0: anchors_of(sentences, found[0], **limits)}, whole.finish(**limits))

@@ -77,7 +77,7 @@ def test_questions_without_an_answer_are_skipped(tmp_path):
 @pytest.mark.parametrize(
     ("bad", "reason", "fact"),
     [
-        (qa("?", ("Rome", 33)), None, "answer_start 33 has ' Rom', expected the answer 'Rome', which stands at 34; correct"),
+        (qa("?", ("Rome", 33)), None, "answer_start 33 has ' Rom', expected the answer 'Rome', which is at 34; correct"),
         (qa("?", ("Roma", 34)), None, "has 'Rome', expected the answer 'Roma', which the passage does not have"),
         (qa("?", (" ", 5)), None, "the answer ' ' at 5 has no words"),
         (qa(" ", ("Rome", 34)), "question without words", "the question has no words"),

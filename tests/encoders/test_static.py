@@ -149,7 +149,7 @@ def test_a_model_without_ngrams_covers_its_own_words_only(write):
         (b"3 3\na 1 2 3\n", "promises 3 words, but the file ends after 1"),
         (b"5 99999999999\nx 1\n", "line 1: 5 words of 99999999999"),
         (as_binary()[:-20], "word 5 is incomplete"),
-        (gzip.compress(as_text())[:-12], "damaged or cut off"),
+        (gzip.compress(as_text())[:-12], "corrupt or truncated"),
         (as_fasttext()[:60], "ends too early"),
         (as_fasttext(version=9), "version 9"),
         (as_fasttext(quantised=True), "quantised"),

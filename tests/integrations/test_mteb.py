@@ -1,4 +1,4 @@
-"""MTEB's own tasks, made of texts at hand, run on an encoder of calque and count what calque counts."""
+"""MTEB's tasks on local texts give the scores that calque computes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def installed():
 
 
 def task(base, name, rows, **more):
-    """One of MTEB's tasks with rows of our own instead of a download."""
+    """Return a task of MTEB with given rows instead of a download."""
     from datasets import Dataset, DatasetDict
     from mteb.abstasks.task_metadata import TaskMetadata
 

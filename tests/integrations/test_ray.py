@@ -1,4 +1,4 @@
-"""Batches of a text get the vectors and links that one machine computes, in this process and on a cluster of one node."""
+"""Vectors and links of batches equal those of the whole text, in this process and on a cluster of one node."""
 
 import signal
 

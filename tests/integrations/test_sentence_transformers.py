@@ -1,4 +1,4 @@
-"""sentence-transformers opens what calque writes, and gives the vectors that calque gives."""
+"""sentence-transformers opens folders of calque, and its vectors equal those of calque."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def theirs(folder, texts=TEXTS):
 
 
 def check(folder, name="subwords"):
-    """Equal to 1e-5 of the largest number; which modules they were made by."""
+    """Check that vectors are equal to 1e-5 of the largest number, and return the names of the modules."""
     expected, (found, modules) = ours(folder, name), theirs(folder)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())

@@ -101,14 +101,6 @@ def test_a_saved_pipeline_needs_no_other_folder(make, tiny_folder, tmp_path):
     assert SentencePooling.of(opened.get_pipe("calque").encoder).modes == ("cls",)
 
 
-def test_a_saved_doc_keeps_its_vectors(make):
-    nlp = make()
-    doc = nlp(TEXT)
-    again = spacy.tokens.Doc(nlp.vocab).from_bytes(doc.to_bytes())
-    np.testing.assert_array_equal(again._.calque_vectors, doc._.calque_vectors)
-    assert again._.calque_links(nlp(OTHER)) == doc._.calque_links(nlp(OTHER))
-
-
 def test_the_language_of_the_pipeline_chooses_the_part_of_an_encoder(make, tiny_folder):
     pair = f"en={tiny_folder},de={tiny_folder}"
     for lang, config in (("de", {}), ("xx", {"lang": "en"})):

@@ -204,7 +204,7 @@ def test_damaged_maps_name_the_file_and_a_remedy(tiny_encoder, text, tmp_path):
     nan = arrays[name].copy()
     nan[3, 3] = np.nan
     for damaged, said in (
-        (whole + b"garbage" * 10, r"maps.safetensors: not a safetensors file .*; copy it again, or make it anew"),
+        (whole + b"garbage" * 10, r"maps.safetensors: not a safetensors file .*; copy or create it again"),
         (whole[:-500] + b"abc" + whole[-500:], "maps.safetensors: not a safetensors file"),
         (
             arrays | {name: nan},

@@ -197,7 +197,7 @@ def read_parallel(
     source, skipped = _open(paths, langs, format), Skipped()
     writer = TableWriter(source.columns, lines=on_error == "skip")
     items = source.items if on_error == "blank" else _without_blank_end(source.items)
-    with bar(None, unit=" lines", show=progress) as shown:
+    with bar(None, unit=" lines", show=progress) as progress_bar:
         for item in items if limit != 0 else ():
             row = _segmented(item, split, writer.width) if isinstance(item, RawPair) else item
             if isinstance(row, Flaw) and on_error == "raise":
@@ -208,7 +208,7 @@ def read_parallel(
                     writer.add((), (), (), row.line, 0)
             else:
                 writer.add(*row)
-            shown.update()
+            progress_bar.update()
             if writer.n_rows == limit:
                 break
     if not writer.n_rows and limit != 0:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -90,18 +89,15 @@ def _kind(path: str | PathLike[str]) -> Kind:
     name = fspath(path)
     if name.startswith(PREFIX) or os.path.isdir(name):
         return "tags"
-    head = [line for line in islice(read_lines(path), _HEAD) if not isinstance(line, Flaw)]
-    if _is_object(next((line for line in head if line.strip()), "")):
+    head = (line for line in islice(read_lines(path), _HEAD) if isinstance(line, str) and line.strip())
+    first = next(head, "").lstrip()
+    if first.startswith("{") and '"targets"' in first:
         return "edges"
     return "conllu" if find_format(path) == "conllu" else "tags"
 
 
 def of_tags(text: TaggedText, probe: str | None = None) -> ProbeText:
-    """Build targets from tags: one for each word (`pos`) or for each span (`entities`); None detects which from the tags.
-
-    Raises:
-        InputError: the tags do not match the probe.
-    """
+    """Build targets from tags: one for each word (`pos`) or for each span (`entities`); None detects which from the tags."""
     names, n_words = text.tags.names, int(text.sentences.lengths().sum())
     has_spans = any(name.startswith("B-") for name in names)
     probe = probe or ("entities" if has_spans else "pos")
@@ -146,14 +142,6 @@ def _one_label(
 
 
 # -- JSON lines, the format of jiant (Wang et al. 2019) ----------------------------------------------------------------
-def _is_object(line: str) -> bool:
-    """Return whether a line is a JSON object with targets."""
-    try:
-        return line.lstrip().startswith("{") and "targets" in json.loads(line)
-    except (ValueError, RecursionError):
-        return '"targets"' in line  # corrupt; the reader reports it
-
-
 def _read_edges(path: str | PathLike[str], lang: str, probe: str | None, on_error: OnError) -> ProbeText:
     losses = Losses(path, on_error, "texts")
     words, labels, lines, spans, counts, label_counts = [], [], [], [], [], []

@@ -149,7 +149,7 @@ def _misplaced(passage: str, text: str, start: int) -> str:
     if there == text:
         return f"the answer {text!r:.60} at {start} has no words, expected some of the passage's"
     at = passage.find(text)
-    where = f", which stands at {at}" if at >= 0 else ", which the passage does not have"
+    where = f", which is at {at}" if at >= 0 else ", which the passage does not have"
     return f"answer_start {start} has {there!r:.60}, expected the answer {text!r:.60}{where}; correct it"
 
 

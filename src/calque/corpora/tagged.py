@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, islice
 from os import PathLike, fspath
 from typing import Any, Literal, NamedTuple, get_args
@@ -25,7 +25,7 @@ from calque.corpora.conllu import (
     tagged_words,
 )  # fmt: skip
 from calque.corpora.lines import Flaw, Losses, OnError, read_lines
-from calque.corpora.rows import Rows, first_of, is_dataset, open_rows
+from calque.corpora.rows import first_of, is_dataset, open_rows
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of
 from calque.segment import split_spaces, split_words, word_places
@@ -54,7 +54,7 @@ def read_facebook(path: str | PathLike[str], lang: str) -> Iterator[TaggedSenten
     UTF-8 bytes in some Spanish rows; a comparison with the tokens decides. Rows without tokenization are segmented by the
     segmenter of the language.
 
-    A slot that begins or ends inside a word is extended to the whole word, unless an earlier slot contains the word.
+    A slot that begins or ends inside a word is extended to the complete word, unless an earlier slot contains the word.
     `TaggedSentence.repaired` counts the extended slots and the slots without any remaining word.
     """
     for number, line in enumerate(read_lines(path), 1):
@@ -240,13 +240,9 @@ def _layout(path: str | PathLike[str], format: Format, column: int | str | None)
     tabs = 2 * sum("\t" in row for row in rows) > len(rows)
     intents = numbered and any(_INTENT.match(line) for line in head)
     tag = column - 1 if column else -1 if intents or not numbered else 2
-    prefix = "" if numbered else _common_prefix(rows)
+    language = None if numbered or not rows else _LANGUAGE.match(rows[0])
+    prefix = language[0] if language and all(row.startswith(language[0]) for row in rows) else ""
     return _Layout(numbered, tabs, int(numbered), tag, intents, prefix)
-
-
-def _common_prefix(rows: list[str]) -> str:
-    language = _LANGUAGE.match(rows[0]) if rows else None
-    return language[0] if language and all(row.startswith(language[0]) for row in rows) else ""
 
 
 # -- columns -----------------------------------------------------------------------------------------------------------
@@ -289,18 +285,17 @@ def _dataset(path: str | PathLike[str], column: int | str | None) -> Iterator[Ta
         raise InputError(fact, path=path)
     for number, row in data.rows:
         intents = [] if intent is None else [data.name_of(intent, row[intent])]
-        yield _tagged_row(data, number, row, str(words), str(tags), intents)
+        yield _tagged_row(number, row[str(words)], row[str(tags)], intents, lambda tag: data.name_of(str(tags), tag))
 
 
 def _tagged_row(
-    data: Rows, number: int, row: dict[str, Any], word_column: str, tag_column: str, intents: list
-) -> TaggedSentence | Flaw:  # fmt: skip
-    words, tags = row[word_column], row[tag_column]
+    number: int, words: Any, tags: Any, intents: list[Any], name_of: Callable[[Any], Any]
+) -> TaggedSentence | Flaw:
     if not isinstance(words, list) or not isinstance(tags, list) or not words or len(words) != len(tags):
         n_words, n_tags = (len(values) if isinstance(values, list) else "no list of" for values in (words, tags))
         fact = f"{n_words} words and {n_tags} tags, expected one tag for each word"
         return Flaw(number, "words without tags", fact)
-    tags: list[Any] = [data.name_of(tag_column, tag) for tag in tags]
+    tags = list(map(name_of, tags))
     for value in (*words, *tags, *intents):
         if not isinstance(value, str):
             fact = f"the value {value!r:.40}, expected text, or a number that the data set has a name for"

@@ -49,7 +49,7 @@ def world_size() -> int:
 
 def own_device() -> torch.device:
     """Return the device of this process: the GPU with the process's number on its machine, or the CPU without GPUs."""
-    if launched.wants_cpu() or not torch.cuda.is_available():
+    if launched.uses_cpu() or not torch.cuda.is_available():
         return torch.device("cpu")
     local = os.environ.get("LOCAL_RANK", "")
     cards = torch.cuda.device_count()
@@ -64,7 +64,7 @@ def state() -> Any:
     started = launched.count()
     try:
         # accelerate forms a group on CPUs only with this argument.
-        found = PartialState(cpu=launched.wants_cpu() or (started > 1 and not torch.cuda.is_available()))
+        found = PartialState(cpu=launched.uses_cpu() or (started > 1 and not torch.cuda.is_available()))
     except (ValueError, RuntimeError, OSError) as error:  # no address, a used port, or a missing process
         raise SettingError(_apart(started, (str(error).strip() or type(error).__name__).splitlines()[0])) from error
     if found.num_processes < started:
@@ -98,7 +98,7 @@ class Processes:
     """
 
     def __init__(self, precision: str = "float32"):
-        if launched.wants_shards():
+        if launched.uses_fsdp():
             raise SettingError(
                 "FSDP is not supported: each process needs the whole encoder; set ACCELERATE_USE_FSDP=false, and train adapters "
                 "(--lora RANK) if the encoder with its moments is too large for one GPU"
