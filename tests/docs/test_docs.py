@@ -1,4 +1,4 @@
-"""The site: commands and Python of its pages run as they stand, its figures are those of the results, and it builds."""
+"""The site: commands and Python of its pages run unchanged, its numbers are those of the results, and it builds."""
 
 from __future__ import annotations
 
@@ -51,13 +51,12 @@ def test_what_a_page_says_runs(page, folder, tiny_folder, capsys):
 
 
 def test_the_tutorials_plain_code_gives_the_aligned_layer(folder, capsys):
-    """Aligned at a layer in the middle: transformers alone gives the vectors that calque measured."""
+    """Check that transformers alone gives the vectors that calque measured, with an aligned layer in the middle."""
     _, _, code = next(block for block in blocks(DOCS / "tutorial.md") if "AutoModel" in block[2])
-    run_commands(
-        "calque align train.tsv --langs en de --encoder mini --layer 1 --epochs 1 --towards en --out my-aligned --quiet",
-        "",
-        capsys,
+    align = (
+        "calque align train.tsv --langs en de --encoder mini --layer 1 --epochs 1 --towards en --out my-aligned --quiet"
     )
+    run_commands(align, "", capsys)
     space: dict = {}
     run_python(code, "", DOCS / "tutorial.md", space)
     words = ("the", "cat", "sees", "a", "housing")
@@ -68,7 +67,7 @@ def test_the_tutorials_plain_code_gives_the_aligned_layer(folder, capsys):
 
 
 def texts_of(line: str) -> dict[str, set[str]]:
-    """The files of each option of a command that take text, without their languages."""
+    """Return the files of each option of a command that takes text, without their languages."""
     found: dict[str, set[str]] = {}
     option = ""
     for word in shlex.split(line, comments=True):
@@ -81,7 +80,7 @@ def texts_of(line: str) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.name)
 def test_no_example_is_tested_on_its_training_text(page):
-    """A new user copies what stands there. Commands in any block count, also those that are not run, and studies."""
+    """Check all commands and studies, because users copy them; blocks that no test runs are included."""
     fences = re.findall(r"^```[^\n]*\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     for line in "".join(fences).replace("\\\n", " ").splitlines():
         if line.startswith("calque "):
@@ -100,15 +99,12 @@ def numbers(text: str) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_figures_of_ours_are_those_of_the_results(page):
-    """Every figure with a decimal in the parts of a page that tell what we found stands in the results, the README or the log."""
+    """Check that every decimal number in a page's own findings is also in the results, the README or the log."""
     pages = (DOCS / "results.md", ROOT / "README.md", ROOT / "dev" / "LOG.md")
     known = numbers("\n".join(page.read_text(encoding="utf-8") for page in pages))
     parts = re.split(r"^## ", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    ours = [
-        part
-        for part in parts
-        if part.startswith(("What we found", "What to expect", "How much is enough", "Error rate"))
-    ]
+    titles = ("What we found", "What to expect", "How much is enough", "Error rate")
+    ours = [part for part in parts if part.startswith(titles)]
     assert not numbers("".join(ours)) - known
 
 
@@ -136,7 +132,7 @@ def test_every_command_is_in_the_reference_with_its_options():
 
 
 def test_options_that_pages_name_exist():
-    """`--option` in a page is an option of some command, or of another program that the line names."""
+    """Check that each `--option` in a page is an option of a command, or of another program that the line names."""
     known = set(re.findall(r"--[a-z][a-z-]+", hooks().commands()))
     others = {f"--{name}" for name in (
         "extra-index-url", "nproc", "nnodes", "rdzv", "cpu", "logdir", "multi", "num", "use", "computed", "pivot",
@@ -152,13 +148,11 @@ def test_the_name_of_a_file_stands_above_its_block():
 
 
 def test_the_readme_shows_the_first_table_of_the_tutorials_demo():
-    shown = {
-        page.name: re.search(
-            r"^```\nContextual word retrieval.*?^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE
-        )[0]
+    readme, tutorial = (
+        re.search(r"^```\nContextual word retrieval.*?^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)[0]
         for page in (ROOT / "README.md", DOCS / "tutorial.md")
-    }
-    assert shown["tutorial.md"].startswith(shown["README.md"].removesuffix("\n```"))
+    )
+    assert tutorial.startswith(readme.removesuffix("\n```"))
 
 
 def test_formulas_become_mathml():

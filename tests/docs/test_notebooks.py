@@ -1,4 +1,4 @@
-"""The notebooks run as they stand, on less training, and hold what they printed when they were last run in full."""
+"""Notebooks run unchanged except for shorter training, and contain the output of their last full run."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 
 
 def printed(cell: dict) -> list[str]:
-    """The lines of standard output that are kept with a cell."""
+    """Return the lines of standard output that are saved with a cell."""
     texts = ("".join(output["text"]) for output in cell["outputs"] if output.get("name") == "stdout")
     return "".join(texts).splitlines()
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch, tiny_folder):
-    """A teacher of sentence-transformers where a notebook names one on the hub."""
+    """Save a teacher of sentence-transformers under a name that the notebooks read from the hub."""
     pytest.importorskip("sentence_transformers", reason="pip install 'calque-align[sentence-transformers]'")
     load_encoder(tiny_folder).save(tmp_path / "sentence-transformers" / "all-MiniLM-L6-v2")
     about = tmp_path / "sentence-transformers" / "all-MiniLM-L6-v2" / "calque.json"

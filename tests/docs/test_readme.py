@@ -1,4 +1,4 @@
-"""The README's commands and its Python run as they stand, on small text and a small encoder."""
+"""Commands and Python of the README run unchanged, on small text and a small encoder."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_commands(folder, tiny_folder, capsys):
 
 
 def test_python_and_commands_give_the_same_links_and_figures(tmp_path, tiny_folder, monkeypatch, capsys):
-    """On the sample text, whose links are not obvious: what the README computes in Python and on the command line."""
+    """Compare the README's Python and its commands on the sample text, whose links are not obvious."""
     monkeypatch.chdir(tmp_path)
     for part in ("train", "test"):
         lines = [" ".join(a.words) + "\t" + " ".join(b.words) for a, b in sample_text("de", part)]

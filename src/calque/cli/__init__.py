@@ -115,14 +115,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         stopped = getattr(error, "stopped", None)  # of `verbs.Ended`
         if isinstance(stopped, Stopped):
             _stopped(str(stopped), stopped.signal)
-        said = getattr(error, "format_message", None)
-        if said is not None:  # errors of the parser, such as a missing option
-            _fail(said() or "no command given; calque --help lists them")
+        message = getattr(error, "format_message", None)
+        if message is not None:  # errors of the parser, such as a missing option
+            _fail(message() or "no command given; calque --help lists them")
         if type(error).__name__ == "Abort" or _is_interrupted(error):  # the parser converts an interruption to Abort
             _stopped("interrupted")
         _flush()
-        if (said := _of_the_disk(error)) is not None:
-            _fail(said)
+        if (reason := _of_the_disk(error)) is not None:
+            _fail(reason)
         if launched.count() > 1:
             from calque.distributed import lost_peer
 

@@ -61,7 +61,7 @@ class Texts:
 _HELPS = {
     "candidates": "Search all words (all) or linked words only (linked); default: all.",
     "similarity": "csls (default) or cosine; sentences: cosine by default.",
-    "sentence_pooling": "A sentence's vector: own (what a sentence-transformers folder says; default there), words (mean of "
+    "sentence_pooling": "A sentence's vector: own (as saved in a sentence-transformers folder; default there), words (mean of "
     "word vectors; default elsewhere), subwords (mean of all subwords) or cls.",
     "contextual": "Only the first occurrence of each word form.",
     "on_error": "Raise an error (raise, default), or skip what cannot be read (skip).",
@@ -176,7 +176,7 @@ def evaluate(
 ) -> None:
     """Measure an encoder on a task.
 
-    Retrieval of words or sentences, word alignment, bilingual lexicon, word senses, or zero-shot transfer: a task learnt in
+    Retrieval of words or sentences, word alignment, bilingual lexicon, word senses, or zero-shot transfer: a task trained in
     one language and tested in others.
     """
     from calque.linking import SKIP_UNUSABLE
@@ -237,9 +237,7 @@ def _refuse_unused(named: Mapping[str, str], task: str, row: TaskRow, *, project
         if having and name not in row.takes:
             raise SettingError(f"{option} does not apply to {task}; it is for {', '.join(having)}")
         if name in _OF_PARALLEL and "project" in row.files and not projected:
-            hint = {"seed": "; --seeds sets the number of runs", "langs": "; name the language as de=FILE"}.get(
-                name, ""
-            )
+            hint = "; --seeds sets the number of runs" if name == "seed" else ""
             raise SettingError(f"{option} does not apply to {task} without the parallel text of --project{hint}")
 
 

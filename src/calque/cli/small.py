@@ -234,7 +234,7 @@ def words(context: typer.Context, how: LinkSettings, linking: Linking, loading: 
         unused["also"] = "is text that an encoder is aligned on: add --cross-fit, or leave it out"
     if how.encoder is None:
         unused |= dict.fromkeys(
-            ("extract", "prior", *names_of(Loading)), "says how an encoder links: name one with --encoder"
+            ("extract", "prior", *names_of(Loading)), "is for links by an encoder: name one with --encoder"
         )
     elif how.prior:
         unused["extract"] = "is for links by vectors alone: leave it out, or --prior"

@@ -82,7 +82,7 @@ def align(
             leave(aligned, folder, base, record)
         return Aligned(aligned, how.out, record)
     files, langs = named_pairs(how.train or how.dictionary or (), how.langs or ())
-    texts, given_links = how.text or [], how.links or []
+    texts, links = how.text or [], how.links or []
     kind = "parallel" if how.train else "dictionary" if how.dictionary or "start" in options else "text"
     averaging = {name: options.pop(name, usual) for name, usual in AVERAGING.items()} if kind == "dictionary" else {}
     made = map_method(method, towards=towards, **options) if averaging else make_method(method, towards, options, kind)
@@ -90,11 +90,13 @@ def align(
     words = Words(symmetrize=METHODS[method].symmetrize) if words is None else words
     if options.get("identical") and not files:
         raise SettingError("identical words are added to a dictionary, and there is none")
-    if given_links and not linked:
+    if links and not linked:
         raise SettingError(f"{method} does not use word links: leave out files of links")
-    if given_links and len(given_links) != len(files):
-        raise SettingError(f"{len(files)} texts but {len(given_links)} files of links: give one --links per text")
+    if links and len(links) != len(files):
+        raise SettingError(f"{len(files)} texts but {len(links)} files of links: give one --links per text")
     corpora: Any
+    pairs: Any = ()
+    wanted: dict[str, list[str]] = {}
     if kind == "parallel":
         corpora = words.read_all(files, langs)
         rows = []
@@ -106,19 +108,16 @@ def align(
     elif kind == "text":
         corpora, rows = _texts(method, towards, texts, words, say)
     else:
-        corpora, rows = _dictionaries(files, langs, towards)
+        pairs, wanted, rows = _dictionaries(files, langs, towards)
     base = load_encoder(how.encoder, alike=not METHODS[method].of_each, **load)
     with writing(how.out, overwrite=how.overwrite) as folder:
         started = time.perf_counter()
-        pairs: Any = ()
         if kind == "dictionary":
-            pairs, wanted = corpora, _languages(corpora, langs, towards)
-            corpora, sources = _anchors(
-                base, wanted, texts, how.anchors or [], words, averaging, progress=progress, say=say
-            )
+            folders = how.anchors or []
+            corpora, sources = _anchors(base, wanted, texts, folders, words, averaging, progress=progress, say=say)
             rows += sources
-        elif given_links:
-            pairs = [words.open_pairs(path, corpus) for path, corpus in zip(given_links, corpora, strict=True)]
+        elif links:
+            pairs = [words.open_pairs(path, corpus) for path, corpus in zip(links, corpora, strict=True)]
         elif linked:
             pairs = links_of(corpora, words, folder=folder / TRAINING, say=say, progress=progress)
         begun = time.perf_counter()
@@ -128,19 +127,16 @@ def align(
         aligned = made.align(
             base, corpora, pairs, folder=folder / TRAINING, checkpoint_every=how.checkpoint_every, progress=progress
         )
-        record = {"towards": towards, "texts": rows}
+        record = {"towards": towards, "texts": rows} | ({} if kind == "parallel" else {"langs": sorted(corpora)})
         if kind == "dictionary":
-            record |= {"langs": sorted(corpora), **_of_maps(made, method, options, averaging, files, say)}
+            record |= _of_maps(made, method, options, averaging, files, say)
         else:
             record |= made.record() | {"method": method}
-        if kind == "text":
-            record |= {"langs": sorted(corpora), "pretokenized": words.pretokenized}
-        elif kind == "parallel":
-            record |= {"pretokenized": words.pretokenized}
-            if linked:
-                model = "given links" if given_links else words.model
-                record["words"] = {"model": model, "symmetrize": words.symmetrize, "seed": words.seed,
-                                   "pretokenized": record.pop("pretokenized")}  # fmt: skip
+            read = {"pretokenized": words.pretokenized}
+            model = "given links" if links else words.model
+            linking = {"model": model, "symmetrize": words.symmetrize, "seed": words.seed, **read}
+            record |= {"words": linking} if linked else read
+        if kind == "parallel":
             warn_of_unused(record.get("counts", {}), record["settings"].get("max_words"), corpora)
             for row, found in zip(rows, pairs, strict=linked):
                 row["word_pairs"] = len(found)
@@ -246,31 +242,24 @@ def _texts(method: str, towards: str, files: Sequence[str], words: Words, say: S
 
 def _dictionaries(
     files: Sequence[str], langs: Sequence[tuple[str, str]], towards: str
-) -> tuple[list[Dictionary], list[dict[str, Any]]]:
-    """Read dictionaries, and return them with rows for the record."""
+) -> tuple[list[Dictionary], dict[str, list[str]], list[dict[str, Any]]]:
+    """Read dictionaries, and return them with their words by language, in order, which breaks ties between equally frequent
+    words, and with rows for the record."""
     from calque.corpora import read_dictionary
 
+    words: dict[str, dict[str, None]] = {lang: {} for lang in (towards, *(lang for pair in langs for lang in pair))}
     for a, b in langs:
         if towards not in (a, b):
             raise SettingError(f"--towards {towards} is not one of the languages {a} and {b}")
     pairs = list(langs) * (len(files) if len(langs) == 1 else 1)
-    if files:
-        check_pairs(files, pairs)
-    read = [read_dictionary(path, langs=pair) for path, pair in zip(files, pairs, strict=False)]
-    rows = [{"path": Path(path).name, "langs": list(each.langs), "entries": len(each.source)}
-            for path, each in zip(files, read, strict=True)]  # fmt: skip
-    return read, rows
-
-
-def _languages(
-    dictionaries: Sequence[Dictionary], langs: Sequence[tuple[str, str]], towards: str
-) -> dict[str, list[str]]:
-    """Return the words of dictionaries by language, in order, which breaks ties between equally frequent words."""
-    words: dict[str, dict[str, None]] = {lang: {} for lang in (towards, *(lang for pair in langs for lang in pair))}
-    for each in dictionaries:
+    read, rows = [], []
+    check_pairs(files, pairs if files else ())
+    for path, pair in zip(files, pairs, strict=False):
+        read.append(each := read_dictionary(path, langs=pair))
+        rows.append({"path": Path(path).name, "langs": list(each.langs), "entries": len(each.source)})
         for lang, side in zip(each.langs, (each.source, each.target), strict=True):
             words[lang] |= dict.fromkeys(side)
-    return {lang: list(known) for lang, known in words.items()}
+    return read, {lang: list(known) for lang, known in words.items()}, rows
 
 
 def _anchors(

@@ -129,15 +129,10 @@ def _of_vectors(
             chosen.lacks(analysis, data=data)
         return findings or []
 
-    divisions = {
-        analysis: groups
-        for analysis in chosen.of("division")
-        if (groups := found(analysis, chosen[analysis](questions)))
-    }
+    divisions = {analysis: found(analysis, chosen[analysis](questions)) for analysis in chosen.of("division")}
+    divisions = {analysis: groups for analysis, groups in divisions.items() if groups}
     if "rank" in divisions and questions.task.train is None:
-        chosen.say(
-            "rank: frequencies come from the test text alone, where most words occur once; --train improves them"
-        )
+        chosen.say("rank: frequencies come from the test text alone; --train improves them")
     comparisons = chosen.of("comparison")
     if len(paths) == 1 and "examples" in comparisons:
         chosen.lacks("examples")
@@ -190,9 +185,8 @@ def _of_encoder(
             chosen.lacks("data-size", f"{name}: {ANALYSES['data-size'].lacks}" if some else "", some=some)
         else:
             method, size, counts = trained
-            findings += headline(
-                "data-size", questions, view, group=method, x=float(size), about={**counts, "method": method}
-            )
+            counts["method"] = method
+            findings += headline("data-size", questions, view, group=method, x=float(size), about=counts)
     return view, findings
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from calque.distributed.environment import environment
 from calque.encoders.folder import RUN_FILE
-from calque.runs.compare import asked, fallen
+from calque.runs.compare import fallen, test_of
 from calque.storage import locked, write_text
 from calque.tasks.base import Score
 from calque.tasks.bootstrap import measure
@@ -36,7 +36,7 @@ def _add_scores(path: Path, scores: list[dict[str, Any]], base: Sequence[Mapping
     record.setdefault("scores", []).extend(bare)
     if base is not None:
         record.setdefault("compared", 0)
-        record["compared"] += sum(any(asked(score) == asked(other) for other in base) for score in scores)
+        record["compared"] += sum(any(test_of(score) == test_of(other) for other in base) for score in scores)
         record.setdefault("fell", []).extend(
             {**{name: after[name] for name in ("task", "metric", "data", "languages")}, "percent": after.get("percent", True),
              "before": before["value"], "after": after["value"], "clear": clear}

@@ -78,14 +78,11 @@ def distil(
             )
             pooling = SentencePooling.of(learner)
         say(f"distil: {sum(map(len, corpora)):,} sentence pairs, {sum(map(len, more)):,} sentences in {towards}")
-        found = method.distil(
-            learner, pooling, store, corpora, more, folder=folder / TRAINING, checkpoint_every=how.checkpoint_every,
-            progress=progress,
-        )  # fmt: skip
-        rows = [
-            {"path": name_of(path), "langs": list(corpus.langs), "sentence_pairs": len(corpus)}
-            for path, corpus in zip(texts, corpora, strict=True)
-        ]
+        saving = {"folder": folder / TRAINING, "checkpoint_every": how.checkpoint_every}
+        found = method.distil(learner, pooling, store, corpora, more, **saving, progress=progress)
+        rows: list[dict[str, Any]] = []
+        for path, corpus in zip(texts, corpora, strict=True):
+            rows.append({"path": name_of(path), "langs": list(corpus.langs), "sentence_pairs": len(corpus)})
         for path, text in zip(how.text or (), more, strict=True):
             rows.append({"path": Path(path).name, "langs": [towards], "sentences": len(text)})
         record = {

@@ -94,8 +94,8 @@ def _marked(about: Mapping[str, Any]) -> str:
     """Return a sentence with the word in brackets; a long sentence is shortened around the word."""
     place, words = about["place"], list(about["sentence"])
     first, last = max(0, place - 8), place + 9
-    shown = [f"[{word}]" if number == place else word for number, word in enumerate(words)]
-    return " ".join([*(["…"] if first else []), *shown[first:last], *(["…"] if last < len(words) else [])])
+    marked = [f"[{word}]" if number == place else word for number, word in enumerate(words)]
+    return " ".join([*(["…"] if first else []), *marked[first:last], *(["…"] if last < len(words) else [])])
 
 
 def _encoders(encoder: str, aligned: str | None, load: dict[str, Any]) -> dict[str, Encoder]:
@@ -108,9 +108,8 @@ def _encoders(encoder: str, aligned: str | None, load: dict[str, Any]) -> dict[s
         loaded = load_encoder(encoder, **load)
         if isinstance(loaded, MappedEncoder):
             return {BEFORE: loaded.without_maps(), AFTER: loaded}
-        if isinstance(loaded, StaticEncoder) and loaded.maps:
-            return {BEFORE: loaded.replace(maps=None), AFTER: loaded}
-        return {BEFORE: loaded}
+        has_maps = isinstance(loaded, StaticEncoder) and loaded.maps
+        return {BEFORE: loaded.replace(maps=None), AFTER: loaded} if has_maps else {BEFORE: loaded}
     after = load_encoder(aligned)
     if isinstance(after, MappedEncoder):
         load = {"layer": after.layers[-1], **load}

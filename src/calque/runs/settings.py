@@ -99,32 +99,19 @@ def numbers(text: str | None, option: str = "--layers") -> list[int] | None:
 
 Several = list[str] | None
 PairLangs = Annotated[
-    list[str] | None,
-    typer.Option("--langs", metavar="SOURCE TARGET", help="The two languages of the text, e.g. en de."),
+    Several, typer.Option("--langs", metavar="SOURCE TARGET", help="Languages of the text, e.g. en de.")
 ]
 ManyLangs = Annotated[
-    list[str] | None,
-    typer.Option("--langs", metavar="SOURCE TARGET", help="Languages of a text or dictionary, e.g. en de; repeatable."),
+    Several, typer.Option("--langs", metavar="SOURCE TARGET", help="Languages of a text or dictionary; repeatable.")
 ]
-EncoderArgument = Annotated[
-    str, typer.Argument(metavar="ENCODER", help="Hub name, folder, mini (bundled) or word vectors.")
-]
-OwnOption = Annotated[
-    list[str] | None,
-    typer.Option("--option", metavar="NAME=VALUE", help="An own option, also written --NAME VALUE; repeatable."),
-]
+EncoderArgument = Annotated[str, typer.Argument(metavar="ENCODER", help="Hub name, folder, mini or word vectors.")]
+OwnOption = Annotated[Several, typer.Option("--option", metavar="NAME=VALUE", help="Also --NAME VALUE; repeatable.")]
 CheckpointEvery = Annotated[
-    int,
-    typer.Option(min=0, help="Training: also save a checkpoint every N updates (one is saved every minute); 0: none."),
+    int, typer.Option(min=0, help="Training: save a checkpoint every N updates, and every minute; 0: none.")
 ]
-KeepLayers = Annotated[
-    bool,
-    typer.Option("--keep-layers", help="Save the layers above the encoder's own too; default: cut them off."),
-]
+KeepLayers = Annotated[bool, typer.Option("--keep-layers", help="Also save the layers above the encoder's own.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a finished result in --out.")]
-Pretokenized = Annotated[
-    bool, typer.Option("--pretokenized", help="Words are already separated by spaces; otherwise calque splits them.")
-]
+Pretokenized = Annotated[bool, typer.Option("--pretokenized", help="Words are already separated by spaces.")]
 Model = Annotated[str, typer.Option("--model", help="Word aligner: auto, fast-align, hmm or gibbs (most accurate).")]
 # PyTorch multiplies the seed, so 32 bits avoid an overflow of 64 bits.
 Seed = Annotated[int, typer.Option(min=0, max=(1 << 32) - 1, help="Random seed.")]
@@ -133,12 +120,8 @@ Layer = Annotated[
     int | None, typer.Option(help="Hidden layer, -1: the last; default: as saved, else the last (in decoders 2/3 up).")
 ]
 Pooling = Annotated[str | None, typer.Option(help="Which subwords make a word's vector: last, first or mean.")]
-MaxLength = Annotated[
-    int | None, typer.Option(min=3, help="Maximum subwords per sentence; default: the model's limit.")
-]
+MaxLength = Annotated[int | None, typer.Option(min=3, help="Maximum subwords per sentence; default: as in the model.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Hide progress and messages.")]
-
-
 #: default method by kind of data
 DEFAULT_METHOD = {"parallel": "contrastive", "dictionary": "rotation", "unsupervised": "rotation", "released": ""}
 

@@ -72,8 +72,8 @@ def link_words(
     with locked(how.out), nullcontext() if how.tables is None else locked(how.tables):
         corpus = words.read(how.train, langs)
         if linker is not None:
-            with bar(len(corpus), unit="pair", show=progress) as shown:
-                return _write(how, linker.aligned(corpus), shown.update), len(corpus)
+            with bar(len(corpus), unit="pair", show=progress) as progress_bar:
+                return _write(how, linker.aligned(corpus), progress_bar.update), len(corpus)
         if how.use is not None:
             aligner = WordAligner.open(how.use, prior=similar)
         else:
@@ -86,10 +86,8 @@ def link_words(
             text = corpus
             if how.sample is not None:
                 text, more = drawn(corpus if more is None else corpus + more, how.sample, words.seed), None
-            prior = {"prior": similar, "prior_weight": how.prior_weight}
-            aligner = WordAligner.train(
-                text, extra=more, model=words.model, seed=words.seed, progress=progress, **prior
-            )
+            about = {"model": words.model, "seed": words.seed, "prior": similar, "prior_weight": how.prior_weight}
+            aligner = WordAligner.train(text, extra=more, progress=progress, **about)
             if how.tables is not None:
                 aligner.save(how.tables)
         links = aligner.aligned(corpus, symmetrize=words.symmetrize, seed=words.seed)
@@ -143,7 +141,7 @@ def held_out(
     learning = replace(words, symmetrize="one-to-one")
     pairs = [learning.link(text, progress=progress) for text in corpora]
     n, links = sum(map(len, corpora)), sum(map(len, pairs))
-    say(f"aligning the encoder {parts} times, on {links:,} links of {n:,} sentence pairs less a part each")
+    say(f"aligning the encoder {parts} times, on {links:,} links of {n:,} sentence pairs without one part each")
     tuner = small(loaded, common(corpora), seed=words.seed)
     return HeldOut(loaded, corpora, pairs, parts=parts, tuner=tuner, progress=progress)
 
@@ -165,10 +163,8 @@ def links_of(
         settings = [corpus.langs, words.model, words.symmetrize, words.seed]
         digest = hashlib.blake2b(json.dumps(settings).encode(), digest_size=16)
         digest.update((digest_of(corpus.source) + digest_of(corpus.target)).encode())
-        path, about = (
-            folder / f"{digest.hexdigest()}.align",
-            f"{len(corpus):,} sentence pairs ({'-'.join(corpus.langs)})",
-        )
+        path = folder / f"{digest.hexdigest()}.align"
+        about = f"{len(corpus):,} sentence pairs ({'-'.join(corpus.langs)})"
         if path.is_file():
             say(f"word links of {about} found from an interrupted run")
             linked.append(WordPairs.open(path))

@@ -55,20 +55,15 @@ def study(
     if (folder / RESULTS).exists():
         check_results(folder / RESULTS)
     elif (folder / TABLES).exists():
-        raise InputError(
-            "calque did not write this file and leaves it alone: choose another place", path=folder / TABLES
-        )
+        raise InputError("calque did not write this file: choose another place", path=folder / TABLES)
     steps = Steps(folder / "steps", WORK)
     grid = Grid(plan, steps)
     own = plan.own_classes()
     for name in own:  # import the user's classes, which folders of steps name
         imported(name)
     with working(steps, workers, say, own) as do:
-        do("pretraining", grid.pretraining)
-        do("joining encoders", grid.joining)
-        do("preparing", grid.preparing)
-        do("aligning", grid.aligning)
-        do("evaluating", grid.scoring)
+        for title, phase in grid.phases.items():
+            do(title, phase)
     records = []
     for about, step in grid.scores:
         for score in json.loads((steps.place(step) / SCORES).read_text(encoding="utf-8")):

@@ -70,23 +70,26 @@ def about_of(encoder: str, layer: int | None, method: str, supervision: str, see
 
 
 #: kinds of steps by phase
-_KINDS = (("pretrain",), ("join",), ("links", "entries", "anchors"), ("align", "fit", "plain"), ("score",))
+_PHASES = {
+    "pretraining": "pretrain", "joining encoders": "join", "preparing": "links entries anchors",
+    "aligning": "align fit plain", "evaluating": "score",
+}  # fmt: skip
 
 
 class Grid:
     """All steps of a study in order of execution.
 
     Attributes:
-        pretraining, joining, preparing, aligning, scoring: lists of steps; each reads results of the previous lists.
+        phases: lists of steps by title; the steps of a phase read results of the previous phases.
         rows: rows of the tables.
         scores: steps with scores, and the keys that identify the scores.
     """
 
     def __init__(self, plan: Study, steps: Steps):
         self.plan, self._steps = plan, steps
-        phases: list[list[Step]] = [[], [], [], [], []]
-        self.pretraining, self.joining, self.preparing, self.aligning, self.scoring = phases
-        self._phases = {kind: phases[number] for number, kinds in enumerate(_KINDS) for kind in kinds}
+        self.phases: dict[str, list[Step]] = {title: [] for title in _PHASES}
+        self.pretraining, self.joining, self.preparing, self.aligning, self.scoring = self.phases.values()
+        self._phase_of = {kind: self.phases[title] for title, kinds in _PHASES.items() for kind in kinds.split()}
         self.rows: list[Row] = []
         self.scores: list[tuple[dict[str, Any], Step]] = []
         for name, encoder in plan.encoders.items():
@@ -182,8 +185,7 @@ class Grid:
             words = {"symmetrize": method.symmetrize, **plan.words, **words}
             links = [
                 self._step("links", {"langs": pair, "words": words}, {"text": [file]}, label=f"word links, {'-'.join(pair)}")
-                for pair, file in zip(pairs, files["text"], strict=True)
-                if method.needs_links
+                for pair, file in zip(pairs, files["text"], strict=True) if method.needs_links
             ]  # fmt: skip
             about["words"], after = words, {"links": self._places(links)}
             return self._reading(base, "align", about, files, after, label=label)
@@ -196,11 +198,9 @@ class Grid:
             step = self._reading(base, "anchors", settings, {"text": [file]}, label=f"anchors of words, {lang}")
             anchors += [f"{lang}={place}" for place in self._places([step])]
         for pair in pairs if texts.kind == "dictionary" else ():
-            settings, files = (
-                {"langs": pair, "entries": texts.entries},
-                {"dictionary": [plan.path(texts.options[pair[1]])]},
-            )
-            entries.append(self._step("entries", settings, files, label=f"dictionary entries, {'-'.join(pair)}"))
+            settings, files = {"langs": pair, "entries": texts.entries}, [plan.path(texts.options[pair[1]])]
+            label_of_pair = f"dictionary entries, {'-'.join(pair)}"
+            entries.append(self._step("entries", settings, {"dictionary": files}, label=label_of_pair))
         after = {"anchors": anchors, "dictionary": self._places(entries)}
         return self._reading(base, "fit", {**about, "words": words}, {}, after, label=label)
 
@@ -268,7 +268,7 @@ class Grid:
     def _step(self, kind: str, settings: Mapping[str, Any], files=None, after=None, label: str = "") -> Step:
         """Return a step after adding it to the list of its phase."""
         step = self._steps.step(kind, settings, files or {}, after or {}, label)
-        self._phases[kind].append(step)
+        self._phase_of[kind].append(step)
         return step
 
     def _places(self, steps: Sequence[Step]) -> list[str]:

@@ -64,15 +64,11 @@ def trainings(table: Mapping[str, Any], source: str) -> list[Training]:
         return [Training({lang: file}, {}) for lang, file in texts.items()]
     if not table.get("pairs"):
         return [Training(texts, dictionaries)]
-    return [
-        Training(
-            {source: texts[source], lang: file},
-            {name: path for name, path in dictionaries.items() if pair_of(name, [source, lang])},
-            other=lang,
-        )
-        for lang, file in texts.items()
-        if lang != source
-    ]
+    found = []
+    for lang in (lang for lang in texts if lang != source):
+        of_pair = {name: path for name, path in dictionaries.items() if pair_of(name, [source, lang])}
+        found.append(Training({source: texts[source], lang: texts[lang]}, of_pair, other=lang))
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,11 +296,9 @@ def _study(tables: dict[str, Any], folder: str) -> Study:
     encoders, methods, tasks = tables["encoders"], tables["methods"], tables["tasks"]
     encoders = encoders if isinstance(encoders, dict) else {Path(name).name: name for name in encoders}
     methods = methods if isinstance(methods, dict) else {name: {} for name in methods}
-    source, towards = tables.get("source", "en"), tables.get("towards", "en")
-    supervision = {
-        name: _supervision(f"supervision.{name}", table, source, towards)
-        for name, table in tables.get("supervision", {}).items()
-    }
+    source, towards, supervision = tables.get("source", "en"), tables.get("towards", "en"), {}
+    for name, table in tables.get("supervision", {}).items():
+        supervision[name] = _supervision(f"supervision.{name}", table, source, towards)
     read = {
         "encoders": {name: _encoder(f"encoders.{name}", table, source) for name, table in encoders.items()},
         "methods": {name: _method(name, table, supervision, towards) for name, table in methods.items()},
@@ -479,10 +473,8 @@ def _check_rows_of_vectors(study: Study) -> None:
             takes, where = TASKS.load(task.task).rows, f"tasks.{called}"
             for row, rows in found.items():
                 if is_for(task.methods, row) and rows not in takes:
-                    raise SettingError(
-                        f"{where}: {task.task} is on {takes[0]}, and row {row!r} of methods.{name} has {rows}: "
-                        f"{where}.methods names the rows that it is for"
-                    )
+                    fact = f"{where}: {task.task} is on {takes[0]}, and row {row!r} of methods.{name} has {rows}"
+                    raise SettingError(f"{fact}: list the rows of the task in {where}.methods")
 
 
 def _check_entries(where: str, entries: Sequence[int]) -> None:

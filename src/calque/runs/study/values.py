@@ -109,9 +109,9 @@ def check_value(where: str, value: Any, wanted: Any) -> None:
             if isinstance(value, dict) and get_origin(part) is Mapping:
                 for name, each in value.items():
                     check_value(f"{where}.{name}", each, get_args(part)[1])
-        shown = repr(value)
-        shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
-        raise SettingError(f"{where} = {shown}, expected {_said(wanted)}")
+        text = repr(value)
+        text = text if len(text) <= 60 else f"{text[:57]}..."
+        raise SettingError(f"{where} = {text}, expected {_in_words(wanted)}")
 
 
 def parsed(where: str, text: str, wanted: Any) -> Any:
@@ -163,7 +163,7 @@ def fits(value: Any, wanted: Any) -> bool:
     return wanted is Any or is_text(value)
 
 
-def _said(wanted: Any, several: bool = False) -> str:
+def _in_words(wanted: Any, several: bool = False) -> str:
     """Return a type in words."""
     origin, parts = get_origin(wanted), get_args(wanted)
     a, s = ("", "s") if several else ("a ", "")
@@ -171,16 +171,16 @@ def _said(wanted: Any, several: bool = False) -> str:
         number, known = parts or (wanted, Range())
         return f"{a}{'whole ' if number is int else ''}number{s} {known}".rstrip()
     if origin in (Union, types.UnionType):
-        return " or ".join(dict.fromkeys(_said(part, several) for part in parts if part is not types.NoneType))
+        return " or ".join(dict.fromkeys(_in_words(part, several) for part in parts if part is not types.NoneType))
     if origin is Literal:
         return " or ".join(map(repr, parts))
     if origin is tuple:
-        return f"a list of {len(parts)}: {', '.join(map(_said, parts))}"
+        return f"a list of {len(parts)}: {', '.join(map(_in_words, parts))}"
     if wanted in (bool, Label):
         return "true or false" if wanted is bool else "text"
     if isinstance(origin, type):
         inner = parts[-1]
-        of_inner = "" if inner is Any else f" of {_said(inner, several=True)}"
+        of_inner = "" if inner is Any else f" of {_in_words(inner, several=True)}"
         return f"{a}{'table' if issubclass(origin, Mapping) else 'list'}{s}{of_inner}"
     return "text on one short line"
 
