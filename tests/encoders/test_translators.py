@@ -15,9 +15,9 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from calque import Sentence, Sentences, load_encoder
+from calque.alignment.driver import make_method
 from calque.encoders.sentence_vectors import SentencePooling
 from calque.errors import InputError, SettingError
-from calque.alignment.driver import make_method
 from families import TEXT
 from linked_text import make_text
 
