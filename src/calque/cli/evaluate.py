@@ -179,7 +179,7 @@ def evaluate(
     Retrieval of words or sentences, word alignment, bilingual lexicon, word senses, or zero-shot transfer: a task trained in
     one language and tested in others.
     """
-    from calque.linking import SKIP_UNUSABLE
+    from calque.input_texts import SKIP_UNUSABLE
 
     row = TASKS[task]
     _refuse_unused(given(context), task, row, projected=bool(texts.project))

@@ -264,7 +264,8 @@ class SubjectCommand(TyperCommand):
         }
         own, arguments, options = sections.values()
         own += [] if subject is None else self.own_rows(subject)
-        for param in map(copy, self.get_params(ctx)):
+        params: list[Any] = list(map(copy, self.get_params(ctx)))
+        for param in params:
             param.hidden = not self.applies(param, subject)
             if (row := param.get_help_record(ctx)) is not None:
                 (arguments if param.param_type_name == "argument" else options).append(row)

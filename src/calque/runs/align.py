@@ -94,7 +94,7 @@ def align(
         raise SettingError(f"{method} does not use word links: leave out files of links")
     if links and len(links) != len(files):
         raise SettingError(f"{len(files)} texts but {len(links)} files of links: give one --links per text")
-    corpora: Any
+    corpora: Any = ()
     pairs: Any = ()
     wanted: dict[str, list[str]] = {}
     if kind == "parallel":
@@ -127,7 +127,7 @@ def align(
         aligned = made.align(
             base, corpora, pairs, folder=folder / TRAINING, checkpoint_every=how.checkpoint_every, progress=progress
         )
-        record = {"towards": towards, "texts": rows} | ({} if kind == "parallel" else {"langs": sorted(corpora)})
+        record = {"towards": towards, "texts": rows, **({} if kind == "parallel" else {"langs": sorted(corpora)})}
         if kind == "dictionary":
             record |= _of_maps(made, method, options, averaging, files, say)
         else:

@@ -108,8 +108,9 @@ def _encoders(encoder: str, aligned: str | None, load: dict[str, Any]) -> dict[s
         loaded = load_encoder(encoder, **load)
         if isinstance(loaded, MappedEncoder):
             return {BEFORE: loaded.without_maps(), AFTER: loaded}
-        has_maps = isinstance(loaded, StaticEncoder) and loaded.maps
-        return {BEFORE: loaded.replace(maps=None), AFTER: loaded} if has_maps else {BEFORE: loaded}
+        if isinstance(loaded, StaticEncoder) and loaded.maps:
+            return {BEFORE: loaded.replace(maps=None), AFTER: loaded}
+        return {BEFORE: loaded}
     after = load_encoder(aligned)
     if isinstance(after, MappedEncoder):
         load = {"layer": after.layers[-1], **load}

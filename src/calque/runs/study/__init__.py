@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,13 +15,13 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from calque.errors import InputError
+from calque.errors import CalqueWarning, InputError
 from calque.input_texts import SKIP_UNUSABLE, Say
 from calque.named import TRUST_CODE, imported
-from calque.runs.compare import check_results
+from calque.runs.compare import check_results, test_of
 from calque.runs.steps import SCORES, Step, Steps, unique
 from calque.runs.study.grid import Grid, label_of
-from calque.runs.study.recipe import Study, read_study
+from calque.runs.study.recipe import BASE, Study, read_study
 from calque.runs.study.work import WORK
 from calque.storage import locked, write_text
 
@@ -70,9 +71,21 @@ def study(
             if "encoder" in score["settings"]:  # replace the name of the step's folder by the study's name
                 score["settings"]["encoder"] = label_of(about)
             records.append({**score, **about})
+    for name in unchanged(records):
+        message = f"every score of {name} equals that of {BASE} to the last bit: does the method change any vector?"
+        warnings.warn(CalqueWarning(message), stacklevel=2)
     write_text(folder / RESULTS, "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in records))
     then(folder, records)
     return records
+
+
+def unchanged(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the methods whose scores all equal those of the base in every resample."""
+    found: dict[str, set[str]] = {BASE: set()}
+    for record in records:
+        score = [record["encoder"], record["layer"], *test_of(record), record["value"], record.get("resamples")]
+        found.setdefault(record["method"], set()).add(json.dumps(score))
+    return [name for name, scores in found.items() if name != BASE and scores <= found[BASE]]
 
 
 @contextmanager
