@@ -101,5 +101,5 @@ def test_unknown_names_and_languages_are_refused_in_one_line(monkeypatch, tmp_pa
 def test_the_command_lists_all_names(capsys):
     shown, _ = works(capsys, "data")
     lines = shown.splitlines()
-    assert len(lines) == 1 + len(by_name.NAMED)
+    assert len(lines) == 2 + len(by_name.NAMED)  # a header and a rule
     assert any(line.startswith("xquad") and "hub:xquad:de" in line and "CC BY-SA 4.0" in line for line in lines)

@@ -115,7 +115,7 @@ def _drawing(n: int) -> np.ndarray:
         return sums[..., 0]
 
     measure(np.eye(n), keep, samples=KEPT)
-    return np.concatenate(seen[1:]) / n
+    return np.concatenate([sums for sums in seen if sums.ndim == 2]) / n
 
 
 def texts(rng) -> np.ndarray:
