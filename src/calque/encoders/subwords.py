@@ -157,7 +157,7 @@ class Subwords:
         with as_words(self.backend):
             encodings = self.backend.encode_batch(chunks, is_pretokenized=True, add_special_tokens=False)
         ids = np.array([i for encoding in encodings for i in encoding.ids], dtype=np.int32)
-        owner = [n * _CHUNK + word for n, encoding in enumerate(encodings) for word in encoding.word_ids]
+        owner = [n * _CHUNK + word for n, encoding in enumerate(encodings) for word in encoding.word_ids]  # type: ignore[operator]
         counts = np.bincount(np.array(owner, dtype=np.int64), minlength=len(words))
         special = np.isin(ids, self._special_ids)
         if special.any():  # Unigram vocabularies contain </s> as an ordinary piece
