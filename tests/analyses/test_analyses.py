@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import skew
 
 from calque.analyses.groups import CLASSES, accuracies, binned, by_length, by_pos, by_rank, compare_layers
 from calque.analyses.questions import Questions, tags_for
@@ -367,7 +368,7 @@ def test_senses_group_similar_words():
 
 
 def ambiguous():
-    """Return a text where `bank` means Ufer twice and Geldhaus twice; before alignment all are Ufer, afterwards all are correct."""
+    """Return a text where `bank` is Ufer twice and Geldhaus twice; all are Ufer before alignment, and correct afterwards."""
     source = [["the", "bank", "river"], ["the", "bank", "money"], ["a", "bank", "water"], ["a", "bank", "loan"]]
     target = [
         ["das", "Ufer", "Fluss"],

@@ -238,9 +238,9 @@ class _Phases:
         for text in texts:
             own = encoders[text.lang].dim
             torch.manual_seed(how.seed)
-            maps = [Transform(*dims, hidden).to(self._processes.device) for dims in ((own, dim), (dim, own))]
+            there, back = (Transform(*dims, hidden).to(self._processes.device) for dims in ((own, dim), (dim, own)))
             space = Space.of([(text.vectors, text.train)])
-            self._languages.append(_Language(text, space, *maps, text.vectors, text.pivot_vectors))
+            self._languages.append(_Language(text, space, there, back, text.vectors, text.pivot_vectors))
 
     def run(self) -> Transformed:
         """Run the phases that the settings select."""

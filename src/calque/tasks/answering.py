@@ -67,8 +67,8 @@ class QuestionVectors(NamedTuple):
         """Concatenate the questions of all parts."""
         starts = offsets_of([len(part.passages) for part in parts])
         owner = np.concatenate([part.owner + start for part, start in zip(parts, starts[:-1], strict=True)])
-        passages, questions = ([part[k] for part in parts] for k in (0, 1))
-        return cls(Embeddings.joined(passages), Embeddings.joined(questions), owner)
+        passages = Embeddings.joined([part.passages for part in parts])
+        return cls(passages, Embeddings.joined([part.questions for part in parts]), owner)
 
 
 class QuestionSource(VectorSource):
