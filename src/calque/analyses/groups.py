@@ -80,7 +80,10 @@ def accuracies(analysis: str, questions: Questions, view: View, groups: Groups) 
         for k, (title, members) in enumerate(classes.items(), len(groups.names)):
             shown.append((k, members, {"mean_of": [groups.names[member] for member in members]}, title, None))
         for k, members, settings, title, x in shown:
-            score, n = (values[k], low[k], high[k]), int(queries[members].sum()) // (2 if groups.of_links else 1)
+            score, n = (
+                (float(values[k]), float(low[k]), float(high[k])),
+                int(queries[members].sum()) // (2 if groups.of_links else 1),
+            )
             record = {**about, **settings}
             findings.append(questions.finding(analysis, view, f"accuracy.{name}", score, n, record, group=title, x=x))
     return findings
