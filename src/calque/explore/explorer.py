@@ -236,7 +236,7 @@ class Explorer:
         for name in dict.fromkeys((self.before, self.after)):
             self.views[name].store(None)
 
-    # -- content --------------------------------------------------------------------------------------------------
+    # -- content -------------------------------------------------------------------------------------------------------
     def about(self) -> dict[str, Any]:
         """Return languages, encoders with their layers, and a word to start with: the longest of a sentence with many
         translations, preferably outside of training text."""
@@ -260,16 +260,16 @@ class Explorer:
 
     def search(self, query: str, lang: str | None = None, limit: int = 20) -> dict[str, Any]:
         """Return sentences that contain all words of the query."""
-        total, numbers = self.collection.search(query, self._known(lang), min(limit, 200))
-        return {"total": total, "sentences": [self._shown(number) for number in numbers]}
+        total, numbers = self.collection.search(query, self._checked(lang), min(limit, 200))
+        return {"total": total, "sentences": [self._answer(number) for number in numbers]}
 
     def sentence(self, which: int | Typed) -> dict[str, Any]:
         """Return a sentence, with its translations if it is from the text."""
-        shown = self._shown(which)
+        answer = self._answer(which)
         if isinstance(which, int):
-            shown["trained"] = bool(self.collection.trained[which])
-            shown["translations"] = [self._shown(other) for other in self.collection.translations(which).values()]
-        return shown
+            answer["trained"] = bool(self.collection.trained[which])
+            answer["translations"] = [self._answer(other) for other in self.collection.translations(which).values()]
+        return answer
 
     def typed(self, text: str, lang: str | None = None) -> Typed:
         """Return a typed sentence; without a language, the language is guessed."""
@@ -278,9 +278,9 @@ class Explorer:
             raise SettingError("an empty sentence has no words")
         if len(text) > MAX_LENGTH:
             raise SettingError(f"{len(text):,} characters, but a sentence may have at most {MAX_LENGTH:,}")
-        return Typed(text, self._known(lang) or self.collection.guess_language(text))
+        return Typed(text, self._checked(lang) or self.collection.guess_language(text))
 
-    def _known(self, lang: str | None) -> str | None:
+    def _checked(self, lang: str | None) -> str | None:
         if lang and lang not in self.collection.ranges:
             raise SettingError(f"no text in {lang!r}, only in {', '.join(self.collection.languages)}")
         return lang or None
@@ -294,16 +294,17 @@ class Explorer:
             raise SettingError(f"no word {word}, the sentence has {len(given.words)}")
         return given
 
-    def _shown(self, which: int | Typed) -> dict[str, Any]:
-        name, given = {"text": which.text} if isinstance(which, Typed) else {"id": which}, self._given(which)
+    def _answer(self, which: int | Typed) -> dict[str, Any]:
+        given = self._given(which)
+        name = {"text": which.text} if isinstance(which, Typed) else {"id": which}
         return {**name, "lang": given.lang, "words": list(given.words)}
 
     def _view(self, encoder: str) -> CollectionView:
-        if encoder not in self.views:
-            raise SettingError(f"no encoder {encoder!r}, only {', '.join(self.views)}")
-        return self.views[encoder]
+        if encoder in self.views:
+            return self.views[encoder]
+        raise SettingError(f"no encoder {encoder!r}, only {', '.join(self.views)}")
 
-    # -- neighbours and links ------------------------------------------------------------------------------
+    # -- neighbours and links ------------------------------------------------------------------------------------------
     def neighbours(
         self, encoder: str, layer: str | None, which: int | Typed, word: int, *, n: int = 10
     ) -> dict[str, Any]:
@@ -329,7 +330,7 @@ class Explorer:
     def _hit(self, row: int, related: Iterable[int], **scores: float) -> dict[str, Any]:
         sentence, word = self.collection.place(row)
         rounded = {name: round(float(score), 4) for name, score in scores.items()}
-        return {**self._shown(sentence), "word": word, "translation": sentence in related, **rounded}
+        return {**self._answer(sentence), "word": word, "translation": sentence in related, **rounded}
 
     def _same(self, store: WordVectors, vector: np.ndarray, lang: str, form: str, row: int | None) -> dict[str, Any]:
         """Return other occurrences of the word type, nearest first."""
