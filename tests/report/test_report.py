@@ -1,4 +1,4 @@
-"""The report: what it reads, what it claims, and that each of its numbers stands in a line of the results."""
+"""Tests of the report: reading of results, claims, and the source line of each number."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from calque.cli import main
 from calque.errors import InputError, SettingError
 from calque.report import report
 from calque.report.content import compose
-from calque.report.questions import DEFINE, DEFINE_HERE
+from calque.report.questions import DEFINE, DEFINE_HERE, find_subjects
 from calque.report.reading import read_results, short_names
 from html_page import Page
 from planted import Planted, jobs
 from report_results import HOSTILE, analyses, hostile_lines, line, run_record, study, write
 
 
-# -- what a number should be, slowly and literally -------------------------------------------------------------------------
+# -- expected numbers, computed literally ------------------------------------------------------------------------------
 class Lines:
-    """Lines of result files by `FILE:LINE`, and the signs that a page gives them."""
+    """Lines of result files by `FILE:LINE`, and their signs on a page."""
 
     def __init__(self, *paths: Path, page: Page | None = None):
         self.found: dict = {}
@@ -36,7 +36,7 @@ class Lines:
                     self.found[place] = json.loads(text)
 
     def part(self, token: str, name: str):
-        """A part of a line, or its mean over lines joined by +."""
+        """Return a value of a line, or its mean over lines joined by +."""
         values = []
         for place in token.split("+"):
             plain = self.found[place]
@@ -90,7 +90,7 @@ class Lines:
 
 
 def signs_of(page: Page) -> dict[str, str]:
-    """What the tables of questions say of each line beside what it is compared with: better, worse or unclear."""
+    """Return the outcome of each line in the tables of the page: better, worse or unclear."""
     signs, sources = {}, {}
     for element in page.find("span"):
         above = {each["tag"]: each for each in element["above"]}
@@ -100,16 +100,16 @@ def signs_of(page: Page) -> dict[str, str]:
         ):
             continue
         classes = element["attrs"].get("class", "").split()
-        for name, said in (("up", "better"), ("down", "worse")):
+        for name, outcome in (("up", "better"), ("down", "worse")):
             if name in classes:
-                signs[id(above["td"])] = said
+                signs[id(above["td"])] = outcome
         if "fig" in classes:
             sources[element["attrs"]["data-source"]] = id(above["td"])
     return {source: signs.get(cell, "unclear") for source, cell in sources.items()}
 
 
 def read_number(shown: str) -> tuple[float, int]:
-    """A number as a person reads it, and its digits behind the point."""
+    """Return a number from its text, and the number of its decimals."""
     text = shown.replace("−", "-").replace(",", "").replace("±", "").replace("+", "")
     return float(text), len(text.partition(".")[2])
 
@@ -143,7 +143,7 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def built(folder) -> str:
-    """A page of eight languages × five methods × five tasks × three seeds, and analyses: ten seconds are allowed."""
+    """Build a page of eight languages × five methods × five tasks × three seeds, and analyses, within ten seconds."""
     began = time.process_time()
     report([folder], out=folder / "out" / "report.html")
     assert time.process_time() - began < 10
@@ -155,8 +155,8 @@ def page(built) -> Page:
     return Page(built)
 
 
-# -- the page ------------------------------------------------------------------------------------------------------------
-def test_each_number_stands_in_its_line(page, folder):
+# -- the page ----------------------------------------------------------------------------------------------------------
+def test_each_number_equals_its_line(page, folder):
     lines = Lines(folder / "results.jsonl", folder / "analyses.jsonl", page=page)
     kinds: dict[str, int] = {}
     for element in page.find("data"):
@@ -166,14 +166,14 @@ def test_each_number_stands_in_its_line(page, folder):
             float(element["attrs"]["value"]), lines.number(kind, source_of(element)), rel_tol=1e-5, abs_tol=1e-9
         )
         kinds[kind] = kinds.get(kind, 0) + 1
-    with pytest.raises(AssertionError):  # the check sees a wrong number
+    with pytest.raises(AssertionError):  # the check detects a wrong number
         check_number(lines, "101.0", kind, source_of(element))
     assert kinds["line.value"] > 1000
     for kind in ("line.low", "line.n", "line.sd", "mean.high", "difference.value", "better", "compared", "pearson.low"):
         assert kinds[kind] > 0, kind
 
 
-def test_every_mark_of_a_plot_says_its_figure(page, folder):
+def test_every_mark_of_a_plot_has_its_score(page, folder):
     lines = Lines(folder / "results.jsonl", folder / "analyses.jsonl")
     marks = [element for element in page.find("g") if element["attrs"].get("class") == "mark"]
     assert len(marks) > 500
@@ -181,7 +181,7 @@ def test_every_mark_of_a_plot_says_its_figure(page, folder):
     for mark in marks:
         source = mark["attrs"]["data-source"]
         tip = mark["text"]
-        if "▲" in tip or "▼" in tip or "→" in tip:  # a heat map: the difference stands in the field
+        if "▲" in tip or "▼" in tip or "→" in tip:  # a heat map, with the difference in the cell
             shown = re.search(r"[+−±][\d,.]+$", tip)
             assert shown is not None
             check_number(lines, shown[0], "difference.value", source)
@@ -204,7 +204,7 @@ def test_every_mark_of_a_plot_says_its_figure(page, folder):
     assert seen == {"heat", "scatter", "mean", "line"}
 
 
-def test_no_number_stands_without_its_line(page):
+def test_no_number_is_without_a_line(page):
     """Digits outside of traced numbers are names, ticks, headings, users' words or provenance."""
     # fmt: off
     free = {
@@ -248,8 +248,8 @@ def test_ids_are_unique_and_every_plot_has_its_figures_as_a_table(page):
         assert any(e["tag"] == "details" and figure in e["above"] for e in page.elements), figure["attrs"]["id"]
 
 
-# -- the verdict -----------------------------------------------------------------------------------------------------------
-def said(lines, tmp_path, **options) -> list[str]:
+# -- the verdict -------------------------------------------------------------------------------------------------------
+def verdict_of(lines, tmp_path, **options) -> list[str]:
     """Return the sentences of the verdict."""
     path = write(tmp_path / "study" / "results.jsonl", lines)
 
@@ -260,7 +260,7 @@ def said(lines, tmp_path, **options) -> list[str]:
 
 
 def two(task: str, metric: str, values: dict[str, tuple[float, float]], half: float = 0.02) -> list[dict]:
-    """Values of base and `new` by language."""
+    """Return lines of base and `new` by language."""
     return [
         line(task, ("en", lang), metric, pair[k], half, settings={"encoder": method}, method=method)
         for lang, pair in values.items()
@@ -268,15 +268,15 @@ def two(task: str, metric: str, values: dict[str, tuple[float, float]], half: fl
     ]
 
 
-def test_every_figure_that_fell_is_named(tmp_path):
-    """Clearly or not, in the language the task was learnt in or in another, on average, and of every main figure."""
+def test_every_lower_score_is_listed(tmp_path):
+    """Losses are listed if significant or not, in the training language and others, on average, and for every main metric."""
     lines = two("ner", "f1", {"en": (0.8, 0.6), "de": (0.2, 0.5), "fr": (0.2, 0.195)})
     lines += two("nli", "accuracy", {"en": (0.7, 0.69), "de": (0.5, 0.45), "fr": (0.5, 0.45)}, half=0.03)
     lines += two("retrieval", "accuracy.unseen", {"de": (0.1, 0.4), "fr": (0.1, 0.4)})
     lines += two("retrieval", "accuracy.all", {"de": (0.3, 0.2), "fr": (0.3, 0.3)})
     lines += two("word-alignment", "aer", {"de": (0.3, 0.31), "fr": (0.3, 0.2)})
-    lines += two("word-alignment", "precision", {"de": (0.9, 0.2), "fr": (0.9, 0.2)})  # no main figure
-    summary = said(lines, tmp_path)
+    lines += two("word-alignment", "precision", {"de": (0.9, 0.2), "fr": (0.9, 0.2)})  # not a main metric
+    summary = verdict_of(lines, tmp_path)
     clear, within, compared = summary
     assert compared == (
         "The method is compared with base at named entities, inference, word retrieval and word alignment. “Clear” is what tests "
@@ -295,7 +295,7 @@ def test_every_figure_that_fell_is_named(tmp_path):
 
 
 def test_overlapping_intervals_decide_nothing(tmp_path):
-    """Signs, bold type and counts are those of the corrected tests, computed here slowly and literally."""
+    """Signs and counts equal corrected tests that are computed literally."""
     lines = study(("de", "es", "fr"), ("base", "finetune", "contrastive"), ("ner", "nli", "word-alignment"))
     path = write(tmp_path / "study" / "results.jsonl", lines)
     report([path], out=tmp_path / "r.html")
@@ -338,18 +338,18 @@ def test_encoders_without_methods_and_a_chosen_base(tmp_path):
         asked(value, "retrieval", "accuracy.all", settings={"encoder": name, "encoder_fingerprint": name})
         for name, value in (("a", 0.2), ("b", 0.5), ("b+rotation", 0.8))
     ]
-    summary = said(lines, tmp_path)
+    summary = verdict_of(lines, tmp_path)
     assert summary[0] == "b raises word retrieval by 30.0 in de; nothing is clearly worse."
     assert summary[1] == "b+rotation raises word retrieval by 30.0 in de; nothing is clearly worse."
     assert summary[2].startswith("Each method is compared with a and b at word retrieval. ")
     assert summary[3] == "No result says which encoder is the base: a, the first, was taken."
     about = {"encoder": "c", "encoder_fingerprint": "c", "aligned": {"seed": None, "base_fingerprint": "b"}}
-    summary = said([asked(0.9, "retrieval", "accuracy.all", settings=about), lines[1]], tmp_path)
+    summary = verdict_of([asked(0.9, "retrieval", "accuracy.all", settings=about), lines[1]], tmp_path)
     assert summary[0] == "c raises word retrieval by 40.0 in de; nothing is clearly worse."
-    summary = said(lines, tmp_path, base="b")
+    summary = verdict_of(lines, tmp_path, base="b")
     assert summary[1] == "a is nowhere clearly better than b and costs 30.0 in de at word retrieval (all linked words)."
     with pytest.raises(SettingError, match="no encoder or method is called 'c', only a, b"):
-        said(lines, tmp_path, base="c")
+        verdict_of(lines, tmp_path, base="c")
 
 
 def test_a_reference_is_no_method(tmp_path):
@@ -357,19 +357,19 @@ def test_a_reference_is_no_method(tmp_path):
     lines += [
         line("word-alignment", ("en", lang), "aer", 0.1, 0.01, method="statistical aligner") for lang in ("de", "fr")
     ]
-    assert not any("statistical" in text for text in said(lines, tmp_path))
+    assert not any("statistical" in text for text in verdict_of(lines, tmp_path))
     composed = compose(read_results([tmp_path / "study"]), title="x")
     assert [line.detail for line in composed.sections[0].blocks[0].lines] == ["", "", "no encoder"]
 
 
-# -- several lines for one question ------------------------------------------------------------------------------------------
+# -- several lines for one question ------------------------------------------------------------------------------------
 def asked(value, task="ner", metric="f1", lang="de", settings=(), **more) -> dict:
-    """A line about the encoder m."""
+    """Return a line about the encoder m."""
     return line(task, ("en", lang), metric, value, 0.02, settings={"encoder": "m", **dict(settings)}, **more)
 
 
 def tables_of(lines, tmp_path) -> list:
-    """The tables of the only task."""
+    """Return the tables of the only task."""
     composed = compose(read_results([write(tmp_path / "r.jsonl", lines)]), title="x")
     return [block for block in composed.sections[0].blocks if hasattr(block, "caption")]
 
@@ -406,13 +406,18 @@ def test_two_studies_are_not_mixed(tmp_path):
     for name in ("one", "two"):
         write(tmp_path / name / "results.jsonl", two("ner", "f1", {"de": (0.2, 0.5)}))
     composed = compose(read_results([tmp_path]), title="x")
-    assert list(composed.labels) == ["one · base", "one · new", "two · base", "two · new"]
+    assert [subject.label for subject in find_subjects(read_results([tmp_path])).all] == [
+        "one · base",
+        "one · new",
+        "two · base",
+        "two · new",
+    ]
     assert len(composed.summary) == 2 or "one · new" in str(composed.summary)
 
 
 @pytest.mark.parametrize("task", ["retrieval", "word-alignment", "lexicon", "wsd", "ner", "parsing"])
-def test_an_answer_to_another_question_replaces_none(tmp_path, task):
-    """Two results of one encoder that differ in a setting that decides what is asked: both are there, and in words."""
+def test_results_of_other_questions_are_kept(tmp_path, task):
+    """Results of one encoder that differ in a setting of the question are both kept, with the setting in the caption."""
     metrics = {"retrieval": "accuracy.unseen", "word-alignment": "aer", "lexicon": "p@1", "parsing": "las"}
     for name in (*DEFINE.get(task, ()), *DEFINE_HERE.get(task, ())):
         settings = [{"encoder_fingerprint": "f", name: setting} for setting in ("one way", "another")]
@@ -427,18 +432,18 @@ def test_an_answer_to_another_question_replaces_none(tmp_path, task):
 
 
 @pytest.mark.parametrize(("features", "tables"), [("tuned", 1), ("frozen", 2)])
-def test_encoders_that_learn_may_have_the_rate_of_their_width(tmp_path, features, tables):
+def test_fine_tuned_encoders_may_have_default_learning_rates(tmp_path, features, tables):
     lines = [
         asked(0.2, settings={"encoder": name, "features": features, "learning_rate": rate})
         for name, rate in (("small", 5e-4), ("large", 5e-5))
     ]
     assert len(tables_of(lines, tmp_path)) == tables
     lines.append({**lines[1], "settings": {**lines[1]["settings"], "learning_rate": 1e-3}})
-    assert len(tables_of(lines, tmp_path)) == 3  # one encoder, told two rates
+    assert len(tables_of(lines, tmp_path)) == 3  # one encoder with two rates
 
 
-def test_texts_and_training_seeds_tell_results_apart(tmp_path):
-    """Half a test set is another question; another training of the method is another run of it."""
+def test_texts_and_training_seeds_distinguish_results(tmp_path):
+    """Half a test set is another question; another training of the method is another run."""
     lines = [
         asked(value, method="new", texts=texts, training_seed=seed)
         for value, texts, seed in ((0.2, 500, 0), (0.4, 500, 1), (0.9, 1000, 0))
@@ -460,7 +465,7 @@ def test_languages_may_have_training_texts_of_their_own(tmp_path):
 
 @pytest.mark.parametrize("task", ["ner", "sentiment", "parsing", "probing", "qa"])
 def test_every_setting_of_a_task_decides_the_question_or_qualifies_the_answer(task):
-    """A new setting must be put into one of both lists."""
+    """Each setting must be in one of both lists."""
     job = jobs(n=20, options={"epochs": 0.5}, bootstrap=2)[task]
     qualify = {
         "encoder", "encoder_fingerprint", "seeds", "chosen_epochs", "dev_scores", "values", "sd", "gap", "tags",
@@ -470,7 +475,7 @@ def test_every_setting_of_a_task_decides_the_question_or_qualifies_the_answer(ta
     assert found <= qualify | {*DEFINE[task], *DEFINE_HERE[task]}
 
 
-# -- what users' files may hold -------------------------------------------------------------------------------------------------
+# -- invalid and hostile files -----------------------------------------------------------------------------------------
 
 
 def test_hostile_text_stays_text(tmp_path):
@@ -506,7 +511,7 @@ def plain(**changed) -> str:
         (plain(analysis="senses", items=[{"x": 1, "y": 1, "word": "a"}]), "no number, of, cosine, share"),
     ],
 )
-def test_a_wrong_line_is_told_with_its_place(tmp_path, text, wrong):
+def test_an_invalid_line_is_reported_with_its_number(tmp_path, text, wrong):
     path = tmp_path / "results.jsonl"
     path.write_text(json.dumps(line("ner", ("en", "de"), "f1", 0.2, 0.1)) + "\n" + text + "\n")
     with pytest.raises(InputError, match=re.escape(wrong)) as error:
@@ -543,11 +548,11 @@ def test_undefined_figures_have_no_number(tmp_path):
         (["/x/demo/.calque-part/.new.calque-saving/new/r.jsonl"], ["demo/r.jsonl"]),
     ],
 )
-def test_short_names_tell_files_apart(paths, names):
+def test_short_names_are_distinct(paths, names):
     assert short_names(list(map(Path, paths))) == names
 
 
-# -- the command -----------------------------------------------------------------------------------------------------------------
+# -- the command -------------------------------------------------------------------------------------------------------
 def test_the_command(folder, tmp_path, capsys):
     page, plots = tmp_path / "r.html", tmp_path / "p"
     with pytest.raises(SystemExit) as end:

@@ -23,15 +23,14 @@ _SHORT = 300  # maximum length of a value of a run's record in the summary; the 
 def _reading(claims: Claims) -> tuple[str, ...]:
     """Return notes on reading the scores of the page."""
     return (
-        "Each figure has its 95% interval. Where there are several training runs the interval says what other runs and "
-        "other texts of the same kind would have given (Student's t; the variances of both are added).",
-        "± is the standard deviation over training runs, where there are several. The run of an aligned encoder is its "
-        "alignment: heads that are trained on one alignment are averaged. Nothing is claimed of fewer than three runs. "
-        "With one run, the interval covers only the choice of texts.",
-        f"{rule(claims.number)} Half of these 5% is kept for means over languages. Intervals that overlap decide nothing: "
-        "methods are asked the same questions, so their difference is known better than either figure.",
-        "Means over languages leave out the language that a task was learnt in. Test sets that are translations of one another "
-        "are drawn anew together, so that a mean does not count one text several times.",
+        "Each score has its 95% interval. With several training runs, the interval covers other runs and other texts of the "
+        "same kind (Student's t; the variances of both are added); with one run, only the choice of texts.",
+        "± is the standard deviation over several training runs. The run of an aligned encoder is its alignment: heads that are "
+        "trained on one alignment are averaged. Nothing is claimed of fewer than three runs.",
+        f"{rule(claims.number)} Half of these 5% is reserved for means over languages. Overlapping intervals decide nothing: "
+        "methods are scored on the same test items, so their difference is more precise than either score.",
+        "Means over languages leave out the language in which a task was trained. Test sets that are translations of one another "
+        "are resampled together, so that a mean does not count one text several times.",
     )
 
 
@@ -39,12 +38,11 @@ def _notes(results: Results, superseded: int) -> tuple[str, ...]:
     """Return notes on results that are not on the page."""
     lines = {
         f"{results.repeated:,} lines repeat an earlier line of their file exactly and are skipped.": results.repeated,
-        f"{superseded:,} lines were superseded: a later line gives the same encoder's answer to the same question, with the "
-        "same seed.": superseded,
+        f"{superseded:,} lines were superseded by a later score of the same encoder, test and seed.": superseded,
         f"Files without results were ignored: {', '.join(results.passed_over)}.": results.passed_over,
-        "There is no calque-run.json beside the results, so how the encoders were made is not known.": not results.runs,
+        "There is no calque-run.json beside the results, so the settings of the encoders are missing.": not results.runs,
     }
-    return tuple(line for line, said in lines.items() if said)
+    return tuple(line for line, applies in lines.items() if applies)
 
 
 def _measured(records: Sequence[Record], subjects: Subjects) -> tuple[Facts, ...]:
@@ -93,7 +91,7 @@ def in_words(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-_TRAINED = (("There are no task scores here, only what a training measured on held-out text.",),)
+_TRAINED = (("There are no task scores here, only scores of a training on held-out text.",),)
 
 
 def compose(results: Results, *, title: str, base: str | None = None) -> Report:
@@ -129,11 +127,10 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
         summary(headlines, questions, claims, subjects.guessed) if answers else _TRAINED,
         glance(headlines, claims),
         tuple(section for section in sections if section is not None),
-        tuple((name, *about) for name, about in results.files.items()),
+        tuple((name, file.records, file.sha256, file.modified) for name, file in results.files.items()),
         (*_measured(results.records, subjects), *(_run(run) for run in results.runs)),
         _notes(results, superseded + replaced),
         _reading(claims),
-        [subject.label for subject in subjects.all],
     )
 
 

@@ -160,7 +160,6 @@ class Report:
         runs: records of the encoders.
         notes: notes on omitted results.
         reading: notes on reading the scores.
-        labels: all subjects in order.
     """
 
     title: str
@@ -171,7 +170,6 @@ class Report:
     runs: tuple[Facts, ...] = ()
     notes: tuple[str, ...] = ()
     reading: tuple[str, ...] = ()
-    labels: Sequence[str] = ()
 
     def plots(self) -> list[Plot]:
         """Return all plots."""

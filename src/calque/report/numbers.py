@@ -60,16 +60,13 @@ class Number:
 
 @dataclass(frozen=True)
 class Figure:
-    """A score with its interval, number of test items and standard deviation over seeds.
+    """A score with its interval, fractions if `percent`.
 
     Attributes:
-        value, low, high: score and interval, fractions if `percent`, or None.
-        metric: metric, which determines the direction.
-        sources: lines, see `Number`.
-        kind: `line`, `average` or `mean`, see `Number`.
+        sources, kind: lines, and `line`, `average` or `mean`, see `Number`.
         n: number of test items; None for means.
         sd: standard deviation over training runs.
-        known: estimate with variances, for comparisons, or None.
+        known: estimate with variances, for comparisons.
     """
 
     value: float | None
@@ -111,9 +108,7 @@ class Figure:
 
 def escape_source(source: str) -> str:
     """Percent-encode the characters of a `FILE:LINE` that separate lines."""
-    for character in "% |+":
-        source = source.replace(character, f"%{ord(character):02X}")
-    return source
+    return source.translate({ord(character): f"%{ord(character):02X}" for character in "% |+"})
 
 
 def figure_of(record: Record) -> Figure:

@@ -26,16 +26,15 @@ _DARK = {"link": "#7cbcec", "up": "#4fc79b", "down": "#f2955c", "marked": "#4d3f
 
 
 def html(report: Report) -> str:
-    """Return the page. Content of files is escaped, and the content security policy allows only calque's script and style, by
-    hash, and no requests."""
+    """Return the page, with escaped content and a content security policy that allows only its own script and style."""
     style, script = _style(), _read("page.js")
     environment = Environment(loader=PackageLoader("calque.report", "."), autoescape=True, undefined=StrictUndefined)
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False}
     names, records, _, dates = zip(*report.files, strict=True)
-    shown = ", ".join(names) if len(names) <= 3 else f"{len(names)} files"
+    sources = ", ".join(names) if len(names) <= 3 else f"{len(names)} files"
     return environment.get_template("page.html.j2").render(
         report=report,
-        meta=f"{sum(records):,} results from {shown} · {max(dates)[:10]}",
+        meta=f"{sum(records):,} results from {sources} · {max(dates)[:10]}",
         version=calque.__version__,
         style=Markup(style),
         script=Markup(script),
@@ -65,10 +64,8 @@ def tally(outcomes: Sequence[str]) -> str:
 @cache
 def _style() -> str:
     """Return the style sheet with light and dark colours as CSS variables, and that of drawings."""
-    light, dark = (
-        "".join(f"--{name}:{value};" for name, value in {**drawn, **own}.items())
-        for drawn, own in ((svg.LIGHT, _LIGHT), (svg.DARK, _DARK))
-    )
+    themes = (svg.LIGHT | _LIGHT, svg.DARK | _DARK)
+    light, dark = ("".join(f"--{name}:{value};" for name, value in theme.items()) for theme in themes)
     rules = [
         f":root{{{light}--font:{svg.FONT};color-scheme:light}}",
         f"@media (prefers-color-scheme:dark){{:root{{{dark}color-scheme:dark}}}}",

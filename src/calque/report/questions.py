@@ -53,7 +53,7 @@ _MAIN = {
 _OF_TEXTS = ("unigram-perplexity",)  # properties of a text, independent of the encoder
 
 
-# -- subjects: encoders before and after alignment ------------------------------------------------------------------------
+# -- subjects: encoders before and after alignment ---------------------------------------------------------------------
 @dataclass(frozen=True)
 class Subject:
     """A row of the tables and a line of the plots: an encoder before or after alignment.
@@ -80,7 +80,7 @@ class Subjects:
     Attributes:
         of: subject of each line by source; lines about several encoders have none.
         base: base of each subject; bases, references and subjects without comparison are missing.
-        guessed: bases that were chosen because they come first, because no line names the base.
+        guessed: bases that were chosen as the first subject, because no line contains the base.
     """
 
     all: tuple[Subject, ...]
@@ -187,17 +187,11 @@ def _bases(
     return bases, tuple(guessed)
 
 
-# -- questions: a task and metric, with subjects as rows and test sets as columns ---------------------------------------------
+# -- questions: a task and metric, with subjects as rows and test sets as columns --------------------------------------
 @dataclass(frozen=True)
 class Column:
-    """A test set.
-
-    Attributes:
-        lang: head of the column: the test language, or both languages if sources differ.
-        data: file or data set.
-        is_source: whether the task was trained in this language.
-        label: the language, with the file if there are several columns of the language.
-    """
+    """A test set: its language, or both languages if sources differ; its file or data set; whether the task was trained in this
+    language; and its label, which contains the file if there are several columns of the language."""
 
     lang: str
     data: str
@@ -265,16 +259,12 @@ def sort_questions(records: Iterable[Record], subjects: Subjects) -> tuple[list[
     for key, lines in groups.items():
         columns = sorted(dict.fromkeys(column for _, column in lines), key=lambda column: not column.is_source)
         langs = [column.lang for column in columns]
-        columns = [replace(column, label=_column_label(column, langs.count(column.lang))) for column in columns]
+        files = [f" ({PurePath(c.data).name})" if c.data and langs.count(c.lang) > 1 else "" for c in columns]
+        columns = [replace(c, label=f"{c.lang}{file}") for c, file in zip(columns, files, strict=True)]
         cells = {place: pooled(list(own.values())) for place, own in lines.items()}
         answered = sorted({subject for subject, _ in lines}, key=lambda s: s.number)
         questions.append(Question(*key, tuple(columns), tuple(answered), cells))
     return questions, superseded
-
-
-def _column_label(column: Column, n_columns: int) -> str:
-    name = PurePath(column.data).name
-    return f"{column.lang} ({name})" if n_columns > 1 and name else column.lang
 
 
 def pooled(lines: Sequence[Record]) -> Figure:

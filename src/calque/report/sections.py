@@ -31,7 +31,7 @@ SHAPES = {  # name and reading of each measure of the shape of the space
 }
 
 
-# -- a figure for each bin or place on an axis --------------------------------------------------------------------------
+# -- a figure for each bin or place on an axis -------------------------------------------------------------------------
 InView = dict[Subject, dict[str, Figure]]  # by subject and bin
 Figures = dict[Subject, dict[str, dict[str, Figure]]]  # by subject, language and bin
 
@@ -42,15 +42,15 @@ def grouped(analysis: str, axis: Axis, records: Sequence[Record], subjects: Subj
     metrics = dict.fromkeys((record["task"], record["metric"]) for record in records)
     several = len({task for task, _ in metrics}) > 1
     for (task, metric), bins in product(metrics, ("tag", "class")):
-        shown = [
+        own = [
             record for record in records
             if (record["task"], record["metric"]) == (task, metric)
             and bool(record.settings.get("mean_of")) == (bins == "class")
         ]  # fmt: skip
-        if shown:
+        if own:
             choice = {"figure": f"{task}: {metric_name(metric)}" if several else metric_name(metric)}
             choice |= {"bins": bins} if analysis == "pos" else {}
-            panels += _panels(analysis, axis, shown, subjects, choice, f"{analysis}-{len(panels)}")
+            panels += _panels(analysis, axis, own, subjects, choice, f"{analysis}-{len(panels)}")
     plot = Plot(f"{analysis}-plot", axis.title, (axis.note,), tuple(panels), kind="wide")
     return Section(analysis, axis.title, (), (plot,)) if panels else None
 
@@ -136,7 +136,7 @@ def _means(figures: Figures, langs: Sequence[str]) -> tuple[InView, list[str]]:
     return means, list(left_out)
 
 
-# -- the shape of the space ---------------------------------------------------------------------------------------------
+# -- the shape of the space --------------------------------------------------------------------------------------------
 def shape(records: Sequence[Record], subjects: Subjects) -> Section | None:
     """Return a table of means over languages, and one for each measure."""
     by_measure: dict[tuple[str, str], list[Record]] = {key: [] for key in SHAPES}
@@ -162,7 +162,7 @@ def shape(records: Sequence[Record], subjects: Subjects) -> Section | None:
     table = Table(
         "shape-table", "Shape of the space, mean over languages and directions", "encoder",
         tuple(Head(*SHAPES[key]) for key in measures), lines,
-        note=("None of these measures is better or worse in itself; what counts is the tasks.",),
+        note=("None of these measures is better or worse in itself; only the tasks decide.",),
     )  # fmt: skip
     more = More("Each measure by language", tuple(folded))
     return Section("shape", "Shape of the space", (), (table, more) if measures else (more,))
@@ -246,16 +246,16 @@ def points(records: Sequence[Record], subjects: Subjects) -> Section | None:
     for langs, sides in views:
         words = {subject: [_dot(item) for item in by_langs[langs][subject].items] for subject in sides}
         common = sorted(set.intersection(*({word.pair for word in own} for own in words.values())), key=str)
-        shown = set(common if len(common) <= most else (common[k * len(common) // most] for k in range(most)))
+        drawn = set(common if len(common) <= most else (common[k * len(common) // most] for k in range(most)))
         drawings = []
         for subject, own in words.items():
-            left_out = left_out or len({word.pair for word in own}) > len(shown)
+            left_out = left_out or len({word.pair for word in own}) > len(drawn)
             text = (
-                f"{len(shown)} words of {langs[0]} and their translations in {langs[-1]} in two dimensions, with the vectors of "
+                f"{len(drawn)} words of {langs[0]} and their translations in {langs[-1]} in two dimensions, with the vectors of "
                 f"{subject.label}; a line joins translations. The words and their sentences are in the table below."
             )
             title = f"Word pairs, {'-'.join(langs)}: {subject.label}"
-            own[:] = [word for word in own if word.pair in shown]
+            own[:] = [word for word in own if word.pair in drawn]
             drawings.append(projection(own, label=subject.label, title=title, description=text, langs=langs))
         tables.setdefault(langs[-1], _pair_table(f"points-{len(tables)}", langs, words[sides[-1]]))
         panels.append(Panel({"language": langs[-1], "after": sides[-1].label}, tuple(drawings)))
@@ -289,7 +289,7 @@ def _pair_table(name: str, langs: tuple[str, ...], words: Sequence[Dot]) -> Tabl
     return Table(name, caption, "pair", tuple(heads), tuple(lines), sortable=False)
 
 
-# -- word forms with several senses ----------------------------------------------------------------------------------------
+# -- word forms with several senses ------------------------------------------------------------------------------------
 def examples(records: Sequence[Record], subjects: Subjects) -> Section | None:
     """List word forms with several senses, and the nearest word of each encoder."""
     numbers = {subject.label: subject.number for subject in subjects.all}

@@ -9,7 +9,7 @@ from typing import Any
 from calque.report.content import compose
 from calque.report.document import Cell, Line, Name, Table, Text
 from calque.report.plots.charts import SIGNS
-from calque.report.questions import Question, find_subjects, sort_questions
+from calque.report.questions import find_subjects, sort_questions
 from calque.report.reading import Record, Results
 from calque.report.tables import question_table
 from calque.report.verdict import Claims, claim
@@ -28,13 +28,9 @@ def tables(records: Sequence[Mapping[str, Any]]) -> str:
     questions, _ = sort_questions((line for line in results.records if _in_columns(line) is None), subjects)
     claims = claim([question for question in questions if question.is_main], subjects)
     others, _ = sort_questions(moved.records, find_subjects(moved))
-    shown = [*_tables(questions, claims), *_tables(others, Claims({}, {}, 0))]
-    return "\n\n".join([*shown, bullets([*page.summary, *((text,) for text in page.reading)])])
-
-
-def _tables(questions: Sequence[Question], claims: Claims) -> list[str]:
-    asked = [question for question in questions if question.metric.partition(".")[2] in _PARTS]
-    return [table(question_table(question, claims, "")) for question in asked]
+    tested = [*((question, claims) for question in questions), *((question, Claims({}, {}, 0)) for question in others)]
+    found = [table(question_table(q, of_q, "")) for q, of_q in tested if q.metric.partition(".")[2] in _PARTS]
+    return "\n\n".join([*found, bullets([*page.summary, *((text,) for text in page.reading)])])
 
 
 def _in_columns(line: Record) -> Record | None:
@@ -63,7 +59,7 @@ def bullets(items: Sequence[Text]) -> str:
 def _text(text: Text) -> str:
     parts = []
     for piece in text:
-        if isinstance(piece, str):  # keeps one space at each end
+        if isinstance(piece, str):  # with one space at each end
             ends = " " * piece[:1].isspace(), " " * piece[-1:].isspace()
             parts.append(" " if piece.isspace() else escape(piece).join(ends))
         else:

@@ -12,10 +12,10 @@ from calque.report.verdict import Claims, Comparison, metric_name, task_name
 from calque.runs.compare import lower_is_better
 
 BEST: Text = (
-    "Bold: clearly better than everything else in its column. ▲ and ▼: clearly better and worse than what it is "
-    "compared with. All comparisons of the page are corrected together.",
+    "Bold: clearly better than everything else in its column. ▲ and ▼: clearly better and worse than the base. All comparisons "
+    "of the page are corrected together.",
 )
-BEHIND: Text = ("Shown for reference; nothing is claimed about these figures.",)
+BEHIND: Text = ("For reference; nothing is claimed about these scores.",)
 OUTCOMES = {"better": "clearly better", "worse": "clearly worse", "unclear": "no clear difference"}
 
 

@@ -123,7 +123,6 @@ def _scores(question: Question, subject: Subject) -> dict[Column | None, Figure]
     return {column: figure for column, figure in figures.items() if figure is not None and figure.value is not None}
 
 
-MEASURED = {"masked-words": "masked words"}  # measures without a task in the table
 METRICS = {
     "accuracy": "accuracy", "accuracy.all": "accuracy, all linked words", "accuracy.unseen": "accuracy, pairs unseen in training",
     "same-form": "nearest word of the language is the same", "similarities": "correlation of similarities with those before",
@@ -136,7 +135,7 @@ METRICS = {
 
 def task_name(task: str) -> str:
     """Return the name of a task."""
-    return {**MEASURED, **{name: row.title for name, row in TASKS.items()}}.get(task, task)
+    return {"masked-words": "masked words", **{name: row.title for name, row in TASKS.items()}}.get(task, task)
 
 
 def metric_name(metric: str) -> str:
@@ -164,7 +163,8 @@ def summary(
     verdict: list[Text] = []
     if not any(better.values()) and any(not comparison.few for own in first.values() for comparison in own):
         verdict.append(("Nothing that was tried is clearly better than what it is compared with, in any language.",))
-    for subject in sorted(first, key=lambda s: (worse[s] - better[s], -round(max(map(_gain, first[s])), 9), s.number)):
+    gains = {s: max((c.gain(column) for c in own for column in c.whole), default=0.0) for s, own in first.items()}
+    for subject in sorted(first, key=lambda s: (worse[s] - better[s], -round(gains[s], 9), s.number)):
         verdict.append(_overall(subject, first[subject], every[subject]))
         for word, comparisons in (("better", first[subject]), ("worse", every[subject])):
             moved = _by_size(_moved(comparison, better=word == "better", clear=False) for comparison in comparisons)
@@ -173,11 +173,6 @@ def summary(
     verdict.append(_compared(first))
     taken = (("No result says which encoder is the base: ", _name(s), ", the first, was taken.") for s in guessed)
     return (*verdict, *taken)
-
-
-def _gain(comparison: Comparison) -> float:
-    """Return the improvement on average or on the only test set, for sorting."""
-    return max(map(comparison.gain, comparison.whole), default=0.0)
 
 
 def _compared(by_subject: Mapping[Subject, Sequence[Comparison]]) -> Text:

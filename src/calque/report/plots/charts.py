@@ -9,26 +9,7 @@ import numpy as np
 
 from calque.report.numbers import Figure, Number
 from calque.report.plots import svg
-from calque.report.plots.svg import (
-    HATCH,
-    Drawing,
-    Frame,
-    Raw,
-    Scale,
-    Series,
-    around,
-    base_axis,
-    element,
-    group,
-    legend,
-    mark,
-    path,
-    shape,
-    shortened,
-    text,
-    value_axis,
-    width_of,
-)  # fmt: skip
+from calque.report.plots.svg import Drawing, Frame, Raw, Scale, Series, element, group, mark, path, text, width_of
 
 _WIDTH, _HEIGHT = 760, 340
 CELL, ROW = 58, 34  # size of a cell of a heat map
@@ -48,11 +29,11 @@ def _begun(
 ) -> tuple[list[str], Frame, Callable[[float], float]]:
     """Draw legend and value axis of a chart, and return them, the remaining frame, and the scale of values."""
     factor, measure = _units(figures, measure)
-    signs, top = legend(series, 16, 16, _WIDTH - 16)
+    signs, top = svg.legend(series, 16, 16, _WIDTH - 16)
     frame = Frame(52, top + 34, _WIDTH - 12, _HEIGHT - foot)
     ends = [factor * end for f in figures for end in (f.value, f.low, f.high) if end is not None]
-    y = Scale(*around(ends, zero=True), frame.bottom, frame.top)
-    return [signs, value_axis(frame, y, y.ticks(), measure)], frame, lambda value: y(factor * value)
+    y = Scale(*svg.around(ends, zero=True), frame.bottom, frame.top)
+    return [signs, svg.value_axis(frame, y, y.ticks(), measure)], frame, lambda value: y(factor * value)
 
 
 def _whisker(figure: Figure, x: float, y: Callable[[float], float]) -> list[svg.Raw]:
@@ -80,11 +61,11 @@ def bars(
             middle, zero, tip = left + step * 0.14 + pitch * (place + 0.5), y(0), y(figure.value)  # type: ignore[arg-type]
             box = {"x": middle - wide / 2, "y": min(tip, zero), "width": wide, "height": abs(zero - tip)}
             foot = zero - 8 if tip <= zero else zero + 8
-            sign = shape(number, middle, foot, min(4.5, max(2.5, wide / 2.6)))  # shapes also distinguish bars
+            sign = svg.shape(number, middle, foot, min(4.5, max(2.5, wide / 2.6)))  # shapes also distinguish bars
             drawn = (element("rect", **box, class_="bar"), *_whisker(figure, middle, y), sign)
             bar = mark(*drawn, tip=f"{label}, {name}: {figure}", source=figure.traced)
             parts.append(group(bar, class_=svg.series(number)))
-        parts.append(text(left + step * 0.5, frame.bottom + 19, shortened(name, step - 6), class_="label middle"))
+        parts.append(text(left + step * 0.5, frame.bottom + 19, svg.shortened(name, step - 6), class_="label middle"))
     return Drawing(_WIDTH, _HEIGHT, "".join(parts), title, description)
 
 
@@ -114,7 +95,7 @@ def curve(
 
     few = bool(names) or len(places) <= (9 if log else 13)
     label_of = [lambda tick: names.get(tick, "")] if names else []
-    parts.append(base_axis(frame, x, places if few else scale.ticks(6), across, *label_of))
+    parts.append(svg.base_axis(frame, x, places if few else scale.ticks(6), across, *label_of))
     for label, number in series:
         points = sorted(known.get(number, ()), key=lambda point: point[0])
         drawn: list[str] = []
@@ -128,7 +109,7 @@ def curve(
         for (at, figure), (px, py) in zip(points, line, strict=True):
             whisker = _whisker(figure, px, y) if len(ends) == 1 else ()
             tip = f"{label}, {across} {(names or {}).get(at, f'{at:,g}')}: {figure}"
-            drawn.append(mark(*whisker, shape(number, px, py), tip=tip, source=figure.traced))
+            drawn.append(mark(*whisker, svg.shape(number, px, py), tip=tip, source=figure.traced))
         parts.append(group(*drawn, class_=svg.series(number)))
     return Drawing(_WIDTH, _HEIGHT, "".join(parts), title, description)
 
@@ -148,12 +129,12 @@ def scatter(points: Sequence[Point], *, title: str, across: str, up: str, descri
     """Draw a scatter plot of two measures with the least-squares line."""
     width, height = 620, 420
     (sx, x_name), (sy, y_name) = _units([p.x for p in points], across), _units([p.y for p in points], up)
-    signs, top = legend(list(dict.fromkeys((p.label, p.number) for p in points)), 16, 16, width - 16)
+    signs, top = svg.legend(list(dict.fromkeys((p.label, p.number) for p in points)), 16, 16, width - 16)
     frame = Frame(52, top + 34, width - 20, height - 48)
     xs, ys = [sx * p.x.value for p in points], [sy * p.y.value for p in points]  # type: ignore[operator]
-    x = Scale(*around(xs), frame.left, frame.right)
-    y = Scale(*around(ys), frame.bottom, frame.top)
-    parts: list[str] = [signs, value_axis(frame, y, y.ticks(), y_name), base_axis(frame, x, x.ticks(6), x_name)]
+    x = Scale(*svg.around(xs), frame.left, frame.right)
+    y = Scale(*svg.around(ys), frame.bottom, frame.top)
+    parts: list[str] = [signs, svg.value_axis(frame, y, y.ticks(), y_name), svg.base_axis(frame, x, x.ticks(6), x_name)]
     if len(set(xs)) > 1:
         ends = np.array([min(xs), max(xs)])
         heights = np.clip(np.polyval(np.polyfit(xs, ys, 1), ends), y.first, y.last)
@@ -161,7 +142,7 @@ def scatter(points: Sequence[Point], *, title: str, across: str, up: str, descri
         parts.append(group(element("title", "least squares"), fit))
     for point, px, py in zip(points, map(x, xs), map(y, ys), strict=True):
         tip = f"{point.label}, {point.lang}: {across} {point.x}, {up} {point.y}"
-        sign, name = shape(point.number, px, py, 5), text(px + 8, py + 4, point.lang, class_="small halo")
+        sign, name = svg.shape(point.number, px, py, 5), text(px + 8, py + 4, point.lang, class_="small halo")
         dot = mark(sign, name, tip=tip, source=f"{point.x.traced} | {point.y.traced}")
         parts.append(group(dot, class_=svg.series(point.number)))
     return Drawing(width, height, "".join(parts), title, description)
@@ -177,13 +158,13 @@ def heat(
     width, height = left + CELL * len(columns) + 8, 30 + ROW * len(rows) + 4
     stripes = element("line", x1=0, y1=0, x2=0, y2=7, class_="hatch")
     turned = {"patternUnits": "userSpaceOnUse", "patternTransform": "rotate(45)"}
-    parts: list[str] = [element("defs", element("pattern", stripes, id=HATCH, width=7, height=7, **turned))]
+    parts: list[str] = [element("defs", element("pattern", stripes, id=svg.HATCH, width=7, height=7, **turned))]
     largest = max(abs(number.value) for number, _, _ in cells.values())
     for c, name in enumerate(columns):
-        parts.append(text(left + CELL * (c + 0.5), 20, shortened(name, CELL - 4), class_="label middle"))
+        parts.append(text(left + CELL * (c + 0.5), 20, svg.shortened(name, CELL - 4), class_="label middle"))
     for r, (label, _) in enumerate(rows):
         top = 30 + ROW * r
-        parts.append(text(left - 10, top + ROW / 2 + 4, shortened(label, left - 14), class_="label end"))
+        parts.append(text(left - 10, top + ROW / 2 + 4, svg.shortened(label, left - 14), class_="label end"))
         for c in range(len(columns)):
             if (r, c) not in cells:
                 continue
@@ -193,14 +174,14 @@ def heat(
             kind = {"better": f"good{depth}", "worse": f"bad{depth}"}.get(outcome, "none")
             drawn = [element("rect", class_=f"cell {kind}", **box)]
             if outcome == "unclear":
-                drawn.append(element("rect", fill=f"url(#{HATCH})", **box))
+                drawn.append(element("rect", fill=f"url(#{svg.HATCH})", **box))
             shown, look = SIGNS.get(outcome, "") + number.shown, f"middle on{depth} halo-{depth}"
             drawn.append(text(box["x"] + CELL / 2, top + ROW / 2 + 4, shown, class_=look))
             parts.append(mark(*drawn, tip=tip, source=number.traced))
     return Drawing(width, height, "".join(parts), title, description)
 
 
-# -- words in a plane -------------------------------------------------------------------------------------------------------
+# -- words in a plane --------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Dot:
     """A word in its sentence."""
@@ -265,14 +246,14 @@ def neighbourhood(
 ) -> Drawing:  # fmt: skip
     """Draw a sense among its neighbours, nearest first, without axes and with one scale. Overlapping names of farther senses are
     shown as tooltips only. `langs` are languages with their series, for the legend."""
-    signs, top = legend(langs, _MARGIN, 16, _WIDE - 16) if langs else (Raw(""), 0.0)
+    signs, top = svg.legend(langs, _MARGIN, 16, _WIDE - 16) if langs else (Raw(""), 0.0)
     x, y = _plane(senses, Frame(_MARGIN, top + 18, _WIDE - _MARGIN - 40, top + _HIGH - 18))
     ordered = sorted(senses, key=lambda sense: not sense.own)  # places the name of the query sense first
     taken = [(x(s.x) - 4, y(s.y) - 4, x(s.x) + 4, y(s.y) + 4) for s in ordered]
     marks = []
     for sense in ordered:
         name = _name(sense, x(sense.x), y(sense.y), taken, (0.0, top, _WIDE, top + _HIGH))
-        kind = shape(2 if sense.own else 0, x(sense.x), y(sense.y), 7.0 if sense.own else 3.6)
+        kind = svg.shape(2 if sense.own else 0, x(sense.x), y(sense.y), 7.0 if sense.own else 3.6)
         marks.append(group(mark(kind, name, tip=sense.tip, source=source), class_=svg.series(sense.series)))
     return Drawing(_WIDE, top + _HIGH, group(signs, *reversed(marks)), title, description, label)
 
@@ -286,11 +267,8 @@ def _name(sense: Sense, x: float, y: float, taken: list[Box], paper: Box) -> Raw
     for left, base in ((x + 7, y + 4), (x - 7 - wide, y + 4), (x - wide / 2, y - 8), (x - wide / 2, y + 16)):
         box = (left, base - _LETTERS + 2, left + wide, base + 2)
         inside = box[0] >= paper[0] and box[1] >= paper[1] and box[2] <= paper[2] and box[3] <= paper[3]
-        if inside and not any(_overlap(box, other) for other in taken):
+        free = all(box[0] >= b[2] or b[0] >= box[2] or box[1] >= b[3] or b[1] >= box[3] for b in taken)
+        if inside and free:
             taken.append(box)
             return text(left, base, sense.name, class_="label small halo" + (" strong" if sense.own else ""))
     return Raw("")
-
-
-def _overlap(a: Box, b: Box) -> bool:
-    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]

@@ -189,7 +189,7 @@ def shortened(content: str, max_width: float, size: float = 12) -> str:
     return content + "…"
 
 
-# -- scales, axes and legends ----------------------------------------------------------------------------------------------
+# -- scales, axes and legends ------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Scale:
     """Linear or logarithmic scale from values `first` to `last` to positions `start` to `end`."""
