@@ -69,14 +69,8 @@ def check_view(steps: str | None, delta: float | None, translations: Any) -> Non
 
 @dataclass(frozen=True)
 class Parts:
-    """Trained parts of a language; the pivot language has only `head`.
-
-    Attributes:
-        to_pivot: transform T into the space of the pivot language's encoder.
-        from_pivot: transform back from that space, which only pivots need.
-        head: classifier P of key points.
-        order: model R of the order of the key points' translations.
-    """
+    """Trained parts of a language: the transforms into the space of the pivot language's encoder and back, the classifier P of
+    key points, and the model R of the order of their translations. The pivot language has only `head`."""
 
     to_pivot: Transform | None = None
     from_pivot: Transform | None = None
@@ -86,12 +80,8 @@ class Parts:
 
 @dataclass(frozen=True)
 class KeyPoints:
-    """Indices of the words that are key points, in the order of the encoder's rows.
-
-    Attributes:
-        data: index of each row's word in its sentence, from 0, int64 `[n_rows]`.
-        offsets: index of the first row of each sentence, int64 `[n_sentences + 1]`.
-    """
+    """Indices of the words that are key points, in the order of the encoder's rows: `data`, int64 `[n_rows]`, and the index of
+    the first row of each sentence, `offsets`, int64 `[n_sentences + 1]`."""
 
     data: np.ndarray
     offsets: np.ndarray
@@ -167,11 +157,8 @@ class KeyPointEncoder(Encoder):
         """Return a copy that extracts and orders by pivots, not by the predictions of P and R (CLCR, Table 4, T+pGA).
 
         Every word of a pivot-language sentence has a row, as with "transform" alone. The rows of another sentence are
-        its pivots with its translation, in the order of the translation. The encoder therefore needs the translation of
-        every sentence that it reads.
-
-        Args:
-            corpora: parallel texts between the pivot language and others, with every sentence to encode.
+        its pivots with its translation, in the order of the translation. `corpora` are parallel texts between the pivot
+        language and others, with every sentence to encode.
         """
         translations: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {}
         for corpus in corpora:
@@ -186,11 +173,7 @@ class KeyPointEncoder(Encoder):
 
     def pivots(self, corpus: ParallelCorpus, *, at_least_one: bool = False, progress: bool = False) -> WordPairs:
         """Return pairs of words that are mutual nearest neighbours under both transforms, below the maximum cost (CLCR,
-        §3.2).
-
-        Args:
-            corpus: parallel text of the pivot language and another.
-            at_least_one: also return the cheapest pair of words of each sentence pair without a pivot.
+        §3.2); with `at_least_one`, also the cheapest pair of words of each sentence pair without a pivot.
 
         Raises:
             SettingError: a language without an encoder, or without trained transforms and a maximum cost.

@@ -47,7 +47,7 @@ _EXAMPLES = 5  # maximum number of sentences of each kind in the record, for the
 _MIN_POINTS, _MAX_POINTS = 4, 16  # number of key points of a sentence whose order is recorded
 
 
-# -- the text -----------------------------------------------------------------------------------------------------------
+# -- the text ----------------------------------------------------------------------------------------------------------
 @dataclass
 class PairedText:
     """Sentences of a language and their translations in the pivot language.
@@ -181,16 +181,14 @@ def train_key_points(
     this noise (see `noisy_labels`), if held-out labels show that a correction is needed.
 
     Args:
-        embeddings: vectors of the sentences of one language.
-        pivots: links whose source words are of that language.
+        embeddings, pivots: vectors of the sentences of one language, and links whose source words are of that language.
         confident: weight the labels by their flip rates (Table 2, "Confident labels") if the weights do not raise the
             mean absolute error of held-out labels; else leave them unweighted.
         as_published: estimate the rates from the minimum of predictions on the training text, and always use them.
 
     Returns:
         the head; the number of `words`, of `labelled` words and of words `without_vector`; and, if `confident`, the
-        flip rates `positive` and `negative`, whether they were `used`, and the error of held-out labels `with_rates`
-        and `without` them.
+        flip rates `positive` and `negative`, whether they were `used`, and the errors `with_rates` and `without`.
     """
     linked, covered = linked_words(embeddings, pivots), covered_words(embeddings)
     labels = linked[covered]
@@ -411,7 +409,7 @@ def ngram_counts(order: np.ndarray, ranks: np.ndarray, lengths: np.ndarray) -> n
 OF_ORDER: Mapping[str, Statistic] = {f"bleu-{n}": fraction(n - 1, _LONGEST + n - 1) for n in (2, 3, 4)}
 
 
-# -- from transforms to key points --------------------------------------------------------------------------------------
+# -- from transforms to key points -------------------------------------------------------------------------------------
 @dataclass
 class Transformed:
     """Result of the first step.
@@ -422,9 +420,7 @@ class Transformed:
         thresholds: by language, the maximum cost of a pivot, see `choose_threshold`; infinite without held-out links.
         f1: by language, the F1 of the threshold on held-out text, if it was chosen there.
         history: metrics of every update by phase (`transform-de`, `encoder-de`, and `encoder-en` for the pivot): the
-            distances `de-en`, D(T(s_de) ‖ s_en), and `en-de`, their sum `loss`, and the `temperature`. For scaled
-            vectors, the unit of the distances is the variance of a component.
-        texts: parallel texts, with their training and held-out pairs.
+            distances `de-en`, D(T(s_de) ‖ s_en), and `en-de` of scaled vectors, their sum `loss`, and the `temperature`.
     """
 
     encoders: dict[str, Encoder]
@@ -441,8 +437,7 @@ class TrainedParts:
     """Result of `train_parts`.
 
     Attributes:
-        parts: trained parts of each language.
-        counts: number of words, sentences and key points, by language.
+        parts, counts: by language, the trained parts, and the number of words, sentences and key points.
         rates: flip rates of the labels of P by language, see `train_key_points`.
         scores: scores of Table 1 ("distance"), 2 ("key-points", with the language twice) and 3 ("order").
         examples: held-out sentences with the probability of each word, and matrices of their order (Figures 2 and 3).

@@ -56,12 +56,12 @@ class KeyPointAlignment(Method):
     where D matches each word by attention (Eqs. 2 and 3, `attention_distance`). The first of three phases trains the
     transforms alone, the second also the encoder of each other language, and the third the pivot's encoder instead, for
     all languages together. Two encoders are never trained at the same time, as they could collapse to equal vectors.
-    Encoders without trainable weights have only the first phase. A last phase is ours: the transforms alone are trained
-    on mutual best pairs of words. These pairs are pivots if their cost is below a threshold, which is chosen on
+    Encoders without trainable weights have only the first phase. The last phase is ours: the transforms alone are
+    trained on mutual best pairs of words. These pairs are pivots if their cost is below a threshold, which is chosen on
     held-out text by statistical links.
 
-    During training, the vectors of each language are mean-centred and divided by the root of their mean variance: at τ
-    = 1, attention is soft for ‖r‖²/√d below 1 and sharp above 1. The returned transforms apply to unscaled vectors.
+    During training, vectors are scaled to mean 0 and variance 1, since the softness of attention at τ = 1 depends on
+    ‖r‖²/√d. The returned transforms apply to unscaled vectors.
 
     Step 2, extract, and step 3, reorder, are trained on these pivots: see `train_key_points` and `train_order`.
 
@@ -186,7 +186,7 @@ class KeyPointAlignment(Method):
             check_number("delta", load["delta"], least=0, below=1)
         translations = load.get("translations", {})
         if not isinstance(translations, Mapping):
-            raise SettingError(f"translations = {translations!r}, expected two files by language")
+            raise SettingError(f"translations must be two files by language, got {translations!r}")
         check_view(load.get("steps"), load.get("delta"), translations)
         for lang, two in translations.items():
             if not isinstance(two, list) or len(two) != 2 or not all(isinstance(file, str) for file in two):
@@ -238,9 +238,9 @@ class _Phases:
         for text in texts:
             own = encoders[text.lang].dim
             torch.manual_seed(how.seed)
-            maps = [Transform(*dims, hidden).to(self._processes.device) for dims in ((own, dim), (dim, own))]
+            there, back = (Transform(*dims, hidden).to(self._processes.device) for dims in ((own, dim), (dim, own)))
             space = Space.of([(text.vectors, text.train)])
-            self._languages.append(_Language(text, space, *maps, text.vectors, text.pivot_vectors))
+            self._languages.append(_Language(text, space, there, back, text.vectors, text.pivot_vectors))
 
     def run(self) -> Transformed:
         """Run the phases that the settings select."""
@@ -308,7 +308,7 @@ class _Phases:
             found.thresholds[lang], found.f1[lang] = choose_threshold(pivots, links, tolerance=tolerance)
         return found
 
-    # -- one phase --------------------------------------------------------------------------------------------------------
+    # -- one phase -----------------------------------------------------------------------------------------------------
     def _run(
         self, name: str, sides: list[Side], pivot: VectorSource, schedule: Schedule, *, mutual: bool = False
     ) -> None:

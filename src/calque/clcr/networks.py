@@ -224,9 +224,8 @@ def key_points(
 
     Args:
         probabilities: key-point probability P of each word, `[n_words]`, sentence after sentence.
-        offsets: index of the first word of each sentence, int64 `[n_sentences + 1]`.
         threshold: threshold δ; the paper uses 0.2 throughout.
-        covered: mask of words with a vector, bool `[n_words]`, as in `Embeddings`; other words are never key points.
+        offsets, covered: see `Embeddings`; words without a vector are never key points.
 
     Example:
         >>> key_points(np.array([0.9, 0.1, 0.3, 0.1, 0.15]), np.array([0, 3, 5]))
@@ -249,7 +248,7 @@ def _pairs(ragged: Ragged) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(np.repeat(words, after)), torch.from_numpy(ranges(words + 1, after))
 
 
-# -- beam search --------------------------------------------------------------------------------------------------------
+# -- beam search -------------------------------------------------------------------------------------------------------
 # The cost of the remaining words depends only on the set of words that are already placed. Only the cheapest hypothesis with
 # each set is therefore kept, and a beam of 10 holds 10 different sets. If the beam holds all sets of a size, the search is
 # exact (Held & Karp 1962, "A dynamic programming approach to sequencing problems").
@@ -267,8 +266,8 @@ def relative_order(scores: np.ndarray, lengths: np.ndarray, *, beam: int = 10) -
         beam: number of partial orders kept at each step; 1 is greedy.
 
     Returns:
-        indices of the words in the order found, from 0 in each sentence, int64 `[n_words]`; and the cost of the order,
-        float64 `[n_sentences]`. Ties go to the extension of the cheaper partial order, then to the earlier word.
+        indices of the words in the predicted order, from 0 in each sentence, int64 `[n_words]`; and the cost of the
+        order, float64 `[n_sentences]`. Ties go to the extension of the cheaper partial order, then to the earlier word.
 
     Example:
         >>> relative_order(np.array([4.0, -3.0, -5.0]), np.array([3]))[0]  # (0, 1), (0, 2), (1, 2)

@@ -16,24 +16,7 @@ from calque.report.content import in_words, run_title
 from calque.report.document import Cell, Head, Line, Panel, Plot, Section, Table, Text
 from calque.report.numbers import Figure, Number, average, escape_source, figure_of
 from calque.report.plots import svg
-from calque.report.plots.svg import (
-    Drawing,
-    Frame,
-    Scale,
-    Series,
-    around,
-    base_axis,
-    element,
-    group,
-    legend,
-    mark,
-    path,
-    shape,
-    shortened,
-    text,
-    value_axis,
-    width_of,
-)  # fmt: skip
+from calque.report.plots.svg import Drawing, Frame, Scale, Series, element, group, mark, path, shortened, text, width_of
 from calque.report.reading import Record, RunRecord
 from calque.report.verdict import metric_name
 
@@ -109,7 +92,7 @@ def _labels(runs: Sequence[RunRecord]) -> list[str]:
     return labels
 
 
-# -- Tables 1 to 3 ------------------------------------------------------------------------------------------------------
+# -- Tables 1 to 3 -----------------------------------------------------------------------------------------------------
 def _table(scores: _Scores, task: str) -> Table | None:
     """Return a table of models by metrics and languages; its last line holds the numbers of sentences."""
     rows = _rows(scores, task)
@@ -144,7 +127,7 @@ def _rows(scores: _Scores, task: str) -> Mapping[str, Mapping[tuple[str, str], F
     return {row: {at: average(figures) for at, figures in of_row.items()} for row, of_row in found.items()}
 
 
-# -- Figure 1 -----------------------------------------------------------------------------------------------------------
+# -- Figure 1 ----------------------------------------------------------------------------------------------------------
 def _curves(runs: _Runs) -> Plot | None:
     """Return a plot of the distance over the training phases, for each run and language."""
     panels = []
@@ -216,7 +199,7 @@ def _curve(label: str, lang: str, pivot: str, phases: Mapping[str, _Points], nam
     return Panel({"encoder": label, "language": lang}, (drawing,), (table,))
 
 
-# -- Figures 2 and 3 ----------------------------------------------------------------------------------------------------
+# -- Figures 2 and 3 ---------------------------------------------------------------------------------------------------
 def _examples(runs: _Runs, kind: str, max_views: int) -> tuple[list[dict[str, Any]], str]:
     """Return the first entries of each run and language that have the field `kind`, with `source`, `name`, `choice` and
     `delta`, and a note if entries are left out."""
@@ -322,24 +305,24 @@ def _order(example: Mapping[str, Any], key: str) -> Panel:
     return Panel(example["choice"], tuple(drawings), tuple(tables))
 
 
-# -- drawings -----------------------------------------------------------------------------------------------------------
+# -- drawings ----------------------------------------------------------------------------------------------------------
 def _phases(
     phases: Mapping[str, _Points], metrics: Mapping[str, str], *, title: str, measure: str, description: str
 ) -> Drawing:
     """Draw the curves of training phases side by side, with one shared scale and equal widths; `metrics` holds the label of
     each curve."""
     series = [(label, number) for number, label in enumerate(metrics.values(), 1)]
-    signs, top = legend(series, 16, 16, _WIDTH - 16)
+    signs, top = svg.legend(series, 16, 16, _WIDTH - 16)
     whole = Frame(52, top + 26, _WIDTH - 12, 276)
     values = [figures[m].value for points in phases.values() for _, figures in points for m in metrics]
-    y = Scale(*around((value for value in values if value is not None), zero=True), whole.bottom, whole.top + 20)
-    parts: list[str] = [signs, value_axis(whole, y, y.ticks(), measure)]
+    y = Scale(*svg.around((value for value in values if value is not None), zero=True), whole.bottom, whole.top + 20)
+    parts: list[str] = [signs, svg.value_axis(whole, y, y.ticks(), measure)]
     step = (whole.right - whole.left + _GAP) / len(phases)
     for k, (name, points) in enumerate(phases.items()):
         end = max(last for (_, last), _ in points)
         frame = Frame(whole.left + k * step, whole.top + 20, whole.left + (k + 1) * step - _GAP, whole.bottom)
         x = Scale(0, max(1, end), frame.left, frame.right - 6)
-        parts.append(base_axis(frame, x, x.ticks(3 if len(phases) > 1 else 6)[:: 1 if end > 3 else 2], "update"))
+        parts.append(svg.base_axis(frame, x, x.ticks(3 if len(phases) > 1 else 6)[:: 1 if end > 3 else 2], "update"))
         parts.append(element("line", x1=frame.left, x2=frame.left, y1=frame.top, y2=frame.bottom, class_="axis"))
         heading = shortened(f"{k + 1}. {name}" if len(phases) > 1 else name, step - _GAP - 8)
         parts.append(text(frame.left + 8, frame.top - 8, heading, class_="label strong"))
@@ -348,7 +331,7 @@ def _phases(
             drawn: list[str] = []
             for ((first, last), figures), (px, py) in zip(points, line, strict=True):
                 where = f"update {last:,}" if first == last else f"updates {first:,} to {last:,}"
-                sign, figure = shape(number, px, py, 4.5 if (px, py) == line[-1] else 2.0), figures[metric]
+                sign, figure = svg.shape(number, px, py, 4.5 if (px, py) == line[-1] else 2.0), figures[metric]
                 drawn.append(mark(sign, tip=f"{label}, {name}, {where}: {figure}", source=figure.traced))
             if len(line) > 1:  # above the small markers, so that the curve looks continuous
                 drawn.insert(-1, path(line, class_="curve", pointer_events="none"))
@@ -372,7 +355,7 @@ def _words_drawn(words: Sequence[_Word], series: Series, *, threshold: float, ti
         threshold: probability marked by a dashed line.
     """
     below = len(series) > 1
-    signs, top = legend(series, 16, 16, _WIDTH - 16)
+    signs, top = svg.legend(series, 16, 16, _WIDTH - 16)
     parts: list[str] = [signs]
     y = top + 2
     for line in _wrapped(words, _WIDTH - _LEFT - 8):

@@ -74,7 +74,7 @@ class Transform(nn.Module):
         if self.inner is not None and self.outer is not None:
             b = self.inner.weight.double() / s_s
             state |= {"inner.weight": b, "inner.bias": self.inner.bias.double() - b @ m_s}
-            state |= {"outer.weight": self.outer.weight.double() * s_t}
+            state["outer.weight"] = self.outer.weight.double() * s_t
         other = Transform(**self.settings).to(self.linear.weight)
         other.load_state_dict(state)
         return other
@@ -111,12 +111,8 @@ def attention_distance(
 # -- the objective of the phases ---------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Space:
-    """Mean and spread of the vectors of a language.
-
-    Attributes:
-        mean: float64 `[dim]`.
-        spread: square root of the mean variance of the components; 1 if all vectors are equal.
-    """
+    """Mean of the vectors of a language, float64 `[dim]`, and their spread: the square root of the mean variance of the
+    components, or 1 if all vectors are equal."""
 
     mean: Tensor
     spread: float
@@ -144,14 +140,12 @@ class Space:
 
 @dataclass(frozen=True)
 class Side:
-    """A non-pivot language and its two transforms.
+    """A non-pivot language and its two transforms, between scaled spaces.
 
     Attributes:
-        lang: the language.
         source, space: vectors of its sentences, and their mean and spread before training.
-        to_pivot, from_pivot: transforms T into the pivot's space and back, between scaled spaces.
-        sentences: indices of the training sentences, int64 `[n]`.
-        translations: indices of their translations among the pivot's sentences, int64 `[n]`.
+        sentences, translations: indices of the training sentences, and of their translations among the pivot's
+            sentences, int64 `[n]`.
     """
 
     lang: str
@@ -172,8 +166,7 @@ class Transforming(Objective[Sequence[np.ndarray]]):
 
     Args:
         sides: non-pivot languages with their transforms.
-        pivot: vectors of the pivot's sentences, concatenated over all corpora.
-        space: mean and spread of the pivot's vectors.
+        pivot, space: vectors of the pivot's sentences, concatenated over all corpora, and their mean and spread.
         beta: β of the annealing; 0 keeps τ at 1.
         mutual: minimise the cost of the current pivots instead, pairs of words that are each other's best match,
 
