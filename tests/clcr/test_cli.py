@@ -1,4 +1,4 @@
-"""`calque align --method clcr`: from two encoders and parallel text to key points, on two small languages that were made up."""
+"""Tests of `calque align --method clcr` on two small artificial languages."""
 
 import json
 
@@ -44,8 +44,8 @@ def trained(world, tmp_path_factory):
     return out
 
 
-def test_what_is_found_is_what_was_planted(capsys, world, trained, tmp_path):
-    """After a few updates: far from what longer training finds, and far from chance."""
+def test_planted_links_and_key_points_are_found(capsys, world, trained, tmp_path):
+    """Scores after a few updates are far above chance."""
     encoder = load_encoder(trained)
     assert isinstance(encoder, KeyPointEncoder)
     assert encoder.rows == "key points"
@@ -68,7 +68,7 @@ def test_what_is_found_is_what_was_planted(capsys, world, trained, tmp_path):
         np.testing.assert_array_equal(Embeddings.open(tmp_path / lang).offsets, points.offsets)
 
 
-def test_its_record_has_its_own_figures_and_sentences_that_the_report_draws(capsys, trained, tmp_path):
+def test_the_record_has_scores_and_examples_for_the_report(capsys, trained, tmp_path):
     record = json.loads((trained / "calque-run.json").read_text())
     sentences = [each for each in record["examples"] if "probabilities" in each]
     assert [(each["lang"], each["sentence"]) for each in sentences] == [
@@ -124,7 +124,7 @@ def test_pivots_need_translations(capsys, world, trained, tmp_path):
     )
 
 
-def test_another_threshold_than_the_one_of_training(capsys, world, trained, tmp_path):
+def test_another_threshold_than_in_training(capsys, world, trained, tmp_path):
     text = read_sentences(world / "test.aa", lang="aa", pretokenized=True)
     counts = [len(load_encoder(trained, delta=delta).key_points(text).data) for delta in (0, 0.2, 0.99)]
     assert counts[0] > counts[1] > counts[2] >= 60
@@ -135,7 +135,7 @@ def test_another_threshold_than_the_one_of_training(capsys, world, trained, tmp_
     assert "mini: it is for an encoder whose rows are key points" in fails(capsys, *other)
 
 
-def test_what_cannot_be(capsys, world, tmp_path):
+def test_missing_encoders_are_reported(capsys, world, tmp_path):
     given = train(world, tmp_path / "out", "--steps", "transform")
     without = [str(part).partition(",bb=")[0] for part in given]
     assert "no encoder for language 'bb'" in fails(capsys, *without)

@@ -1,4 +1,4 @@
-"""Encoders of key points: what the steps do to a sentence, and what is kept in the folder."""
+"""Tests of key-point encoders: the steps, pivots, and saving."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TEXT = ["the red house", "", "unknown", "we see a very small tree behind it", "u
 
 
 class Words(Encoder):
-    """A vector for each word, from its letters and place; none for the word `unknown`."""
+    """Encoder with a vector for each word, from its letters and position; none for the word `unknown`."""
 
     dim, name = 6, "words"
 
@@ -47,7 +47,7 @@ class Wide(Words):
 
 
 def parts(dim, *, pivot_dim=6, order=RelativeOrder):
-    """Of a language with rows of so many dimensions; weights that do something."""
+    """Return parts of a language with `dim` dimensions and random weights."""
     torch.manual_seed(dim)
     made = Parts(Transform(dim, pivot_dim, 5), Transform(pivot_dim, dim, 5), KeyPointHead(dim, 7), order(dim, 8))
     for module in vars(made).values():
@@ -72,7 +72,7 @@ def text(lang):
 @pytest.mark.parametrize("lang", ["en", "de"])
 @pytest.mark.parametrize("steps", [1, 2, 3])
 def test_each_sentence_by_itself(steps, lang, order):
-    """Appendix A, a sentence and a word at a time."""
+    """Rows equal Appendix A, computed sentence by sentence and word by word."""
     steps = ("transform", "extract", "reorder")[:steps]
     model = encoder(steps=steps, order=order)
     found, points = model.encode(text(lang)), model.key_points(text(lang))
@@ -101,7 +101,7 @@ def test_each_sentence_by_itself(steps, lang, order):
 
 
 def test_pivots_put_rows_into_the_order_of_the_translation():
-    """T+pGA of Table 4: words that the translation does not have are left out, the others stand as they do there."""
+    """T+pGA of Table 4: words without a translation are left out, the others follow the order of the translation."""
     same, words = Transform(6), RandomVectors(6)
     torch.nn.init.eye_(same.linear.weight)
     parts = {"en": Parts(), "de": Parts(same, same)}
@@ -120,7 +120,7 @@ def test_pivots_put_rows_into_the_order_of_the_translation():
         model.save("anywhere")
 
 
-def test_languages_in_one_list_are_read_as_each_by_itself():
+def test_mixed_languages_equal_each_language_alone():
     model = encoder()
     mixed = [Sentence(s.words, lang) for pair in zip(text("en"), text("de-AT"), strict=True) for s, lang in
              zip(pair, ("en", "de-AT"), strict=True)]  # fmt: skip
@@ -132,7 +132,7 @@ def test_languages_in_one_list_are_read_as_each_by_itself():
             np.testing.assert_array_equal(points[2 * number + k], own[number])
 
 
-def test_what_is_saved_is_what_is_opened(tmp_path):
+def test_a_saved_encoder_equals_the_opened_one(tmp_path):
     model = encoder(threshold=0.3, beam=4, settings={"epochs": 1.0}, order=AbsoluteOrder)
     model.save(tmp_path / "it")
     again = load_encoder(tmp_path / "it")
@@ -153,7 +153,7 @@ def test_what_is_saved_is_what_is_opened(tmp_path):
         load_encoder(tmp_path / "it")
 
 
-def test_steps_that_were_not_learnt():
+def test_steps_that_were_not_trained():
     one = Parts(to_pivot=parts(9).to_pivot)
     model = KeyPointEncoder({"en": Words(), "de": Wide()}, {"en": Parts(), "de": one}, pivot="en", steps=["transform"])
     with pytest.raises(SettingError, match="step extract was not trained for en"):

@@ -1,5 +1,4 @@
-"""Key points from noisy labels, whose planted flips are made up for; orders learnt from planted rules; BLEU one n-gram after
-another."""
+"""Tests of classifiers on noisy labels with planted flips, of models of planted orders, and of n-gram counts."""
 
 import numpy as np
 import pytest
@@ -34,13 +33,13 @@ NOUN, ADJECTIVE, VERB, FUNCTION = range(4)
 
 # -- key points --------------------------------------------------------------------------------------------------------
 def links_to(marked, offsets):
-    """Each marked word of a sentence linked to a word of its own."""
+    """Link each marked word of a sentence to a separate word."""
     sentences = np.split(marked, offsets[1:-1])
     return WordPairs.of([[(int(i), int(i)) for i in np.flatnonzero(words)] for words in sentences])
 
 
 def flipped(n, positive, negative, seed=0, covered=None, dim=6, share=0.5):
-    """Sentences whose words are of two kinds, told by their vectors, and labels of which some are flipped."""
+    """Return vectors of sentences with two classes of words, their classes, and links as labels with planted flips."""
     rng = np.random.default_rng(seed)
     offsets = offsets_of(rng.integers(3, 12, n))
     clean = rng.random(offsets[-1]) < share
@@ -59,22 +58,22 @@ def same(one, other):
     return all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), other.state_dict().values(), strict=True))
 
 
-def test_planted_flips_are_estimated_and_made_up_for():
+def test_planted_flips_are_estimated_and_corrected():
     train, _, pivots = flipped(800, positive=0.35, negative=0.15)
     unseen, clean, noisy = flipped(200, positive=0.35, negative=0.15, seed=1)
-    plain, _, without = train_key_points(train, pivots, TRAINING, confident=False)
-    mended, _, rates = train_key_points(train, pivots, TRAINING)
+    unweighted, _, without = train_key_points(train, pivots, TRAINING, confident=False)
+    weighted, _, rates = train_key_points(train, pivots, TRAINING)
     assert without == {}
     assert rates["used"]
     assert (rates["positive"], rates["negative"]) == pytest.approx((0.35, 0.15), abs=0.05)
     assert rates["with_rates"] < rates["without"]
-    scores = [score_key_points(head, unseen, noisy, threshold=0.5) for head in (plain, mended)]
+    scores = [score_key_points(head, unseen, noisy, threshold=0.5) for head in (unweighted, weighted)]
     before, after = (float(-np.mean(np.log(np.where(clean, p, 1 - p)))) for p, *_ in scores)
     assert after < before / 2
     assert after < 0.2
     before, after = (figures(counts, OF_KEY_POINTS) for *_, counts in scores)
     assert after["ambiguous"] < before["ambiguous"] / 3  # "significantly less ambiguous"
-    right = [np.mean((p > 0.2) == clean) for p, *_ in scores]  # at δ = 0.2 noise of 0.15 is near
+    right = [np.mean((p > 0.2) == clean) for p, *_ in scores]  # δ = 0.2 is close to the noise of 0.15
     assert right[1] > right[0]
     measured = measure(scores[1][1], OF_KEY_POINTS["accuracy"])
     assert measured.low < measured.value == after["accuracy"] < measured.high
@@ -101,7 +100,7 @@ def test_scores_are_counts_over_the_words_that_have_a_vector():
     assert np.isnan(OF_KEY_POINTS["precision"](np.zeros(6)))
 
 
-def test_words_without_a_vector_are_neither_learnt_nor_marked():
+def test_words_without_a_vector_are_ignored():
     embeddings, _, pivots = flipped(40, 0.1, 0.1, covered=0.6)
     head, counts, _ = train_key_points(embeddings, pivots, TRAINING, confident=False)
     assert counts["words"] == embeddings.covered.sum()
@@ -112,17 +111,17 @@ def test_words_without_a_vector_are_neither_learnt_nor_marked():
     assert same(head, train_key_points(other, pivots, TRAINING, confident=False)[0])
 
 
-def test_where_every_word_has_a_partner_the_share_of_labels_is_no_flip_rate():
-    """One word in ten is rare and labelled 85 times in 100, the others 99: no class is labelled by mistake."""
+def test_rates_are_not_used_if_every_word_has_a_partner():
+    """Of all words, 90% are labelled in 99% of cases and 10% in 85%, so no class has wrong labels."""
     embeddings, _, pivots = flipped(500, positive=0.01, negative=0.85, share=0.9, dim=24)
-    mended, _, rates = train_key_points(embeddings, pivots, TRAINING)
+    weighted, _, rates = train_key_points(embeddings, pivots, TRAINING)
     assert rates["negative"] > 0.8
     assert rates["with_rates"] > 1.5 * rates["without"]
-    assert same(train_key_points(embeddings, pivots, TRAINING, confident=False)[0], mended)
+    assert same(train_key_points(embeddings, pivots, TRAINING, confident=False)[0], weighted)
 
 
-def test_flip_rates_are_of_words_that_the_classifier_has_not_learnt():
-    """It learns three wrong labels in ten by heart: of its own text it says that none is wrong."""
+def test_flip_rates_come_from_held_out_predictions():
+    """A classifier overfits 30% wrong labels, so its predictions on the training text show none."""
     embeddings, _, pivots = flipped(300, positive=0.3, negative=0.3, dim=200)
     for published, wrong, within in ((False, 0.3, 0.1), (True, 0.0, 0.01)):
         rates = train_key_points(embeddings, pivots, HeadTraining(epochs=40), as_published=published)[2]
@@ -134,7 +133,7 @@ def test_one_sentence_of_one_word_and_no_word_at_all():
     one = Embeddings(np.ones((1, 6), dtype=np.float32), np.array([0, 0, 1]))
     _, counts, rates = train_key_points(one, WordPairs.of([[], [(0, 0)]]), TRAINING)
     assert counts == {"words": 1, "labelled": 1, "without_vector": 0}
-    assert not rates["used"]  # labels that are all alike
+    assert not rates["used"]  # all labels are equal
     nothing = Embeddings(np.zeros((0, 6), dtype=np.float32), np.array([0, 0]))
     with pytest.raises(SettingError, match="no sentence to train on"):
         train_key_points(nothing, WordPairs.of([[]]), TRAINING)
@@ -142,9 +141,9 @@ def test_one_sentence_of_one_word_and_no_word_at_all():
 
 # -- orders ------------------------------------------------------------------------------------------------------------
 def planted(n, seed):
-    """Sentences of three to six phrases; the other language has verbs last and adjectives after their nouns.
+    """Return sentences of three to six phrases; the other language has verbs last and adjectives after their nouns.
 
-    Function words, such as those before nouns, have no partner. The class of a word is in its vector, with noise.
+    Function words, such as those before nouns, have no partner. The vector of a word encodes its class, with noise.
     """
     rng = np.random.default_rng(seed)
     kinds = [(VERB,), (NOUN,), (ADJECTIVE, NOUN), (FUNCTION, NOUN), (FUNCTION, ADJECTIVE, NOUN)]
@@ -164,7 +163,7 @@ def planted(n, seed):
     return Embeddings(np.concatenate(data).astype(np.float32), offsets_of(lengths)), WordPairs.of(links)
 
 
-def test_a_planted_order_is_learnt_from_pairs_better_than_from_places():
+def test_pairs_predict_a_planted_order_better_than_places():
     train, unseen = planted(400, 0), planted(100, 1)
     found, heads = {}, {}
     for kind in ("relative", "absolute"):
@@ -174,7 +173,9 @@ def test_a_planted_order_is_learnt_from_pairs_better_than_from_places():
     assert found["relative"]["n = 10"]["bleu-4"] >= 0.95
     assert found["relative"]["n = 1"]["bleu-4"] >= 0.9
     assert found["absolute"]["n = 10"]["bleu-4"] < found["relative"]["n = 10"]["bleu-4"] - 0.1
-    assert found["absolute"]["n = 10"]["bleu-2"] > found["absolute"]["as it stands"]["bleu-2"]  # it learns, too
+    assert (
+        found["absolute"]["n = 10"]["bleu-2"] > found["absolute"]["as it stands"]["bleu-2"]
+    )  # better than the source order
     assert found["relative"]["as it stands"]["bleu-2"] < 0.7
     measured = measure(scores["n = 10"], OF_ORDER["bleu-4"])
     assert measured.low < measured.value == found["absolute"]["n = 10"]["bleu-4"] < measured.high
@@ -194,7 +195,7 @@ def test_a_planted_order_is_learnt_from_pairs_better_than_from_places():
 
 
 def literal_counts(order, gold):
-    """n-grams of one sequence of symbols found in another, for n = 1 to 4, and n-grams."""
+    """Return the number of n-grams that occur in the other sequence, and of all n-grams, for n = 1 to 4."""
     grams = [[seq[k : k + n] for k in range(len(seq) - n + 1)] for n in range(1, 5) for seq in (order, gold)]
     return [sum(g in right for g in mine) for mine, right in zip(grams[::2], grams[1::2], strict=True)] + [
         len(mine) for mine in grams[::2]
@@ -203,13 +204,13 @@ def literal_counts(order, gold):
 
 @settings(deadline=None)
 @given(lengths=st.lists(st.integers(0, 8), max_size=5), seed=st.integers(0, 10**6))
-def test_bleu_counts_are_those_of_n_grams_one_by_one(lengths, seed):
+def test_ngram_counts_equal_a_loop_over_n_grams(lengths, seed):
     rng = np.random.default_rng(seed)
     orders, ranks, expected = [], [], []
     for n in lengths:
         gold = list(range(n))
         found = list(range(n))
-        for _ in range(2):  # disturbed a little, so that n-grams remain
+        for _ in range(2):  # a few changes, so that n-grams remain
             for seq in (gold, found):
                 a, b = sorted(rng.integers(0, n + 1, 2))
                 seq[a:b] = seq[a:b][::-1]
@@ -223,7 +224,7 @@ def test_bleu_counts_are_those_of_n_grams_one_by_one(lengths, seed):
         assert OF_ORDER["bleu-3"](counts.sum(axis=0)) == pytest.approx(right[2] / all_[2])
 
 
-def test_gold_orders_leave_out_what_says_nothing_and_count_it():
+def test_gold_orders_skip_and_count_unusable_links():
     covered = np.array([True, True, False, True, True, True, True, True])
     embeddings = Embeddings(np.zeros((8, 2), dtype=np.float32), np.array([0, 4, 4, 6, 8]), covered)
     pairs = WordPairs.of([[(3, 0), (0, 5), (2, 1), (1, 9)], [], [(0, 0), (1, 0)], [(1, 2)]])

@@ -1,5 +1,4 @@
-"""Key points of sentences, scores and losses of orders, and the search for one: against loops, formulas word by word, and
-a literal beam."""
+"""Tests of key points, losses of order models, and the beam search, against literal loops and formulas."""
 
 import numpy as np
 import pytest
@@ -29,7 +28,7 @@ def literal_key_points(probabilities, lengths, threshold, covered):
 
 @settings(deadline=None)
 @given(lengths=st.lists(st.integers(0, 6), max_size=8), seed=st.integers(0, 10**6))
-def test_key_points_are_those_of_a_loop_over_the_sentences(lengths, seed):
+def test_key_points_equal_a_loop_over_sentences(lengths, seed):
     rng = np.random.default_rng(seed)
     lengths = np.array(lengths, dtype=np.int64)
     probabilities = rng.integers(0, 8, lengths.sum()) / 16  # with ties
@@ -40,7 +39,7 @@ def test_key_points_are_those_of_a_loop_over_the_sentences(lengths, seed):
     assert key_points(probabilities, offsets_of(lengths), 0.25).tolist() == everything
 
 
-def test_the_head_is_its_formula_and_can_be_made_again(monkeypatch):
+def test_the_head_equals_its_formula_and_can_be_rebuilt(monkeypatch):
     torch.manual_seed(0)
     head = KeyPointHead(6, 5, dropout=0.5)
     rows = torch.randn(9, 6)
@@ -76,8 +75,7 @@ def sentences(lengths):
 
 
 def literal_scores(model, rows, positions, lengths):
-    """s(i, j) = f(i, j) − f(j, i) for the pairs i < j of each sentence."""
-
+    """Return s(i, j) = f(i, j) − f(j, i) for the pairs i < j of each sentence."""
     place = {word: min(k, model.most - 1) for words in sentences(lengths) for k, word in enumerate(words)}
 
     def f(i, j):
@@ -90,7 +88,7 @@ def literal_scores(model, rows, positions, lengths):
     return [[f(i, j) - f(j, i) for k, i in enumerate(words) for j in words[k + 1 :]] for words in sentences(lengths)]
 
 
-def test_relative_losses_and_their_gradient_are_those_of_the_pairs(rows):
+def test_relative_losses_and_gradients_equal_a_loop_over_pairs(rows):
     torch.manual_seed(0)
     model = RelativeOrder(6, 5, reach=3)
     expected = []
@@ -107,7 +105,7 @@ def test_relative_losses_and_their_gradient_are_those_of_the_pairs(rows):
     assert model.n_predictions(LENGTHS.numpy()).tolist() == [3, 0, 0, 10]
 
 
-def test_absolute_places_are_the_formula_word_by_word(rows):
+def test_absolute_places_equal_the_formula_word_by_word(rows):
     torch.manual_seed(0)
     model = AbsoluteOrder(6, 5, most=4)
     expected, losses = [], []
@@ -122,7 +120,7 @@ def test_absolute_places_are_the_formula_word_by_word(rows):
 
 
 @pytest.mark.parametrize("model", [RelativeOrder(6, 5, reach=3, dropout=0.5), AbsoluteOrder(6, 5, most=4, dropout=0.5)])
-def test_the_order_found_rearranges_the_rows_of_each_sentence(rows, model, monkeypatch):
+def test_the_predicted_order_is_a_permutation_of_each_sentence(rows, model, monkeypatch):
     model.train()
     found, cost = model.search(rows, POSITIONS, LENGTHS, 10)
     assert model.training
@@ -131,7 +129,7 @@ def test_the_order_found_rearranges_the_rows_of_each_sentence(rows, model, monke
     assert cost.shape == (4,)
     assert np.isfinite(cost).all()
     alone, _ = model.search(rows[4:], POSITIONS[4:], torch.tensor([5]))
-    assert alone.tolist() == found[4:].tolist()  # whatever else is in the batch
+    assert alone.tolist() == found[4:].tolist()  # independent of the rest of the batch
     monkeypatch.setattr(module, "_SENTENCES", 2)
     again = type(model)(**model.settings)
     again.load_state_dict(model.state_dict())
@@ -140,25 +138,20 @@ def test_the_order_found_rearranges_the_rows_of_each_sentence(rows, model, monke
 
 # -- the search --------------------------------------------------------------------------------------------------------
 def log_odds(scores, n):
-    """`[i][j]`: log-odds that i stands before j."""
+    """Return the log-odds `[i][j]` that i precedes j."""
     table = np.zeros((n, n))
     table[np.triu_indices(n, 1)] = scores
     return table - table.T
 
 
 def pair_cost(table, i, j):
-    """−log p(i before j)."""
     return np.log1p(np.exp(-table[i, j]))
 
 
 def literal_beam(step_cost, n, width):
-    """Hypotheses as lists, the cheapest of those with the same members.
+    """Return the items chosen at each step and their cost, by a beam with the cheapest hypothesis of each set.
 
-    Args:
-        step_cost: of an item after what was taken before.
-
-    Returns:
-        what is taken at each step, and its cost.
+    `step_cost` returns the cost of an item after the items chosen before.
     """
     beam = [(0.0, ())]
     for _ in range(n):
@@ -202,7 +195,7 @@ KINDS = {
 @given(
     lengths=st.lists(st.integers(0, 9), max_size=4), seed=st.integers(0, 10**6), width=st.sampled_from([1, 2, 3, 10])
 )
-def test_any_beam_is_the_literal_one_sentence_by_sentence(kind, lengths, seed, width):
+def test_the_search_equals_a_literal_beam_for_each_sentence(kind, lengths, seed, width):
     search, literal = KINDS[kind]
     parts = [drawn(kind, n, seed + k) for k, n in enumerate(lengths)]
     order, cost = search(np.concatenate([np.zeros(0), *parts]), np.array(lengths, dtype=np.int64), beam=width)
@@ -213,7 +206,7 @@ def test_any_beam_is_the_literal_one_sentence_by_sentence(kind, lengths, seed, w
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("width", [1, 3, 10])
-def test_of_equal_costs_the_order_of_the_sentence_is_taken(kind, width):
+def test_ties_keep_the_order_of_the_sentence(kind, width):
     size = 6 * 5 // 2 if kind == "relative" else 36
     order, _ = KINDS[kind][0](np.zeros(size), np.array([6]), beam=width)
     assert order.tolist() == list(range(6))
@@ -221,7 +214,7 @@ def test_of_equal_costs_the_order_of_the_sentence_is_taken(kind, width):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_long_sentences_and_empty_ones(kind):
-    """512 words in a planted order, which clear scores give away; the float32 of a model is as good."""
+    """A planted order of 512 words is found from clear scores in float32."""
     rng, search = np.random.default_rng(0), KINDS[kind][0]
     wanted = rng.permutation(512)
     places = np.argsort(wanted)

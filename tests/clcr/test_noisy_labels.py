@@ -1,4 +1,4 @@
-"""Weights of noisy examples against their formula, one by one, and against what they are for."""
+"""Tests of importance weights and flip rates against their formulas."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from calque.clcr.noisy_labels import FlipRates, absolute_error, flip_rates, impo
 
 @given(seed=st.integers(0, 10**6))
 @settings(deadline=None)
-def test_weights_are_the_formula_example_by_example(seed):
+def test_weights_equal_the_formula(seed):
     rng = np.random.default_rng(seed)
     probabilities, labels = rng.random(30).astype(np.float32), rng.random(30) < 0.5
     probabilities[:2] = 0, 1
@@ -27,7 +27,7 @@ def test_weights_are_the_formula_example_by_example(seed):
     assert absolute_error(probabilities, labels, FlipRates(0.3, 0.7)) == 1.0
 
 
-def test_flip_rates_do_not_hang_on_one_example():
+def test_flip_rates_do_not_depend_on_one_example():
     probabilities = np.array([0.0, *np.full(98, 0.2), 1.0])
     labels = np.arange(100) % 5 == 0
     rates = flip_rates(probabilities, labels, quantile=0.1)  # the first ten examples, and the last ten

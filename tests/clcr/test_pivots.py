@@ -1,4 +1,4 @@
-"""Pivots and their threshold, against loops over words and over thresholds."""
+"""Tests of pivots and their threshold against loops over words and thresholds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def vectors(lengths, dim, seed, covered=None):
 
 
 def literal(source, target, there, back):
-    """Cost by cost, in float64."""
+    """Return the mutual best pairs with their costs, computed one by one in float64."""
     there, back = there.double(), back.double()
     found = {}
     for k in range(len(source)):
@@ -76,15 +76,15 @@ def test_pivots_are_the_mutual_best_pairs(monkeypatch, words, some):
     assert found.pairs.n_sentences == 24
 
 
-def test_of_equal_words_the_first_is_taken():
+def test_ties_go_to_the_first_word():
     same = np.ones((3, 4), dtype=np.float32)
     source, target = Embeddings(same, np.array([0, 3])), Embeddings(same[:2], np.array([0, 2]))
     found = find_pivots(source, target, transform(4, 4, 0), transform(4, 4, 1))
     assert triples(found.pairs) == [(0, 0, 0)]
 
 
-def test_a_large_common_part_takes_no_digits():
-    """As encoders have it: all vectors lie around one far from zero."""
+def test_a_large_common_vector_does_not_reduce_precision():
+    """The vectors of encoders have a mean far from zero."""
     source, target = vectors([30] * 4, 8, 0), vectors([30] * 4, 8, 1)
     plain = Transform(8)
     with torch.no_grad():
@@ -100,7 +100,7 @@ def some_pivots():
     return Pivots(pairs, np.array([0.3, 0.1, 0.5, 0.2, 0.2, 0.9], dtype=np.float32))
 
 
-def test_those_within_a_threshold_and_one_for_each_sentence():
+def test_pivots_within_a_threshold_and_one_per_sentence():
     pivots = some_pivots()
     assert triples(pivots.within(0.2)) == [(0, 1, 0), (1, 1, 1), (2, 0, 0)]
     assert triples(pivots.within(0.15)) == [(0, 1, 0)]
@@ -108,7 +108,7 @@ def test_those_within_a_threshold_and_one_for_each_sentence():
 
 
 def groups_of(links):
-    """Words that links join, merged link by link."""
+    """Return the groups of linked words, merged link by link."""
     groups = []
     for sentence, i, j in triples(links):
         ends = {(sentence, "source", i), (sentence, "target", j)}
@@ -118,7 +118,7 @@ def groups_of(links):
 
 
 def literal_f1(pivots, links, threshold):
-    """Pivot by pivot, the cheapest first: right if it is the first within a group."""
+    """Return F1; a pivot is correct if it is the cheapest within a group."""
     groups, found, n = groups_of(links), [], 0
     for k in np.argsort(pivots.costs, kind="stable"):
         if pivots.costs[k] > threshold:
@@ -136,7 +136,7 @@ def test_the_threshold_is_the_best_of_all(one_to_one):
     for _ in range(30):
         n = int(rng.integers(1, 25))
         pairs = WordPairs(np.arange(n), rng.integers(0, 3, n), rng.integers(0, 3, n), n_sentences=30)
-        pivots = Pivots(pairs, np.round(rng.random(n), 1).astype(np.float32))  # many of them equal
+        pivots = Pivots(pairs, np.round(rng.random(n), 1).astype(np.float32))  # with ties
         sentence = np.arange(30) if one_to_one else np.sort(rng.integers(0, 20, 50))
         links = WordPairs(
             sentence, rng.integers(0, 3, len(sentence)), rng.integers(0, 3, len(sentence)), n_sentences=30
@@ -148,8 +148,8 @@ def test_the_threshold_is_the_best_of_all(one_to_one):
         assert threshold >= min(t for t, score in scores.items() if score == max(scores.values())) - 1e-6
 
 
-def test_links_that_are_wrong_in_a_regular_way_do_not_move_the_threshold_over_a_gap():
-    """Of a hundred pairs the dearest four are linked all the same."""
+def test_systematic_errors_of_links_do_not_move_the_threshold_over_a_gap():
+    """Four expensive wrong pairs are linked."""
     costs = np.concatenate([np.linspace(0.1, 0.3, 96), np.linspace(0.8, 0.9, 4), np.linspace(1.5, 2.5, 50)])
     pairs = WordPairs(np.arange(150), np.zeros(150, dtype=int), np.zeros(150, dtype=int), n_sentences=150)
     pivots, links = Pivots(pairs, costs.astype(np.float32)), pairs.select(np.arange(150) < 100)

@@ -1,4 +1,4 @@
-"""The report on an encoder of key points: its tables, curves, sentences and matrices, from a record written by hand."""
+"""Tests of the report on a key-point encoder: tables, curves, sentences and matrices."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def page(folder) -> Page:
 
 
 def inside(page: Page, tag: str, **attributes: str) -> list[dict]:
-    """Elements in the one that has these attributes."""
+    """Return the elements in the element with these attributes."""
     (outer,) = [e for e in page.elements if all(e["attrs"].get(k) == v for k, v in attributes.items())]
     return [e for e in page.find(tag) if outer in e["above"]]
 
 
-def stands(folder, kind: str, source: str, shown: str) -> bool:
-    """Whether a number stands where it says: looked up in the files, means taken one line after another."""
+def equals_source(folder, kind: str, source: str, shown: str) -> bool:
+    """Return whether a number equals its source in the files."""
     file, _, place = source.rpartition(":")
     path, scale = folder.parent / file, 1
     if kind.startswith("line."):
@@ -60,20 +60,22 @@ def stands(folder, kind: str, source: str, shown: str) -> bool:
     return any(abs(float(shown) - scale * value) <= 0.5001 * 10**-digits for value in found)
 
 
-def test_each_number_stands_in_its_record(page, folder):
+def test_each_number_equals_its_record(page, folder):
     kinds = set()
     for element in page.find("data"):
         holders = [element, *reversed(element["above"])]
         source = next(e["attrs"]["data-source"] for e in holders if "data-source" in e["attrs"])
-        assert stands(folder, element["attrs"]["data-kind"], source, element["text"]), (element["text"], source)
+        assert equals_source(folder, element["attrs"]["data-kind"], source, element["text"]), (element["text"], source)
         kinds.add(element["attrs"]["data-kind"])
     assert kinds == {"line.value", "line.low", "line.high", "line.n", "entry.value", "window.value"}
-    assert not stands(folder, "line.value", "en-de/calque-run.json:scores/0", "0.032")  # the check sees a wrong one
+    assert not equals_source(
+        folder, "line.value", "en-de/calque-run.json:scores/0", "0.032"
+    )  # the check detects a wrong number
     marks = [e for e in page.find("g") if e["attrs"].get("class") == "mark"]
     for mark in marks:
         source, shown = mark["attrs"]["data-source"], mark["text"].rpartition(": ")[2]
         kind = "window.value" if re.search(r":\d+-\d+$", source) else "entry.value"
-        assert stands(folder, kind, source, shown), (mark["text"], source)
+        assert equals_source(folder, kind, source, shown), (mark["text"], source)
     assert len(marks) > 300
 
 
@@ -88,7 +90,7 @@ def test_curves_of_the_phases(page):
     assert len(marks) == 2 * sum(points)  # both directions
     assert any(mark["text"].startswith("de → en, transforms, updates 1 to 14: ") for mark in marks)
     assert any(mark["text"].startswith("en → de, encoder of en, update 1: ") for mark in marks)
-    assert len([e for e in own if e["attrs"].get("class") == "curve"]) == 6  # one update makes no curve
+    assert len([e for e in own if e["attrs"].get("class") == "curve"]) == 6  # no curve for one update
 
 
 def test_matrices_gold_and_predicted(page):
@@ -115,7 +117,7 @@ def test_matrices_gold_and_predicted(page):
         )
 
 
-def test_runs_of_one_name_are_told_apart_by_their_settings(tmp_path):
+def test_runs_with_one_name_are_distinguished_by_settings(tmp_path):
     folders = []
     for key, linear in (("a", False), ("b", True)):
         place = write_key_points(tmp_path / "study" / "steps" / f"align-{20 * key}", updates=(2,))
@@ -131,8 +133,8 @@ def test_runs_of_one_name_are_told_apart_by_their_settings(tmp_path):
     assert [*dict.fromkeys(choice["encoder"] for choice in choices)] == labels
 
 
-def test_a_study_has_the_figures_as_lines_under_the_names_of_its_methods(tmp_path):
-    """They are in the tables of the training, means over its runs, and no answers that methods are compared by."""
+def test_scores_of_a_study_are_averaged_under_the_names_of_its_methods(tmp_path):
+    """The scores of a training are in its tables, and not among the scores by which methods are compared."""
     lines = study(("de",), ("base", "finetune"), ("nli",))
     head = {"encoder": "mini", "supervision": "parallel"}
     for method, change in (("clcr", 0.0), ("linear", 0.04)):
@@ -155,7 +157,7 @@ def test_a_study_has_the_figures_as_lines_under_the_names_of_its_methods(tmp_pat
     assert "linear" not in page.find("section")[0]["text"]  # the verdict
 
 
-def test_what_is_wrong_is_told_with_its_place(tmp_path):
+def test_errors_name_file_and_line(tmp_path):
     place = write_key_points(tmp_path / "bad", updates=(3,))
     metrics = place / "training" / PHASES[0] / "metrics.jsonl"
     metrics.write_text('{"step": 1}\n{\n')

@@ -1,4 +1,4 @@
-"""Studies with CLCR: a method that takes an encoder of each language, and rows that are key points."""
+"""Tests of studies with CLCR."""
 
 from __future__ import annotations
 
@@ -84,7 +84,6 @@ width = 4
 train = ["pos.aa.tsv"]
 test = ["pos.aa.tsv"]
 """
-VIEWS = ("T", "T+E", "T+E, 0.9", "all", "T+pGA")
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +104,7 @@ def laid_out(plan, path):
 
 @pytest.fixture
 def unread(monkeypatch):
-    """Files are there, whatever they are called."""
+    """Treat all files as existing."""
     monkeypatch.setattr(steps, "digest", lambda path: "0")
 
 
@@ -121,7 +120,7 @@ def unread(monkeypatch):
     (("tasks", "pos"), {"train": ["aa=a"], "test": ["bb=b"]}, "pos: pos is on words, and row 'T.E' of methods.clcr has key"),
     (("tasks", "retrieval"), {"test": {"bb": "a"}, "methods": ["T", "all"]}, "retrieval is on words, and row 'all' of meth"),
 ])  # fmt: skip
-def test_what_is_wrong_is_said_before_anything_is_trained(place, value, fact, tmp_path, unread):
+def test_errors_are_reported_before_training(place, value, fact, tmp_path, unread):
     plan = tomllib.loads(PLAN)
     within = plan
     for key in place[:-1]:

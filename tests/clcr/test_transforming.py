@@ -1,4 +1,4 @@
-"""CLCR's first step: the loss against loops over words, planted languages found again, kills, and what is skipped."""
+"""Tests of CLCR's first step: the loss against loops over words, planted languages, resuming, and skipped text."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from linked_text import make_text
 from planted_vectors import f1, languages
 
 
-# -- the distance, and the transform -------------------------------------------------------------------------------------
+# -- the distance, and the transform -----------------------------------------------------------------------------------
 def literal(keys, queries, temperature):
-    """Eqs. 2 and 3 for one pair of sentences: the distance of each word of the second."""
+    """Return the distance of each word of the second sentence by Eqs. 2 and 3."""
     d, distances = queries.shape[1], []
     for word in queries:
         a = torch.stack([-(key - word).square().sum() / 2 for key in keys]) / d**0.5
@@ -49,7 +49,7 @@ def filled(module, seed=0):
 
 
 @pytest.mark.parametrize("hidden", [None, 7, 0])
-def test_the_transform_is_the_formula(hidden):
+def test_the_transform_equals_the_formula(hidden):
     module = filled(Transform(5, 4, hidden))
     r = rows([6], 5, 0)
     state = module.state_dict()
@@ -85,9 +85,9 @@ def gradients(*modules):
 
 
 @pytest.mark.filterwarnings("ignore::calque.encoders.extraction.UncoveredWordsWarning")
-@pytest.mark.parametrize("learns", ["nothing", "language", "pivot"])
-def test_an_update_is_the_formula(tiny_encoder, learns):
-    """One sentence pair after the other, of two languages with one pivot; words without a vector take no part."""
+@pytest.mark.parametrize("trained", ["nothing", "language", "pivot"])
+def test_an_update_equals_the_formula(tiny_encoder, trained):
+    """Two languages with one pivot, one sentence pair after the other; words without a vector are ignored."""
     encoder = copy.copy(tiny_encoder)
     encoder.model = copy.deepcopy(tiny_encoder.model).eval()
     corpora = [make_text(lang, 8, number)[0].swapped() for number, lang in enumerate(("xx", "yy"))]
@@ -99,17 +99,17 @@ def test_an_update_is_the_formula(tiny_encoder, learns):
     update = [np.array([5, 0, 3, 6]), np.array([2, 4, 1])]
     step, beta = 7, 0.1
 
-    def source(texts, trained):
+    def source(texts, trainable):
         splits = [encoder.split(text) for text in texts]
-        if trained:
+        if trainable:
             return TrainedSource(encoder, type(splits[0]).joined(splits).covered_words(), Processes(), budget=40)
         vectors = Embeddings.joined([encoder.encode(text) for text in texts])
         return ChosenWords(vectors, covered_words(vectors))
 
-    pivot = source([corpus.target for corpus in corpora], learns == "pivot")
+    pivot = source([corpus.target for corpus in corpora], trained == "pivot")
     begins = offsets_of([len(corpus) for corpus in corpora])
     sides = [
-        Side(lang, source([corpus.source], learns == "language" and k == 0), spaces[k], *maps[k], np.arange(8),
+        Side(lang, source([corpus.source], trained == "language" and k == 0), spaces[k], *maps[k], np.arange(8),
              np.arange(8) + begins[k])
         for k, (lang, corpus) in enumerate(zip(("xx", "yy"), corpora, strict=True))
     ]  # fmt: skip
@@ -122,9 +122,9 @@ def test_an_update_is_the_formula(tiny_encoder, learns):
     for k, (lang, corpus) in enumerate(zip(("xx", "yy"), corpora, strict=True)):
         forth, back = [], []
         for number in update[k]:
-            with torch.set_grad_enabled(learns == "language" and k == 0):
+            with torch.set_grad_enabled(trained == "language" and k == 0):
                 x = word_vectors(encoder, corpus.source[int(number)], spaces[k])
-            with torch.set_grad_enabled(learns == "pivot"):
+            with torch.set_grad_enabled(trained == "pivot"):
                 y = word_vectors(encoder, corpus.target[int(number)], spaces[2])
             forth += literal(maps[k][0](x), y.detach(), 1 / (1 + beta * step))
             back += literal(maps[k][1](y), x.detach(), 1 / (1 + beta * step))
@@ -141,11 +141,11 @@ def test_an_update_is_the_formula(tiny_encoder, learns):
     assert ours.keys() == theirs.keys()
     for name, gradient in theirs.items():
         torch.testing.assert_close(ours[name], gradient, atol=2e-5 * max(1.0, float(gradient.abs().max())), rtol=1e-3)
-    assert any(number == 4 for number, _ in ours) == (learns != "nothing")
+    assert any(number == 4 for number, _ in ours) == (trained != "nothing")
 
 
-def test_refining_is_the_cost_of_mutual_best_pairs():
-    """Word by word: which pairs are each other's best by both transforms, what they cost, and the gradient of that."""
+def test_refinement_minimises_the_cost_of_mutual_best_pairs():
+    """Costs and gradients equal a loop over the mutual best pairs."""
     rng = np.random.default_rng(0)
     lengths = [np.array([3, 1, 5, 2]), np.array([2, 4, 3, 2])]
     vectors = [
@@ -178,7 +178,7 @@ def test_refining_is_the_cost_of_mutual_best_pairs():
         torch.testing.assert_close(ours[name], gradient, atol=1e-5, rtol=1e-4)
 
 
-# -- planted languages -----------------------------------------------------------------------------------------------
+# -- planted languages -------------------------------------------------------------------------------------------------
 def held_out_f1(found, planted):
     (text,) = found.texts
     sides = (text.corpus.source, "aa", found.encoders["aa"]), (text.corpus.target, "bb", found.encoders["bb"])
@@ -212,8 +212,8 @@ def test_a_planted_language_is_found_from_sentences_alone(settings):
     assert found.encoders == planted.encoders
 
 
-def test_distances_are_to_the_nearest_word_alone_and_soft_ones_at_a_temperature_of_1():
-    """Table 1, one held-out sentence after the other."""
+def test_distances_are_to_the_nearest_word_and_soft_distances_at_temperature_1():
+    """Table 1 equals a loop over held-out sentences."""
     planted = languages(200, scale=0.2)
     method = KeyPointAlignment(towards="bb", epochs=(2, 0, 0, 0, 1), steps="transform")
     method.align(planted.encoders, planted.corpus)
@@ -229,8 +229,8 @@ def test_distances_are_to_the_nearest_word_alone_and_soft_ones_at_a_temperature_
     assert figures["soft distance"] > 1.1 * figures["distance"]
 
 
-def test_as_published_nothing_is_refined_and_a_pivot_may_cost_what_has_the_highest_f1():
-    """Links of all mutual best pairs, so that the dearest of them has it."""
+def test_as_published_without_refinement_and_with_the_highest_f1():
+    """All mutual best pairs are linked, so the highest threshold has the highest F1."""
     planted = languages(400)
     first = transformed(planted, epochs=(8, 0, 0, 0, 1))
     sides = first.texts[0].vectors, first.texts[0].pivot_vectors
@@ -238,27 +238,27 @@ def test_as_published_nothing_is_refined_and_a_pivot_may_cost_what_has_the_highe
     published = transformed(planted, every.pairs, epochs=(8, 0, 0, 2, 1), as_published=True)
     ours = transformed(planted, every.pairs, epochs=(8, 0, 0, 0, 1))
     assert published.history.keys() == {"transform-aa"}
-    dearest = every.costs[np.isin(every.pairs.sentence, published.texts[0].held_out)].max()
-    assert (published.thresholds["aa"], published.f1["aa"]) == pytest.approx((dearest, 1.0))
+    highest = every.costs[np.isin(every.pairs.sentence, published.texts[0].held_out)].max()
+    assert (published.thresholds["aa"], published.f1["aa"]) == pytest.approx((highest, 1.0))
     assert ours.thresholds["aa"] < published.thresholds["aa"]
 
 
-# -- phases, with encoders that learn ----------------------------------------------------------------------------------
-def test_one_encoder_learns_at_a_time_and_the_pivots_is_one(tiny_folder, tmp_path, monkeypatch):
-    learnt = []
+# -- phases with trainable encoders ------------------------------------------------------------------------------------
+def test_one_encoder_is_trained_at_a_time(tiny_folder, tmp_path, monkeypatch):
+    trained = []
     original = Transforming.__init__
 
     def watched(self, sides, pivot, space, **options):
         original(self, sides, pivot, space, **options)
         models = [source.model is not None for source in (*(side.source for side in sides), pivot)]
-        learnt.append(([side.lang for side in sides], models))
+        trained.append(([side.lang for side in sides], models))
 
     monkeypatch.setattr(Transforming, "__init__", watched)
     given = clcr_job.two_languages(str(tiny_folder))
     before = {lang: encoder.fingerprint for lang, encoder in given.items()}
     monkeypatch.setattr(clcr_job, "two_languages", lambda *_: given)
     found, _ = clcr_job.run(str(tiny_folder), tmp_path, epochs=(2, 1, 1, 0, 1))
-    assert learnt == [
+    assert trained == [
         (["xx"], [False, False]), (["yy"], [False, False]), (["xx"], [True, False]), (["yy"], [True, False]),
         (["xx", "yy"], [False, False, True]),
     ]  # fmt: skip
@@ -282,7 +282,7 @@ class Killed(Exception):
 
 
 def test_killed_in_each_phase_and_resumed_gives_the_same_bits(tiny_folder, tmp_path, monkeypatch):
-    """With dropout. Killed in the last update of each phase, once more in its first, and in between."""
+    """Training with dropout is killed in the first, a middle and the last update of each phase."""
     whole, expected = clcr_job.run(str(tiny_folder), tmp_path / "whole", dropout=0.1)
     updates = [len(history) for history in whole.history.values()]
     assert min(updates) >= 2
@@ -317,8 +317,8 @@ def test_a_checkpoint_of_another_run_is_refused(tiny_folder, tmp_path):
         clcr_job.run(str(tiny_folder), tmp_path, sizes=(12,), epochs=(1, 2, 0, 0, 1))
 
 
-# -- what is left out, and what cannot be ----------------------------------------------------------------------------
-def test_what_cannot_be_trained_on_is_counted(tiny_encoder):
+# -- skipped text and errors -------------------------------------------------------------------------------------------
+def test_unusable_sentence_pairs_are_counted(tiny_encoder):
     source = [["the", "cat"], [], ["\x00"], ["water"] * 70, ["a", "\x00"], ["house"], ["of", "time"]]
     target = [["THE"], ["WATER"], ["A"], ["WATER"], ["A", "IN"], ["HOUSE"], []]
     corpus = ParallelCorpus.of(source, target, ("xx", "en"))
@@ -332,7 +332,7 @@ def test_what_cannot_be_trained_on_is_counted(tiny_encoder):
     assert all(np.isfinite(line["loss"]) for history in found.history.values() for line in history)
 
 
-def test_languages_that_do_not_fit_say_so(tiny_encoder):
+def test_languages_that_do_not_match_are_reported(tiny_encoder):
     text, _ = make_text("xx", 6, 0)
     encoders = {"en": tiny_encoder, "xx": tiny_encoder}
     method = KeyPointAlignment(towards="en")
@@ -348,7 +348,7 @@ def test_languages_that_do_not_fit_say_so(tiny_encoder):
         method.align(encoders, empty)
 
 
-def test_settings_that_cannot_be_are_refused():
+def test_invalid_settings_are_refused():
     for settings, message in (
         ({"epochs": (1, 1)}, "epochs has 5 numbers .transform, encoder, pivot's encoder, refinement, heads., got"),
         ({"epochs": (0, 1, 1, 1, 1)}, "the first and the last of epochs must be above 0"),

@@ -1,4 +1,4 @@
-"""A small text in three languages, two encoders, and an explorer of them."""
+"""Fixtures: a small text in three languages, two encoders, and their explorer."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def collection() -> Collection:
 
 @pytest.fixture(scope="module")
 def sources(tiny_encoder) -> list[NamedEncoder]:
-    """A tiny encoder, and the same with German turned towards English."""
+    """Return a tiny encoder, and a copy with German rotated towards English."""
     corpus = pairs_of(ENGLISH, GERMAN, ("de", "en")).swapped()
     first = np.arange(len(corpus))
     links = WordPairs(first, 0 * first, 0 * first, n_sentences=len(corpus))
     mapped = MappedEncoder.fit(tiny_encoder, corpus, links, make=Rotation, towards="en")
-    return [NamedEncoder("tiny", tiny_encoder, True), NamedEncoder("turned", mapped, False)]
+    return [NamedEncoder("tiny", tiny_encoder, True), NamedEncoder("rotated", mapped, False)]
 
 
 @pytest.fixture(scope="module")

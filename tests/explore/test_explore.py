@@ -1,4 +1,4 @@
-"""The explorer: its text, its vectors and numbers, its answers over HTTP, what it takes for an encoder and a text."""
+"""Tests of the explorer: text, vectors, answers over HTTP, and the encoders and texts of the command line."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from explored_text import ENGLISH, GERMAN, pairs_of
 
 
 # -- the text ----------------------------------------------------------------------------------------------------------
-def test_a_sentence_is_there_once_and_knows_its_translations_through_a_third_language(collection):
+def test_sentences_are_distinct_and_have_translations_through_a_third_language(collection):
     assert collection.languages == ["en", "de", "he"]
     assert collection.ranges == {"en": (0, 6), "de": (6, 12), "he": (12, 14)}
     assert collection.translations(0) == {"de": 6, "he": 12}
-    assert collection.translations(6) == {"en": 0, "he": 12}  # German and Hebrew never stood side by side
+    assert collection.translations(6) == {"en": 0, "he": 12}  # German and Hebrew are not aligned directly
     assert collection.translations(2) == {"de": 8}
     assert collection.related(12) == [0, 6]
     assert collection.trained.tolist() == [True, True, *[False] * 10, True, True]
 
 
-def test_what_is_empty_or_repeated_is_counted():
+def test_empty_sentences_are_counted_and_repeated_ones_merged():
     corpus = pairs_of(["a b", "", "a b"], ["c", "d", "e"], ("en", "de"))
     collection = Collection([((corpus.source, corpus.target), False)])
     assert (collection.empty, len(collection)) == (1, 4)
@@ -48,7 +48,7 @@ def test_what_is_empty_or_repeated_is_counted():
     assert collection.translations(0) == {"de": 1}
 
 
-def test_search_wants_every_word_and_prefers_whole_ones(collection):
+def test_search_requires_every_word_and_prefers_whole_words(collection):
     assert collection.search("bank") == (3, [3, 2, 9])
     assert collection.search("BANK", "en") == (2, [3, 2])
     assert collection.search("ban the", "en") == (2, [3, 2])
@@ -105,8 +105,8 @@ def view_of(encoder, collection, folder, layers):
     return CollectionView(NamedEncoder("tiny", encoder, True), collection, folder, threading.RLock(), layers)
 
 
-def test_vectors_are_made_once_and_a_torn_store_anew(collection, tiny_encoder, tmp_path, monkeypatch):
-    (tmp_path / "3.safetensors").write_bytes(b"torn")
+def test_vectors_are_computed_once_and_a_corrupt_store_is_rebuilt(collection, tiny_encoder, tmp_path, monkeypatch):
+    (tmp_path / "3.safetensors").write_bytes(b"corrupt")
     first = view_of(tiny_encoder, collection, tmp_path, [1, -1])
     assert (first.numbers, first.own) == ({"1": 1, "3": 3}, "3")
     once = {name: np.array(first.store(name)[0].hubness) for name in first.numbers}
@@ -120,14 +120,14 @@ def test_vectors_are_made_once_and_a_torn_store_anew(collection, tiny_encoder, t
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------
-def test_about_says_what_there_is(explorer):
+def test_about_lists_languages_and_encoders(explorer):
     about = explorer.about()
     assert [(each["lang"], each["sentences"]) for each in about["languages"]] == [("en", 6), ("de", 6), ("he", 2)]
     assert [(each["name"], each["layers"], each["own"]) for each in about["encoders"]] == [
         ("tiny", ["0", "1", "3"], "3"),
-        ("turned", ["3"], "3"),
+        ("rotated", ["3"], "3"),
     ]
-    assert (about["before"], about["after"]) == ("tiny", "turned")
+    assert (about["before"], about["after"]) == ("tiny", "rotated")
     start = explorer.sentence(about["start"]["id"])
     assert len(start["translations"]) == 2
     assert len(start["words"][about["start"]["word"]]) == max(map(len, start["words"]))
@@ -158,13 +158,13 @@ def test_a_typed_sentence_has_the_vectors_of_the_same_sentence_of_the_text(explo
         stored["languages"][1]["words"][0]["csls"], abs=2e-3
     )
     first = live["languages"][0]["words"][0]
-    assert (first["id"], first["word"]) == (2, 4)  # it finds itself
+    assert (first["id"], first["word"]) == (2, 4)  # the word itself
     assert first["cosine"] == pytest.approx(1, abs=1e-3)
-    german = explorer.neighbours("turned", None, explorer.typed(GERMAN[2], "de"), 3)
+    german = explorer.neighbours("rotated", None, explorer.typed(GERMAN[2], "de"), 3)
     assert german["languages"][1]["words"][0]["id"] == 8
 
 
-def test_links_are_those_of_the_aligner(explorer):
+def test_links_equal_those_of_the_aligner(explorer):
     answer = explorer.links("tiny", "1", 2, 8)
     store = explorer.views["tiny"].store("1")[0].embeddings
     parts = [Embeddings(np.array(store[k]), np.array([0, len(store[k])])) for k in (2, 8)]
@@ -175,7 +175,7 @@ def test_links_are_those_of_the_aligner(explorer):
 
 # -- over HTTP ---------------------------------------------------------------------------------------------------------
 def call(app, path: str, host: str = "127.0.0.1:8000", verb: str = "GET", headers=(), **query):
-    """One request to the application, in this process: status, headers, body."""
+    """Send a request to the application in this process, and return status, headers and body."""
     sent: list[dict] = []
     given = [(b"host", host.encode())] if host else []
     scope = {
@@ -202,44 +202,48 @@ def app(explorer):
 
 
 def test_every_answer_over_http(app, explorer):
-    def got(path, **query):
+    def answer_of(path, **query):
         status, headers, body = call(app, f"/api/{path}", **query)
         assert status == 200, body
         assert headers["content-type"] == "application/json"
         return json.loads(body)
 
-    assert got("about") == explorer.about()
-    assert got("search", q="bank", lang="en")["sentences"][0] == {"id": 3, "lang": "en", "words": ENGLISH[3].split()}
-    sentence = got("sentence", id=0)
+    assert answer_of("about") == explorer.about()
+    assert answer_of("search", q="bank", lang="en")["sentences"][0] == {
+        "id": 3,
+        "lang": "en",
+        "words": ENGLISH[3].split(),
+    }
+    sentence = answer_of("sentence", id=0)
     assert sentence["trained"] is True
     assert [each["lang"] for each in sentence["translations"]] == ["de", "he"]
-    typed = got("sentence", text="Das  Haus der\nKatze.")
+    typed = answer_of("sentence", text="Das  Haus der\nKatze.")
     assert (typed["lang"], typed["guessed"], typed["text"]) == ("de", True, "Das Haus der Katze.")
-    assert got("neighbours", encoder="tiny", id=2, word=4) == explorer.neighbours("tiny", None, 2, 4)
-    assert got("links", encoder="tiny", id=2, to=8) == explorer.links("tiny", None, 2, 8)
+    assert answer_of("neighbours", encoder="tiny", id=2, word=4) == explorer.neighbours("tiny", None, 2, 4)
+    assert answer_of("links", encoder="tiny", id=2, to=8) == explorer.links("tiny", None, 2, 8)
 
 
 @pytest.mark.parametrize(
-    ("path", "query", "said"),
+    ("path", "query", "message"),
     [
         ("sentence", {"id": "x"}, "id='x' is not a whole number"),
         ("sentence", {"text": "  "}, "an empty sentence"),
         ("sentence", {"text": "a" * 1001}, "1,001 characters"),
         ("sentence", {"text": "a", "lang": "xx"}, "no text in 'xx', only in en, de, he"),
-        ("neighbours", {"encoder": "y", "id": 0, "word": 0}, "no encoder 'y', only tiny, turned"),
+        ("neighbours", {"encoder": "y", "id": 0, "word": 0}, "no encoder 'y', only tiny, rotated"),
         ("neighbours", {"encoder": "tiny", "layer": "7", "id": 0, "word": 0}, "no layer '7' of tiny"),
         ("neighbours", {"encoder": "tiny", "id": 0, "word": 0, "n": 0}, "n=0"),
         ("links", {"encoder": "tiny", "id": 0}, "to= is missing"),
     ],
 )
-def test_errors_are_a_line_of_json(app, path, query, said):
+def test_errors_are_a_line_of_json(app, path, query, message):
     status, headers, body = call(app, f"/api/{path}", **query)
     assert status == 400
-    assert said in json.loads(body)["error"]
+    assert message in json.loads(body)["error"]
     assert b"\n" not in body
 
 
-def test_the_page_and_what_it_may_load(app):
+def test_the_page_and_its_files(app):
     status, headers, body = call(app, "/")
     assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert "default-src 'none'" in headers["content-security-policy"]
@@ -257,14 +261,14 @@ def test_the_page_and_what_it_may_load(app):
 
 
 @pytest.mark.parametrize("host", ["", "evil.example", "127.0.0.1.evil.example:8000", "10.0.0.1"])
-def test_another_name_is_refused(app, host):
+def test_another_host_is_refused(app, host):
     for path in ("/", "/api/about", "/static/app.js"):
         status, _, body = call(app, path, host=host)
         assert (status, body) == (400, b"Invalid host header")
 
 
 # -- the server --------------------------------------------------------------------------------------------------------
-def test_a_free_port_is_found_and_a_taken_one_told(monkeypatch):
+def test_a_free_port_is_found_and_a_port_in_use_is_reported(monkeypatch):
     with listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         assert url_of(taken) == f"http://127.0.0.1:{port}/"
@@ -277,27 +281,27 @@ def test_a_free_port_is_found_and_a_taken_one_told(monkeypatch):
         listen("no.such.host.invalid", 0)
 
 
-def test_it_serves_until_it_is_interrupted(explorer, monkeypatch):
+def test_serving_ends_with_an_interrupt(explorer, monkeypatch):
     import uvicorn
 
-    asked = []
-    monkeypatch.setattr(module.webbrowser, "open", lambda url: pytest.fail("no browser was wanted"))
+    statuses = []
+    monkeypatch.setattr(module.webbrowser, "open", lambda url: pytest.fail("a browser was opened"))
 
     def run(self, sockets):
         app = self.config.app
-        asked.append(call(app, "/", host=f"127.0.0.1:{sockets[0].getsockname()[1]}")[0])
+        statuses.append(call(app, "/", host=f"127.0.0.1:{sockets[0].getsockname()[1]}")[0])
         raise KeyboardInterrupt
 
     monkeypatch.setattr(uvicorn.Server, "run", run)
     with listen("127.0.0.1", 0) as listening:
         serve(explorer, listening, host="127.0.0.1", browser=False)
-    assert asked == [200]
+    assert statuses == [200]
 
 
-# -- what the command line names ---------------------------------------------------------------------------------------
+# -- encoders and texts of the command line ----------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def demo_folder(tmp_path_factory, tiny_encoder, sources):
-    """What `calque demo` leaves, small."""
+    """Write a small folder as `calque demo` does."""
     folder = tmp_path_factory.mktemp("demo")
     (folder / "text").mkdir()
     for part, lines in (("train", slice(0, 4)), ("test", slice(4, 6))):
@@ -320,11 +324,11 @@ def test_a_demo_is_understood(demo_folder, tiny_encoder):
     collection = find_text([str(demo_folder)])
     assert collection.languages == ["en", "de"]
     assert (~collection.trained).sum() == 4
-    assert collection.trained[collection.ranges["en"][0]] == np.False_  # what encoders have not seen comes first
+    assert collection.trained[collection.ranges["en"][0]] == np.False_  # test text comes first
     assert place_for(str(demo_folder)) == demo_folder / "explore"
 
 
-def test_the_encoder_before_is_found_by_the_record(demo_folder, tiny_folder, tmp_path, capsys):
+def test_the_base_encoder_is_found_by_the_record(demo_folder, tiny_folder, tmp_path, capsys):
     tiny = load_encoder(tiny_folder)
     folder = tmp_path / "aligned"
     load_encoder(demo_folder / "contrastive").save(folder)

@@ -1,4 +1,4 @@
-"""The explorer's page in a browser: what a person sees, clicks and types."""
+"""Tests of the explorer's page in a browser."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def url(explorer):
 
 
 def opened(page, url: str, view: str = RIVER):  # noqa: F811
-    page.set_default_timeout(60_000)  # however busy the machine is
+    page.set_default_timeout(60_000)  # for a busy machine
     page.goto(url + view)
     settled(page)
     return page
 
 
 def settled(page) -> None:  # noqa: F811
-    """Wait for both encoders' answers."""
+    """Wait for the answers of both encoders."""
     page.locator(".body[aria-busy=false] .near").nth(1).wait_for(state="attached")
 
 
@@ -42,7 +42,7 @@ def nearest(page, side: int) -> list[str]:  # noqa: F811
     return page.locator(".panel").nth(side).locator(".near mark").all_inner_texts()
 
 
-def test_a_view_is_shown_without_errors_and_for_everybody(page, seen, url):  # noqa: F811
+def test_a_view_is_accessible_and_without_errors(page, seen, url):  # noqa: F811
     opened(page, url)
     assert page.title() == "bank · calque explore"
     assert page.locator("#words button").all_inner_texts() == ENGLISH[2].split()
@@ -57,9 +57,9 @@ def test_a_view_is_shown_without_errors_and_for_everybody(page, seen, url):  # n
     assert seen.foreign == []
 
 
-def test_what_it_shows_is_what_the_server_answers(page, url, explorer):  # noqa: F811
+def test_the_page_shows_the_answers_of_the_server(page, url, explorer):  # noqa: F811
     opened(page, url)
-    for side, encoder in enumerate(("tiny", "turned")):
+    for side, encoder in enumerate(("tiny", "rotated")):
         answer = explorer.neighbours(encoder, "3", 2, 4, n=3)
         languages = sorted(answer["languages"], key=lambda each: each["own"])
         hits = [hit for each in languages for hit in each["words"]] + answer["same"]["nearest"]
@@ -75,7 +75,7 @@ def test_what_it_shows_is_what_the_server_answers(page, url, explorer):  # noqa:
         )
 
 
-def test_a_word_is_clicked_and_the_way_back_leads_back(page, url):  # noqa: F811
+def test_a_word_is_clicked_and_the_back_button_works(page, url):  # noqa: F811
     opened(page, url)
     before = nearest(page, 0)
     page.get_by_role("button", name="river", exact=True).click()
@@ -94,12 +94,12 @@ def test_a_word_is_clicked_and_the_way_back_leads_back(page, url):  # noqa: F811
 def test_encoder_and_layer_are_chosen_and_kept_in_the_address(page, url):  # noqa: F811
     opened(page, url)
     after, first = nearest(page, 1), page.locator(".panel").first
-    first.locator(".encoder").select_option("turned")
-    page.wait_for_function("new URLSearchParams(location.search).get('before') === 'turned:3'")
+    first.locator(".encoder").select_option("rotated")
+    page.wait_for_function("new URLSearchParams(location.search).get('before') === 'rotated:3'")
     settled(page)
     assert nearest(page, 0) == after
     assert first.locator("h2").inner_text() == "After alignment"
-    assert page.locator("path.alone").count() == 0  # the same on both sides: no link stands out
+    assert page.locator("path.alone").count() == 0  # both sides are equal, so no link is highlighted
     first.locator(".encoder").select_option("tiny")
     page.wait_for_function("new URLSearchParams(location.search).get('before') === 'tiny:3'")
     first.locator(".layer").select_option("0")
@@ -113,7 +113,7 @@ def test_encoder_and_layer_are_chosen_and_kept_in_the_address(page, url):  # noq
     assert first.locator(".layer").input_value() == "0"
 
 
-def test_a_neighbour_is_set_beside_the_sentence_or_looked_at(page, url):  # noqa: F811
+def test_a_neighbour_is_compared_or_opened(page, url):  # noqa: F811
     opened(page, url)
     row = page.locator(".panel").first.locator(".near li").nth(1)
     words = re.sub(r"\W", "", row.locator(".context").get_attribute("title"))
@@ -137,7 +137,7 @@ def test_sentences_are_found_by_keyboard(page, url):  # noqa: F811
     page.wait_for_selector("#found li")
     assert box.get_attribute("aria-expanded") == "true"
     assert violations(page) == []
-    assert page.locator("#found li").count() == 2  # the sentence, and the words as a sentence of one's own
+    assert page.locator("#found li").count() == 2  # the sentence, and the words as a typed sentence
     box.press("Escape")
     assert page.locator("#found").is_hidden()
     box.press("Enter")
@@ -146,7 +146,7 @@ def test_sentences_are_found_by_keyboard(page, url):  # noqa: F811
     settled(page)
 
 
-def test_a_sentence_of_ones_own(page, url):  # noqa: F811
+def test_a_typed_sentence(page, url):  # noqa: F811
     opened(page, url)
     box = page.locator("#find")
     box.fill("das Haus am Ufer")
@@ -174,7 +174,7 @@ def test_right_to_left_text_runs_right_to_left(page, url):  # noqa: F811
     assert page.evaluate("[...document.querySelectorAll('#words button')].indexOf(document.activeElement)") == 2
 
 
-def test_a_phone_shows_one_encoder_in_tabs_at_the_thumb(page, url):  # noqa: F811
+def test_a_phone_shows_one_encoder_in_tabs(page, url):  # noqa: F811
     page.set_viewport_size({"width": 390, "height": 844})
     opened(page, url)
     before = page.get_by_role("tab").first
@@ -197,9 +197,9 @@ def test_a_phone_shows_one_encoder_in_tabs_at_the_thumb(page, url):  # noqa: F81
         mark.getBoundingClientRect().right > mark.parentElement.getBoundingClientRect().right + 1).length +
         [...document.querySelectorAll("button, select, input, .near a")].filter((each) =>
         each.clientHeight && each.offsetHeight < 40 && !each.closest("[hidden]")).length"""
-    assert page.evaluate(wrong) == 0  # the word itself is always to be seen, and a thumb can hit everything
+    assert page.evaluate(wrong) == 0  # the word itself is visible, and all controls are large enough for a thumb
     page.set_viewport_size({"width": 320, "height": 740})
-    page.wait_for_selector(".pair.ladder")  # sentences too long for the width stand upright
+    page.wait_for_selector(".pair.ladder")  # sentences too long for the width are drawn vertically
     page.set_viewport_size({"width": 1280, "height": 800})
     page.wait_for_function("document.querySelectorAll('.pair.ladder').length === 0")
     assert (page.get_by_role("tab").count(), page.locator(".panel:visible").count()) == (0, 2)
@@ -224,25 +224,25 @@ def test_a_search_stays_in_the_address(page, url):  # noqa: F811
     shows_the_search()
     page.reload()
     shows_the_search()
-    page.locator("#find").click()  # what was found is one touch away
+    page.locator("#find").click()  # the results are shown again
     page.locator("#found li").first.wait_for()
     page.locator("#find").fill("")
     page.wait_for_function("!new URLSearchParams(location.search).has('q')")
 
 
-def test_mistakes_are_told_on_the_page(page, seen, url):  # noqa: F811
+def test_errors_are_shown_on_the_page(page, seen, url):  # noqa: F811
     page.set_default_timeout(60_000)
     page.goto(url + "?id=99")
     page.wait_for_selector("#trouble:not([hidden])")
     assert page.locator("#trouble").inner_text() == "no sentence 99, only 0 to 13"
-    seen.errors.clear()  # of the answer
+    seen.errors.clear()  # error of the answer
     page.locator("#another").click()
     settled(page)
     page.wait_for_selector("#trouble", state="hidden")
 
 
 def test_the_security_policy_lets_the_page_work(browser, url):  # noqa: F811
-    context = browser.new_context()  # unlike `page`, it keeps the policy
+    context = browser.new_context()  # unlike `page`, with the policy
     plain = context.new_page()
     errors: list[str] = []
     plain.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)

@@ -1,6 +1,6 @@
-"""The report in a browser: what a person can do with it, and that nothing goes wrong or out."""
+"""Tests of the report in a browser: interaction, accessibility and security."""
 
-# ruff: noqa: F811 (fixtures are imported by the names that tests ask for)
+# ruff: noqa: F811 (imported fixtures have the names of arguments)
 from __future__ import annotations
 
 import json
@@ -16,7 +16,7 @@ from report_results import HOSTILE, analyses, hostile_lines, run_record, study, 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory) -> str:
-    """A report of a small study with everything in it."""
+    """Write a report of a small study with all kinds of sections."""
     folder = tmp_path_factory.mktemp("report") / "study"
     write(
         folder / "results.jsonl",
@@ -28,7 +28,7 @@ def url(tmp_path_factory) -> str:
     return (folder / "report.html").as_uri()
 
 
-def test_it_renders_and_asks_for_nothing(page, seen, url):
+def test_it_renders_without_requests(page, seen, url):
     page.goto(url)
     assert page.title() == "A study"
     assert page.locator("main > section:visible").count() > 10
@@ -68,11 +68,11 @@ def test_sorting(page, url):
     names = page.locator("#retrieval-0 tbody th").all_inner_texts()
     assert names == sorted(names)
     other.get_by_role("button").click()
-    other.get_by_role("button").click()  # a third time: as it was
+    other.get_by_role("button").click()  # the third click restores the order
     assert column(page, "retrieval-0", 2) == before
 
 
-def test_pointing_at_a_figure_and_a_mark(page, url):
+def test_tooltips_of_a_score_and_a_mark(page, url):
     page.goto(url)
     tip = page.locator("#tip")
     figure = page.locator("#retrieval-0 tbody .fig").first
@@ -92,7 +92,7 @@ def test_a_word_shows_its_sentence_and_its_translation(page, url):
     panel = page.locator("#points-plot .panel:visible")
     dot = panel.locator("circle[data-pair='3']").first
     dot.scroll_into_view_if_needed()
-    page.wait_for_timeout(300)  # the page stops moving, which would put the tip away
+    page.wait_for_timeout(300)  # scrolling, which closes the tooltip, has ended
     dot.dispatch_event("pointerover", {"bubbles": True})
     text = page.locator("#tip").inner_text()
     assert "green – grün" in text
@@ -100,7 +100,7 @@ def test_a_word_shows_its_sentence_and_its_translation(page, url):
     assert panel.locator(".on").count() == 6  # two words and a line, before and after
 
 
-def test_arrow_keys_go_through_a_plot(page, url):
+def test_arrow_keys_move_through_a_plot(page, url):
     page.goto(url)
     drawing = page.locator("#layers-plot .panel:visible .drawing")
     drawing.focus()
@@ -152,7 +152,7 @@ def test_without_scripts_everything_can_be_read(browser, url):
 
 
 def test_the_policy_lets_the_page_work(browser, url):
-    """The other tests run without the page's content security policy; here it holds."""
+    """The other tests run without the content security policy of the page."""
     context = browser.new_context()
     opened, wrong = context.new_page(), []
     opened.on("console", lambda message: wrong.append(message.text))
