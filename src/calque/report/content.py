@@ -127,7 +127,7 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
         summary(headlines, questions, claims, subjects.guessed) if answers else _TRAINED,
         glance(headlines, claims),
         tuple(section for section in sections if section is not None),
-        tuple((name, *about) for name, about in results.files.items()),
+        tuple((name, file.records, file.sha256, file.modified) for name, file in results.files.items()),
         (*_measured(results.records, subjects), *(_run(run) for run in results.runs)),
         _notes(results, superseded + replaced),
         _reading(claims),
