@@ -1,4 +1,4 @@
-"""One sentence pair at a time, by an encoder or by tables: the links of the text as a whole."""
+"""Links of single sentence pairs, by an encoder or by tables, equal the links of a text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def text(tmp_path):
 
 
 def listed(links):
-    """Links of a text as `Linker` gives them, without scores."""
+    """Return the links of each sentence pair of a text, without scores."""
     return [[(int(i), int(j)) for i, j in zip(*part, strict=True)] for part in
             ((links.source[links.sentence == k], links.target[links.sentence == k]) for k in range(len(TEXT)))]  # fmt: skip
 
@@ -90,7 +90,7 @@ def test_what_an_encoder_does_not_take(tiny_encoder):
         Linker(tiny_encoder, symmetrize="union")
     with pytest.raises(SettingError, match="got a loaded encoder"):
         Linker(tiny_encoder, layer=1)
-    with pytest.raises(SettingError, match="expected one of mutual"):
+    with pytest.raises(SettingError, match="method must be one of mutual"):
         Linker(tiny_encoder, method="argmax")
     with pytest.raises(SettingError, match="one string"):
         Linker(tiny_encoder).link("the cat", "the cat")
@@ -98,7 +98,7 @@ def test_what_an_encoder_does_not_take(tiny_encoder):
 
 @pytest.mark.parametrize("model", ["hmm", "gibbs"])
 def test_similarities_as_a_prior(tiny_encoder, corpus, tmp_path, model):
-    """Of further text, too, and the same however it is cut."""
+    """Check that new text gets equal links in blocks of any size."""
     prior = Linker(tiny_encoder).similarities
     aligner = WordAligner.train(corpus, model=model, prior=prior)
     aligner.save(tmp_path / "tables")
@@ -111,9 +111,9 @@ def test_similarities_as_a_prior(tiny_encoder, corpus, tmp_path, model):
         whole.posterior, np.concatenate([part.posterior for part in opened.aligned(further, block=1)])
     )
     assert not np.array_equal(whole.posterior, plain.posterior)
-    with pytest.raises(SettingError, match="takes no prior"):
+    with pytest.raises(SettingError, match="cannot use a prior"):
         WordAligner.train(corpus, model="fast-align", prior=prior)
-    with pytest.raises(SettingError, match="other words"):
+    with pytest.raises(SettingError, match="numbers of words of the 4 sentence pairs"):
         WordAligner.train(corpus, model=model, prior=lambda text: prior(text[:2]))
 
 

@@ -10,7 +10,7 @@ import pytest
 from calque import storage
 from calque.alignment import aligned
 from calque.alignment.aligned import AlignedText
-from calque.alignment.contrastive import equal_pairs
+from calque.alignment.contrastive import number_word_pairs
 from calque.corpora import lines, plain, read_parallel, read_sentences, store
 from calque.encoders import static
 from calque.encoders.static import StaticEncoder, WordTable
@@ -70,7 +70,7 @@ def retrieved(table, files, bootstrap=0):
 def laid_out(encoder, files):
     corpus = read_parallel(files[0], langs=LANGS, pretokenized=True)
     pairs = WordPairs.open(files[1]).one_to_one()
-    text = AlignedText([corpus], [pairs], encoder, towards="en", kinds=equal_pairs)
+    text = AlignedText([corpus], [pairs], encoder, towards="en", kinds=number_word_pairs)
     text.update([np.array([3, 1])], budget=100)
     return text
 
