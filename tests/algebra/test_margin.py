@@ -1,4 +1,4 @@
-"""Margins and mining are those of their formulas, written as double loops; the numbers of xsim are those of LASER's own loops."""
+"""Margins, mining and xsim against literal transcriptions of their formulas and of LASER's code."""
 
 import math
 
@@ -22,7 +22,7 @@ def margin_of(a, b):
 
 
 def literal(source, target, k):
-    """Artetxe & Schwenk (2019), Eq. 2, of every pair; then the best of each sentence, the first of several."""
+    """Return the margin of every pair (Artetxe & Schwenk 2019, Eq. 2) and the best match of each side; ties go to the first."""
     n, m, cos = len(source), len(target), cosines(source, target)
     scores = [[0.0] * m for _ in range(n)]
     for i in range(n):
@@ -37,7 +37,7 @@ def literal(source, target, k):
 
 
 def sides(n, m, dim, rng, centre=0.5):
-    """Off centre, as encoders are; the first sentences translate each other, more or less well."""
+    """Return vectors of both sides, not centred; the first sentences are translations with different noise."""
     middle = centre * rng.standard_normal(dim)
     source, target = rng.standard_normal((n, dim)), rng.standard_normal((m, dim))
     common = min(n, m)
@@ -51,7 +51,7 @@ def test_the_best_are_those_of_a_double_loop(n, m, k, seed):
     rng = np.random.default_rng(seed)
     source, target = sides(n, m, 6, rng, centre=float(rng.uniform(0, 1)))
     source[rng.random(n) < 0.1] = 0  # a sentence without a vector
-    target[rng.random(m) < 0.2] = target[0]  # sentences that come twice
+    target[rng.random(m) < 0.2] = target[0]  # duplicate sentences
     scores, forward, backward = literal(source, target, k)
     found = best_by_margin(source, target, k=k)
     for i, j in enumerate(forward):
@@ -63,7 +63,7 @@ def test_the_best_are_those_of_a_double_loop(n, m, k, seed):
         assert found.source_scores[j] == pytest.approx(scores[i][j], abs=1e-9)
 
 
-def test_ratios_that_the_first_few_do_not_settle_are_looked_for_everywhere(monkeypatch):
+def test_rows_without_a_certain_candidate_are_searched_completely(monkeypatch):
     rng = np.random.default_rng(0)
     source, target = sides(60, 60, 5, rng, centre=0.2)
     searched = []
@@ -86,7 +86,7 @@ def test_a_neighbourhood_without_similarity_has_no_ratio():
 
 # -- xsim --------------------------------------------------------------------------------------------------------------
 def laser(source, target, k):
-    """`_score_knn` and `_score_margin` of LASER's `xsim.py`: candidates are the k nearest by cosine."""
+    """Return the matches of `_score_knn` and `_score_margin` in LASER's `xsim.py`; candidates are the k nearest by cosine."""
     cos = np.array(cosines(source, target))
     nearest = np.argsort(-cos, axis=1, kind="stable")[:, :k]
     backward = np.argsort(-cos.T, axis=1, kind="stable")[:, :k]
@@ -112,7 +112,7 @@ def test_xsim_finds_what_laser_finds():
 
 # -- mining ------------------------------------------------------------------------------------------------------------
 def mined_literally(scores, forward, backward):
-    """§3.2: candidate pairs with their scores."""
+    """Return candidate pairs with their scores (§3.2)."""
     pairs = [(scores[i][j], i, j) for i, j in enumerate(forward)]
     pairs += [(scores[i][j], i, j) for j, i in enumerate(backward)]
     pairs.sort(key=lambda pair: -pair[0])
@@ -134,7 +134,7 @@ def test_candidates_are_those_of_the_paper():
 
 
 def threshold_literally(scores, right, n_gold):
-    """Every threshold that could be: F1 of what has that score or more."""
+    """Return the best F1 over all thresholds, and its threshold."""
     best, chosen = 0.0, math.inf
     for candidate in sorted(set(scores), reverse=True):
         said = [r for s, r in zip(scores, right, strict=True) if s >= candidate]

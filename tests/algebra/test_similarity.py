@@ -1,4 +1,4 @@
-"""Neighbours by CSLS and cosine are those of a float64 search that computes everything, ties and all."""
+"""Neighbours by CSLS and cosine against an exhaustive search in float64, including ties."""
 
 import math
 
@@ -14,7 +14,7 @@ from calque.errors import SettingError
 
 @pytest.fixture
 def small_tiles(monkeypatch):
-    """Let groups, tiles and stripes be so small that a small matrix has many of each, some of them incomplete."""
+    """Make groups, tiles and stripes so small that a small matrix has many of each, some of them incomplete."""
     for name, size in (
         ("_SMALLEST", 4),
         ("_TILE", 24),
@@ -27,7 +27,7 @@ def small_tiles(monkeypatch):
 
 
 def literal(source, target, k, n_best):
-    """CSLS as it is written: two loops, exactly rounded sums, ties to the smaller index. k = 0 is cosine."""
+    """Return neighbours by two loops with exact sums; ties go to the smaller index; k = 0 for cosine."""
     n, m = len(source), len(target)
     cos = [[math.fsum(float(a) * float(b) for a, b in zip(x, y, strict=True)) for y in target] for x in source]
     r_source, r_target = [0.0] * n, [0.0] * m
@@ -51,7 +51,7 @@ def literal(source, target, k, n_best):
 
 
 def off_centre(n, dim, rng, noise=1.0):
-    """Two sides like an encoder's: not centred, of decaying spectrum, pairs at very different distances."""
+    """Return two sides that are not centred, with a decaying spectrum and different noise for each pair."""
     spectrum = (np.arange(dim) + 1.0) ** -0.5
     centre = 0.6 * rng.standard_normal(dim) * spectrum
     source = rng.standard_normal((n, dim)) * spectrum
@@ -84,7 +84,7 @@ def test_csls_equals_the_double_loop(n, m, k, n_best):
 @pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize("k", [0, 2, 8])
 def test_ties_go_to_the_smaller_index(k):
-    """Copies, zero rows, and a grid of few values: nearly every decision is a tie."""
+    """Search vectors with copies, zero rows and few values, where nearly all decisions are ties."""
     rng = np.random.default_rng(0)
     source = rng.integers(-1, 2, (30, 4)).astype(np.float32) / 2
     target = np.concatenate([source[rng.integers(0, 30, 20)], np.zeros((3, 4), np.float32), source[:9]])
@@ -94,7 +94,7 @@ def test_ties_go_to_the_smaller_index(k):
 
 
 def two_pass(source, target, k):
-    """The plain way: the whole matrix in float64, once for hubness and once for the neighbours."""
+    """Return the matrix of CSLS in float64."""
     cos = source.astype(np.float64) @ target.astype(np.float64).T
     r_source = np.sort(cos, axis=1)[:, -k:].mean(axis=1)
     r_target = np.sort(cos, axis=0)[-k:].mean(axis=0)
@@ -103,7 +103,7 @@ def two_pass(source, target, k):
 
 @pytest.mark.parametrize("most", [2**28, 20_000])
 def test_large_equals_two_passes(monkeypatch, most):
-    """With groups of the usual size, and with larger ones for want of memory."""
+    """Use groups of the default size, and larger ones for a limit of memory."""
     monkeypatch.setattr(similarity, "_MAXIMA", most)
     source, target = off_centre(2500, 48, np.random.default_rng(1))
     target = np.concatenate([target[::-1], target[:77]])  # copies, and sides of different length
@@ -182,7 +182,7 @@ def test_the_error_bound_holds():
         ({"source": np.full((3, 4), np.nan, np.float32)}, "must have finite components"),
     ],
 )
-def test_mistakes_are_named(arguments, message):
+def test_invalid_arguments_are_refused(arguments, message):
     sides = {"source": np.ones((3, 4), np.float32), "target": np.ones((3, 4), np.float32)}
     with pytest.raises(SettingError, match=message):
         csls_neighbours(**{**sides, **arguments})

@@ -1,4 +1,4 @@
-"""Trees against the enumeration of every tree, and against networkx where there are too many."""
+"""Maximum spanning trees against the enumeration of all trees."""
 
 from itertools import product
 
@@ -15,7 +15,7 @@ def maximum_spanning_tree(scores):
 
 
 def literal_roots(heads):
-    """Number of words on the root; None if a word does not lead there."""
+    """Return the number of words below the root; None if the heads are not a tree."""
     for word in range(1, len(heads) + 1):
         seen = set()
         while word:
@@ -32,7 +32,7 @@ TREES = {
 
 
 def arcs(scores, trees):
-    """The scores of each tree's arcs."""
+    """Return the scores of each tree's arcs."""
     return scores[np.arange(scores.shape[0]), trees]
 
 
@@ -43,9 +43,9 @@ def table(n, seed, kind):
     scores = rng.standard_normal((n, n + 1)) * 10.0 ** rng.integers(-3, 4)
     if kind == "below":
         return scores - 1e6
-    if kind == "cycles":  # the root is far from everybody, words are near: long and nested contractions
+    if kind == "cycles":  # arcs between words are better than root arcs: nested contractions
         scores[:, 0] -= 1e4
-    if kind == "roots":  # everybody wants to be the root
+    if kind == "roots":  # root arcs are best
         scores[:, 0] += 1e4
     return scores
 
@@ -57,7 +57,7 @@ def table(n, seed, kind):
 )  # fmt: skip
 def test_no_tree_is_better(n, seed, kind):
     scores = table(n, seed, kind)
-    np.fill_diagonal(scores[:, 1:], np.nan)  # is not looked at
+    np.fill_diagonal(scores[:, 1:], np.nan)  # ignored
     found = maximum_spanning_tree(scores)
     assert found.dtype == np.int32
     assert found.tolist() in TREES[n].tolist()
@@ -67,7 +67,7 @@ def test_no_tree_is_better(n, seed, kind):
 
 @settings(max_examples=200, deadline=None)
 @given(n=st.integers(1, 5), seed=st.integers(0, 10**6), share=st.floats(0.1, 1.0))
-def test_forbidden_arcs_are_taken_only_in_need(n, seed, share):
+def test_forbidden_arcs_are_used_only_if_necessary(n, seed, share):
     rng = np.random.default_rng(seed)
     scores = rng.standard_normal((n, n + 1)) * 100
     scores[rng.random((n, n + 1)) < share] = -np.inf
@@ -86,7 +86,7 @@ def test_forbidden_arcs_are_taken_only_in_need(n, seed, share):
 def test_a_batch_is_its_sentences():
     rng = np.random.default_rng(2)
     lengths = np.array([3, 0, 7, 1, 5])
-    scores = np.full((5, 8, 9), np.nan, np.float32)  # what is behind a sentence is not looked at
+    scores = np.full((5, 8, 9), np.nan, np.float32)  # entries beyond a sentence are ignored
     for k, n in enumerate(lengths):
         scores[k, :n, : n + 1] = rng.standard_normal((n, n + 1))
     found = maximum_spanning_trees(scores, lengths)

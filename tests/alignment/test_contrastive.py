@@ -134,8 +134,7 @@ def moved(encoder):
 def update(tuner, encoder, text, tuned=None):
     """Compute the terms and gradients of one update."""
     tuned = tuned or moved(encoder)
-    laid = tuner.text(encoder, [text[0]], [text[1]])
-    terms = tuner.objective(tuned, encoder, laid, Processes()).backward(CHOSEN)
+    terms = tuner.objective(tuned, encoder, [text[0]], [text[1]], Processes()).backward(CHOSEN)
     return terms, {name: p.grad for name, p in tuned.model.named_parameters() if p.grad is not None}
 
 

@@ -85,7 +85,7 @@ def test_the_loss_and_its_gradients_equal_the_formula(student, teacher, tmp_path
     store, text, lines = TeacherVectors(tmp_path, *teacher), corpus(), mono()
     objective = method.objective(student, subwords(), store, [text], [lines], processes=Processes.alone())
     where = store.places(Sentences.joined([text.source, lines]))
-    drawn = {([en for en, _ in PAIRS] + MONO)[list(where).index(place)] for place in objective.drawn()}
+    drawn = {([en for en, _ in PAIRS] + MONO)[list(where).index(place)] for place in objective.sampled_negatives()}
     assert bool(drawn - {"the cat sees a house", "water", "the wind blows"}) == bool(negatives)
     found = objective.backward([np.array([3, 0, 1]), np.array([0, 1])])
     gradients = [None if weight.grad is None else weight.grad.clone() for weight in objective.module.parameters()]

@@ -11,7 +11,6 @@ from calque.alignment.aligned import AlignedText
 from calque.alignment.contrastive import Contrastive, info_nce
 from calque.alignment.finetune import FineTune
 from calque.alignment.tuner import Tuner
-from calque.alignment.update import Alignment
 from calque.distributed import Processes
 from calque.errors import SettingError
 from calque.pairs import WordPairs
@@ -33,19 +32,14 @@ def gradients(model) -> dict[str, torch.Tensor]:
 
 def fast(tuner, encoder, corpora, pairs, chosen, accumulate=1):
     """Compute loss terms and gradients of one update with the library."""
-    text = tuner.text(encoder, corpora, pairs)
-    layers, processes = encoder.layer_numbers(tuner.layers), Processes()
     tuned = copy.copy(encoder)
     tuned.model = copy.deepcopy(encoder.model)
     with torch.no_grad():  # move the weights, so that the second term is not zero
         for p in tuned.model.parameters():
             p.add_(0.01 * torch.randn(p.shape, generator=torch.Generator().manual_seed(p.numel())))
     freeze_below(tuned.model, tuner.freeze)
-    terms = Alignment(
-        tuned, text, layers, processes, encoder if tuner.needs_reference else None,
-        loss=tuner.loss, budget=tuner.budget, accumulate=accumulate,
-    ).backward(chosen)  # fmt: skip
-    return terms, gradients(tuned.model), tuned
+    objective = tuner.objective(tuned, encoder, corpora, pairs, Processes(), accumulate=accumulate)
+    return objective.backward(chosen), gradients(tuned.model), tuned
 
 
 def vectors(model, tokenizer, sentence, layer, special):

@@ -1,4 +1,4 @@
-"""Maps from a dictionary, from a bad dictionary and from none recover what was planted."""
+"""Maps from dictionaries and unsupervised maps recover planted rotations."""
 
 import numpy as np
 import pytest
@@ -37,10 +37,8 @@ DIM = 16
 
 
 def planted(n=600, dim=DIM, noise=0.1, seed=0):
-    """Words in Zipf-sized clusters, the same turned and noisy in another order, and which is which.
-
-    Returns source and target words with vectors, the right pairs `[n, 2]`, and the rotation.
-    """
+    """Return source words in clusters of Zipfian size, target words with rotated noisy vectors in another order, the gold pairs
+    `[n, 2]`, and the rotation."""
     rng = np.random.default_rng(seed)
     centres = rng.standard_normal((30, dim)) * np.linspace(2, 0.3, dim)
     p = 1 / np.arange(1, 31)
@@ -48,7 +46,7 @@ def planted(n=600, dim=DIM, noise=0.1, seed=0):
     x = x + 0.7 * rng.standard_normal((n, dim)) * np.linspace(1.5, 0.4, dim) + 0.3
     turn = np.linalg.qr(rng.standard_normal((dim, dim)))[0]
     z = x @ turn + noise * rng.standard_normal((n, dim))
-    order = np.argsort(np.arange(n) * np.exp(0.1 * rng.standard_normal(n)))  # frequencies differ, but not by much
+    order = np.argsort(np.arange(n) * np.exp(0.1 * rng.standard_normal(n)))  # slightly different frequencies
     place = np.empty(n, dtype=np.int64)
     place[order] = np.arange(n)
     source = WordList([f"s{k}" for k in range(n)], x.astype(np.float32))
@@ -93,7 +91,7 @@ def test_every_normalisation_recovers_a_rotation(normalise):
     assert right(fit, source, target, gold) == 1
     kind = Rotation if normalise in ("none", "unit") else NormalizedRotation
     assert isinstance(fit.source, kind)
-    if normalise == "centre":  # the means are in the map: a shift of a whole language is nothing to it
+    if normalise == "centre":  # the map contains the means, so a shift of a language has no effect
         moved = WordList(target.words, target.vectors + 5)
         shifted = fit_dictionary(source, moved, gold[:100], normalise=normalise, refinement=NO_ROUNDS)
         np.testing.assert_allclose(
@@ -127,7 +125,7 @@ def test_the_round_is_chosen_by_words_held_out():
     assert len(kept) + len(aside) == 4
 
 
-def test_refinement_is_the_published_rounds_written_down():
+def test_refinement_equals_the_published_rounds():
     source, target, gold, _ = planted(n=120, noise=0.4)
     x, z = unit_rows(source.vectors), unit_rows(target.vectors)
 
@@ -151,7 +149,7 @@ def test_precision_counts_any_right_translation_among_the_frequent():
     z = np.eye(5, dtype=np.float32)
     x = z[[0, 1, 1]]
     assert precision_at_1(x, z, np.array([[0, 3], [0, 0], [1, 2], [2, 1]]), k=1) == pytest.approx(2 / 3)
-    # with the first candidate and those of the pairs only
+    # candidates are the first word and those of the pairs
     assert precision_at_1(x, z, np.array([[1, 2]]), k=1, among=1) in (0.0, 1.0)
     assert np.isnan(precision_at_1(x, z, np.zeros((0, 2), dtype=np.int64)))
 
@@ -160,7 +158,7 @@ def test_a_word_in_several_senses_takes_the_one_that_fits():
     source, target, gold, _ = planted(noise=0.1)
     rng = np.random.default_rng(3)
     words, vectors = list(source.words), list(source.vectors)
-    for k in range(0, 100, 2):  # every other word has a second sense, of which the dictionary knows nothing
+    for k in range(0, 100, 2):  # every other word has a second sense that is not in the dictionary
         words.append(words[k])
         vectors.append(rng.standard_normal(DIM) * 2)
     many = WordList(words, np.array(vectors, dtype=np.float32))
@@ -176,7 +174,7 @@ def test_seeds_of_a_dictionary_and_of_identical_words():
     assert pairs.tolist() == [[1, 1], [0, 2], [2, 2], [1, 0]]
     assert entries.tolist() == [0, 1, 1, 2]
     assert left_out == 1
-    # a word that is not there as it stands is looked up without regard to case, the most frequent form first
+    # Words without an exact match are looked up without regard to case.
     pairs, _, left_out = seed_pairs(
         Dictionary(("House", "it"), ("haus", "es"), ("en", "de")), ["it", "house", "IT"], ["HAUS", "Haus", "Es", "es"]
     )
@@ -189,7 +187,7 @@ def test_seeds_of_a_dictionary_and_of_identical_words():
     ]
 
 
-def test_what_cannot_be_fitted_says_so():
+def test_impossible_fits_are_refused():
     source, target, gold, _ = planted(n=50)
     nothing = Dictionary(("no",), ("such",), ("xx", "en"))
     with pytest.raises(SettingError, match="none of .* has vectors for both words"):
@@ -211,14 +209,14 @@ def test_similarity_distributions_and_self_learning_find_the_rotation():
     x, z = unit_rows(source.vectors), unit_rows(target.vectors)
     seeds = similarity_seeds(x, z)
     hits = {tuple(pair) for pair in gold.tolist()} & {tuple(pair) for pair in seeds.tolist()}
-    assert len(hits) > 10 * 1200 / 600  # many times what chance would give
+    assert len(hits) > 10 * 1200 / 600  # many times more than by chance
     assert len(self_learning(x, z, seeds, most_rounds=2)) == 1200
 
 
 def test_adversarial_training_finds_the_rotation():
     rng = np.random.default_rng(1)
     centres = np.linalg.qr(rng.standard_normal((3, 3)))[0] + 0.2 * rng.standard_normal((3, 3))
-    cluster = rng.choice(3, 400, p=[0.6, 0.3, 0.1])  # no other rotation brings clusters of these sizes onto each other
+    cluster = rng.choice(3, 400, p=[0.6, 0.3, 0.1])  # clusters of these sizes determine the rotation
     x = unit_rows(centres[cluster] + 0.1 * rng.standard_normal((400, 3)))
     turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
     z = unit_rows(x @ turn + 0.02 * rng.standard_normal((400, 3)))[rng.permutation(400)]
@@ -236,7 +234,7 @@ def test_adversarial_training_finds_the_rotation():
     assert fit.verdict is not None
 
 
-def test_a_search_that_failed_says_so():
+def test_a_failed_search_is_reported():
     source, _, _, _ = planted(n=400)
     _, target, _, _ = planted(n=400, seed=7)
     fit = fit_unsupervised(source, target, options=dict(patience=3), restarts=2)

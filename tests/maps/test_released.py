@@ -1,4 +1,4 @@
-"""Released maps are read, and nothing that is in the file is run."""
+"""Released maps are read without executing code from the file."""
 
 import collections
 import io
@@ -28,14 +28,14 @@ def matrix():
 
 
 def old_numpy(content):
-    """The same pickle as NumPy before 2 wrote it."""
+    """Return the pickle as NumPy before version 2 wrote it."""
     return content.replace(b"numpy._core.multiarray", b"numpy.core.multiarray").replace(
         b"numpy._core.numeric", b"numpy.core.numeric"
     )
 
 
 def old_numpy_framed(array, protocol):
-    """Protocols from 4 on count the bytes of names: say them anew."""
+    """Return the pickle as NumPy before version 2 wrote it, with the shorter names that protocols from 4 on count."""
     content = pickle.dumps(array, protocol=protocol)
     for name in (b"numpy._core.multiarray", b"numpy._core.numeric"):
         short = name.replace(b"_core", b"core")

@@ -1,4 +1,4 @@
-"""Maps recover what was planted, agree with the textbook solution, and survive a file."""
+"""Maps recover planted maps, equal the textbook solution, and are saved and opened."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def planted():
 
 def test_moments_do_not_depend_on_blocks_or_merging(planted):
     rng, x, turn = planted
-    x = x + 1e4  # an offset that a naive sum of products would drown in
+    x = x + 1e4  # an offset that makes naive sums of products inexact
     y = rng.normal(size=(400, 5))
     whole = Moments.of(x, y)
     merged = Moments(DIM, 5)
@@ -65,7 +65,7 @@ def test_linear_map_recovers_a_linear_map(planted, centred):
     np.testing.assert_allclose(LinearMap(centred=centred).fit(x, y).transform(x), y, atol=1e-8)
 
 
-def test_what_cannot_be_fitted_says_so(planted):
+def test_impossible_fits_are_refused(planted):
     _, x, _ = planted
     with pytest.raises(SettingError, match="equal numbers of vectors, got 400 and 399"):
         Rotation().fit(x, x[:-1])
@@ -148,7 +148,7 @@ def test_a_sentence_without_language_is_refused_where_there_are_maps(tiny_encode
     assert len(mapped.encode(Sentences.of([]))) == 0
 
 
-def test_a_bfloat16_base_is_loaded_as_the_maps_knew_it(tiny_folder, text, tmp_path):
+def test_a_bfloat16_base_is_loaded_as_it_was_for_the_fit(tiny_folder, text, tmp_path):
     import torch
 
     base = load_encoder(tiny_folder, dtype="bfloat16")

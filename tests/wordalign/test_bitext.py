@@ -1,4 +1,4 @@
-"""Words as numbers: classes of words, pairs of types, cells, and how words are spelt."""
+"""Classes of words, pairs of types, cells, and spelling similarity."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def side(sentences: list[list[int]], n_types: int = TYPES) -> Side:
 
 
 def cells_of(text: Bitext) -> dict[int, np.ndarray]:
-    """Cells of each sentence pair as a matrix."""
+    """Return the cells of each sentence pair as a matrix."""
     rows, columns = np.diff(text.source.offsets), np.diff(text.target.offsets)
     places = {int(b): text.origin[b] for b in text.used}
     return {b: text.cells[k : k + rows[b] * columns[b]].reshape(rows[b], columns[b]) for b, k in places.items()}
@@ -32,7 +32,7 @@ def cells_of(text: Bitext) -> dict[int, np.ndarray]:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(SENTENCE, SENTENCE), min_size=1, max_size=8), st.integers(3, 6))
-def test_cells_hold_the_pair_of_types_that_meet_there(text, max_words):
+def test_cells_contain_the_pair_of_types_of_their_words(text, max_words):
     made = Bitext(side([a for a, _ in text]), side([b for _, b in text]), max_words=max_words)
     kept = {k for k, (a, b) in enumerate(text) if a and b and max(len(a), len(b)) <= max_words}
     assert made.too_long == sum(max(len(a), len(b)) > max_words for a, b in text)
@@ -45,18 +45,18 @@ def test_cells_hold_the_pair_of_types_that_meet_there(text, max_words):
         assert [[pairs[p] for p in row] for row in numbers] == [[(s, t) for t in text[k][1]] for s in text[k][0]]
 
 
-def test_room_for_pairs_grows():
+def test_the_capacity_for_pairs_grows():
     rng = np.random.default_rng(0)
     text = [[rng.integers(0, 50, 6).tolist() for _ in range(60)] for _ in range(2)]
     enough, source, target = Bitext(side(text[0], 50), side(text[1], 50)), side(text[0], 50), side(text[1], 50)
     few = number_pairs.py_func
     loop = FunctionType(few.__code__, {**few.__globals__, "ROOM": 64})
     with np.errstate(all="ignore"):
-        starts, met, cells = loop(
+        starts, found, cells = loop(
             source.words, source.offsets, 50, target.words, target.offsets, 50, enough.origin, enough.n_cells
         )  # fmt: skip
     assert np.array_equal(enough.pairs.starts, starts)
-    assert np.array_equal(enough.pairs.target, met)
+    assert np.array_equal(enough.pairs.target, found)
     assert np.array_equal(enough.cells, cells)
 
 
@@ -74,7 +74,7 @@ def test_pairs_are_found_in_other_pairs(mine, theirs):
     assert a.find(b).tolist() == [right.index(pair) if pair in theirs else -1 for pair in left]
 
 
-def test_frequent_words_stand_for_themselves_and_rare_ones_for_their_stem():
+def test_frequent_words_and_stems_of_rare_words_are_classes():
     text = Sentences.of([["House"] * 3, ["houses", "Housing"], [], ["of", "of", "of", "OF"]])
     vocabulary, words, offsets = Vocabulary.build(text, Classes(stem=4, frequent=3))
     assert offsets.tolist() == [0, 3, 5, 5, 9]

@@ -1,4 +1,4 @@
-"""The models against slow transcriptions of their formulas, on texts small enough to enumerate."""
+"""Models against slow literal transcriptions of their formulas, on texts that are small enough for enumeration."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def bitext(text=TEXT, **options) -> Bitext:
     return Bitext(side([a for a, _ in text], N_SOURCE), side([b for _, b in text], N_TARGET), **options)
 
 
-def turned(text):
+def swapped(text):
     return [(b, a) for a, b in text]
 
 
@@ -47,7 +47,7 @@ def digamma(x: float) -> float:
 
 
 def literal_fast_align(text, settings: FastAlignSettings):
-    """Dyer et al. 2013 with dictionaries; links of the last pass and the tension."""
+    """Return the links of the last pass and the tension of Dyer et al. 2013, computed with dictionaries."""
     table = defaultdict(lambda: 1e-9)
     tension, text = settings.tension, [(a, b) for a, b in text if a and b]
     words = sum(len(b) for _, b in text)
@@ -63,7 +63,7 @@ def literal_fast_align(text, settings: FastAlignSettings):
                 z = sum(prior(i, j, m, n) for i in range(1, n + 1))
                 mass = [settings.null * table[None, f]]
                 mass += [(1 - settings.null) * prior(i, j, m, n) / z * table[e, f] for i, e in enumerate(given, 1)]
-                links.append(max(range(n + 1), key=lambda i: mass[i]) - 1)  # the first of equals
+                links.append(max(range(n + 1), key=lambda i: mass[i]) - 1)  # ties go to the first
                 for i, e in enumerate([None, *given]):
                     counts[e, f] += mass[i] / sum(mass)
                     if i:
@@ -90,10 +90,10 @@ def literal_fast_align(text, settings: FastAlignSettings):
 
 
 @pytest.mark.parametrize("iterations", [1, 2, 3, 6])
-def test_fast_align_is_its_paper(iterations):
+def test_fast_align_equals_its_paper(iterations):
     settings = FastAlignSettings(iterations=iterations, exact=True)
     model, links = DiagonalModel.fit(Job(bitext(), lambda: np.zeros(0, np.uint16)), settings)
-    for d, (text, got) in enumerate(((TEXT, links.forward), (turned(TEXT), links.backward))):
+    for d, (text, got) in enumerate(((TEXT, links.forward), (swapped(TEXT), links.backward))):
         expected, tension = literal_fast_align(text, settings)
         used = np.concatenate([[bool(a and b)] * len(b) for a, b in text]).astype(bool)
         assert got[used].tolist() == expected
@@ -108,18 +108,14 @@ def test_the_diagonal_sums_to_what_the_program_computes():
             total = fast_align.diagonal(j, m, n, 4.0, row)
             np.testing.assert_allclose(row[:n], [math.exp(-4 * abs(i / n - j / m)) for i in range(1, n + 1)])
             assert total == pytest.approx(row[:n].sum())
-            # the program's closed form agrees with the sum where the sentences are equally long
+            # The program's closed form equals the sum for sentences of equal length.
             if m == n:
                 assert fast_align.transposed_sum(j, m, n, 4.0) == pytest.approx(total)
 
 
 # -- HMM ---------------------------------------------------------------------------------------------------------------
 def enumerate_hmm(emission, nulls, jump, null):
-    """Probability of the words, posteriors and expected jumps by summing over all alignments.
-
-    Args:
-        emission: `[n, width]`; nulls: `[n]`; jump: function of the width; null: probability of no position.
-    """
+    """Return probability, posteriors and expected jumps by summing over all alignments; `jump` is a function of the width."""
     n, width = emission.shape
     total, posterior, empty, jumps = 0.0, np.zeros((n, width)), np.zeros(n), defaultdict(float)
     for path in itertools.product(range(width + 1), repeat=n):  # `width` stands for no position
@@ -174,7 +170,7 @@ def test_forward_backward_is_the_sum_over_all_alignments(n, width):
 
 
 def literal_prior(matrix, weight):
-    """What similarities multiply p(target word | position) by, and p(source word | position); NaN is the mean of the odds."""
+    """Return the factors of p(target word | position) and p(source word | position); NaN is the mean of the odds."""
     odds = [[None if math.isnan(c) else math.exp(weight * c) for c in row] for row in matrix]
     known = [x for row in odds for x in row if x is not None]
     odds = np.array([[sum(known) / len(known) if x is None else x for x in row] for row in odds])
@@ -185,7 +181,7 @@ def literal_prior(matrix, weight):
 
 
 def cosines(text=TEXT):
-    """Similarities for a text, among them words without any."""
+    """Return similarities of a text, with NaN for some words."""
     rng = np.random.default_rng(3)
     matrices = [rng.uniform(-1, 1, (len(a), len(b))).astype(np.float32) for a, b in text]
     matrices[0][1] = np.nan
@@ -194,21 +190,21 @@ def cosines(text=TEXT):
 
 
 def literal_agreement(text, prior, iterations, settings: HmmSettings, matrices=None):
-    """Expected counts after some passes of IBM model 1 and the HMM, both directions agreeing, with dictionaries."""
+    """Return the expected counts after passes of IBM model 1 and the HMM with agreement, computed with dictionaries."""
     matrices = [None if matrices is None else matrices[k] for k, (a, b) in enumerate(text) if a and b]
     text = [(a, b) for a, b in text if a and b]
-    meet = {(s, t) for a, b in text for s in a for t in b}
-    counts = dict.fromkeys(meet, 0.0)
+    pairs_of_types = {(s, t) for a, b in text for s in a for t in b}
+    counts = dict.fromkeys(pairs_of_types, 0.0)
     nulls = [dict.fromkeys(range(N_SOURCE), 1 / N_SOURCE), dict.fromkeys(range(N_TARGET), 1 / N_TARGET)]
     jumps = [first_jumps().astype(float)] * 2
     middle = len(jumps[0]) // 2
     for model in iterations:
-        mass = {pair: counts[pair] + prior for pair in meet}
+        mass = {pair: counts[pair] + prior for pair in pairs_of_types}
         by_source, by_target = Counter(), Counter()
         for (s, t), m in mass.items():
             by_source[s] += m
             by_target[t] += m
-        counts = dict.fromkeys(meet, 0.0)
+        counts = dict.fromkeys(pairs_of_types, 0.0)
         left_over = [Counter(), Counter()]
         flows = [np.zeros(len(jumps[0])), np.zeros(len(jumps[0]))]
         for (a, b), matrix in zip(text, matrices, strict=True):
@@ -256,7 +252,7 @@ def test_agreement_is_the_product_of_posteriors(ibm1, more, similar):
     tables = train(HmmPass(job, settings))
     expected = literal_agreement(TEXT, settings.strength, ["ibm1"] * ibm1 + ["hmm"] * more, settings, matrices)
     pairs = zip(text.pairs.source.tolist(), text.pairs.target.tolist(), strict=True)
-    # what is below 1e-5 in a cell is not counted
+    # Expected counts of a cell below 1e-5 are ignored.
     np.testing.assert_allclose(tables.counts, [expected[pair] for pair in pairs], rtol=1e-3, atol=3e-4)
 
 
@@ -264,18 +260,18 @@ def test_agreement_is_the_product_of_posteriors(ibm1, more, similar):
 def literal_gibbs(
     text, links, prior, fertility_prior, *, null, null_strength, jump_strength, longest, state, sweeps, order, factors
 ):  # fmt: skip
-    """The conditional distributions of the module's docstring with counters, and the same random numbers."""
+    """Return links and marginals by the conditional distributions of the module's docstring, with equal random numbers."""
     state, cap = int(state), FERTILITIES - 1
     n_jumps = 2 * (2 * longest + 2) + 1
     links = [list(sentence) for sentence in links]
-    meet = {(s, t) for a, b in text for s in a for t in b if a and b}
-    prior_total = {s: sum(prior[pair] for pair in meet if pair[0] == s) for s in range(N_SOURCE)}
+    pairs_of_types = {(s, t) for a, b in text for s in a for t in b if a and b}
+    prior_total = {s: sum(prior[pair] for pair in pairs_of_types if pair[0] == s) for s in range(N_SOURCE)}
     marginals = [np.zeros((len(a), len(b))) for a, b in text]
     for _ in range(sweeps):
         for k in order:
             given, observed = text[k]
             for j, f in enumerate(observed):
-                links[k][j] = None  # everything is counted anew, without this word
+                links[k][j] = None  # all counts are computed again without this word
                 pairs, totals, nulls, jumps, fertilities = Counter(), Counter(), Counter(), Counter(), Counter()
                 for b, (a, o) in enumerate(text):
                     if not a or not o:
@@ -327,7 +323,7 @@ def literal_gibbs(
 @pytest.mark.parametrize("similar", [False, True])
 @pytest.mark.parametrize("across", [True, False])
 def test_the_sampler_draws_from_its_conditionals(across, similar):
-    source_text = TEXT if across else turned(TEXT)  # what the transcription sees: (given, observed)
+    source_text = TEXT if across else swapped(TEXT)  # (given, observed)
     text = bitext()
     rng = np.random.default_rng(5)
     start = [[int(rng.integers(-1, len(a))) if a else -1 for _ in b] for a, b in source_text]

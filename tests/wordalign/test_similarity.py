@@ -75,7 +75,7 @@ def test_planted_links_are_found_and_words_without_vector_get_none(method):
     assert ((found.posterior > 0) & (found.posterior <= 1)).all()
 
 
-def test_empty_and_wrong():
+def test_empty_text_and_invalid_arguments():
     none = Embeddings(np.zeros((0, 4), np.float32), np.array([0, 0]))
     some = Embeddings(np.ones((2, 4), np.float32), np.array([0, 2]))
     for method in ("mutual", "softmax"):

@@ -1,4 +1,4 @@
-"""Aligning text from the outside: what is found, kept, saved and told."""
+"""Word aligners: planted links, determinism, saving, out-of-vocabulary words and errors."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ LETTERS = "bcdfghklmnprstvz"
 
 
 def planted(n: int, seed: int, *, first: int = 0, size: int = 120) -> tuple[ParallelCorpus, WordPairs]:
-    """Text in which source word k is translated by target word k of another spelling, in nearly the same order; some
-    target words come from nothing. With it the true links."""
+    """Return text whose source word k is translated by target word k of another spelling in nearly the same order, with some
+    target words from no position, and its true links."""
     rng = np.random.default_rng(seed)
     words = [[first_letter + LETTERS[k // 16] + LETTERS[k % 16] + tail for k in range(size)]
              for first_letter, tail in (("a", "xq"), ("o", "jw"))]  # fmt: skip
@@ -96,7 +96,7 @@ def test_links_do_not_depend_on_threads_or_blocks(text, name, monkeypatch):
 
 
 def test_every_process_gets_the_same_bits(text, tmp_path):
-    """Whether it compiles the loops or loads them: sums of floats must not be regrouped."""
+    """Compare a process that compiles the loops with one that loads them."""
     text[0].save(tmp_path / "text.arrow")
     code = """
 import sys
@@ -127,13 +127,13 @@ def test_saved_aligners_align_new_text_alike(text, aligners, model, tmp_path):
         assert a == b
         assert np.array_equal(a.posterior, b.posterior)
     assert f1(aligner.align(new), true) > (0.75 if model == "fast-align" else 0.9)
-    if model != "gibbs":  # whose chains draw other numbers
+    if model != "gibbs":  # the chains use other random numbers
         assert again.align(text[0]) == aligner.align(text[0])
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_links_do_not_depend_on_the_other_sentences(text, aligners, model):
-    """Nor on how a text is cut: also where words are unknown, repeated, and met before in another order."""
+    """Include sentences with repeated unknown words."""
     new, _ = planted(40, 9, first=100, size=140)
     rows = [(list(a.words), list(b.words)) for a, b in new]
     rows += [(["new", "aqbxq", "news"], ["nova", "oqbjw"]), (["news", "new", "new"], ["nova", "oqbjw"]), ([], ["x"])]
@@ -148,7 +148,7 @@ def test_links_do_not_depend_on_the_other_sentences(text, aligners, model):
     assert len(whole) == len(rows)
     assert link(rows[::-1])[::-1] == whole
     assert [link([row])[0] for row in rows] == whole
-    long = (["word"] * 200, ["mot"] * 150)  # the widest jumps do not matter to others
+    long = (["word"] * 200, ["mot"] * 150)  # a wide jump in another sentence has no effect
     assert link([*rows, long])[:-1] == whole
 
 
@@ -161,26 +161,26 @@ def test_unseen_words(aligners, model):
     )
     found = aligners[model].align(strange)
     assert {(0, 0, 0), (0, 2, 2)} <= keys(found)
-    if model != "fast-align":  # spelling tells
+    if model != "fast-align":  # linked by spelling
         assert (0, 1, 1) in keys(found)
     assert found.n_sentences == 4
     assert not (found.sentence >= 2).any()
 
 
-def test_extra_text_teaches():
+def test_extra_text_improves_links():
     few, true = planted(12, 3)
     more, _ = planted(1500, 4)
-    alone, taught = align_words(few, model="hmm"), align_words(few, extra=more, model="hmm")
-    assert taught.n_sentences == len(few)
-    assert f1(taught, true) > f1(alone, true) + 0.05
+    alone, helped = align_words(few, model="hmm"), align_words(few, extra=more, model="hmm")
+    assert helped.n_sentences == len(few)
+    assert f1(helped, true) > f1(alone, true) + 0.05
     joined = align_words(few + more, model="hmm")
-    assert joined.slice(0, len(few)) == taught
+    assert joined.slice(0, len(few)) == helped
     aligner = WordAligner.train(few, extra=more, model="hmm")
-    assert aligner.align(few) == taught
-    assert aligner.align(few + more[:0]) == taught  # the same sentences, as new text
+    assert aligner.align(few) == helped
+    assert aligner.align(few + more[:0]) == helped  # the same sentences, as new text
 
 
-def test_which_model_auto_takes(text, monkeypatch):
+def test_auto_selects_the_model_by_size_and_settings(text, monkeypatch):
     assert WordAligner.train(text[0]).model.kind == "gibbs"
     monkeypatch.setattr(statistical, "FEW", 600)
     assert WordAligner.train(text[0]).model.kind == "hmm"
@@ -208,7 +208,7 @@ def test_long_sentences_are_counted_and_left_out(text):
     )
 
 
-def test_what_users_get_wrong(text, aligners, tmp_path):
+def test_invalid_arguments_are_refused(text, aligners, tmp_path):
     small = text[0][:5]
     for options, message in (
         ({"model": "giza"}, "model must be one of auto, fast-align, hmm, gibbs"),

@@ -13,7 +13,7 @@ NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 
 
 
 def moses(forward: set, backward: set, method: str) -> set:
-    """http://www2.statmt.org/moses/?n=FactoredTraining.AlignWords, as it stands there."""
+    """Return the links by the pseudo-code of http://www2.statmt.org/moses/?n=FactoredTraining.AlignWords."""
     union, alignment = forward | backward, forward & backward
     if method in ("intersection", "one-to-one"):
         if method == "one-to-one":

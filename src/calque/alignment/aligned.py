@@ -33,7 +33,6 @@ class Counts:
     languages: list[str] = field(default_factory=list)
 
 
-# -- updates, as row indices ------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class SentenceRows:
     """Words of sentences that have a vector."""
@@ -45,10 +44,8 @@ class SentenceRows:
 
 @dataclass(frozen=True)
 class GroupRows:
-    """Row indices of one corpus's words in an update.
-
-    Rows index the update's word vectors; `reference` and `reference_linked` index those of its target sentences only.
-    """
+    """Rows of one corpus's words among the word vectors of an update; `reference` and `reference_linked` are rows among those of
+    its target sentences only."""
 
     source: np.ndarray  # [n_pairs] rows of linked source words
     target: np.ndarray  # [n_pairs] rows of the words they are linked to
@@ -66,7 +63,7 @@ class GroupRows:
 class Update:
     """A part of a process's share of an update.
 
-    Args:
+    Attributes:
         batches: sentence indices of each batch; their words in this order are the rows.
         target_batches: the same for the target sentences only.
         groups: row indices for each corpus.
@@ -75,9 +72,6 @@ class Update:
     batches: list[np.ndarray]
     target_batches: list[np.ndarray]
     groups: list[GroupRows]
-
-
-# -- the text ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -134,7 +128,9 @@ class AlignedText:
         sentences: bool = False,
     ):
         if not corpora or len(corpora) != len(pairs):
-            raise SettingError(f"{len(corpora)} corpora with {len(pairs)} sets of word pairs")
+            raise SettingError(
+                f"there must be word links of each text, got {len(corpora)} texts and links of {len(pairs)}"
+            )
         self.counts = Counts()
         self.towards = towards
         self._special = int(special)
@@ -166,15 +162,14 @@ class AlignedText:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of everything that training reads from the text."""
+        """Hash of the text and its links."""
         digest = hashlib.blake2b(digest_size=16)
         for array in (self.table.ids, self.table.offsets, self.table.word_starts, self.table.word_lengths):
             digest.update(np.ascontiguousarray(array).data)
         for corpus in self._corpora:
-            for array in (corpus.source, corpus.pairs.sentence, corpus.pairs.source, corpus.pairs.target):
+            kinds = [] if corpus.kinds is None else [corpus.kinds]
+            for array in (corpus.source, corpus.pairs.sentence, corpus.pairs.source, corpus.pairs.target, *kinds):
                 digest.update(np.ascontiguousarray(array).data)
-            if corpus.kinds is not None:
-                digest.update(np.ascontiguousarray(corpus.kinds).data)
         return digest.hexdigest()
 
     @property
@@ -183,12 +178,8 @@ class AlignedText:
         return [len(corpus.source) for corpus in self._corpora]
 
     def _with_vectors(self, pairs: WordPairs, source: int, target: int) -> WordPairs:
-        """Return the links whose words both have vectors, and count the others.
-
-        Args:
-            source, target: index of the first source sentence and of the first target sentence in the table.
-        """
-
+        """Return the links whose words both have vectors, and count the others; `source` and `target` are the indices of the
+        first sentences in the table."""
         covered = np.ones(len(pairs), dtype=bool)
         for base, words in ((source, pairs.source), (target, pairs.target)):
             first = self.table.word_offsets[base + pairs.sentence] + self._special
@@ -203,14 +194,14 @@ class AlignedText:
         short = np.ones(len(corpus), dtype=bool) if max_words is None else longest <= max_words
         linked = np.zeros(len(corpus), dtype=bool)
         linked[pairs.sentence] = True
-        keep = np.flatnonzero(short & linked)
+        usable = np.flatnonzero(short & linked)
         pairs = pairs.select(short[pairs.sentence])
         self.counts.too_long += int((~short).sum())
         self.counts.without_links += int((short & ~linked).sum())
-        self.counts.sentence_pairs += len(keep)
+        self.counts.sentence_pairs += len(usable)
         self.counts.links += len(pairs)
-        self.counts.special_pairs += 2 * self._special * len(keep)
-        return keep, pairs
+        self.counts.special_pairs += 2 * self._special * len(usable)
+        return usable, pairs
 
     def batches(self, sentences: np.ndarray, budget: int) -> list[np.ndarray]:
         """Divide sentences into batches of similar length.
@@ -234,16 +225,13 @@ class AlignedText:
     def update(
         self, chosen: Sequence[np.ndarray], *, budget: int, rank: int = 0, world: int = 1, accumulate: int = 1
     ) -> list[Update]:
-        """Lay out one update.
+        """Return the parts of this process's share of one update.
 
         Args:
             chosen: indices of sentence pairs by corpus, see `BatchPlan`.
             budget: maximum number of subwords of a batch, including padding.
             rank, world: rank of this process and number of processes.
-            accumulate: number of parts of this process's share.
-
-        Returns:
-            an `Update` for each part.
+            accumulate: number of parts.
         """
         parts = [np.array_split(numbers, world * accumulate) for numbers in chosen]
         pairs_of, words_of = [], []
@@ -256,8 +244,8 @@ class AlignedText:
         return [self._part([split[k] for split in parts], budget, pairs_of, words_of, sentences_of) for k in mine]
 
     def _part(self, chosen, budget, pairs_of, words_of, sentences_of) -> Update:
-        sources = [corpus.source[numbers] for corpus, numbers in zip(self._corpora, chosen, strict=True)]
-        targets = [corpus.target[numbers] for corpus, numbers in zip(self._corpora, chosen, strict=True)]
+        chosen_of = list(zip(self._corpora, chosen, strict=True))
+        sources, targets = ([getattr(corpus, side)[n] for corpus, n in chosen_of] for side in ("source", "target"))
         batches = self.batches(np.concatenate(sources + targets), budget)
         target_batches = self.batches(np.concatenate(targets), budget)
         row, target_row = self._rows(batches), self._rows(target_batches)

@@ -100,13 +100,13 @@ class Method(ABC):
     towards: str
 
     @abstractmethod
-    def align(self, encoder: Any, corpus: Any, pairs: Any, **run: Unpack[RunOptions]) -> Encoder:
+    def align(self, encoder: Any, corpus: Any, pairs: Any, **run: Any) -> Encoder:
         """Return an aligned encoder; `encoder` is not changed.
 
         Args:
             encoder: encoder to align.
             corpus, pairs: data, see `FromLinks`, `FromDictionary` and `FromText`.
-            run: see `RunOptions`.
+            run: see `RunOptions`, and further options of the method.
         """
 
     def settings(self) -> dict[str, Any]:
@@ -138,7 +138,7 @@ class Method(ABC):
 def accept_renamed(**names: str) -> Callable[[C], C]:
     """Let a class also accept arguments by their old names, given as `old="new"`; its signature has the new names only."""
 
-    def decorate(kind: C) -> C:
+    def decorate(kind: Any) -> Any:
         build = kind.__init__
 
         @wraps(build)

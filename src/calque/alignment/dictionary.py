@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from calque.alignment.base import Method
+from calque.alignment.base import Method, RunOptions
 from calque.alignment.maps import with_maps
 from calque.annotated import Dictionary
 from calque.encoders.base import made_of
@@ -18,9 +17,8 @@ from calque.maps.dictionary import DictionaryFit, fit_dictionary, with_identical
 from calque.maps.unsupervised import fit_unsupervised
 
 if TYPE_CHECKING:
-    from calque.anchors import Anchors
+    from calque.alignment.base import AnchorsByLayer
     from calque.encoders.base import Encoder
-    from calque.maps import VectorMap
 
 #: arguments of `fit_dictionary` for each method
 _FITS: dict[str, dict[str, Any]] = {
@@ -40,13 +38,13 @@ class DictionaryMaps(Method):
     Args:
         method: rotation, normalized-rotation, linear.
         towards: language of the common space.
-        start: start of a fit without dictionaries (`fit_unsupervised`).
-        identical: add every word that is spelt alike in both languages to the dictionary, see `with_identical_words`.
+        start: initialisation of a fit without dictionaries (`fit_unsupervised`).
+        identical: add identically spelt words to the dictionary, see `with_identical_words`.
         combine: see `MappedEncoder`.
         options: options of `fit_dictionary` or `fit_unsupervised`, which override those of the method.
 
     Attributes:
-        fits: record of each map of the last `align` by language and layer.
+        fits: each map of the last `align` by language and layer.
 
     Raises:
         SettingError: the method is unknown.
@@ -57,22 +55,14 @@ class DictionaryMaps(Method):
         combine: Combine = "last", **options: Any,
     ):  # fmt: skip
         if method not in _FITS:
-            raise SettingError(f"unknown method {method!r}, expected one of {', '.join(_FITS)}")
-        self.method, self.towards, self.start = method, towards, start
+            raise SettingError(f"method must be one of {', '.join(_FITS)}, got {method!r}")
+        self.method, self.towards, self.start, self.identical = method, towards, start, identical
         self.combine: Combine = combine
-        self.identical = identical
         self._options = _FITS[method] | options
         self.fits: dict[str, dict[int, DictionaryFit]] = {}
 
     def align(
-        self,
-        encoder: Any,
-        corpus: Mapping[str, Mapping[int, Anchors]],
-        pairs: Sequence[Dictionary] = (),
-        *,
-        folder: str | Path | None = None,
-        checkpoint_every: int = 200,
-        progress: bool = False,
+        self, encoder: Any, corpus: AnchorsByLayer, pairs: Sequence[Dictionary] = (), **run: Unpack[RunOptions]
     ) -> Encoder:
         """Return the encoder with maps; static vectors contain their maps.
 
@@ -81,7 +71,7 @@ class DictionaryMaps(Method):
             corpus: anchors by language and layer, most frequent words first, with equal layers.
             pairs: dictionaries between `towards` and another language, in either direction; several of one language are joined.
                 None with `start`.
-            folder, checkpoint_every, progress: not used.
+            run: not used.
 
         Raises:
             SettingError: a language has no anchors or no dictionary, or the fit fails.
@@ -90,26 +80,23 @@ class DictionaryMaps(Method):
             FailedMapWarning: a map without a dictionary failed.
         """
         by_lang, layers = self._checked(corpus, pairs)
-        self.fits = {lang: {} for lang in by_lang}
-        maps: dict[str, dict[int, VectorMap]] = {}
-        for lang, dictionary in by_lang.items():
-            for layer in layers:
-                fit = self._fit(lang, layer, corpus, dictionary)
-                self.fits[lang][layer] = fit
-                maps.setdefault(lang, {})[layer] = fit.source
+        self.fits = {
+            lang: {layer: self._fit(lang, layer, corpus, dictionary) for layer in layers}
+            for lang, dictionary in by_lang.items()
+        }
+        maps = {lang: {layer: fit.source for layer, fit in fits.items()} for lang, fits in self.fits.items()}
         settings = {"method": f"{self.start or 'dictionary'}-{self._options['method']}", **self.record()["settings"]}
         aligned = with_maps(encoder, maps, towards=self.towards, combine=self.combine, settings=settings)
-        aligned.made = made_of(encoder, settings["method"], self.towards, [], [], self.record()) | {
-            "langs": sorted(corpus)
-        }
+        about = made_of(encoder, settings["method"], self.towards, [], [], self.record())
+        aligned.made = about | {"langs": sorted(corpus)}
         return aligned
 
     def _checked(
-        self, anchors: Mapping[str, Mapping[int, Anchors]], dictionaries: Sequence[Dictionary]
+        self, anchors: AnchorsByLayer, dictionaries: Sequence[Dictionary]
     ) -> tuple[Mapping[str, Dictionary | None], tuple[int, ...]]:
         """Return the dictionary of each mapped language, if there is one, and the layers."""
         if bool(dictionaries) == (self.start is not None):
-            raise SettingError("give dictionaries or an unsupervised start, not both")
+            raise SettingError("maps need either dictionaries or an unsupervised start, not both")
         if self.towards not in anchors:
             raise SettingError(f"towards {self.towards}: there are only anchors of {', '.join(anchors)}")
         without = {lang: None for lang in anchors if lang != self.towards}
@@ -124,9 +111,7 @@ class DictionaryMaps(Method):
                 raise SettingError(f"a dictionary for {lang}, but no anchors")
         return by_lang, layers
 
-    def _fit(
-        self, lang: str, layer: int, anchors: Mapping[str, Mapping[int, Anchors]], dictionary: Dictionary | None
-    ) -> DictionaryFit:
+    def _fit(self, lang: str, layer: int, anchors: AnchorsByLayer, dictionary: Dictionary | None) -> DictionaryFit:
         sides = anchors[lang][layer], anchors[self.towards][layer]
         if dictionary is not None:
             if self.identical:
@@ -144,8 +129,12 @@ class DictionaryMaps(Method):
 
 def record_of(fit: DictionaryFit) -> dict[str, Any]:
     """Return the record of a fit as JSON values."""
+
+    def number(value: float) -> float | None:
+        return round(value, 4) if math.isfinite(value) else None
+
     rounds = [
-        {"pairs": fitted.pairs, "held_out_p@1": _number(fitted.held_out), "mutual_csls": _number(fitted.mutual),
+        {"pairs": fitted.pairs, "held_out_p@1": number(fitted.held_out), "mutual_csls": number(fitted.mutual),
          "mutual_pairs": fitted.mutual_pairs}
         for fitted in fit.rounds
     ]  # fmt: skip
@@ -153,10 +142,6 @@ def record_of(fit: DictionaryFit) -> dict[str, Any]:
     if fit.verdict is not None:
         record |= {"failed": fit.verdict.failed, "verdict": fit.verdict.why}
     return record
-
-
-def _number(value: float) -> float | None:
-    return round(value, 4) if math.isfinite(value) else None
 
 
 def joined(dictionaries: Sequence[Dictionary], towards: str) -> dict[str, Dictionary]:

@@ -29,6 +29,7 @@ from calque.training.objective import Objective
 from calque.training.plan import BatchPlan
 from calque.training.sources import TrainedSource, VectorSource, WordRows, float32_copy, freeze_below
 
+StudentEncoder = HuggingFaceEncoder | SubwordVectors
 _SMOOTHING = 1e-3  # a of Arora et al. (2017), as in model2vec
 
 
@@ -39,7 +40,7 @@ class Student(NamedTuple):
     pooling: SentencePooling
 
     def write_modules(self, folder: Path) -> None:
-        """Write the pooling as modules of sentence-transformers to an empty folder, which the encoder copies when it is saved."""
+        """Write the pooling as modules of sentence-transformers to an empty folder, which `encoder.save` copies."""
         self.pooling.save(self.encoder, folder)
         self.encoder.modules = folder
 
@@ -86,23 +87,17 @@ class Distillation(TrainingSettings):
         check_number("temperature", self.temperature, above=0)
         check_number("negatives", self.negatives, least=0, whole=True)
         if self.negatives and not self.ranking:
-            raise SettingError("negatives are for ranking: give it a weight, too")
+            raise SettingError("negatives need a ranking loss: set the weight ranking above 0")
         check_number("source_share", self.source_share, least=0, most=1)
         check_number("accumulate", self.accumulate, least=1, whole=True)
         check_precision(self.precision, TRAINING_PRECISIONS)
 
     def distil(
         self,
-        student: HuggingFaceEncoder | SubwordVectors,
-        pooling: SentencePooling,
-        teacher: TeacherVectors,
-        corpora: Sequence[ParallelCorpus],
-        texts: Sequence[Sentences] = (),
-        *,
-        folder: str | Path | None = None,
-        checkpoint_every: int = 200,
-        progress: bool = False,
-    ) -> Student:
+        student: StudentEncoder, pooling: SentencePooling, teacher: TeacherVectors,
+        corpora: Sequence[ParallelCorpus], texts: Sequence[Sentences] = (), *, folder: str | Path | None = None,
+        checkpoint_every: int = 200, progress: bool = False,
+    ) -> Student:  # fmt: skip
         """Train a copy of the student.
 
         Args:
@@ -139,19 +134,11 @@ class Distillation(TrainingSettings):
 
     def objective(
         self,
-        student: HuggingFaceEncoder | SubwordVectors,
-        pooling: SentencePooling,
-        teacher: TeacherVectors,
-        corpora: Sequence[ParallelCorpus],
-        texts: Sequence[Sentences] = (),
-        *,
-        processes: Processes,
-        progress: bool = False,
-    ) -> Distilling:
-        """Compute missing vectors of the teacher, and return the objective of training a copy of the student.
-
-        The arguments are those of `distil`.
-        """
+        student: StudentEncoder, pooling: SentencePooling, teacher: TeacherVectors,
+        corpora: Sequence[ParallelCorpus], texts: Sequence[Sentences] = (), *, processes: Processes, progress: bool = False,
+    ) -> Distilling:  # fmt: skip
+        """Compute missing vectors of the teacher, and return the objective of training a copy of the student; the arguments are
+        those of `distil`."""
         ours = [corpus if corpus.langs[0] == self.towards else corpus.swapped() for corpus in corpora]
         self.computed = teacher.fill(
             Sentences.joined([*(corpus.source for corpus in ours), *texts]), rank=processes.rank, world=processes.world,
@@ -169,9 +156,7 @@ class Distillation(TrainingSettings):
         ending = self._pooling(student, pooling, teacher).to(processes.device)
         return Distilling(tuned, ending, lesson, teacher, source, processes, self)
 
-    def _pooling(
-        self, student: HuggingFaceEncoder | SubwordVectors, pooling: SentencePooling, teacher: TeacherVectors
-    ) -> SentencePooling:
+    def _pooling(self, student: StudentEncoder, pooling: SentencePooling, teacher: TeacherVectors) -> SentencePooling:
         """Return a copy of the student's pooling with the dimensions and normalisation of the teacher's vectors."""
         after: list[nn.Module] = [part for part in copy.deepcopy(pooling.after) if not isinstance(part, UnitLength)]
         if (width := pooling.width(student.dim)) != teacher.dim:
@@ -224,18 +209,10 @@ class Lesson:
     @classmethod
     def of(
         cls,
-        student: HuggingFaceEncoder | SubwordVectors,
-        pooling: SentencePooling,
-        teacher: TeacherVectors,
-        corpora: Sequence[ParallelCorpus],
-        texts: Sequence[Sentences],
-    ) -> Lesson:
-        """Lay out sentences and their translations.
-
-        Args:
-            teacher: stored vectors, one of every text in the teacher's language.
-            corpora: parallel texts with the teacher's language as source.
-        """
+        student: StudentEncoder, pooling: SentencePooling, teacher: TeacherVectors,
+        corpora: Sequence[ParallelCorpus], texts: Sequence[Sentences],
+    ) -> Lesson:  # fmt: skip
+        """Split sentences and their translations; sources are in the teacher's language, and `teacher` has their vectors."""
         tables, places, parts, base = [], [], [], 0
         for sides in [*((corpus.source, corpus.target) for corpus in corpora), *((text,) for text in texts)]:
             split = [pooling.split(student, side) for side in sides]
@@ -268,22 +245,16 @@ class Distilling(Objective[Sequence[np.ndarray]]):
     """Objective of distillation; an update is the indices of the sentence pairs of all processes for each corpus.
 
     Args:
-        pooling: pooling from the student's rows to vectors like the teacher's.
+        pooling: pooling of the student's rows to vectors like the teacher's.
         source: source of the student's rows.
         processes: processes of the run; each computes the loss of its share of the texts.
         method: settings and terms of the loss.
     """
 
     def __init__(
-        self,
-        student: HuggingFaceEncoder | SubwordVectors,
-        pooling: SentencePooling,
-        lesson: Lesson,
-        teacher: TeacherVectors,
-        source: VectorSource,
-        processes: Processes,
-        method: Distillation,
-    ):
+        self, student: StudentEncoder, pooling: SentencePooling, lesson: Lesson, teacher: TeacherVectors,
+        source: VectorSource, processes: Processes, method: Distillation,
+    ):  # fmt: skip
         self.student, self.pooling, self.lesson = student, pooling, lesson
         self.module = nn.ModuleDict({"encoder": student.model, "pooling": pooling})
         self._teacher, self._source, self._processes, self._method = teacher, source, processes, method
@@ -305,13 +276,13 @@ class Distilling(Objective[Sequence[np.ndarray]]):
                 found.append(part[rows[rng.random(len(rows)) < self._method.source_share], 0])
         return np.sort(np.concatenate(found))
 
-    def drawn(self) -> np.ndarray:
-        """Return indices of further teacher vectors as negatives."""
+    def sampled_negatives(self) -> np.ndarray:
+        """Return indices of resampled teacher vectors as negatives."""
         rng = np.random.default_rng([self._method.seed, self._updates, 1])
         return self._places[rng.integers(len(self._places), size=self._method.negatives)]
 
     def backward(self, update: Sequence[np.ndarray]) -> dict[str, float]:
-        texts, drawn = self.texts(update), self.drawn()
+        texts, drawn = self.texts(update), self.sampled_negatives()
         self._updates += 1
         places, own = np.unique(np.concatenate([self.lesson.places[texts], drawn]), return_inverse=True)
         device = self._processes.device
@@ -326,8 +297,8 @@ class Distilling(Objective[Sequence[np.ndarray]]):
             if rows.grad is not None:
                 self._source.backward(rows.grad)
             total = {name: value.detach() + total.get(name, 0.0) for name, value in found.items()}
-        shown = self._processes.sum_numbers(torch.stack(list(total.values())))
-        return {"loss": float(shown.sum()), **dict(zip(total, shown.tolist(), strict=True))}
+        values = self._processes.sum_numbers(torch.stack(list(total.values())))
+        return {"loss": float(values.sum()), **dict(zip(total, values.tolist(), strict=True))}
 
 
 class _BagSource(VectorSource):
@@ -373,11 +344,11 @@ def static_student(
         [] if number in special else tokenizer.convert_tokens_to_string([token]).replace("##", "").split()
         for number, token in enumerate(tokenizer.convert_ids_to_tokens(list(range(n))))
     ]
-    known = Sentences.of(words, lang)
-    teacher.fill(known, progress=progress)
-    filled = np.flatnonzero(known.lengths())
+    each = Sentences.of(words, lang)
+    teacher.fill(each, progress=progress)
+    filled = np.flatnonzero(each.lengths())
     matrix = np.zeros((n, teacher.dim), dtype=np.float32)
-    matrix[filled] = teacher.take(teacher.places(known.take(filled)))
+    matrix[filled] = teacher.take(teacher.places(each.take(filled)))
     matrix[filled] -= matrix[filled].mean(axis=0)
     start = SubwordVectors(subwords.tokenizer, torch.from_numpy(matrix), unit=unit, name=name)
     shares = 1.0 / (np.arange(n) + 2)

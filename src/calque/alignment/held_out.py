@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class HeldOut:
-    """A cross-fitted prior of the statistical aligners: similarities of each part of the text from a copy of the encoder that was
-    aligned on the links of the other parts.
+    """A cross-fitted prior of the statistical aligners: the similarities of each part of the text are those of a copy of the
+    encoder that was aligned on the links of the other parts.
 
     Sentence pairs are assigned to parts in turn, and pairs with equal source sentences to the same part in all texts, so that no
-    copy was trained on the source sentences it is used for. The result is deterministic.
+    copy is trained on the source sentences it is used for. The result is deterministic.
 
     Args:
         encoder: encoder, which is copied and not changed.
@@ -33,7 +33,7 @@ class HeldOut:
         pairs: word links of each text.
         parts: number of parts, and of trainings.
         tuner: alignment method; default: contrastive alignment with small batches, see `small`.
-        progress: show the bars of the trainings on standard error.
+        progress: show the bars of the trainings.
 
     Raises:
         SettingError: there are fewer distinct source sentences than parts, or no links outside of a part.
@@ -54,23 +54,22 @@ class HeldOut:
     ):
         check_number("parts", parts, least=2, whole=True)
         if not corpora or len(corpora) != len(pairs):
-            raise SettingError(f"{len(corpora)} texts and links of {len(pairs)}: give each text its links")
+            raise SettingError(f"there must be links of each text, got {len(corpora)} texts and links of {len(pairs)}")
         part_of = deal(corpora, parts)
         tuner = tuner or small(encoder, common(corpora))
         found: list[list[np.ndarray]] = [[np.zeros((0, 0), np.float32)] * len(corpus) for corpus in corpora]
         for part in range(parts):
             others = [np.flatnonzero(numbers != part) for numbers in part_of]
-            learnt = [(c.take(rows), p.take(rows)) for c, p, rows in zip(corpora, pairs, others, strict=True)]
-            learnt = [(corpus, links) for corpus, links in learnt if len(links)]
-            if not learnt:
-                raise SettingError(f"no links outside part {part + 1} of {parts}: take fewer parts, or more text")
-            aligned = tuner.tune(
-                encoder, [text for text, _ in learnt], [links for _, links in learnt], progress=progress
-            )
+            linked = [(c.take(rows), p.take(rows)) for c, p, rows in zip(corpora, pairs, others, strict=True)]
+            linked = [(corpus, links) for corpus, links in linked if len(links)]
+            if not linked:
+                raise SettingError(f"no links outside of part {part + 1} of {parts}; try fewer parts, or more text")
+            texts, links_of = map(list, zip(*linked, strict=True))
+            aligned = tuner.tune(encoder, texts, links_of, progress=progress)
             for corpus, numbers, matrices in zip(corpora, part_of, found, strict=True):
                 rows = np.flatnonzero(numbers == part)
-                similar = Linker(aligned, langs=corpus.langs).similarities(corpus.take(rows))
-                for row, matrix in zip(rows.tolist(), similar, strict=True):
+                similarities = Linker(aligned, langs=corpus.langs).similarities(corpus.take(rows))
+                for row, matrix in zip(rows.tolist(), similarities, strict=True):
                     matrices[row] = matrix
         self.similarities = [Similarities.of(matrices) for matrices in found]
         self._where = {
@@ -88,8 +87,8 @@ class HeldOut:
         found = [self._where.get(pair) for pair in _words(corpus)]
         if None in found:
             raise SettingError(
-                f"sentence pair {found.index(None) + 1:,} is not of the text that the encoder was aligned on part by part: "
-                "take an encoder as it is for further text"
+                f"sentence pair {found.index(None) + 1:,} is not of the text that the encoder was aligned on; for further text, "
+                "use `calque.Linker(encoder).similarities`"
             )
         return Similarities.of(self.similarities[k][row] for k, row in filter(None, found))
 
@@ -102,13 +101,15 @@ def deal(corpora: Sequence[ParallelCorpus], parts: int) -> list[np.ndarray]:
         SettingError: there are fewer distinct source sentences than parts.
     """
     number: dict[tuple[str, ...], int] = {}
-    dealt = [
+    part_of = [
         np.array([number.setdefault(sentence.words, len(number)) for sentence in corpus.source], dtype=np.int64) % parts
         for corpus in corpora
     ]
     if len(number) < parts:
-        raise SettingError(f"{parts} parts of {len(number):,} different source sentences: take fewer parts")
-    return dealt
+        raise SettingError(
+            f"parts must be at most {len(number):,}, the number of distinct source sentences, got {parts}"
+        )
+    return part_of
 
 
 def small(encoder: TrainableEncoder, towards: str, *, seed: int = 0) -> Contrastive:
@@ -126,8 +127,8 @@ def common(corpora: Sequence[ParallelCorpus]) -> str:
     for lang in corpora[0].langs:
         if all(lang in corpus.langs for corpus in corpora):
             return lang
-    said = ", ".join("-".join(corpus.langs) for corpus in corpora)
-    raise SettingError(f"texts in {said} have no language in common, and the encoder is aligned towards one")
+    got = ", ".join("-".join(corpus.langs) for corpus in corpora)
+    raise SettingError(f"the texts must have a language in common, got {got}")
 
 
 def _words(corpus: ParallelCorpus) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:

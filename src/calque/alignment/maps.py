@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from calque.alignment.base import Method
+from calque.alignment.base import Method, RunOptions
 from calque.encoders.mapped import Combine, MappedEncoder
 from calque.encoders.standard import sides_of, standardized
 from calque.encoders.static import StaticEncoder
 from calque.errors import SettingError
 from calque.maps import KINDS, VectorMap
-from calque.text import ParallelCorpus
 
 if TYPE_CHECKING:
+    from calque.alignment.base import Links, Text
     from calque.encoders.base import Encoder
-    from calque.pairs import WordPairs
 
 #: maps that are fitted on sentences instead of words
 _OF_SENTENCES = {"sentence-rotation": "rotation"}
@@ -42,26 +40,14 @@ class LinkedMaps(Method):
         combine: Combine = "last",
         standardize: bool | None = None,
     ):
-        kind = _OF_SENTENCES.get(method, method)
-        if kind not in KINDS:
-            raise SettingError(f"unknown map {method!r}, expected one of {', '.join((*KINDS, *_OF_SENTENCES))}")
-        self.method, self.towards, self.layers = method, towards, layers
+        if _OF_SENTENCES.get(method, method) not in KINDS:
+            raise SettingError(f"method must be one of {', '.join((*KINDS, *_OF_SENTENCES))}, got {method!r}")
+        self.method, self.towards, self.layers, self.standardize = method, towards, layers, standardize
         self.combine: Combine = combine
-        self.standardize = standardize
-        self._make = KINDS[kind]
         self._settings: dict[str, Any] = {}
 
-    def align(
-        self,
-        encoder: Any,
-        corpus: ParallelCorpus | Sequence[ParallelCorpus],
-        pairs: WordPairs | Sequence[WordPairs],
-        *,
-        folder: str | Path | None = None,
-        checkpoint_every: int = 200,
-        progress: bool = False,
-    ) -> Encoder:
-        """Return the encoder with maps; `folder` is not used, because the fit is one pass over the text.
+    def align(self, encoder: Any, corpus: Text, pairs: Links, **run: Unpack[RunOptions]) -> Encoder:
+        """Return the encoder with maps, which are fitted in one pass over the text; no folder is used.
 
         Static vectors contain their maps, which are fitted without the sentence part, because that is computed from mapped
         vectors.
@@ -69,10 +55,11 @@ class LinkedMaps(Method):
         static = isinstance(encoder, StaticEncoder)
         corpora = [corpus] if not isinstance(corpus, Sequence) else corpus
         encoder = standardized(encoder, sides_of(corpora), self.layers, self.standardize)
-        words = encoder.replace(sentence=None, maps=None) if static else encoder
         mapped = MappedEncoder.fit(
-            words, corpus, pairs, make=self._make, towards=self.towards, layers=self.layers, combine=self.combine,
-            unit="sentences" if self.method in _OF_SENTENCES else "words", progress=progress,
+            encoder.replace(sentence=None, maps=None) if static else encoder, corpus, pairs,
+            make=KINDS[_OF_SENTENCES.get(self.method, self.method)], towards=self.towards, layers=self.layers,
+            combine=self.combine, unit="sentences" if self.method in _OF_SENTENCES else "words",
+            progress=run.get("progress", False),
         )  # fmt: skip
         self._settings = {**mapped.settings, "layers": list(mapped.layers), "combine": mapped.combine}
         if not static:

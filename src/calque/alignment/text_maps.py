@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from calque.algebra.procrustes import Moments
-from calque.alignment.base import Method
+from calque.alignment.base import Method, RunOptions
 from calque.alignment.maps import with_maps
 from calque.encoders.base import made_of, require
 from calque.encoders.mapped import Combine, MappedEncoder
@@ -22,11 +21,9 @@ from calque.progress import bar
 from calque.text import ParallelCorpus, Sentences
 
 if TYPE_CHECKING:
+    from calque.alignment.base import Text
     from calque.encoders.base import Encoder
     from calque.maps import VectorMap
-
-#: text by language, or parallel text, whose sides are used as plain text
-Text = ParallelCorpus | Sequence[ParallelCorpus] | Mapping[str, Sentences]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -49,14 +46,7 @@ class LanguageMeans(Method):
         self._settings: dict[str, Any] = {}
 
     def align(
-        self,
-        encoder: Any,
-        corpus: Text,
-        pairs: Any = (),
-        *,
-        folder: str | Path | None = None,
-        checkpoint_every: int = 200,
-        progress: bool = False,
+        self, encoder: Any, corpus: Text | Mapping[str, Sentences], pairs: Any = (), **run: Unpack[RunOptions]
     ) -> Encoder:
         """Return the encoder with maps; static vectors contain their maps, fitted without the sentence part.
 
@@ -64,8 +54,8 @@ class LanguageMeans(Method):
             encoder: encoder to map.
             corpus: sentences of each language, or parallel text, whose sides are used as plain text. Duplicate sentences count
                 several times.
-            pairs, folder, checkpoint_every: not used.
-            progress: show a bar on standard error.
+            pairs: not used.
+            run: see `RunOptions`; no folder is used.
 
         Raises:
             SettingError: there are fewer than two languages, `towards` is missing, or a language has no word vectors.
@@ -75,9 +65,8 @@ class LanguageMeans(Method):
             raise SettingError(
                 f"means needs text in {self.towards} and in another language, got {', '.join(texts) or 'none'}"
             )
-        static = isinstance(encoder, StaticEncoder)
-        words = encoder.replace(sentence=None, maps=None) if static else encoder
-        moments = moments_of(words, texts, self.layers, progress=progress)
+        words = encoder.replace(sentence=None, maps=None) if isinstance(encoder, StaticEncoder) else encoder
+        moments = moments_of(words, texts, self.layers, progress=run.get("progress", False))
         maps: dict[str, dict[int, VectorMap]] = {}
         for layer in next(iter(moments.values())):
             of_layer = {lang: by_layer[layer] for lang, by_layer in moments.items()}
@@ -110,7 +99,9 @@ class Standardize(Method):
     towards: str
     layers: Sequence[int] | None = None
 
-    def align(self, encoder: Any, corpus: Text, pairs: Any = (), **options: Any) -> Encoder:
+    def align(
+        self, encoder: Any, corpus: Text | Mapping[str, Sentences], pairs: Any = (), **run: Unpack[RunOptions]
+    ) -> Encoder:
         """Return the encoder with standardised vectors; arguments as in `LanguageMeans.align`."""
         texts = _by_language(corpus)
         aligned = standardized(encoder, [part for parts in texts.values() for part in parts], self.layers, wanted=True)
@@ -134,9 +125,7 @@ def shifts(moments: Mapping[str, Moments], *, towards: str, offset: bool = True)
     """
     target = moments[towards].source_mean * offset
     return {
-        lang: _shift(own.source_mean, target, own.n)
-        for lang, own in moments.items()
-        if not (offset and lang == towards)
+        lang: _shift(own.source_mean, target, own.n) for lang, own in moments.items() if not offset or lang != towards
     }
 
 
@@ -146,14 +135,10 @@ def _shift(source: np.ndarray, target: np.ndarray, n: int) -> LinearMap:
 
 
 def moments_of(
-    encoder: Any,
-    texts: Mapping[str, Sequence[Sentences]],
-    layers: Sequence[int] | None = None,
-    *,
-    block: int = 2048,
+    encoder: Any, texts: Mapping[str, Sequence[Sentences]], layers: Sequence[int] | None = None, *, block: int = 2048,
     progress: bool = False,
-) -> dict[str, dict[int, Moments]]:
-    """Return the moments of word vectors by language and layer, from one pass.
+) -> dict[str, dict[int, Moments]]:  # fmt: skip
+    """Return the moments of word vectors by language and layer.
 
     The text is encoded block by block, and only moments are kept. Words without a vector do not count.
 
@@ -180,7 +165,7 @@ def moments_of(
                     found[lang][n].update(rows, np.empty((len(rows), 0)))
                 shown.update(len(part))
         if not found[lang][numbers[0]].n:
-            raise SettingError(f"the text in {lang} has no word for which {encoder.name} has a vector")
+            raise SettingError(f"{encoder.name} must have a vector for some word of the text in {lang}, got none")
     shown.close()
     return found
 
@@ -211,7 +196,7 @@ def centred(
             (lang,) = set(sides) - {towards}
             found.setdefault(lang, []).append((moments[lang][layer], moments[towards][layer]))
     if not found:
-        raise SettingError(f"no text has {towards} on one side, whose mean the other languages would get")
+        raise SettingError(f"one side of a text must be in {towards}, to whose mean the others are shifted")
     maps = {}
     for lang, parts in found.items():
         counts = [own.n for own, _ in parts]
@@ -220,7 +205,7 @@ def centred(
     return MappedEncoder(encoder, maps, towards=towards, settings={"method": "centred", "towards": towards})
 
 
-def _by_language(corpus: Text) -> dict[str, list[Sentences]]:
+def _by_language(corpus: Text | Mapping[str, Sentences]) -> dict[str, list[Sentences]]:
     """Return the texts of each language."""
     if isinstance(corpus, Mapping):
         return {lang: [text] for lang, text in corpus.items()}

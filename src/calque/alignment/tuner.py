@@ -27,6 +27,7 @@ from calque.training.plan import BatchPlan
 from calque.training.sources import float32_copy, freeze_below
 
 if TYPE_CHECKING:
+    from calque.alignment.base import Links, Text
     from calque.encoders.base import Encoder
 
 #: ratio of the default learning rate of adapters to that of all weights
@@ -64,7 +65,6 @@ class Tuner(TrainingSettings, Method):
             check_number("lora", self.lora, least=1, whole=True)
             library()  # fails early if PEFT is missing
 
-    # -- what a subclass defines ---------------------------------
     @abstractmethod
     def loss(self, batch: LinkedBatch) -> Tensor | dict[str, Tensor]:
         """Return the loss of one text and layer, or its terms by name; the sum over all texts and layers is minimised."""
@@ -88,7 +88,6 @@ class Tuner(TrainingSettings, Method):
         # 2e-3 was best on held-out text at 128 dimensions; 5e-5 is common at 768.
         return rate_by_width(dim, 2)
 
-    # -- training ------------------------------------------------
     def settings(self) -> dict[str, Any]:
         """Return the settings except those of the schedule, for the record and the identity of checkpoints."""
         names = ["towards", "layers", "batch", "special", "max_words", "freeze"]
@@ -101,18 +100,10 @@ class Tuner(TrainingSettings, Method):
         return {**found, "settings": {**found["settings"], **self._how}}
 
     def tune(
-        self,
-        encoder: TrainableEncoder,
-        corpus: ParallelCorpus | Sequence[ParallelCorpus],
-        pairs: WordPairs | Sequence[WordPairs],
-        *,
-        standardize: bool | None = None,
-        accumulate: int = 1,
-        precision: TrainingPrecision = "float32",
-        folder: str | Path | None = None,
-        checkpoint_every: int = 200,
-        progress: bool = False,
-    ) -> TrainableEncoder:
+        self, encoder: TrainableEncoder, corpus: Text, pairs: Links, *, standardize: bool | None = None,
+        accumulate: int = 1, precision: TrainingPrecision = "float32", folder: str | Path | None = None,
+        checkpoint_every: int = 200, progress: bool = False,
+    ) -> TrainableEncoder:  # fmt: skip
         """Train a copy of `encoder`.
 
         Args:
@@ -120,7 +111,7 @@ class Tuner(TrainingSettings, Method):
             corpus, pairs: parallel text and its word links; several for several languages at once.
             standardize, accumulate, precision: see `align`.
             folder: folder for checkpoints and metrics; an interrupted run resumes from it with bitwise equal results. The last
-                checkpoint is kept; delete it after the result is saved.
+                checkpoint remains; delete it after the result is saved.
             checkpoint_every: number of updates between checkpoints, 0 for none; one is also written every minute.
             progress: show a bar with the terms of the loss on standard error.
 
@@ -134,31 +125,26 @@ class Tuner(TrainingSettings, Method):
         check_precision(precision, TRAINING_PRECISIONS)
         self._check(encoder)
         self._how = {"precision": precision} | ({} if standardize is None else {"standardize": standardize})
-        corpora = [corpus] if not isinstance(corpus, Sequence) else list(corpus)
-        pairs_of = [pairs] if not isinstance(pairs, Sequence) else list(pairs)
+        corpora = list(corpus) if isinstance(corpus, Sequence) else [corpus]
+        pairs_of = list(pairs) if isinstance(pairs, Sequence) else [pairs]
         processes = Processes(precision)
         encoder = standardized(encoder, sides_of(corpora), self.layers, standardize)
         if self.lora is None:
             encoder = encoder.merged()
-        text = self.text(encoder, corpora, pairs_of)
         schedule = self.schedule
         if schedule.learning_rate is None:
             rate = self.default_rate(encoder.dim) * (1 if self.lora is None else LORA_RATE)
             schedule = replace(schedule, learning_rate=rate)
-        plan = BatchPlan(text.sizes, batch=self.batch, seed=schedule.seed)
         tuned = self._copy(encoder, processes.device)
         tuned.model.train()
+        objective = self.objective(tuned, encoder, corpora, pairs_of, processes, accumulate=accumulate)
         loop = Loop(
-            self.objective(tuned, encoder, text, processes, accumulate=accumulate),
-            schedule=schedule,
-            processes=processes,
-            identity={**self.settings(), **self._how, "encoder": encoder.fingerprint, "text": text.fingerprint},
-            folder=None if folder is None else Path(folder),
-            checkpoint_every=checkpoint_every,
-            progress=progress,
-        )
-        self.history = loop.run(plan)
-        self.counts, self.used = vars(text.counts), schedule
+            objective, schedule=schedule, processes=processes, folder=None if folder is None else Path(folder),
+            identity={**self.settings(), **self._how, "encoder": encoder.fingerprint, "text": objective.text.fingerprint},
+            checkpoint_every=checkpoint_every, progress=progress,
+        )  # fmt: skip
+        self.history = loop.run(BatchPlan(objective.text.sizes, batch=self.batch, seed=schedule.seed))
+        self.counts, self.used = vars(objective.text.counts), schedule
         tuned.model.eval()
         if self.lora is None:
             tuned.model.requires_grad_(True)
@@ -167,17 +153,9 @@ class Tuner(TrainingSettings, Method):
         return tuned
 
     def align(
-        self,
-        encoder: Any,
-        corpus: ParallelCorpus | Sequence[ParallelCorpus],
-        pairs: WordPairs | Sequence[WordPairs],
-        *,
-        standardize: bool | None = None,
-        centre: bool = False,
-        accumulate: int = 1,
-        precision: TrainingPrecision = "float32",
-        **run: Unpack[RunOptions],
-    ) -> Encoder:
+        self, encoder: Any, corpus: Text, pairs: Links, *, standardize: bool | None = None, centre: bool = False,
+        accumulate: int = 1, precision: TrainingPrecision = "float32", **run: Unpack[RunOptions],
+    ) -> Encoder:  # fmt: skip
         """Train a copy of `encoder`, see `tune`.
 
         Args:
@@ -197,30 +175,20 @@ class Tuner(TrainingSettings, Method):
         from calque.alignment.text_maps import centred
 
         self._how["centre"] = True
-        corpora = [corpus] if isinstance(corpus, ParallelCorpus) else corpus
+        corpora = corpus if isinstance(corpus, Sequence) else [corpus]
         aligned = centred(tuned, corpora, towards=self.towards, progress=run.get("progress", False))
-        aligned.made = {**tuned.made, **self.record()}
+        aligned.made = (tuned.made or {}) | self.record()
         return aligned
 
-    def text(
-        self, encoder: TrainableEncoder, corpora: Sequence[ParallelCorpus], pairs: Sequence[WordPairs]
-    ) -> AlignedText:
-        """Return parallel texts with their links, split for the encoder."""
-        return AlignedText(
+    def objective(
+        self, tuned: TrainableEncoder, encoder: TrainableEncoder, corpora: Sequence[ParallelCorpus],
+        pairs: Sequence[WordPairs], processes: Processes, *, accumulate: int = 1,
+    ) -> Alignment:  # fmt: skip
+        """Return the objective of training `tuned`; `encoder` is the encoder before training."""
+        text = AlignedText(
             corpora, pairs, encoder, towards=self.towards, special=self.special, max_words=self.max_words,
             kinds=self.kinds(), sentences=self.reads_sentences,
         )  # fmt: skip
-
-    def objective(
-        self,
-        tuned: TrainableEncoder,
-        encoder: TrainableEncoder,
-        text: AlignedText,
-        processes: Processes,
-        *,
-        accumulate: int = 1,
-    ) -> Alignment:
-        """Return the objective of training `tuned`; `encoder` is the encoder before training."""
         return Alignment(
             tuned, text, encoder.layer_numbers(self.layers), processes, encoder if self.needs_reference else None,
             loss=self.loss, budget=self.budget, accumulate=accumulate,

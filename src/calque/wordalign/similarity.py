@@ -49,9 +49,12 @@ class Similarities:
 
     def __getitem__(self, sentence: int) -> np.ndarray:
         """Return the matrix of one sentence pair, float32 `[source words, target words]`."""
-        k = range(len(self))[sentence]  # raises an IndexError at the end of an iteration
+        k = range(len(self))[sentence]
         flat = np.asarray(self.data[self.offsets[k] : self.offsets[k + 1]], dtype=np.float32)
         return flat.reshape(self.rows[k], self.columns[k])
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self[k] for k in range(len(self)))
 
     @classmethod
     def of(cls, matrices: Iterable[np.ndarray]) -> Similarities:
