@@ -41,7 +41,7 @@ def test_words_are_numbered_by_frequency():
     assert vocabulary.words == ("the", "cat", "sees", "dog", "a")
     assert vocabulary.counts.tolist() == [12, 12, 6, 9, 6, 6, 6, 3]
     assert len(vocabulary) == 8
-    assert text.forms == ["the", "cat", "sees", "dog", "a", "die", "Katze", "rare", "和"]
+    assert text.word_types == ["the", "cat", "sees", "dog", "a", "die", "Katze", "rare", "和"]
     assert vocabulary.numbers(["dog", "die", "the"]).tolist() == [6, UNKNOWN, FIRST_WORD]
     en, de = text.blocks["en"], text.blocks["de"]
     assert en.ids[en.offsets[0] : en.offsets[3]].tolist() == [
@@ -50,7 +50,7 @@ def test_words_are_numbered_by_frequency():
     assert de.ids.tolist() == [BEGIN, 8, 9, 11, END, BEGIN, 8, 9, END]
     assert vocabulary.unigram().sum() == pytest.approx(1)
     held = WordText.seen_by(vocabulary, [["new", "the", "new"], Sentence(()), Sentence(("die", "dog"))])
-    assert held.forms[5:] == ["new", "die"]
+    assert held.word_types[5:] == ["new", "die"]
     assert held.blocks[""].ids.tolist() == [BEGIN, 8, 3, 8, END, BEGIN, 9, 6, END]
     assert held.blocks[""].offsets.tolist() == [0, 5, 9]
     # Words of a small language move up by as much as they are drawn more often.
@@ -112,7 +112,7 @@ def test_loss_and_gradient_are_the_literal_ones(tables, monkeypatch):
     def spy(self, update):
         kept["model"] = copy.deepcopy(self.module)
         kept["sentences"] = [
-            [forms[i - FIRST_WORD] for i in blocks.ids[blocks.offsets[k] + 1 : blocks.offsets[k + 1] - 1]]
+            [word_types[i - FIRST_WORD] for i in blocks.ids[blocks.offsets[k] + 1 : blocks.offsets[k + 1] - 1]]
             for lang, numbers in update
             for blocks in [self.mixture.languages[lang]]
             for k in numbers
@@ -121,7 +121,7 @@ def test_loss_and_gradient_are_the_literal_ones(tables, monkeypatch):
         kept["gradients"] = [p.grad.clone() for p in self.module.parameters()]
         return kept["terms"]
 
-    forms = WordText.of({"en": EN, "de": DE}, size=8, alpha=0.5).forms
+    word_types = WordText.of({"en": EN, "de": DE}, size=8, alpha=0.5).word_types
     monkeypatch.setattr(WordPrediction, "backward", spy)
     method.train({"en": EN, "de": DE})
     model = kept["model"]

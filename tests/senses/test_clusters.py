@@ -36,7 +36,7 @@ def test_words_that_stand_for_two_are_divided_and_the_others_are_not():
     assert all((np.diff(np.bincount(of_word)) <= 0).all() for of_word in labels)  # larger senses first
     again = split_words(x, seed=1)
     assert all(np.array_equal(a, b) for a, b in zip(labels, again, strict=True))
-    one = split_words(x, most=np.array([1] + [5] * 69), seed=1)
+    one = split_words(x, max_senses=np.array([1] + [5] * 69), seed=1)
     assert [int(of_word.max()) for of_word in one[:4]] == [0, 1, 1, 1]
 
 
@@ -47,7 +47,7 @@ def test_a_word_that_stands_for_three_has_three_senses():
     labels = split_words([triple.astype(np.float32), *x])
     assert v_measure_score(truth, labels[0]) > 0.7
     assert labels[0].max() == 2
-    assert split_words([triple.astype(np.float32), *x], most=2)[0].max() == 1
+    assert split_words([triple.astype(np.float32), *x], max_senses=2)[0].max() == 1
 
 
 def test_axes_are_those_of_a_linear_discriminant_analysis():

@@ -10,7 +10,7 @@ from transformers import AutoConfig, AutoModelForMaskedLM, BertForMaskedLM
 
 from calque.encoders import load_encoder
 from calque.errors import InputError, SettingError
-from calque.senses.clusters import word_space
+from calque.senses.clusters import discriminant_axes
 from calque.senses.elmo import ElmoEncoder
 from calque.senses.found import EVERY, ContextSenses, inventory_of, open_contexts, trained_senses, without_output
 from calque.senses.sense_table import SenseTable, save_senses
@@ -167,7 +167,7 @@ def test_a_word_has_the_sense_of_the_nearest_mean_of_its_contexts(request, kind,
     states, known = contexts.states(text, np.flatnonzero(read)).numpy(), [words[k] for k in np.flatnonzero(read)]
     own = {form: [x for word, x in zip(known, states, strict=True) if word == form] for form in found.words}
     assert set(WORDS) <= set(found.words)
-    mean, axes = word_space([np.stack(own[form]) for form in found.words])
+    mean, axes = discriminant_axes([np.stack(own[form]) for form in found.words])
 
     def compared(x):
         return (x - mean) @ axes / np.linalg.norm((x - mean) @ axes)

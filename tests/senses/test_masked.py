@@ -59,7 +59,7 @@ def test_the_same_text_gives_the_same_tokenizer():
         vocabulary
     )
     assert not {"##東", "##京", "##W"} & set(vocabulary)
-    # Only what BERT calls special is, though the trainer was told that letters are.
+    # Only BERT's special tokens are special, though the trainer had letters among them.
     assert found[0].encode("##a [MASK]").tokens == ["[CLS]", "[UNK]", "[UNK]", "a", "[MASK]", "[SEP]"]
     once, often = (train_wordpiece(text * n, size=60, letters=8).get_vocab() for n in (1, 5))
     assert sum(len(part) == 1 for part in once) == sum(len(part) == 1 for part in often) == 8

@@ -90,7 +90,7 @@ def test_over_all_senses_it_is_the_dense_softmax(side):
 
 # -- a sample ----------------------------------------------------------------------------------------------------------
 def test_over_a_sample_it_is_the_literal_one():
-    """Each target is told from what was drawn, without itself (an accidental hit); the other senses of the predicted word
+    """The negatives of a target are the drawn classes without itself (an accidental hit); other senses of the predicted word
     are among them where they were drawn."""
     head = Softmax([small_table()], negatives=7)
     table = head.senses[0]

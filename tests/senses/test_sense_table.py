@@ -83,7 +83,7 @@ def test_fifty_updates_are_those_of_the_algorithms():
     moods = rng.normal(size=(len(SENSES), 2, DIM)) * 2  # each word's states come from about two places
     pruned, several = 0, 0
     for step in range(1, 51):
-        # The last word is too rare to be judged.
+        # The last word is too rare to be pruned.
         words = rng.integers(0, len(SENSES) - 1, rng.integers(5, 40))
         if step % 12 == 9:
             words[-1] = 5
@@ -122,7 +122,7 @@ def test_fifty_updates_are_those_of_the_algorithms():
         seen, n = int(table.seen), min(int(table.seen), QUEUE)
         in_order = [(seen - n + k) % QUEUE for k in range(n)]
         np.testing.assert_array_equal(table.queue.numpy()[in_order], np.array(literal.queue, dtype=np.float32))
-    assert several > 10  # senses of one word were told apart
+    assert several > 10  # senses of one word were distinguished
     assert 0 < pruned < sum(SENSES) - len(SENSES)
     assert table.live[table.index[5]].all()
 

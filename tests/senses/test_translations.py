@@ -67,7 +67,7 @@ def test_at_most_four_translations_each_in_the_order_of_the_dictionary():
     found = Translations([dictionary("en-de", *pairs)], ["en", "de"], VOCABULARY)
     assert of(found, "en", "house") == [["Haus", "HAUS", "casa", "cab"]]
     assert of(found, "de", "shore") == [["house", "the"]]
-    fewer = Translations([dictionary("en-de", *pairs)], ["en", "de"], VOCABULARY, most=2)
+    fewer = Translations([dictionary("en-de", *pairs)], ["en", "de"], VOCABULARY, max_count=2)
     assert of(fewer, "en", "house") == [["Haus", "HAUS"]]
     assert fewer.fingerprint != found.fingerprint
 

@@ -160,7 +160,7 @@ class WordPrediction(Prediction):
     ):  # fmt: skip
         super().__init__(model, mixture, processes, training)
         self.model, self.dropout = model, dropout
-        self._rows = model.rows(text.forms)
+        self._rows = model.rows(text.word_types)
 
     def backward(self, update: Update) -> dict[str, float]:
         texts = [
@@ -199,7 +199,7 @@ class WordPrediction(Prediction):
         compared = dict(enumerate(own)) if training.settings.grouped else {side: own[side]}
         targets = training.targets(compared, words, languages.to(states.device))
         kinds = torch.cat([states.detach(), own[side]], dim=1).float()
-        selected = Selected(kinds, torch.stack([words, targets.classes[:, 0], torch.ones_like(words)], dim=1))
+        selected = kinds, torch.stack([words, targets.classes[:, 0], torch.ones_like(words)], dim=1)
         return head.loss(states, targets, side, negatives), selected
 
 
@@ -232,11 +232,11 @@ class WordModel(nn.Module):
     def device(self) -> torch.device:
         return next(self.parameters()).device
 
-    def rows(self, forms: Sequence[str]) -> np.ndarray:
+    def rows(self, word_types: Sequence[str]) -> np.ndarray:
         """Return the characters of the word forms of a `WordText`, int16 `[FIRST_WORD + n, length]`."""
         length = self.network.words.max_characters
         unknown = np.ones((1, length), dtype=np.int16)  # unused, because unknown words are read by their characters
-        return np.concatenate([sentence_ends(length), unknown, character_rows(forms, length)])
+        return np.concatenate([sentence_ends(length), unknown, character_rows(word_types, length)])
 
     def contexts(
         self, rows: np.ndarray, ids: np.ndarray, lengths: np.ndarray, drop: Callable[[Tensor], Tensor] = lambda x: x
@@ -272,7 +272,7 @@ class WordModel(nn.Module):
             SettingError: the text has no words.
         """
         text = WordText.seen_by(self.vocabulary, sentences, lower=self.lower)
-        rows, (blocks,) = self.rows(text.forms), text.blocks.values()
+        rows, (blocks,) = self.rows(text.word_types), text.blocks.values()
         if not len(blocks):
             raise SettingError("no words to measure the perplexity on")
         frequency, training = -np.log(self.vocabulary.unigram()), self.training

@@ -13,6 +13,7 @@ import typer
 
 from calque.cli.checks import output_file, output_folder, positive, refuse_unused
 from calque.cli.options import SubjectCommand, Tracking, by_name, grouped, news, own_options
+from calque.corpora.languages import language_and_path, name_and_path, pair_of
 from calque.errors import SettingError
 from calque.runs.settings import CheckpointEvery, Limit, Overwrite, OwnOption, Pretokenized, Quiet, Seed
 
@@ -145,7 +146,7 @@ def pretrain(
             raise SettingError(f"{called} has no effect with --start, which has its own")
     if preset is None:
         options.setdefault("vocabulary", 16_000)
-    senses, langs_and_paths = found.arguments(), list(map(_with_language, texts))
+    senses, langs_and_paths = found.arguments(), list(map(language_and_path, texts))
     record = run(
         langs_and_paths, out=out, model=model, preset=preset, senses=senses,
         dictionaries=_dictionaries(found.dictionary or [], [lang for lang, _ in langs_and_paths]),
@@ -163,8 +164,6 @@ def pretrain(
 
 def _dictionaries(files: list[str], langs: list[str]) -> list[tuple[tuple[str, str], str]]:
     """Split `en-de=FILE` into languages of the text and path."""
-    from calque.corpora.languages import name_and_path, pair_of
-
     found = []
     for name, path in map(name_and_path, files):
         pair = pair_of(name, langs) if path else None
@@ -175,16 +174,6 @@ def _dictionaries(files: list[str], langs: list[str]) -> list[tuple[tuple[str, s
             )
         found.append((pair, path))
     return found
-
-
-def _with_language(text: str) -> tuple[str, str]:
-    """Split `LANG=FILE` into language and path."""
-    from calque.corpora.languages import name_and_path
-
-    lang, path = name_and_path(text)
-    if not lang or not path:
-        raise SettingError(f"{text!r}: give the language before the file, e.g. en=text.txt")
-    return lang, path
 
 
 pretrain.command_class = PretrainCommand
@@ -211,7 +200,7 @@ def perplexity(
     from calque.senses.perplexity import perplexity as run
 
     scores = run(
-        encoder, list(map(_with_language, texts)), share=share, pretokenized=pretokenized, limit=limit, seed=seed,
+        encoder, list(map(language_and_path, texts)), share=share, pretokenized=pretokenized, limit=limit, seed=seed,
         say=news(quiet),
     )  # fmt: skip
     if as_json:

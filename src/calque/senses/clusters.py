@@ -22,7 +22,7 @@ _SHARE = 0.1  # minimum fraction of a word's vectors in each of two clusters
 _STARTS = 8  # number of initialisations of k-means
 
 
-def split_words(vectors: Sequence[np.ndarray], *, most: int | np.ndarray = 5, seed: int = 0) -> list[np.ndarray]:
+def split_words(vectors: Sequence[np.ndarray], *, max_senses: int | np.ndarray = 5, seed: int = 0) -> list[np.ndarray]:
     """Divide the vectors of each word into its senses; a word with one sense is not divided.
 
     The vectors must depend only on the context of the word, as hidden states that predict it. Then the pooled vectors of two
@@ -33,14 +33,14 @@ def split_words(vectors: Sequence[np.ndarray], *, most: int | np.ndarray = 5, se
 
     Args:
         vectors: `[n_i, dim]` for each of at least `FEWEST_WORDS` words.
-        most: maximum number of senses of a word; or int `[n_words]`, of each word.
+        max_senses: maximum number of senses of a word; or int `[n_words]`, of each word.
         seed: seed of the pools and of k-means.
 
     Returns:
         the sense of each vector of each word, int64 `[n_i]`, larger senses first.
     """
-    sizes, limits = np.array([len(x) for x in vectors]), np.broadcast_to(most, len(vectors))
-    mean, axes = word_space(vectors)
+    sizes, limits = np.array([len(x) for x in vectors]), np.broadcast_to(max_senses, len(vectors))
+    mean, axes = discriminant_axes(vectors)
     words = [unit_rows((x - mean) @ axes).astype(np.float64) for x in vectors]
     centres = unit_rows(np.stack([x.mean(0) for x in words])).astype(np.float64)
     rng = np.random.default_rng([seed, len(words)])
@@ -73,19 +73,16 @@ def split_words(vectors: Sequence[np.ndarray], *, most: int | np.ndarray = 5, se
     return labels
 
 
-def word_space(vectors: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean and the axes on which `split_words` projects vectors, see `discriminant_axes`."""
-    return discriminant_axes(vectors, min(_AXES, vectors[0].shape[1]))
-
-
-def discriminant_axes(vectors: Sequence[np.ndarray], k: int, *, ridge: float = 0.1) -> tuple[np.ndarray, np.ndarray]:
+def discriminant_axes(
+    vectors: Sequence[np.ndarray], k: int = _AXES, *, ridge: float = 0.1
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the axes with the largest variance between words relative to that within words (Fisher 1936; Rao 1948).
 
     The covariance within words is the unweighted mean over words, shrunk towards a multiple of the identity.
 
     Args:
         vectors: `[n_i, dim]` for each word.
-        k: number of axes.
+        k: maximum number of axes.
         ridge: weight of the identity.
 
     Returns:

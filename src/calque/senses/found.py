@@ -29,7 +29,7 @@ from calque.encoders.split import SplitSentences, number_words
 from calque.encoders.subwords import Subwords
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of, ranges
-from calque.senses.clusters import FEWEST_WORDS, MIN_VECTORS, split_words, word_space
+from calque.senses.clusters import FEWEST_WORDS, MIN_VECTORS, discriminant_axes, split_words
 from calque.senses.elmo import ElmoEncoder
 from calque.senses.masked import open_masked, single_subwords
 from calque.senses.sense_table import SenseTable, open_senses, principal_axes
@@ -120,7 +120,8 @@ class Inventory:
         if among is not None:
             cosines[~among[self.senses[:, 0]]] = -np.inf
         best = np.argsort(-cosines, kind="stable")[:k]
-        return [Neighbour(*self.senses[r].tolist(), float(cosines[r])) for r in best if np.isfinite(cosines[r])]
+        found = ((*self.senses[r].tolist(), float(cosines[r])) for r in best if np.isfinite(cosines[r]))
+        return [Neighbour(word, number, cosine) for word, number, cosine in found]
 
     def plane(self, rows: np.ndarray) -> np.ndarray:
         """Project senses on the first two principal axes of all sense vectors, float64 `[n, 2]` (Multi-sense, Figures 4 to 7)."""
@@ -329,7 +330,7 @@ class ContextSenses(Inventory):
                 f"only {len(forms)} words of the text occur {MIN_VECTORS} times or more, {FEWEST_WORDS} are needed to decide "
                 "which words have several senses: give more text"
             )
-        self._mean, self._axes = word_space(sample)
+        self._mean, self._axes = discriminant_axes(sample)
         labels = split_words(sample, seed=seed)
         n_senses = np.array([of_word.max() + 1 for of_word in labels])
         shares = np.stack([np.bincount(of_word, minlength=n_senses.max()) / len(of_word) for of_word in labels])

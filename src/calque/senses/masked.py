@@ -376,7 +376,7 @@ class MaskedPrediction(Prediction):
             return F.cross_entropy(self.head(states).float(), answers, reduction="sum"), None
         states = self._transform(states).float()
         targets = self.training.targets({0: states.detach()}, answers, languages, whole)
-        selected = Selected(states.detach(), torch.stack([answers, targets.classes[:, 0], masked.long()], dim=1))
+        selected = states.detach(), torch.stack([answers, targets.classes[:, 0], masked.long()], dim=1)
         return self.softmax.loss(states, targets), selected
 
     def blocks(self, update: Update) -> tuple[np.ndarray, np.ndarray]:

@@ -13,6 +13,7 @@ import torch
 from calque.encoders.batches import collate, token_batches
 from calque.encoders.folder import BUNDLED, file_pair
 from calque.encoders.loading import load_encoder
+from calque.encoders.split import SplitSentences
 from calque.errors import SettingError
 from calque.linking import Say, read_languages
 from calque.offsets import offsets_of, ranges
@@ -26,12 +27,12 @@ from calque.text import Sentences
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from calque.encoders.split import SplitSentences
     from calque.encoders.subwords import Subwords
 
 _LOGITS = 100_000_000  # maximum number of logits in memory
 
 
+@torch.inference_mode()
 def masked_perplexity(
     model: PreTrainedModel, subwords: Subwords, sentences: Sentences, *, mask_id: int, share: float = 0.15,
     senses: Softmax | None = None, seed: int = 0, data: str = "", name: str = "",
@@ -63,16 +64,31 @@ def masked_perplexity(
         raise SettingError(
             f"{data or 'the text'} has no word that {name or 'the model'} can read: there is nothing to measure"
         )
-    losses = np.zeros(len(chosen))
     owner = np.searchsorted(split.word_offsets, chosen, side="right") - 1
-    asked = np.unique(owner)
+    counts = np.bincount(owner, minlength=len(split))
+    words = SplitSentences(
+        split.ids, split.offsets, offsets_of(counts), split.word_starts[chosen], split.word_lengths[chosen],
+        pad_id=split.pad_id,
+    )  # fmt: skip
     vocabulary: Any = model.get_input_embeddings()
     budget = max(64, min(4096, _LOGITS // vocabulary.num_embeddings))
-    for part in token_batches(split.lengths[asked], budget):
-        numbers = asked[part]
-        first, last = np.searchsorted(owner, numbers), np.searchsorted(owner, numbers, side="right")
-        places = ranges(first, last - first)
-        losses[places] = _losses(model, split, numbers, chosen[places], last - first, mask_id, senses)
+    losses, read = np.zeros(len(chosen)), np.flatnonzero(counts)
+    for part in token_batches(split.lengths[read], budget):
+        batch = collate(words, read[part])
+        hidden = torch.from_numpy(ranges(batch.starts.numpy(), batch.lengths.numpy()))
+        answers = batch.input_ids.view(-1)[hidden].to(model.device)
+        batch.input_ids.view(-1)[hidden] = mask_id
+        given: Any = batch.to(model.device)
+        if senses is None:
+            logits = model(input_ids=given.input_ids, attention_mask=given.attention_mask).logits.flatten(0, 1)[hidden]
+            loss = torch.nn.functional.cross_entropy(logits.float(), answers, reduction="none")
+        else:
+            body: Any = model
+            states = body.bert(input_ids=given.input_ids, attention_mask=given.attention_mask).last_hidden_state
+            states = body.cls.predictions.transform(states.flatten(0, 1)[hidden]).float()
+            loss = senses.negative_log_likelihood(states, answers)
+        places = ranges(words.word_offsets[read[part]], counts[read[part]])
+        losses[places] = np.add.reduceat(loss.double().cpu().numpy(), offsets_of(batch.lengths.numpy())[:-1])
     sums = np.zeros((len(sentences), 2))
     np.add.at(sums, owner, np.stack([losses, np.ones(len(losses))], axis=1))
     mean = round(float(split.word_lengths[chosen].mean()), 3)
@@ -117,32 +133,6 @@ def choose_words(counts: np.ndarray, share: float, seed: int) -> np.ndarray:
         if count
     ]
     return np.concatenate(chosen) if chosen else np.zeros(0, dtype=np.int64)
-
-
-@torch.inference_mode()
-def _losses(
-    model: Any, split: SplitSentences, numbers: np.ndarray, words: np.ndarray, per_sentence: np.ndarray, mask_id: int,
-    senses: Softmax | None,
-) -> np.ndarray:  # fmt: skip
-    """Return −log p of some words, float64 `[len(words)]`."""
-    batch = collate(split, numbers)
-    width = batch.input_ids.shape[1]
-    lengths = split.word_lengths[words].astype(np.int64)
-    starts = split.word_starts[words] + np.repeat(np.arange(len(numbers)) * width, per_sentence)
-    hidden = torch.from_numpy(ranges(starts, lengths))
-    ids = batch.input_ids.clone()
-    answers = ids.view(-1)[hidden]
-    ids.view(-1)[hidden] = mask_id
-    device = model.device
-    mask = None if batch.attention_mask is None else batch.attention_mask.to(device)
-    read, hidden, answers = {"input_ids": ids.to(device), "attention_mask": mask}, hidden.to(device), answers.to(device)
-    if senses is None:
-        logits = model(**read).logits.flatten(0, 1)[hidden]
-        loss = torch.nn.functional.cross_entropy(logits.float(), answers, reduction="none")
-    else:
-        states = model.bert(**read).last_hidden_state.flatten(0, 1)[hidden]
-        loss = senses.negative_log_likelihood(model.cls.predictions.transform(states).float(), answers)
-    return np.add.reduceat(loss.double().cpu().numpy(), offsets_of(lengths)[:-1])
 
 
 # -- from a folder -----------------------------------------------------------------------------------------------------

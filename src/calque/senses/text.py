@@ -226,12 +226,12 @@ class WordText:
 
     Attributes:
         vocabulary: predicted words.
-        forms: all word forms of the text, the vocabulary first; index n is `forms[n - FIRST_WORD]`.
+        word_types: all word forms of the text, the vocabulary first; index n is `word_types[n - FIRST_WORD]`.
         blocks: word forms by language, int32; a block is a sentence with both ends, or a part of one.
     """
 
     vocabulary: Vocabulary
-    forms: list[str]
+    word_types: list[str]
     blocks: dict[str, Blocks]
 
     @classmethod
@@ -255,15 +255,15 @@ class WordText:
         Raises:
             SettingError: no word is frequent enough.
         """
-        forms: dict[str, int] = {}
+        word_types: dict[str, int] = {}
         numbered: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         for lang, text in texts.items():
             names, numbers, offsets = number_words(text)
-            local = [forms.setdefault(name.lower() if lower else name, len(forms)) for name in names]
+            local = [word_types.setdefault(name.lower() if lower else name, len(word_types)) for name in names]
             numbered[lang] = np.array(local, dtype=np.int64)[numbers], offsets
-        counts, seen = np.zeros(len(forms), dtype=np.int64), np.zeros(len(forms))
+        counts, seen = np.zeros(len(word_types), dtype=np.int64), np.zeros(len(word_types))
         for numbers, _ in numbered.values():
-            occurred = np.bincount(numbers, minlength=len(forms))
+            occurred = np.bincount(numbers, minlength=len(word_types))
             counts += occurred
             seen += occurred * float(max(1, len(numbers))) ** (alpha - 1)
         seen[counts < min_count] = -1  # sorted last, and never predicted
@@ -271,7 +271,7 @@ class WordText:
         n_words = min(size - FIRST_WORD, int((counts >= min_count).sum()))
         if not n_words:
             raise SettingError(f"no word occurs {min_count} times or more: there is nothing to predict")
-        spelled = list(forms)
+        spelled = list(word_types)
         names = [spelled[k] for k in order.tolist()]
         sentences = sum(int((np.diff(offsets) > 0).sum()) for _, offsets in numbered.values())
         ends = np.array([sentences, sentences, counts[order[n_words:]].sum()])
@@ -292,9 +292,9 @@ class WordText:
         known = vocabulary.numbers(names)
         new = np.flatnonzero(known == UNKNOWN)
         known[new] = len(vocabulary) + np.arange(len(new))
-        forms = [*vocabulary.words, *(names[k] for k in new.tolist())]
+        word_types = [*vocabulary.words, *(names[k] for k in new.tolist())]
         longest = int(np.diff(offsets).max(initial=0)) + 1
-        return cls(vocabulary, forms, {"": _blocks(known[numbers], offsets, longest)})
+        return cls(vocabulary, word_types, {"": _blocks(known[numbers], offsets, longest)})
 
 
 def _blocks(numbers: np.ndarray, offsets: np.ndarray, length: int) -> Blocks:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -117,22 +117,24 @@ class Translations:
         dictionaries: dictionaries between languages of the text.
         languages: languages of the text.
         vocabulary: index of each word that can be predicted, the most frequent first.
-        most: maximum number of translations of a word into each other language; the first in the dictionary are taken.
+        max_count: maximum number of translations of a word into each other language; the first in the dictionary are taken.
 
     Raises:
         SettingError: a dictionary is of another language, or has no pair of words of the vocabulary.
     """
 
     def __init__(
-        self, dictionaries: Sequence[Dictionary], languages: Sequence[str], vocabulary: Mapping[str, int], *, most: int = 4,
+        self, dictionaries: Sequence[Dictionary], languages: Sequence[str], vocabulary: Mapping[str, int], *, max_count: int = 4,
     ):  # fmt: skip
         self.languages = list(languages)
         forms: dict[str, list[int]] = {}
         for word, number in vocabulary.items():
             forms.setdefault(word.lower(), []).append(number)
         n, size = len(self.languages), max(vocabulary.values(), default=-1) + 1
-        nothing = np.full((max(1, n - 1), most), -1, dtype=np.int64)
-        rows: dict[tuple[int, int], np.ndarray] = {}  # translations by language and word, `[n_languages - 1, most]`
+        nothing = np.full((max(1, n - 1), max_count), -1, dtype=np.int64)
+        rows: dict[
+            tuple[int, int], np.ndarray
+        ] = {}  # translations by language and word, `[n_languages - 1, max_count]`
         for dictionary in dictionaries:
             place, langs = dictionary.path or "the dictionary", dictionary.langs
             if not set(langs) <= set(self.languages) or langs[0] == langs[1]:
@@ -179,15 +181,13 @@ class Translations:
         return self
 
     def of(self, languages: Tensor, words: Tensor) -> Tensor:
-        """Return the translations of words, int64 `[n, n_languages - 1, most]`, −1 for none, by the language of their text."""
+        """Return translations of words by the language of their text, int64 `[n, n_languages - 1, max_count]`; −1 for none."""
         return self._rows[self._index[languages, words.clamp(max=self._index.shape[1] - 1)]]
 
 
-class Selected(NamedTuple):
-    """Selected senses of this process's predictions, in the order of the text."""
-
-    states: Tensor  # states that predict the words beside those that select senses, if they differ, `[n, kinds · dim]`
-    numbers: Tensor  # words, classes, and whether the context does not contain the word, int64 `[n, 3]`
+#: selected senses of this process's predictions, in the order of the text: the states that predict the words beside those that
+#: select senses, if they differ, `[n, kinds · dim]`; and words, classes, and whether the context lacks the word, int64 `[n, 3]`
+Selected = tuple[Tensor, Tensor]
 
 
 class SenseTraining:
@@ -243,17 +243,15 @@ class SenseTraining:
 
     def keep(self, selected: Sequence[Selected | None], counts: list[int]) -> None:
         """Store this process's selections for each table (None without text), and the number of predictions of each process."""
-        nothing = [
-            Selected(t.centres[:0].repeat(1, len(self.tables)), t.counts[:0, None].repeat(1, 3)) for t in self.tables
-        ]
+        nothing = [(t.centres[:0].repeat(1, len(self.tables)), t.counts[:0, None].repeat(1, 3)) for t in self.tables]
         self._pending = [(part or none, counts) for part, none in zip(selected, nothing, strict=True)]
 
     def after_update(self, step: int) -> None:
         """Update the tables after an update of the weights."""
         settings = self.settings
         for table, (selected, counts) in zip(self.tables, self._pending, strict=True):
-            kinds = self.processes.gather_rows(selected.states, counts)
-            words, classes, masked = self.processes.gather_rows(selected.numbers, counts).unbind(1)
+            kinds, numbers = (self.processes.gather_rows(part, counts) for part in selected)
+            words, classes, masked = numbers.unbind(1)
             table.follow(kinds[:, -table.dim :], classes, settings.rate)
             table.remember(kinds[:, -table.dim :])
             if settings.grouped and step <= self._warmup:
@@ -293,13 +291,13 @@ def group(tables: Sequence[SenseTable], *, seed: int) -> torch.Tensor:
     live = torch.zeros_like(first.live)
     live[first.index[:, 0]] = True
     kept = first.n_recent.clamp(max=first.recent.shape[1]).tolist()
-    asked = [place for place, n in enumerate(kept) if n >= MIN_VECTORS]
-    if len(asked) < FEWEST_WORDS:
+    chosen = [place for place, n in enumerate(kept) if n >= MIN_VECTORS]
+    if len(chosen) < FEWEST_WORDS:
         return live
-    words = first.several[asked].tolist()
-    vectors = [torch.cat([t.recent[place, : kept[place], 0] for t in tables], dim=1).cpu().numpy() for place in asked]
-    most = (first.index[words] >= 0).sum(1).cpu().numpy()
-    for place, word, labels in zip(asked, words, split_words(vectors, most=most, seed=seed), strict=True):
+    words = first.several[chosen].tolist()
+    vectors = [torch.cat([t.recent[place, : kept[place], 0] for t in tables], dim=1).cpu().numpy() for place in chosen]
+    limits = (first.index[words] >= 0).sum(1).cpu().numpy()
+    for place, word, labels in zip(chosen, words, split_words(vectors, max_senses=limits, seed=seed), strict=True):
         for sense in range(int(labels.max()) + 1):
             number = first.index[word, sense]
             live[number] = True
