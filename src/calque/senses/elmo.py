@@ -135,10 +135,8 @@ class CharacterCNN(nn.Module):
 
     def __init__(self, options: Mapping[str, Any], dim: int, rows: int = N_CHARACTERS):
         super().__init__()
-        self.max_characters, self.activation = (
-            options.get("max_characters_per_token"),
-            options.get("activation", "relu"),
-        )
+        self.max_characters: Any = options.get("max_characters_per_token")
+        self.activation = options.get("activation", "relu")
         check_number("max_characters_per_token", self.max_characters, least=3, whole=True)
         if self.activation not in ("relu", "tanh"):
             raise SettingError(f"char_cnn.activation must be relu or tanh, got {self.activation!r}")
@@ -223,7 +221,9 @@ class ElmoNetwork(nn.Module):
         if not options.get("bidirectional", True):
             raise SettingError("bidirectional is false, but ELMo's layers read in both directions")
         lstm = options["lstm"]
-        self.size, self.cell, self.n_layers = lstm.get("projection_dim"), lstm.get("dim"), lstm.get("n_layers", 1)
+        self.size: Any = lstm.get("projection_dim")
+        self.cell: Any = lstm.get("dim")
+        self.n_layers: Any = lstm.get("n_layers", 1)
         for name, value in (("projection_dim", self.size), ("dim", self.cell), ("n_layers", self.n_layers)):
             check_number(f"lstm.{name}", value, least=1, whole=True)
         self.skip = bool(lstm.get("use_skip_connections"))

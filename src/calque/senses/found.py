@@ -120,11 +120,8 @@ class Inventory:
         if among is not None:
             cosines[~among[self.senses[:, 0]]] = -np.inf
         best = np.argsort(-cosines, kind="stable")[:k]
-        return [
-            Neighbour(int(self.senses[r, 0]), int(self.senses[r, 1]), float(cosines[r]))
-            for r in best
-            if np.isfinite(cosines[r])
-        ]
+        found = ((*self.senses[r].tolist(), float(cosines[r])) for r in best if np.isfinite(cosines[r]))
+        return [Neighbour(word, number, cosine) for word, number, cosine in found]
 
     def plane(self, rows: np.ndarray) -> np.ndarray:
         """Project senses on the first two principal axes of all sense vectors, float64 `[n, 2]` (Multi-sense, Figures 4 to 7)."""
