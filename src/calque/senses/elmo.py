@@ -247,7 +247,7 @@ class ElmoNetwork(nn.Module):
             depth: number of LSTM layers to compute; None for all.
             drop: dropout at the input of each layer and the output of the last.
         """
-        depth = self.n_layers if depth is None else depth
+        depth = int(self.n_layers if depth is None else depth)
         sides: list[list[Tensor]] = []
         for readers, words in ((self.forwards, ragged.from_left), (self.backwards, ragged.from_right)):
             rows = torch.from_numpy(words).to(x.device)
