@@ -10,7 +10,6 @@ import pytest
 
 from browser import browser, page, scrolls_sideways, seen, violations  # noqa: F401 (fixtures)
 from calque.report import report
-from key_point_record import write_key_points
 from report_results import HOSTILE, analyses, hostile_lines, run_record, study, write
 
 
@@ -162,23 +161,6 @@ def test_the_policy_lets_the_page_work(browser, url):
     assert opened.locator("#points-plot .panel:visible").count() == 1
     assert wrong == []
     context.close()
-
-
-def test_key_points(page, tmp_path):
-    report([write_key_points(tmp_path / "en-de", updates=(100, 20))], out=tmp_path / "r.html")
-    page.goto((tmp_path / "r.html").as_uri())
-    words = page.locator("#key-points-words-plot")
-    words.locator(".choose").get_by_label("language").select_option("de")
-    assert "Katze" in words.locator(".panel:visible svg").first.text_content()
-    page.locator("#key-points-phases-plot .drawing").focus()
-    page.keyboard.press("ArrowRight")
-    tip = page.locator("#tip").inner_text()
-    assert "de → en, transforms, updates 1 to 4: 0." in tip
-    assert "en-de/training/transform-de/metrics.jsonl:1-4" in tip
-    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
-    assert violations(page) == []
-    page.set_viewport_size({"width": 375, "height": 812})
-    assert not scrolls_sideways(page)
 
 
 def test_hostile_text_does_nothing(page, seen, tmp_path):

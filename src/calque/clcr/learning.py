@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from calque.alignment.base import HeldOutScore
 from calque.clcr.encoder import Parts, Step
-from calque.clcr.networks import ORDERS, AbsoluteOrder, KeyPointHead, Order
+from calque.clcr.networks import ORDERS, KeyPointHead, Order
 from calque.clcr.noisy_labels import FlipRates, absolute_error, flip_rates, importance
 from calque.clcr.pivots import covered_words, find_pivots, words_with_vectors
 from calque.clcr.transform import Transform, attention_distance
@@ -29,7 +29,7 @@ from calque.nn.pooling import sums
 from calque.offsets import offsets_of
 from calque.pairs import WordPairs
 from calque.tasks.bootstrap import ratio
-from calque.text import ParallelCorpus, Sentences
+from calque.text import ParallelCorpus
 from calque.training.sources import ChosenWords, SubsetSource, WordRows
 from calque.training.supervised import Supervised
 from calque.vectors import Embeddings
@@ -43,8 +43,6 @@ _FOLDS = 2  # parts of the text, each predicted by a classifier of the others
 _AMBIGUOUS = (0.2, 0.8)  # probabilities between these are ambiguous
 _LONGEST = 4  # length of the longest n-grams
 _SHARPEST = 1e-3  # τ at which the attention is to the nearest word alone
-_EXAMPLES = 5  # maximum number of sentences of each kind in the record, for the report
-_MIN_POINTS, _MAX_POINTS = 4, 16  # number of key points of a sentence whose order is recorded
 
 
 # -- the text ----------------------------------------------------------------------------------------------------------
@@ -440,14 +438,12 @@ class TrainedParts:
         parts, counts: by language, the trained parts, and the number of words, sentences and key points.
         rates: flip rates of the labels of P by language, see `train_key_points`.
         scores: scores of Table 1 ("distance"), 2 ("key-points", with the language twice) and 3 ("order").
-        examples: held-out sentences with the probability of each word, and matrices of their order (Figures 2 and 3).
     """
 
     parts: dict[str, Parts]
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     rates: dict[str, dict[str, float]] = field(default_factory=dict)
     scores: list[HeldOutScore] = field(default_factory=list)
-    examples: list[dict[str, Any]] = field(default_factory=list)
 
     def score(
         self, table: str, langs: tuple[str, str], model: str, counts: np.ndarray, statistics: Mapping[str, Statistic]
@@ -463,7 +459,6 @@ class TrainedParts:
 class _Side:
     """Sentences of a language, with their vectors and their pivots, which have that language as the source."""
 
-    sentences: Sentences
     vectors: Embeddings
     pivots: WordPairs
 
@@ -476,7 +471,6 @@ class _Side:
             for side, start in zip(sides, starts, strict=False)
         ]
         return cls(
-            Sentences.joined([side.sentences for side in sides]),
             Embeddings.joined([side.vectors for side in sides]),
             WordPairs(*map(np.concatenate, zip(*pairs, strict=True)), n_sentences=int(starts[-1])),
         )
@@ -521,9 +515,9 @@ def _sides(first: Transformed, text: PairedText, pivot: str, progress: bool) -> 
     pairs = every.within(first.thresholds[text.lang])
     own, of_pivot = [], []
     for numbers in (text.train, text.held_out):
-        corpus, some = text.corpus.take(numbers), pairs.take(numbers)
-        own.append(_Side(corpus.source, vectors.take(numbers), some))
-        of_pivot.append(_Side(corpus.target, pivot_vectors.take(numbers), some.swapped()))
+        some = pairs.take(numbers)
+        own.append(_Side(vectors.take(numbers), some))
+        of_pivot.append(_Side(pivot_vectors.take(numbers), some.swapped()))
     return len(pairs), own, of_pivot
 
 
@@ -551,31 +545,22 @@ OF_DISTANCE = {"distance": fraction(0, 2), "relative distance": fraction(0, 3), 
 def _add_key_points(
     found: TrainedParts, lang: str, train: _Side, held_out: _Side, training: HeadTraining, compare: bool, as_published: bool
 ) -> None:  # fmt: skip
-    """Add P of a language, its held-out scores and the first held-out examples."""
-    given = {}
+    """Add P of a language and its held-out scores."""
     for confident in (False, True) if compare else (True,):  # the last head is kept
         name = "confident labels" if confident else "labels as they are"
         head, counts, found.rates[lang] = train_key_points(
             train.vectors, train.pivots, training, confident=confident, as_published=as_published
         )
-        given[name], counted = score_key_points(head, held_out.vectors, held_out.pivots)
+        counted = score_key_points(head, held_out.vectors, held_out.pivots)[1]
         found.score("key-points", (lang, lang), name, counted, OF_KEY_POINTS)
         found.parts[lang] = replace(found.parts[lang], head=head.cpu())
         found.counts.setdefault(lang, {}).update({f"{key} of P": n for key, n in counts.items()})
-    pivot = linked_words(held_out.vectors, held_out.pivots)
-    for number in range(min(_EXAMPLES, len(held_out.sentences))):
-        words = slice(*held_out.vectors.offsets[number : number + 2])
-        found.examples.append({
-            "lang": lang, "sentence": number, "words": list(held_out.sentences[number].words),
-            "pivots": pivot[words].tolist(),
-            "probabilities": {name: _rounded(each[words]) for name, each in given.items()},
-        })  # fmt: skip
 
 
 def _add_order(
     found: TrainedParts, lang: str, pivot: str, train: _Side, held_out: _Side, training: HeadTraining, compare: bool
 ) -> None:
-    """Add R of a language, its held-out scores and the first held-out examples."""
+    """Add R of a language and its held-out scores."""
     heads = {}
     for kind in ("absolute", "relative") if compare else ("relative",):
         heads[kind], counts = train_order(train.vectors, train.pivots, training, kind)
@@ -586,38 +571,3 @@ def _add_order(
             elif kind == "relative":
                 found.score("order", (lang, pivot), beam, counted, OF_ORDER)
     found.parts[lang] = replace(found.parts[lang], order=heads["relative"].cpu())
-    found.examples += order_examples(lang, held_out.sentences, held_out.vectors, held_out.pivots, heads)
-
-
-@torch.no_grad()
-def order_examples(
-    lang: str, sentences: Sentences, vectors: Embeddings, pivots: WordPairs, heads: Mapping[str, Order]
-) -> list[dict[str, Any]]:
-    """Return the first sentences with a few key points, with their gold and predicted orders (Figure 3).
-
-    Returns:
-        for each sentence, its key points `words`, in sentence order, and their places in the other language `ranks`,
-        from 0. For n key points, two `[n][n]` tables: `places` holds the probability of each place, and `before` the
-        probability that the row's key point precedes the column's key point (0.5 on the diagonal).
-    """
-    gold = LinkedOrder.of(vectors, pivots)
-    begins, found = offsets_of(gold.lengths), []
-    for number in np.flatnonzero((gold.lengths >= _MIN_POINTS) & (gold.lengths <= _MAX_POINTS))[:_EXAMPLES].tolist():
-        n, own = int(gold.lengths[number]), slice(begins[number], begins[number + 1])
-        positions, words = gold.positions[own], sentences[number].words
-        about = {"words": [words[k] for k in positions.tolist()], "ranks": gold.ranks[own].tolist()}
-        for head in heads.values():
-            rows = gold.rows[own].to(next(head.parameters()).device)
-            scores = head(rows, torch.from_numpy(positions), torch.tensor([n])).cpu().numpy()
-            if isinstance(head, AbsoluteOrder):
-                about["places"] = _rounded(np.exp(scores)[:, np.minimum(np.arange(n), head.most - 1)])
-            else:
-                table = np.zeros((n, n))
-                table[np.triu_indices(n, 1)] = scores
-                about["before"] = _rounded(1.0 / (1.0 + np.exp(table.T - table)))
-        found.append({"lang": lang, "sentence": number, **about})
-    return found
-
-
-def _rounded(values: np.ndarray) -> list[Any]:
-    return values.astype(np.float64).round(3).tolist()

@@ -172,7 +172,6 @@ class KeyPointAlignment(Method):
             "pivots": {lang: {"threshold": cost, "f1": first.f1.get(lang)} for lang, cost in first.thresholds.items()},
             "key_points": self.trained.counts,
             "flip_rates": self.trained.rates,
-            "examples": self.trained.examples,
         }
 
     def held_out_scores(self) -> list[HeldOutScore]:
