@@ -1,4 +1,4 @@
-"""One row is enough for an analysis to be found everywhere."""
+"""The table of analyses."""
 
 from __future__ import annotations
 

@@ -92,23 +92,7 @@ def test_decoding_equals_the_enumeration(n_tags, lengths, seed, whole):
     assert crf.decode(scores, sizes).tolist() == literal_decode(crf, scores.detach(), lengths)
 
 
-def test_a_tag_may_be_ruled_out():
-    crf, scores, tags, sizes = make(4, [3, 2, 4], 2)
-    ruled_out = scores.detach().clone()
-    ruled_out[:, 3] = -torch.inf
-    tags = tags % 3
-    smaller = ChainCRF(3).double()
-    with torch.no_grad():
-        smaller.transitions.copy_(crf.transitions[:3, :3])
-        smaller.start.copy_(crf.start[:3])
-        smaller.end.copy_(crf.end[:3])
-    ruled_out.requires_grad_()
-    found = crf.log_likelihood(ruled_out, tags, sizes)
-    torch.testing.assert_close(found, smaller.log_likelihood(scores[:, :3], tags, sizes))
-    assert all(part.isfinite().all() for part in gradients(crf, ruled_out, found))
-
-
-def test_nothing_at_all():
+def test_batches_without_words():
     crf = ChainCRF(3)
     for sizes in (torch.zeros(0, dtype=torch.int64), torch.tensor([0, 0])):
         found = crf.log_likelihood(torch.zeros(0, 3), torch.zeros(0, dtype=torch.int64), sizes)
@@ -128,7 +112,7 @@ def is_bio(tags):
     )
 
 
-def test_what_bio_forbids():
+def test_forbidden_transitions_of_bio():
     transitions, start = forbidden_in_bio(NAMES)
     assert [NAMES[i] for i in start.nonzero()[:, 0]] == ["I-PER", "I-LOC"]
     forbidden = {(NAMES[i], NAMES[j]) for i, j in transitions.nonzero().tolist()}
@@ -141,7 +125,7 @@ def test_what_bio_forbids():
         forbidden_in_bio(["I-PER"])
 
 
-def test_decoding_keeps_to_the_scheme():
+def test_decoding_avoids_forbidden_transitions():
     lengths, violated = [4, 3, 0, 1, 2], 0
     for seed in range(12):
         crf, scores, _, sizes = make(5, lengths, seed, 2.0, forbidden=forbidden_in_bio(NAMES))

@@ -1,13 +1,12 @@
-"""An encoder whose vectors say nothing scores chance in every task, in the language it learns from and in others.
+"""Random vectors score chance in every task, in the source language and in others.
 
-Chance is what an answer gets that has not seen the text: the most frequent label, or a guess among the candidates. Each
-test asks the same of vectors that do say something, so that it is known to be able to fail.
+Chance is the score of the most frequent label, or of a guess among the candidates. Planted vectors must score higher.
 """
 
 import numpy as np
 import pytest
 
-from calque.annotated import Dictionary, LabelledText, Labels, TaggedText, Treebank
+from calque.annotated import Dictionary, LabelledText, Labels, Treebank
 from calque.senses.disambiguation import Disambiguation, SenseText
 from calque.tasks.classification import Classification
 from calque.tasks.datasets import Dataset
@@ -23,7 +22,7 @@ SMALL = {"seeds": (0,), "bootstrap": 0, "options": {"epochs": 10, "patience": 3,
 
 
 class Noise(Planted):
-    """A new random vector for every word of every text, whatever the word."""
+    """Encoder with a new random vector for every word of every text."""
 
     def encode(self, sentences, *, progress=False):
         self.passes += 1
@@ -33,17 +32,14 @@ class Noise(Planted):
 
 
 def drawn(n, lang, seed, length=3, vocabulary=12):
-    """Numbers of words, the same many in each text, and the texts: what is asked must not show in the length."""
+    """Return random words, and texts of equal length, so that the length does not reveal the answer."""
     numbers = np.random.default_rng([seed, ord(lang[0])]).integers(vocabulary, size=(n, length))
     return numbers, Sentences.of([[f"{lang[0]}{k}" for k in row] for row in numbers], lang)
 
 
-def rare(n, lang, seed):
-    """Few people and places among many other words; and an intent that some words tell."""
-    numbers, text = drawn(n, lang, seed)
-    tags = Labels.of(["B-PER" if k == 0 else "B-LOC" if k == 1 else "O" for k in numbers.flat])
-    intents = Labels.of(["much" if row.max() > 8 else "little" for row in numbers])
-    return Dataset(f"{lang}.tsv", lang, TaggedText(text, tags, intents))
+def names(n, lang, seed):
+    tags = {0: "B-PER", 1: "B-LOC"}
+    return tagged(n, lang, seed, tag=lambda k: tags.get(k, "O"), intents=True)
 
 
 def parts_of_speech(n, lang, seed):
@@ -57,7 +53,7 @@ def moods(n, lang, seed):
 
 
 def inferences(n, lang, seed):
-    """Whether one text of a word follows from another. Not whether they are equal: that shows in any vectors."""
+    """Return pairs of one word; yes if the second is the next word. Equality would show in any vectors."""
     numbers, first = drawn(n, lang, seed, length=1, vocabulary=5)
     follows = np.random.default_rng(seed).integers(2, size=n)
     second = np.where(follows[:, None] == 1, numbers + 1, numbers + 3) % 5
@@ -66,7 +62,7 @@ def inferences(n, lang, seed):
 
 
 def trees(n, lang, seed):
-    """The word with the largest number is the root, and all others hang on it."""
+    """Return trees whose root is the word with the largest number, the head of all others."""
     numbers, text = drawn(n, lang, seed, length=4)
     roots = numbers.argmax(1)
     heads = np.array([0 if k == root else root + 1 for root in roots for k in range(4)], dtype=np.int32)
@@ -77,12 +73,12 @@ def trees(n, lang, seed):
 
 
 def both(make, n=160):
-    """Something to learn from, and two languages to be tested in."""
+    """Return a training text and tests in two languages."""
     return [make(n, "en", 0)], [make(100, "de", 1), make(100, "en", 1)]
 
 
 def most(job, name):
-    """The share of the most frequent answer in the first test text, and a margin of three standard deviations."""
+    """Return the fraction of the most frequent answer in the first test text, plus three standard deviations."""
     gold = job.answers(job.tests[0])
     codes = {**gold.words, **gold.texts}[name]
     share = np.bincount(codes).max() / len(codes)
@@ -90,19 +86,19 @@ def most(job, name):
 
 
 def everything_is(kind, job):
-    """F1 of taking every word for one of a kind."""
+    """Return F1 of tagging every word as one type."""
     tags = [job.gold_tags[code] for code in job.answers(job.tests[0]).words["tags"]]
     right = sum(tag == f"B-{kind}" for tag in tags)
     return 2 * right / (len(tags) + sum(tag != "O" for tag in tags))
 
 
 def ner():
-    job = Tagging("ner", *both(rare), hidden=12, **SMALL)
+    job = Tagging("ner", *both(names), hidden=12, **SMALL)
     return job, {"f1": everything_is("PER", job) + 0.05}
 
 
 def slots():
-    job = Tagging("slots", *both(rare), hidden=12, select="last", **SMALL)
+    job = Tagging("slots", *both(names), hidden=12, select="last", **SMALL)
     return job, {"f1": everything_is("PER", job) + 0.05, "intent": most(job, "intents")}
 
 
@@ -137,7 +133,7 @@ def parities(n, lang, seed):
 
 def probing():
     job = Probing(*both(parities), width=16, hidden=16, **SMALL)
-    return job, {"f1": 2 / 3 + 0.05}  # of two labels both are said of every word: all are found, half are right
+    return job, {"f1": 2 / 3 + 0.05}  # both labels predicted for every word
 
 
 def lexicon():
@@ -173,8 +169,8 @@ def test_a_random_encoder_scores_chance(name):
 
 
 @pytest.mark.parametrize("name", ["ner", "slots", "pos", "sentiment", "nli", "parsing", "probing"])
-def test_words_of_a_language_that_nobody_learnt_score_chance(name):
-    """Random vectors of word types, as of a model whose weights are random: the source is learnt, nothing is transferred."""
+def test_unrelated_vectors_of_the_target_language_score_chance(name):
+    """Word types have random vectors, as in a model with random weights."""
     job, chance = TASKS[name]()
     scores = job.evaluate(Planted(apart=True))
     for metric, most in chance.items():
@@ -182,7 +178,7 @@ def test_words_of_a_language_that_nobody_learnt_score_chance(name):
         assert target <= most + 0.1 < source + 0.1
 
 
-def test_the_senses_of_a_lemma_that_is_guessed_blindly():
+def test_recorded_chance_of_word_senses():
     job, _ = wsd()
     about = job.evaluate(Planted())[0].settings
     assert about["chance"] == pytest.approx(0.5)

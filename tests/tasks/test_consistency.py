@@ -1,4 +1,4 @@
-"""What is left of a language's own structure: counted by the slowest program, and from files."""
+"""Compare same-language consistency with a literal program, and compute it from files."""
 
 import json
 
@@ -15,7 +15,7 @@ from command import fails, works
 
 
 class Fixed(Encoder):
-    """Gives the vectors that it was made with."""
+    """Encoder with given vectors."""
 
     def __init__(self, vectors, name="fixed"):
         self.vectors, self.name, self.dim = vectors, name, vectors.dim
@@ -28,7 +28,7 @@ class Fixed(Encoder):
 
 
 def toy(seed, n=25, dim=6, missing=0.1):
-    """Sentences of few words in either case, with vectors that know the word a little."""
+    """Return sentences of few words in either case, with vectors near to one centre for each word type."""
     rng = np.random.default_rng(seed)
     forms = ["house", "Time", "time", "HOUSE", "a", "1999", "...", "tree-top", "once", "cat"]
     centres = {form.lower(): rng.standard_normal(dim) for form in forms}
@@ -43,7 +43,7 @@ def toy(seed, n=25, dim=6, missing=0.1):
 
 
 def literal(text, vectors, letters):
-    """Hits and questions by sentence, as the definition is written."""
+    """Return hits and queries of each sentence by the definition."""
     words = [(s, word.lower()) for s, sentence in enumerate(text) for word in sentence.words]
     there = [k for k in range(len(words)) if vectors.covered is None or vectors.covered[k]]
 
@@ -76,7 +76,7 @@ def test_the_nearest_word_of_the_language_by_definition(seed, letters):
     assert score.settings["words_without_vector"] == int((~vectors.covered).sum())
 
 
-def test_numbers_and_short_words_and_words_that_come_once_are_not_asked():
+def test_numbers_short_words_and_unrepeated_words_are_no_queries():
     text = Sentences.of([["Tree", "1999", "cat", "once"], ["tree", "1999", "cat"], ["Tree", "1999", "cat", "tree-top"]])
     vectors = Embeddings(np.eye(11, dtype=np.float32) + 1, np.array([0, 4, 7, 11]))
     assert Consistency(text, bootstrap=0).evaluate(Fixed(vectors))[0].n == 3
@@ -91,7 +91,7 @@ def test_numbers_and_short_words_and_words_that_come_once_are_not_asked():
         task.evaluate_embeddings(Embeddings(np.eye(3, dtype=np.float32), np.array([0, 3])))
 
 
-def test_from_files_of_one_language_or_of_two(capsys, tiny_folder, tmp_path):
+def test_plain_and_parallel_files(capsys, tiny_folder, tmp_path):
     lines = ["the house of time\tDAS HAUS", "a house of water\tEIN HAUS", "time and water\tZEIT", "house\tHAUS"]
     (tmp_path / "both.tsv").write_text("\n".join(lines) + "\n")
     (tmp_path / "plain.en.txt").write_text("".join(line.partition("\t")[0] + "\n" for line in lines))

@@ -1,4 +1,4 @@
-"""Lexicon induction against the slowest possible program."""
+"""Compare lexicon induction with a double loop."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from planted import Planted
 
 
 class Noisy(Planted):
-    """German words are a little off."""
+    """Encoder with noise in the vectors of German words."""
 
     def vector(self, word):
         noise = np.random.default_rng(int(word[1:])).standard_normal(self.dim)

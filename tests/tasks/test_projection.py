@@ -1,6 +1,5 @@
 """Projection of tags over word links, by hand and from end to end."""
 
-import numpy as np
 import pytest
 
 from calque.annotated import Labels, TaggedText
@@ -69,11 +68,3 @@ def test_projection_trains_a_tagger_where_zero_shot_transfer_fails():
     other = Dataset("x", "en", train.data)
     with pytest.raises(SettingError, match="no tags could be projected"):
         projected(Tagging("pos", [other], [other], **settings), encoder, corpus, WordPairs.parse([""] * 120))
-
-
-def test_tagging_other_text():
-    settings = {"hidden": 16, "options": {"epochs": 14, "learning_rate": 5e-3, "batch": 16}}
-    job = Tagging("ner", [tagged(150, "en")], [tagged(5, "en")], seeds=(0,), **settings)
-    other = tagged(40, "de", 3).data
-    found = job.tag(Planted(), other.sentences)
-    assert np.mean([a == b for a, b in zip(found.tags.to_list(), other.tags.to_list(), strict=True)]) > 0.9

@@ -1,4 +1,4 @@
-"""A training of heads that is stopped goes on where it was, and ends as one that was not."""
+"""A stopped training of heads resumes, and ends with the scores of an uninterrupted training."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Sentence retrieval counts what its formulas count, on vectors that are known; vectors that say nothing score chance."""
+"""Compare sentence retrieval and mining with their formulas on planted vectors."""
 
 import json
 
@@ -16,7 +16,7 @@ from planted import Planted
 
 
 def corpus(n, seed=0, changed=0.4, length=6, vocabulary=60):
-    """Sentences and translations in which some words mean something else, so that not all are found."""
+    """Return sentences and translations with some wrong words, so that not all are found."""
     rng = np.random.default_rng(seed)
     source = rng.integers(vocabulary, size=(n, length))
     target = np.where(rng.random((n, length)) < changed, rng.integers(vocabulary, size=(n, length)), source)
@@ -33,7 +33,7 @@ def by_metric(scores):
 
 
 def hits_literally(x, y, similarity, k):
-    """Of each row of x whether its own row of y is the nearest, by every pair's similarity."""
+    """Return the fraction of rows of x whose nearest row of y has the same index."""
     n, cos = len(x), x.astype(np.float64) @ y.astype(np.float64).T
     of_x = [np.mean(sorted(row)[-k:]) for row in cos]
     of_y = [np.mean(sorted(column)[-k:]) for column in cos.T]
@@ -62,7 +62,7 @@ def test_accuracy_is_how_often_the_nearest_sentence_is_the_translation(similarit
     assert found["accuracy"].settings["k"] == (None if similarity == "cosine" else k)
 
 
-def test_vectors_that_say_nothing_score_chance():
+def test_random_vectors_score_chance():
     found = by_metric(SentenceRetrieval(corpus(200), dev=corpus(50, 1), bootstrap=0).evaluate(RandomVectors(16)))
     assert found["accuracy"].value <= 3 / 200
     assert found["xsim"].value >= 197 / 200
@@ -81,7 +81,7 @@ def test_xsim_is_an_error_rate_and_equal_texts_are_equally_right():
 
 def test_sentences_without_words_or_vectors_are_not_found():
     class Half(Planted):
-        """Has no vector for the number 0."""
+        """Encoder without a vector for the number 0."""
 
         def encode(self, sentences, *, progress=False):
             found = super().encode(sentences)
@@ -159,7 +159,7 @@ def test_the_command_line_measures_retrieval_and_mining(files, capsys, tiny_fold
     assert "Sentence retrieval: accuracy" in (files / "report.html").read_text()
 
 
-def test_what_the_command_line_cannot_do_is_one_line(files, capsys, tiny_folder):
+def test_errors_of_the_command_line(files, capsys, tiny_folder):
     job = ("evaluate", tiny_folder, "sentences", "--langs", "en", "de")
     assert "has no pooling of its own" in fails(capsys, *job, "--test", "test.tsv", "--sentence-pooling", "own")
     assert "--train does not apply to sentences" in fails(capsys, *job, "--test", "test.tsv", "--train", "x")

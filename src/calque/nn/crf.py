@@ -43,7 +43,7 @@ class ChainCRF(nn.Module):
         score(y) = start[y_1] + Σ_t scores[t, y_t] + Σ_{t>1} transitions[y_{t−1}, y_t] + end[y_n]
 
     The sum is computed in log space and in float64, at each step for all sentences that have not ended (the forward
-    algorithm; Rabiner 1989, "A tutorial on hidden Markov models", III.A). A score of −inf excludes a tag.
+    algorithm; Rabiner 1989, "A tutorial on hidden Markov models", III.A).
 
     Args:
         forbidden: masks of transitions and of first tags that decoding must avoid (`forbidden_in_bio`). The likelihood is over
