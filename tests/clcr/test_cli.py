@@ -45,7 +45,7 @@ def trained(world, tmp_path_factory):
 
 
 def test_planted_links_and_key_points_are_found(capsys, world, trained, tmp_path):
-    """Scores after a few updates are far above chance."""
+    """Check that scores are far above chance after a few updates."""
     encoder = load_encoder(trained)
     assert isinstance(encoder, KeyPointEncoder)
     assert encoder.rows == "key points"
@@ -124,7 +124,7 @@ def test_pivots_need_translations(capsys, world, trained, tmp_path):
     )
 
 
-def test_another_threshold_than_in_training(capsys, world, trained, tmp_path):
+def test_the_threshold_can_be_changed_after_training(capsys, world, trained, tmp_path):
     text = read_sentences(world / "test.aa", lang="aa", pretokenized=True)
     counts = [len(load_encoder(trained, delta=delta).key_points(text).data) for delta in (0, 0.2, 0.99)]
     assert counts[0] > counts[1] > counts[2] >= 60

@@ -23,7 +23,7 @@ TEXT = ["the red house", "", "unknown", "we see a very small tree behind it", "u
 
 
 class Words(Encoder):
-    """Encoder with a vector for each word, from its letters and position; none for the word `unknown`."""
+    """Encoder whose word vectors depend on letters and position; the word `unknown` has no vector."""
 
     dim, name = 6, "words"
 
@@ -71,8 +71,8 @@ def text(lang):
 @pytest.mark.parametrize("order", [RelativeOrder, AbsoluteOrder])
 @pytest.mark.parametrize("lang", ["en", "de"])
 @pytest.mark.parametrize("steps", [1, 2, 3])
-def test_each_sentence_by_itself(steps, lang, order):
-    """Rows equal Appendix A, computed sentence by sentence and word by word."""
+def test_rows_equal_appendix_a_for_each_sentence(steps, lang, order):
+    """Compare rows with Appendix A, computed sentence by sentence and word by word."""
     steps = ("transform", "extract", "reorder")[:steps]
     model = encoder(steps=steps, order=order)
     found, points = model.encode(text(lang)), model.key_points(text(lang))
@@ -101,7 +101,7 @@ def test_each_sentence_by_itself(steps, lang, order):
 
 
 def test_pivots_put_rows_into_the_order_of_the_translation():
-    """T+pGA of Table 4: words without a translation are left out, the others follow the order of the translation."""
+    """Check T+pGA of Table 4: words without a translation are left out, and the others follow the translation's order."""
     same, words = Transform(6), RandomVectors(6)
     torch.nn.init.eye_(same.linear.weight)
     parts = {"en": Parts(), "de": Parts(same, same)}
@@ -153,7 +153,7 @@ def test_a_saved_encoder_equals_the_opened_one(tmp_path):
         load_encoder(tmp_path / "it")
 
 
-def test_steps_that_were_not_trained():
+def test_steps_that_were_not_trained_are_refused():
     one = Parts(to_pivot=parts(9).to_pivot)
     model = KeyPointEncoder({"en": Words(), "de": Wide()}, {"en": Parts(), "de": one}, pivot="en", steps=["transform"])
     with pytest.raises(SettingError, match="step extract was not trained for en"):

@@ -79,7 +79,7 @@ def test_each_number_equals_its_record(page, folder):
     assert len(marks) > 300
 
 
-def test_curves_of_the_phases(page):
+def test_curves_show_the_distance_in_each_phase(page):
     svg = inside(page, "svg", id="key-points-phases-plot")[0]
     own = [e for e in page.elements if svg in e["above"]]
     texts = [e["text"] for e in own if e["tag"] == "text"]
@@ -93,7 +93,7 @@ def test_curves_of_the_phases(page):
     assert len([e for e in own if e["attrs"].get("class") == "curve"]) == 6  # no curve for one update
 
 
-def test_matrices_gold_and_predicted(page):
+def test_matrices_show_gold_and_predicted_orders(page):
     drawings = inside(page, "svg", id="key-points-order-plot")
     labels = [e["text"] for e in inside(page, "p", id="key-points-order-plot") if e["attrs"].get("class") == "over"]
     assert labels == ["Places, gold", "Places, predicted", "Pairs, gold", "Pairs, predicted"]
@@ -134,7 +134,7 @@ def test_runs_with_one_name_are_distinguished_by_settings(tmp_path):
 
 
 def test_scores_of_a_study_are_averaged_under_the_names_of_its_methods(tmp_path):
-    """The scores of a training are in its tables, and not among the scores by which methods are compared."""
+    """Check that scores of a training are in its own tables, but not in the comparison of methods."""
     lines = study(("de",), ("base", "finetune"), ("nli",))
     head = {"encoder": "mini", "supervision": "parallel"}
     for method, change in (("clcr", 0.0), ("linear", 0.04)):

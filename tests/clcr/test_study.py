@@ -103,7 +103,7 @@ def laid_out(plan, path):
 
 
 @pytest.fixture
-def unread(monkeypatch):
+def files_exist(monkeypatch):
     """Treat all files as existing."""
     monkeypatch.setattr(steps, "digest", lambda path: "0")
 
@@ -120,7 +120,7 @@ def unread(monkeypatch):
     (("tasks", "pos"), {"train": ["aa=a"], "test": ["bb=b"]}, "pos: pos is on words, and row 'T.E' of methods.clcr has key"),
     (("tasks", "retrieval"), {"test": {"bb": "a"}, "methods": ["T", "all"]}, "retrieval is on words, and row 'all' of meth"),
 ])  # fmt: skip
-def test_errors_are_reported_before_training(place, value, fact, tmp_path, unread):
+def test_errors_are_reported_before_training(place, value, fact, tmp_path, files_exist):
     plan = tomllib.loads(PLAN)
     within = plan
     for key in place[:-1]:
@@ -134,7 +134,7 @@ def test_errors_are_reported_before_training(place, value, fact, tmp_path, unrea
 # -- the study ---------------------------------------------------------------------------------------------------------
 @pytest.mark.filterwarnings("ignore:the classifier of key points cannot tell words apart")
 @pytest.mark.filterwarnings("ignore::calque.tasks.overlap.OverlapWarning")
-def test_from_texts_to_tables(plan):
+def test_a_study_runs_from_texts_to_tables(plan):
     said: list[str] = []
     records = study(plan, say=said.append)
     assert "pretraining: 2 of 2 steps to do" in said
