@@ -237,5 +237,5 @@ def test_gold_orders_skip_and_count_unusable_links():
         "links_not_one_to_one": 2, "links_without_vector": 1, "sentences_with_fewer_than_2_key_points": 3
     }  # fmt: skip
     assert np.flatnonzero(linked_words(embeddings, pairs)).tolist() == [0, 1, 3, 4, 5, 7]
-    with pytest.raises(SettingError, match="no order can be trained on"):
+    with pytest.raises(SettingError, match="some sentence must have two pivots"):
         train_order(embeddings, WordPairs.of([[], [], [(0, 0)], []]), TRAINING)

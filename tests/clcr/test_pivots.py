@@ -161,5 +161,5 @@ def test_systematic_errors_of_links_do_not_move_the_threshold_over_a_gap():
 
 def test_text_without_links_gives_no_threshold():
     pivots = some_pivots()
-    with pytest.raises(SettingError, match="from 6 pivots and 0 links of the held-out text: hold out more"):
+    with pytest.raises(SettingError, match="from 6 pivots and 0 links of held-out text; hold out more"):
         choose_threshold(pivots, pivots.pairs.select(np.zeros(0, dtype=int)))

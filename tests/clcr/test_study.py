@@ -112,8 +112,8 @@ def files_exist(monkeypatch):
 
 
 @pytest.mark.parametrize(("place", "value", "fact"), [
-    (("methods", "clcr", "views"), {"T": {"steps": "extract"}}, "clcr.views.T: steps extract: expected transform, or"),
-    (("methods", "clcr", "views"), {"P": {"steps": "pivots"}}, "clcr.views.P: steps=pivots needs translations"),
+    (("methods", "clcr", "views"), {"T": {"steps": "extract"}}, "clcr.views.T: steps must be transform, or"),
+    (("methods", "clcr", "views"), {"P": {"steps": "pivots"}}, "clcr.views.P: translations must be given with steps=pivots"),
     (("methods", "clcr", "views"), {"P": {"steps": "pivots", "delta": 0.1, "translations": {"bb": ["a", "b"]}}},
      "clcr.views.P: delta does not apply to pivots"),
     (("methods", "linear", "views"), {"L": {"steps": "transform,extract"}}, "linear.views.L: extract is not trained with steps"),

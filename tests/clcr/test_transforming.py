@@ -336,7 +336,7 @@ def test_languages_that_do_not_match_are_reported(tiny_encoder):
     text, _ = make_text("xx", 6, 0)
     encoders = {"en": tiny_encoder, "xx": tiny_encoder}
     method = KeyPointAlignment(towards="en")
-    with pytest.raises(SettingError, match="two corpora of xx-en: join them to one"):
+    with pytest.raises(SettingError, match="must have one corpus, got two of xx-en"):
         method.align(encoders, [text, text])
     with pytest.raises(SettingError, match="language 'de' is not in this corpus"):
         KeyPointAlignment(towards="de").align(encoders, text)

@@ -256,7 +256,7 @@ def test_a_failed_search_is_reported():
     assert start_options("adversarial")["updates"] == 31_250
     for start, there_are in (("distributions", "words, k, frequent"), ("adversarial", "epochs"), ("identical", "none")):
         with pytest.raises(
-            SettingError, match=f"'seed' is not an option of the start {start}; its options: {there_are}"
+            SettingError, match=f"'seed' is not an option of start '{start}', whose options are {there_are}"
         ):
             fit_unsupervised(source, target, start=start, options=dict(seed=1))
 

@@ -279,8 +279,8 @@ def test_every_lower_score_is_listed(tmp_path):
     summary = verdict_of(lines, tmp_path)
     clear, within, compared = summary
     assert compared == (
-        "The method is compared with base at named entities, inference, word retrieval and word alignment. “Clear” is what tests "
-        "over training runs and texts allow, corrected for the number of all comparisons."
+        "The method is compared with base at named entities, inference, word retrieval and word alignment. “Clear” means "
+        "significant at 5% in tests over training runs and texts, corrected for the number of all comparisons."
     )
     assert clear == (
         "new raises word retrieval by 30.0 on average (clearly in 2 of 2 languages), raises named entities by 14.8 on average "
@@ -289,7 +289,7 @@ def test_every_lower_score_is_listed(tmp_path):
         "(all linked words); 5.0 on average at inference."
     )
     assert within == (
-        "new, worse without being clearly so: 5.0 in de, 5.0 in fr and 1.0 in en (the training language) at inference; 1.0 in "
+        "new, worse but not clearly: 5.0 in de, 5.0 in fr and 1.0 in en (the training language) at inference; 1.0 in "
         "de at word alignment; 0.5 in fr at named entities."
     )
 
@@ -342,7 +342,7 @@ def test_encoders_without_methods_and_a_chosen_base(tmp_path):
     assert summary[0] == "b raises word retrieval by 30.0 in de; nothing is clearly worse."
     assert summary[1] == "b+rotation raises word retrieval by 30.0 in de; nothing is clearly worse."
     assert summary[2].startswith("Each method is compared with a and b at word retrieval. ")
-    assert summary[3] == "No result says which encoder is the base: a, the first, was taken."
+    assert summary[3] == "No result names the base encoder, so the first encoder is used: a."
     about = {"encoder": "c", "encoder_fingerprint": "c", "aligned": {"seed": None, "base_fingerprint": "b"}}
     summary = verdict_of([asked(0.9, "retrieval", "accuracy.all", settings=about), lines[1]], tmp_path)
     assert summary[0] == "c raises word retrieval by 40.0 in de; nothing is clearly worse."

@@ -101,9 +101,9 @@ def paired_texts(
             corpus, linked = corpus.swapped(), None if linked is None else linked.swapped()
         lang = corpus.langs[0]
         if missing := [each for each in corpus.langs if each not in encoders]:
-            raise SettingError(f"no encoder for language {missing[0]!r}, there are those of {', '.join(encoders)}")
+            raise SettingError(f"no encoder for language {missing[0]!r}, only for {', '.join(encoders)}")
         if any(text.lang == lang for text in texts):
-            raise SettingError(f"two corpora of {lang}-{pivot}: join them to one")
+            raise SettingError(f"every language must have one corpus, got two of {lang}-{pivot}; try to join them")
         lengths = np.stack([corpus.source.lengths(), corpus.target.lengths()])
         empty = lengths.min(0) == 0
         long = ~empty & (lengths.max(0) > (np.inf if max_words is None else max_words))
@@ -344,7 +344,7 @@ def train_order(
     gold = LinkedOrder.of(embeddings, pivots)
     if not gold.lengths.any():
         raise SettingError(
-            f"no order can be trained on {len(pivots)} pivots in {len(embeddings)} sentences, of which none has two: give "
+            f"some sentence must have two pivots for an order, got {len(pivots)} pivots in {len(embeddings)} sentences; give "
             "more text, or leave the step out (steps=transform,extract)"
         )
     positions, ranks, model = torch.from_numpy(gold.positions), torch.from_numpy(gold.ranks), ORDERS[kind]

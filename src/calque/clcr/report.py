@@ -43,8 +43,8 @@ _TABLES: Mapping[str, tuple[str, str, str, tuple[str, ...], str]] = {
     ),
     "key-points": (
         "clcr-key-points", "Extract: key points, per cent", "trained on", ("accuracy", "precision", "recall", "ambiguous"),
-        "Against the pivots of one translation, which are noisy labels themselves. Ambiguous: neither clearly a key point nor "
-        "clearly none.",
+        "Scores against the pivots of one translation, which are noisy labels. Ambiguous: words whose probability "
+        "is neither low nor high.",
     ),
     "order": (
         "clcr-order", "Reorder: BLEU, per cent, higher is better", "order", ("bleu-2", "bleu-3", "bleu-4"),
@@ -141,9 +141,9 @@ def _curves(runs: _Runs) -> Plot | None:
                 panels.append(_curve(label, lang, pivot, phases, f"clcr-phases-{len(panels)}"))
     note = (
         "Mean distance of the sentences of an update, in units of the variance of a component where the training scales the "
-        "vectors, and at the temperature of the update. Each phase has its own annealing, so its curve starts anew: first the "
+        "vectors, and at the temperature of the update. Each phase has its own annealing, so its curve starts again: first the "
         "transforms are trained, then the encoder of the other language, then the encoder of the pivot language. The refinement "
-        "counts mutual best pairs of words alone, so its distances are smaller.",
+        "uses only mutual best pairs of words, so its distances are smaller.",
     )
     plot = Plot("key-points-phases-plot", "Distance over the phases", note, tuple(panels), kind="wide")
     return plot if panels else None
@@ -182,7 +182,7 @@ def _curve(label: str, lang: str, pivot: str, phases: Mapping[str, _Points], nam
     title = f"Distance over the phases, {lang}-{pivot}: {label}"
     about = (
         f"Distance of {lang} and {pivot} in both directions, over the updates of each phase: "
-        f"{', '.join(phases)}. The figures are in the table below."
+        f"{', '.join(phases)}. The values are in the table below."
     )
     drawing = _phases(phases, metrics, title=title, measure="distance", description=about)
     lines = tuple(
@@ -224,7 +224,7 @@ def _sentences(runs: _Runs) -> Plot | None:
     examples, left_out = _examples(runs, "probabilities", _SENTENCES)
     two = any(len(example["probabilities"]) > 1 for example in examples)
     note = (
-        "Each word of a sentence with its probability to be a key point",
+        "Each word of a sentence, with its probability of being a key point",
         f", trained on {_LABELS[0]} (above) and on {_LABELS[1]} (below)" if two else "",
         ". Bold: pivots, the words that have a partner in this translation. Dashed: the threshold δ, above which a word is a key "
         "point.",
@@ -249,7 +249,7 @@ def _sentence(example: Mapping[str, Any], name: str) -> Panel:
     title = f"Key points of {example['name']}"
     about = (
         f"The words of a sentence with the probability of each to be a key point ({', '.join(models)}); pivots are set in bold. "
-        "The figures are in the table below."
+        "The values are in the table below."
     )
     series = [(model, number) for number, model in enumerate(models, 1)]
     drawing = _words_drawn(words, series, threshold=example["delta"], title=title, description=about)
@@ -291,7 +291,7 @@ def _order(example: Mapping[str, Any], key: str) -> Panel:
             for i, row in enumerate(example[name])
         ]
         for kind, cells in (("gold", gold), ("predicted", predicted)):
-            about = f"{title}, {kind}: {len(words)} key points down. The figures are in the table below."
+            about = f"{title}, {kind}: {len(words)} key points down. The values are in the table below."
             drawings.append(_matrix(
                 words, columns, cells, label=f"{title}, {kind}", diagonal=name == "before",
                 title=f"Order of key points of {example['name']}", description=about,

@@ -68,7 +68,7 @@ def state() -> Any:
     except (ValueError, RuntimeError, OSError) as error:  # no address, a used port, or a missing process
         raise SettingError(_apart(started, (str(error).strip() or type(error).__name__).splitlines()[0])) from error
     if found.num_processes < started:
-        raise SettingError(_apart(started, "each of them would be a run of its own"))
+        raise SettingError(_apart(started, "each of them would be a separate run"))
     return found
 
 

@@ -148,8 +148,8 @@ def read_results(paths: Sequence[str | os.PathLike[str]]) -> Results:
     """Read result files.
 
     Args:
-        paths: JSON lines files, or folders whose `*.jsonl` files with results are read recursively. A folder without any counts
-            as that of a run.
+        paths: JSON lines files, or folders whose `*.jsonl` files with results are read recursively. A folder without such
+            files is read as the folder of a run.
 
     Raises:
         InputError: a path does not exist, a folder has no results, or a line is invalid; with file and line.
@@ -167,8 +167,8 @@ def read_results(paths: Sequence[str | os.PathLike[str]]) -> Results:
     runs = _runs(dict.fromkeys([*(path.parent for path in unique.values()), *bare]))
     if not unique and not any(run.has_section for run in runs):
         raise InputError(
-            "no results here: expected results.jsonl, as `calque demo` and `calque study` write it, what "
-            "`calque evaluate --out` wrote, or the encoder of a method that measures itself",
+            "no results here: expected results.jsonl from `calque demo` or `calque study`, a file from "
+            "`calque evaluate --out`, or an encoder with held-out scores of its training, such as one of clcr",
             path=", ".join(map(str, paths)),
         )
     records, files, repeated = [], {}, 0
