@@ -31,7 +31,7 @@ def folder(tmp_path, tiny_folder, monkeypatch):
     shutil.copytree(tiny_folder, tmp_path / "aligned")
     monkeypatch.setitem(loading.BUNDLED, "mini", tiny_folder)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)  # as PYTHONPATH=. does
+    monkeypatch.syspath_prepend(tmp_path)  # like PYTHONPATH=.
     return tmp_path
 
 

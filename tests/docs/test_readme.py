@@ -61,7 +61,7 @@ def test_python_and_commands_give_the_same_links_and_scores(tmp_path, tiny_folde
 def test_the_citation_file_matches_the_package():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert cited["cff-version"] == "1.2.0"
-    assert {"message", "title", "authors"} <= set(cited)  # what its schema asks for
+    assert {"message", "title", "authors"} <= set(cited)  # required keys of the format
     package = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert cited["version"] == package["version"].split(".dev")[0]
     assert cited["license"] == package["license"]

@@ -57,7 +57,7 @@ class Lines:
             sd = math.sqrt(sum((value - middle) ** 2 for value in values) / (n - 1))
             if name in ("low", "high"):
                 width = sum(self.part(place, "high") - self.part(place, "low") for place in first[0].split("+")) / n
-                parts = sd**2 / n, (width / 3.91993) ** 2  # of runs, of texts
+                parts = sd**2 / n, (width / 3.91993) ** 2  # variances of runs and of texts
                 reach = (parts[0] * quantile(0.95, n - 1) + parts[1] * 1.959964) / sum(parts)
                 half = reach * math.sqrt(sum(parts))
                 return middle + half if name == "high" else middle - half
@@ -280,7 +280,7 @@ def test_every_lower_score_is_listed(tmp_path):
     clear, within, compared = summary
     assert compared == (
         "The method is compared with base at named entities, inference, word retrieval and word alignment. “Clear” means "
-        "significant at 5% in tests over training runs and texts, corrected for the number of all comparisons."
+        "significant in tests over training runs and texts, corrected for the number of all comparisons."
     )
     assert clear == (
         "new raises word retrieval by 30.0 on average (clearly in 2 of 2 languages), raises named entities by 14.8 on average "
@@ -312,7 +312,7 @@ def test_outcomes_follow_corrected_tests_instead_of_overlapping_intervals(tmp_pa
             rows.setdefault((each["task"], each["languages"][-1]), {})[each["method"]] = place
     means, rest, best = {}, {}, 0
     for task in ("ner", "nli", "word-alignment"):
-        best += 1  # of the means
+        best += 1  # one best mean
         for (own, _), row in rows.items():
             if own == task:
                 best += 1
@@ -425,7 +425,7 @@ def test_results_with_different_task_settings_are_kept(tmp_path, task):
             asked(value, task, metrics.get(task, "f1"), settings=s)
             for value, s in zip((0.2, 0.4), settings, strict=True)
         ]
-        lines.append({**lines[-1], "value": 0.5, "low": 0.48, "high": 0.52})  # the same question again
+        lines.append({**lines[-1], "value": 0.5, "low": 0.48, "high": 0.52})  # both lines have the same settings
         tables = tables_of(lines, tmp_path)
         assert [table.lines[0].cells[0].figure.value for table in tables] == [0.2, 0.5], name
         assert ["one way" in tables[0].caption, "another" in tables[1].caption] == [True, True], name
@@ -544,7 +544,7 @@ def test_undefined_scores_are_shown_without_a_number(tmp_path):
     [
         (["/home/me/runs/a/results.jsonl", "/home/me/runs/b/results.jsonl"], ["a/results.jsonl", "b/results.jsonl"]),
         (["/x/a/r.jsonl", "/y/a/r.jsonl"], ["x/a/r.jsonl", "y/a/r.jsonl"]),
-        (["/x/.demo.calque-part/new/r.jsonl"], ["demo/r.jsonl"]),  # as they are after the folder was renamed
+        (["/x/.demo.calque-part/new/r.jsonl"], ["demo/r.jsonl"]),  # content of results after the folder was renamed
         (["/x/demo/.calque-part/.new.calque-saving/new/r.jsonl"], ["demo/r.jsonl"]),
     ],
 )
@@ -567,7 +567,7 @@ def test_the_report_command_writes_the_page_and_plots(folder, tmp_path, capsys):
     assert len(names) == len(set(map(str.lower, names))) > 40
     for text in (path.read_text(encoding="utf-8") for path in list(plots.iterdir())[:40]):
         Page(text)
-        assert "var(" not in text  # the variables are those of a page
+        assert "var(" not in text  # variables are defined in the page only
         assert text.startswith('<svg xmlns="http://www.w3.org/2000/svg"')
     with pytest.raises(SystemExit) as end:
         main(["report", str(folder), "--out", str(tmp_path / "r.doc")])

@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-Part = tuple[float, float]  # an estimated variance, and its degrees of freedom
+Part = tuple[float, float]  # estimated variance and its degrees of freedom
 
 
 def tail(t: float, df: float) -> float:

@@ -35,7 +35,7 @@ class MethodRow:
 
     @property
     def needs_links(self) -> bool:
-        """Whether the method needs word links of parallel text."""
+        """True if the method needs word links of parallel text."""
         return "text" not in self.learns_from
 
 

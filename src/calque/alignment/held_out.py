@@ -31,7 +31,7 @@ class HeldOut:
         encoder: encoder, which is copied and not changed.
         corpora: one or more texts, which may be in different languages.
         pairs: word links of each text.
-        parts: number of parts, and of trainings.
+        parts: number of parts, which is also the number of trainings.
         tuner: alignment method; default: contrastive alignment with small batches, see `small`.
         progress: show the bars of the trainings.
 

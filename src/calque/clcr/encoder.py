@@ -121,9 +121,7 @@ class KeyPointEncoder(Encoder):
         settings: Mapping[str, Any] | None = None,
     ):  # fmt: skip
         if pivot not in encoders or set(parts) != set(encoders):
-            raise SettingError(
-                f"encoders must be for {', '.join(parts)} and pivot {pivot!r}, got {', '.join(encoders)}"
-            )
+            raise SettingError(f"encoders must be of {', '.join(parts)} and {pivot!r}, got {', '.join(encoders)}")
         check_number("threshold", threshold, least=0, below=1)
         self.encoders, self.parts = dict(encoders), {lang: parts[lang] for lang in encoders}
         self.pivot, self.threshold, self.beam, self._name = pivot, threshold, beam, name

@@ -37,12 +37,12 @@ from calque.vectors import Embeddings
 H = TypeVar("H", bound=nn.Module)
 Statistic = Callable[[np.ndarray], np.ndarray]
 
-_HIDDEN, _DROPOUT = 256, 0.1  # of the heads
+_HIDDEN, _DROPOUT = 256, 0.1  # hidden size and dropout of the heads
 _QUANTILE = 0.05  # fraction of the words, at each end of P, whose labels give the flip rates
-_FOLDS = 2  # parts of the text, each predicted by a classifier of the others
+_FOLDS = 2  # parts of the text, each predicted by a classifier trained on the others
 _AMBIGUOUS = (0.2, 0.8)  # probabilities between these are ambiguous
 _LONGEST = 4  # length of the longest n-grams
-_SHARPEST = 1e-3  # τ at which the attention is to the nearest word alone
+_SHARPEST = 1e-3  # τ at which attention selects the nearest word
 _EXAMPLES = 5  # maximum number of sentences of each kind in the record, for the report
 _MIN_POINTS, _MAX_POINTS = 4, 16  # number of key points of a sentence whose order is recorded
 
@@ -403,7 +403,7 @@ def ngram_counts(order: np.ndarray, ranks: np.ndarray, lengths: np.ndarray) -> n
     return np.stack([*matching, *all_of], axis=1)
 
 
-#: Scores of Table 3 from sums of `score_order`. BLEU-n is the fraction of matching n-grams. That is how Table 3 reads ("2-gram
+#: Scores of Table 3 from sums of `score_order`. BLEU-n is the fraction of matching n-grams. The paper says so of Table 3 ("2-gram
 #: predictions correct over half of the time" describes 0.582): the geometric mean (Papineni et al. 2002) would be √0.582 at
 #: least, as all 1-grams match. The brevity penalty is 1.
 OF_ORDER: Mapping[str, Statistic] = {f"bleu-{n}": fraction(n - 1, _LONGEST + n - 1) for n in (2, 3, 4)}

@@ -53,7 +53,7 @@ _TABLES: Mapping[str, tuple[str, str, str, tuple[str, ...], str]] = {
     ),
 }  # fmt: skip
 
-_Runs = Mapping[str, RunRecord]  # by label
+_Runs = Mapping[str, RunRecord]  # record of each label
 _Scores = Sequence[tuple[str, str, Record]]  # label, model, record
 _Points = Sequence[tuple[tuple[int, int], Mapping[str, Figure]]]  # first and last update, and the mean of each metric
 
@@ -360,7 +360,7 @@ def _words_drawn(words: Sequence[_Word], series: Series, *, threshold: float, ti
     y = top + 2
     for line in _wrapped(words, _WIDTH - _LEFT - 8):
         right = _LEFT + sum(wide for _, wide in line)
-        foot = y + _HIGH  # of the bars above
+        foot = y + _HIGH  # lower end of the bars above
         scales = [(foot, -_HIGH), *([(foot + _MIDDLE, _HIGH)] if below else [])]
         for zero, high in scales:
             for value, kind in ((0.0, "axis"), (1.0, "grid")):
@@ -415,7 +415,7 @@ def _matrix(
     names = [[shortened(name, _NAME, 11) for name in side] for side in (rows, columns)]
     widest = [max((width_of(name, 11) for name in side), default=0) for side in names]
     left, top = 14 + widest[0], 12 + (_DIAGONAL * widest[1] if diagonal else 14)
-    right = 8 + _DIAGONAL * max(widest)  # for either kind of labels, so that matrices of the same rows are equally wide
+    right = 8 + _DIAGONAL * max(widest)  # for both kinds of labels, so that matrices of the same rows are equally wide
     parts: list[str] = [element("rect", x=left, y=top, width=size * n, height=size * n, class_="none")]
     for k in range(n):
         at = size * (k + 0.5)

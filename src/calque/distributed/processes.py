@@ -107,7 +107,7 @@ class Processes:
         self.rank: int = found.process_index
         self.world: int = found.num_processes
         self.is_first = self.rank == 0
-        # As in tensors: accelerate numbers CPUs ("cpu:0") and omits the number of the current GPU.
+        # Tensors have no number for the CPU, but one for the GPU; accelerate does the opposite ("cpu:0").
         self.device: torch.device = torch.empty(0, device=found.device).device
         self._precision = precision
 

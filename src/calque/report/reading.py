@@ -68,7 +68,7 @@ class Record:
 
     @property
     def is_of_training(self) -> bool:
-        """Whether a training computed the score on its own model, so that it cannot be compared between methods."""
+        """True if a training computed the score on its own model, so that it cannot be compared between methods."""
         return self.plain["data"] == f"held out, {self.settings.get('model')}"
 
     @property
@@ -94,13 +94,13 @@ class RunRecord:
 
     @property
     def has_section(self) -> bool:
-        """Whether the method of the run has a section in the report."""
+        """True if the method of the run has a section in the report."""
         row = METHODS.rows.get(str(self.plain.get("method")))
         return row is not None and bool(row.report)
 
     @property
     def is_step(self) -> bool:
-        """Whether the run is a step of a study, whose folder name is a hash."""
+        """True if the run is a step of a study, whose folder name is a hash."""
         return re.fullmatch(r"[0-9a-f]{20}", self.name.rpartition("/")[2].rpartition("-")[2]) is not None
 
     @property

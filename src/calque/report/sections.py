@@ -32,8 +32,8 @@ SHAPES = {  # name and reading of each measure of the shape of the space
 
 
 # -- a figure for each bin or place on an axis -------------------------------------------------------------------------
-InView = dict[Subject, dict[str, Figure]]  # by subject and bin
-Figures = dict[Subject, dict[str, dict[str, Figure]]]  # by subject, language and bin
+InView = dict[Subject, dict[str, Figure]]  # scores by subject and bin
+Figures = dict[Subject, dict[str, dict[str, Figure]]]  # scores by subject, language and bin
 
 
 def grouped(analysis: str, axis: Axis, records: Sequence[Record], subjects: Subjects) -> Section | None:

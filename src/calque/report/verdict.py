@@ -54,7 +54,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Claims:
-    """All comparisons of a page.
+    """Comparisons of a page.
 
     Attributes:
         comparisons: comparisons by question.
@@ -183,7 +183,7 @@ def _compared(by_subject: Mapping[Subject, Sequence[Comparison]]) -> Text:
     return (
         "Each method is compared with " if len(by_subject) > 1 else "The method is compared with ",
         *_joined([(base,) for base in bases], " and "), " at ", *_joined([(task,) for task in tasks]), ". ",
-        "“Clear” means significant at 5% in tests over training runs and texts, corrected for the number of all comparisons.",
+        "“Clear” means significant in tests over training runs and texts, corrected for the number of all comparisons.",
     )  # fmt: skip
 
 

@@ -60,7 +60,7 @@ class Checkpoint:
         with (
             storage.whole(self.path) as part,
             open(part, "wb") as file,
-        ):  # with a file name, PyTorch does not report a full disk
+        ):  # PyTorch does not report a full disk if it gets a file name
             torch.save(state, file)
 
     def resume(self, device: torch.device) -> tuple[int, History]:
