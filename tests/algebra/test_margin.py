@@ -37,7 +37,7 @@ def literal(source, target, k):
 
 
 def sides(n, m, dim, rng, centre=0.5):
-    """Return vectors of both sides, not centred; the first sentences are translations with different noise."""
+    """Return vectors of both sides that are not centred. The first sentences are translations, with noise of several sizes."""
     middle = centre * rng.standard_normal(dim)
     source, target = rng.standard_normal((n, dim)), rng.standard_normal((m, dim))
     common = min(n, m)
@@ -47,7 +47,7 @@ def sides(n, m, dim, rng, centre=0.5):
 
 @given(n=st.integers(1, 20), m=st.integers(1, 20), k=st.integers(1, 6), seed=st.integers(0, 99))
 @settings(max_examples=25, deadline=None)
-def test_the_best_are_those_of_a_double_loop(n, m, k, seed):
+def test_best_matches_equal_those_of_a_double_loop(n, m, k, seed):
     rng = np.random.default_rng(seed)
     source, target = sides(n, m, 6, rng, centre=float(rng.uniform(0, 1)))
     source[rng.random(n) < 0.1] = 0  # a sentence without a vector
@@ -63,7 +63,7 @@ def test_the_best_are_those_of_a_double_loop(n, m, k, seed):
         assert found.source_scores[j] == pytest.approx(scores[i][j], abs=1e-9)
 
 
-def test_rows_without_a_certain_candidate_are_searched_completely(monkeypatch):
+def test_rows_are_compared_with_all_vectors_if_candidates_are_insufficient(monkeypatch):
     rng = np.random.default_rng(0)
     source, target = sides(60, 60, 5, rng, centre=0.2)
     searched = []
@@ -76,7 +76,7 @@ def test_rows_without_a_certain_candidate_are_searched_completely(monkeypatch):
     assert (found.targets.tolist(), found.sources.tolist()) == (forward, backward)
 
 
-def test_a_neighbourhood_without_similarity_has_no_ratio():
+def test_pairs_have_no_ratio_if_their_mean_neighbour_cosine_is_not_positive():
     found = best_by_margin(np.array([[1.0, 0.0]]), np.array([[-1.0, 0.0], [-1.0, 0.1]]))
     assert found.targets.tolist() == [-1]
     assert np.isneginf(found.target_scores).all()
@@ -102,7 +102,7 @@ def laser(source, target, k):
     return found
 
 
-def test_xsim_finds_what_laser_finds():
+def test_xsim_matches_equal_those_of_laser():
     rng = np.random.default_rng(1)
     source, target = sides(80, 120, 8, rng)
     assert xsim_neighbours(source, target, k=4).tolist() == laser(source, target, 4)
@@ -112,7 +112,7 @@ def test_xsim_finds_what_laser_finds():
 
 # -- mining ------------------------------------------------------------------------------------------------------------
 def mined_literally(scores, forward, backward):
-    """Return candidate pairs with their scores (§3.2)."""
+    """Return candidate pairs and their scores (Artetxe & Schwenk 2019, §3.2)."""
     pairs = [(scores[i][j], i, j) for i, j in enumerate(forward)]
     pairs += [(scores[i][j], i, j) for j, i in enumerate(backward)]
     pairs.sort(key=lambda pair: -pair[0])
@@ -125,7 +125,7 @@ def mined_literally(scores, forward, backward):
     return kept
 
 
-def test_candidates_are_those_of_the_paper():
+def test_mined_pairs_match_the_definition_of_the_paper():
     source, target = sides(40, 55, 8, np.random.default_rng(2))
     expected = mined_literally(*literal(source, target, 4))
     found = mine(best_by_margin(source, target))
@@ -146,7 +146,7 @@ def threshold_literally(scores, right, n_gold):
 
 @given(seed=st.integers(0, 200))
 @settings(max_examples=30, deadline=None)
-def test_the_threshold_is_the_best_of_all(seed):
+def test_the_threshold_has_the_highest_f1_of_all_thresholds(seed):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 20))
     scores = np.sort(rng.integers(0, 8, n) / 4)[::-1]

@@ -14,7 +14,7 @@ from calque.errors import SettingError
 
 @pytest.fixture
 def small_tiles(monkeypatch):
-    """Make groups, tiles and stripes so small that a small matrix has many of each, some of them incomplete."""
+    """Reduce the sizes of groups, tiles and stripes, so that a small matrix has many of each, and some are incomplete."""
     for name, size in (
         ("_SMALLEST", 4),
         ("_TILE", 24),
@@ -27,7 +27,7 @@ def small_tiles(monkeypatch):
 
 
 def literal(source, target, k, n_best):
-    """Return neighbours by two loops with exact sums; ties go to the smaller index; k = 0 for cosine."""
+    """Return neighbours by two loops with exact sums; k = 0 stands for cosine. Ties go to the smaller index."""
     n, m = len(source), len(target)
     cos = [[math.fsum(float(a) * float(b) for a, b in zip(x, y, strict=True)) for y in target] for x in source]
     r_source, r_target = [0.0] * n, [0.0] * m
@@ -51,7 +51,7 @@ def literal(source, target, k, n_best):
 
 
 def off_centre(n, dim, rng, noise=1.0):
-    """Return two sides that are not centred, with a decaying spectrum and different noise for each pair."""
+    """Return two sides that are not centred, with a decaying spectrum and a different amount of noise for each pair."""
     spectrum = (np.arange(dim) + 1.0) ** -0.5
     centre = 0.6 * rng.standard_normal(dim) * spectrum
     source = rng.standard_normal((n, dim)) * spectrum
@@ -74,7 +74,7 @@ def check(found, expected):
     [(1, 1, 10, 1), (3, 7, 10, 1), (40, 33, 10, 3), (33, 40, 1, 5), (25, 70, 4, 100), (100, 110, 5, 2)],
 )
 @pytest.mark.usefixtures("small_tiles")
-def test_csls_equals_the_double_loop(n, m, k, n_best):
+def test_csls_neighbours_equal_those_of_a_double_loop(n, m, k, n_best):
     rng = np.random.default_rng(n)
     source, target = unit_rows(rng.standard_normal((n, 6))), unit_rows(rng.standard_normal((m, 6)))
     found = csls_neighbours(source, target, k=k, n_best=n_best)
@@ -94,7 +94,7 @@ def test_ties_go_to_the_smaller_index(k):
 
 
 def two_pass(source, target, k):
-    """Return the matrix of CSLS in float64."""
+    """Return the matrix of CSLS, computed in float64."""
     cos = source.astype(np.float64) @ target.astype(np.float64).T
     r_source = np.sort(cos, axis=1)[:, -k:].mean(axis=1)
     r_target = np.sort(cos, axis=0)[-k:].mean(axis=0)
@@ -102,8 +102,8 @@ def two_pass(source, target, k):
 
 
 @pytest.mark.parametrize("most", [2**28, 20_000])
-def test_large_equals_two_passes(monkeypatch, most):
-    """Use groups of the default size, and larger ones for a limit of memory."""
+def test_csls_of_large_matrices_equals_two_passes(monkeypatch, most):
+    """Use groups of the default size, and larger groups that a memory limit enforces."""
     monkeypatch.setattr(similarity, "_MAXIMA", most)
     source, target = off_centre(2500, 48, np.random.default_rng(1))
     target = np.concatenate([target[::-1], target[:77]])  # copies, and sides of different length
@@ -118,7 +118,7 @@ def test_large_equals_two_passes(monkeypatch, most):
         np.testing.assert_array_equal(best[:, 0], first)
 
 
-def test_queries_are_ranked_against_everything():
+def test_queries_are_compared_with_all_vectors_of_the_other_side():
     source, target = off_centre(700, 24, np.random.default_rng(3))
     everything = csls_neighbours(source, target, n_best=3)
     chosen = np.array([650, 3, 3, 0])
@@ -140,7 +140,7 @@ def test_an_empty_side_has_no_neighbours(n, m):
         assert found.targets.size == found.sources.size == 0
 
 
-def test_low_precision_outside_changes_nothing():
+def test_neighbours_do_not_depend_on_the_global_matmul_precision():
     source, target = off_centre(600, 64, np.random.default_rng(5))
     expected = csls_neighbours(source, target)
     before = torch.get_float32_matmul_precision()
@@ -155,7 +155,7 @@ def test_low_precision_outside_changes_nothing():
 
 
 @pytest.mark.usefixtures("small_tiles")
-def test_largest_products_are_those_of_the_whole_matrix():
+def test_largest_products_equal_those_of_the_full_matrix():
     rng = np.random.default_rng(6)
     x, y = (torch.from_numpy(rng.standard_normal((n, 5)).astype(np.float32)) for n in (71, 203))
     product = x.numpy() @ y.numpy().T
@@ -166,7 +166,7 @@ def test_largest_products_are_those_of_the_whole_matrix():
         np.testing.assert_allclose(values, np.take_along_axis(product, order, axis=1), atol=1e-5)
 
 
-def test_the_error_bound_holds():
+def test_float32_products_are_within_the_error_bound():
     rng = np.random.default_rng(7)
     x, y = (torch.from_numpy(unit_rows(rng.standard_normal((200, 300)))) for _ in range(2))
     exact = x.double() @ y.double().T
@@ -197,7 +197,7 @@ def test_each_row_is_normalised_by_its_own_norm():
         unit_rows(np.array([[1.0], [2.0], [np.nan]]), np.array([0, 2]))
 
 
-def test_centred_unit_rows():
+def test_unit_centre_unit_equals_its_formula():
     x = np.random.default_rng(8).standard_normal((50, 4)) + 3
     unit, mean = unit_centre_unit(x)
     expected = x / np.linalg.norm(x, axis=1, keepdims=True)

@@ -55,7 +55,7 @@ def table(n, seed, kind):
     n=st.integers(1, 5), seed=st.integers(0, 10**6),
     kind=st.sampled_from(["random", "ties", "below", "cycles", "roots"]),
 )  # fmt: skip
-def test_no_tree_is_better(n, seed, kind):
+def test_no_tree_has_a_larger_sum_of_scores(n, seed, kind):
     scores = table(n, seed, kind)
     np.fill_diagonal(scores[:, 1:], np.nan)  # ignored
     found = maximum_spanning_tree(scores)
@@ -83,7 +83,7 @@ def test_forbidden_arcs_are_used_only_if_necessary(n, seed, share):
     assert found[1] == pytest.approx(best[1], abs=1e-9)
 
 
-def test_a_batch_is_its_sentences():
+def test_a_batch_gives_the_same_trees_as_single_sentences():
     rng = np.random.default_rng(2)
     lengths = np.array([3, 0, 7, 1, 5])
     scores = np.full((5, 8, 9), np.nan, np.float32)  # entries beyond a sentence are ignored
@@ -94,7 +94,7 @@ def test_a_batch_is_its_sentences():
     np.testing.assert_array_equal(found, np.concatenate(alone))
 
 
-def test_nothing_and_one_word():
+def test_trees_of_an_empty_batch_and_of_one_word():
     assert maximum_spanning_tree(np.zeros((0, 1))).tolist() == []
     assert maximum_spanning_trees(np.zeros((0, 4, 5)), np.zeros(0, np.int64)).tolist() == []
     for score in (3.0, -3.0, -np.inf):

@@ -1,4 +1,4 @@
-"""Language means moved together after training."""
+"""Shifting language means to each other after training."""
 
 import json
 
@@ -18,7 +18,7 @@ def words(encoder, sides):
     return np.concatenate([encoder.encode(side).data.astype(np.float64) for side in sides])
 
 
-def test_a_language_is_moved_to_the_mean_of_its_translations(tiny_encoder):
+def test_the_mean_of_a_language_is_shifted_to_that_of_its_translations(tiny_encoder):
     corpora = [make_text("xx", 30, 0)[0], make_text("xx", 12, 2)[0], make_text("yy", 20, 1)[0]]
     made = centred(tiny_encoder, corpora, towards="en")
     for texts in (corpora[:2], corpora[2:]):
@@ -32,7 +32,7 @@ def test_a_language_is_moved_to_the_mean_of_its_translations(tiny_encoder):
         centred(tiny_encoder, corpora, towards="zz")
 
 
-def test_align_centres_and_tune_does_not(tiny_encoder):
+def test_align_centres_the_encoder_but_tune_does_not(tiny_encoder):
     corpus, pairs = make_text("xx", 12, 0)
     method = Contrastive(towards="en", epochs=1)
     tuned = method.tune(tiny_encoder, corpus, pairs)

@@ -40,7 +40,7 @@ def literal(x, y, kinds, tau, share) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("tau", [0.2, 0.02])
-def test_the_loss_and_its_gradient_equal_the_formula(tau):
+def test_contrastive_loss_and_gradient_equal_the_formula(tau):
     """Check equal pairs as negatives, as positives (Khosla et al. 2020, Eq. 2), and a mixture."""
     rng = torch.Generator().manual_seed(0)
     exact = [functional.normalize(torch.randn(7, 5, generator=rng).double(), dim=1).requires_grad_() for _ in range(2)]
@@ -59,7 +59,7 @@ def test_the_loss_and_its_gradient_equal_the_formula(tau):
 
 
 def test_similarity_divergence_equals_the_formula():
-    """Check the divergence between each word's neighbours before and now; rotation and scaling give 0."""
+    """Compare similarities before and after training; rotated and scaled vectors have a divergence of 0."""
     rng = torch.Generator().manual_seed(0)
     now, before = (torch.randn(6, 4, generator=rng) for _ in range(2))
     tau, total = 0.3, 0.0
@@ -79,7 +79,7 @@ def test_similarity_divergence_equals_the_formula():
 
 @pytest.fixture
 def corpus():
-    """Return text with one word of one translation, and one word in two spellings with two translations."""
+    """Return text in which one translation has one word, and one word has two spellings and two translations."""
     source = [["bank", "The" if k % 3 else "the"] for k in range(N)]
     target = [["Ufer", "das" if k % 10 else "der"] for k in range(N)]
     return ParallelCorpus.of(source, target, ("en", "de"))
@@ -91,7 +91,7 @@ def pairs():
     return WordPairs(sentence, np.tile([0, 1], N), np.tile([0, 1], N), n_sentences=N)
 
 
-def test_pairs_of_the_same_lower_cased_words_are_equal(corpus, pairs):
+def test_pairs_of_equal_lower_cased_words_have_one_number(corpus, pairs):
     kinds = number_word_pairs(corpus, pairs).reshape(N, 2)
     tenth = np.arange(N) % 10 == 0
     groups = [set(kinds[:, 0]), set(kinds[~tenth, 1]), set(kinds[tenth, 1])]  # `The` and `the` are one word type
@@ -100,8 +100,8 @@ def test_pairs_of_the_same_lower_cased_words_are_equal(corpus, pairs):
 
 
 @pytest.mark.parametrize("special", [False, True])
-def test_kinds_reach_the_loss_in_the_order_of_the_pairs(tiny_encoder, corpus, pairs, special):
-    """Record the kinds that the loss receives in an update of two parts."""
+def test_the_loss_receives_kinds_in_the_order_of_the_pairs(tiny_encoder, corpus, pairs, special):
+    """Record the kinds that the loss receives in an update with two parts."""
     kinds = number_word_pairs(corpus, pairs)
     text = AlignedText([corpus], [pairs], tiny_encoder, towards="de", special=special, kinds=number_word_pairs)
     chosen, seen = np.array([5, 20, 11, 30]), []
@@ -139,7 +139,7 @@ def update(tuner, encoder, text, tuned=None):
 
 
 def last_subwords(encoder, words):
-    """Return the vectors of words by transformers alone."""
+    """Return the vectors of the last subwords of words, computed with transformers alone."""
     encoded = encoder.tokenizer(list(words), is_split_into_words=True, return_tensors="pt")
     rows, owner = encoder.model(**encoded, output_hidden_states=True).hidden_states[3][0], encoded.word_ids()
     return [rows[max(k for k, word in enumerate(owner) if word == i)] for i in range(len(words))]

@@ -1,4 +1,4 @@
-"""Distillation of sentence vectors: the loss against a literal transcription, caching, resuming and saving."""
+"""Distillation of sentence vectors: a literal transcription of the loss, caching, resuming and saving."""
 
 import copy
 from typing import Any
@@ -80,7 +80,7 @@ def literal(method, model, ending, student, teacher, pairs, lines, drawn=()) -> 
 
 
 @pytest.mark.parametrize(("accumulate", "negatives"), [(1, 0), (3, 0), (2, 3)])
-def test_the_loss_and_its_gradients_equal_the_formula(student, teacher, tmp_path, accumulate, negatives):
+def test_distillation_loss_and_gradients_equal_the_formula(student, teacher, tmp_path, accumulate, negatives):
     method = Distillation(towards="en", ranking=0.3, temperature=0.2, accumulate=accumulate, negatives=negatives)
     store, text, lines = TeacherVectors(tmp_path, *teacher), corpus(), mono()
     objective = method.objective(student, subwords(), store, [text], [lines], processes=Processes.alone())
@@ -112,7 +112,7 @@ def test_a_fraction_of_the_source_texts_is_sampled(student, teacher, tmp_path):
 
 
 def test_the_teacher_encodes_each_text_once(teacher, tmp_path, monkeypatch):
-    """Fill the store as two processes do, each with its shard."""
+    """Fill the store in two shards, as two processes would."""
     monkeypatch.setattr("calque.encoders.sentence_store._BLOCK", 2)
     encoder, pooling = copy.copy(teacher[0]), teacher[1]
     encoder.model = copy.deepcopy(encoder.model).double()  # float32 sums depend on the shape of a batch
@@ -200,7 +200,7 @@ def test_a_linear_layer_maps_to_the_dimensions_of_the_teacher(student, tmp_path,
         assert found == layers, "a student that has a linear layer gets no second one"
 
 
-def test_a_static_student_starts_from_teacher_vectors_and_learns(tiny_folder, teacher, tmp_path):
+def test_a_static_student_is_initialised_with_teacher_vectors_and_trained(tiny_folder, teacher, tmp_path):
     tokenizer: Any = load_encoder(tiny_folder).tokenizer  # type: ignore[attr-defined]
     store = TeacherVectors(tmp_path / "store", *teacher)
     text = corpus()

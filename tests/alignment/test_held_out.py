@@ -30,7 +30,7 @@ def links(texts):
     return [calque.align_words(text, model="hmm") for text in texts]
 
 
-def test_equal_source_sentences_are_in_one_part(texts):
+def test_equal_source_sentences_are_in_the_same_part(texts):
     # The part of a sentence is the index of its distinct source sentence over both texts, modulo 3.
     assert [part.tolist() for part in deal(texts, 3)] == [[0, 1, 2, 0, 1, 1], [2, 2, 0]]
     with pytest.raises(SettingError, match="parts must be at most 2, .*, got 3"):
@@ -73,7 +73,7 @@ def test_similarities_are_returned_for_any_sentences_of_the_texts(tiny_encoder, 
 
 
 @pytest.mark.parametrize("model", ["hmm", "gibbs"])
-def test_the_weight_of_a_prior_is_a_setting(tiny_encoder, texts, model):
+def test_settings_contain_the_weight_of_a_prior(tiny_encoder, texts, model):
     prior = calque.Linker(tiny_encoder).similarities
     none = calque.align_words(texts[0], model=model)
     nothing, much = (calque.align_words(texts[0], model=model, prior=prior, prior_weight=w) for w in (0, 9))

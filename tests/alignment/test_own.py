@@ -70,7 +70,7 @@ def test_a_custom_method_aligns_on_the_command_line(capsys, own, tiny_folder):
     assert (aligned["method"], aligned["base_fingerprint"]) == ("shifting:Shift", base.fingerprint)
 
 
-def test_studies_warn_of_methods_that_change_nothing(capsys, own, tiny_folder):
+def test_studies_warn_about_methods_that_change_no_score(capsys, own, tiny_folder):
     methods = "".join(
         f'[methods.{name}]\nmethod = "shifting:Shift"\nstrength = {s}\n' for name, s in (("still", 0.0), ("moved", 1.0))
     )
@@ -103,7 +103,7 @@ def test_invalid_methods_and_options_are_refused(capsys, own, tiny_folder, more,
 
 
 def test_a_registered_method_is_listed_and_usable_everywhere(capsys, own, tiny_folder, monkeypatch):
-    """Register the method in the table; the help is printed by another process, for it is built at import."""
+    """Register the method in the table. The help is built at import and therefore printed by another process."""
     row = MethodRow("shifting:Shift", "moves each language by a mean difference")
     monkeypatch.setitem(METHODS.rows, "shift", row)
     works(capsys, *align(own, tiny_folder, "--method", "shift"))

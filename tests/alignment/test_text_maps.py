@@ -40,7 +40,7 @@ def test_moments_equal_those_of_all_words_with_a_vector(tiny_encoder, corpora):
 
 
 @pytest.mark.parametrize("offset", [True, False])
-def test_means_are_moved_or_removed_at_every_layer(tiny_encoder, corpora, offset):
+def test_means_are_shifted_or_removed_at_every_layer(tiny_encoder, corpora, offset):
     made = LanguageMeans(towards="en", layers=(1, 2), combine="concat", offset=offset).align(tiny_encoder, corpora)
     assert (made.layers, made.dim) == ((1, 2), 2 * tiny_encoder.dim)
     expected = {"en": [], "xx": [], "yy": []}
@@ -54,7 +54,7 @@ def test_means_are_moved_or_removed_at_every_layer(tiny_encoder, corpora, offset
         np.testing.assert_allclose(found, np.hstack(expected[lang]), atol=1e-3)
 
 
-def test_only_other_languages_move_and_maps_are_saved(tiny_encoder, corpora, tmp_path):
+def test_only_other_languages_are_shifted_and_maps_are_saved(tiny_encoder, corpora, tmp_path):
     corpus = corpora[0]
     made = LanguageMeans(towards="en").align(tiny_encoder, corpus)
     assert made.languages == ("en", "xx")

@@ -43,7 +43,7 @@ def fast(tuner, encoder, corpora, pairs, chosen, accumulate=1):
 
 
 def vectors(model, tokenizer, sentence, layer, special):
-    """Return the vectors of the last subwords of a sentence, and those of the special tokens if `special`."""
+    """Return the vectors of the last subwords of a sentence, and of the special tokens if `special` is set."""
     encoded = tokenizer(list(sentence.words), is_split_into_words=True, return_tensors="pt")
     states = model(**encoded, output_hidden_states=True).hidden_states[layer][0]
     ids = encoded.word_ids()
@@ -85,7 +85,7 @@ def literal_cao(model, frozen, tokenizer, corpora, pairs, chosen, layers, *, tow
 
 
 class WordsAlone(FineTune):
-    """Fine-tuning that links no special tokens and uses small batches."""
+    """Fine-tuning with small batches and without links between special tokens."""
 
     special = False
     budget = 60
@@ -139,7 +139,7 @@ def test_losses_of_several_languages_are_summed(tiny_encoder, text):
         (Linked, {"similarity_distillation": 0.2, "sentences": 0.5}),
     ],
 )
-def test_a_batch_in_parts_equals_the_whole_batch(tiny_encoder, text, make, options):
+def test_a_batch_in_parts_gives_the_same_update_as_the_full_batch(tiny_encoder, text, make, options):
     corpus, pairs = text
     chosen = [np.arange(9)]
     found = []
@@ -161,7 +161,7 @@ def test_frozen_layers_do_not_change(tiny_encoder, text):
     assert any(".layer.1." in name for name in changed)
     for options, message in (
         ({"freeze": tiny_encoder.n_layers}, "at least one must be trained"),
-        ({"freeze": 1, "layers": (1,)}, "freeze=1: the loss reads layer 1, below which all layers would be frozen"),
+        ({"freeze": 1, "layers": (1,)}, "freeze=1: the loss uses layer 1, below which all layers would be frozen"),
     ):
         with pytest.raises(SettingError, match=message):
             Contrastive(towards="en", **options).tune(tiny_encoder, corpus, pairs)
@@ -231,7 +231,7 @@ def test_empty_parts_of_an_update_contribute_nothing(tiny_encoder, monkeypatch, 
             torch.testing.assert_close(weights[1][name], weight, atol=1e-5, rtol=0, msg=name)
 
 
-def test_one_pair_or_none_has_a_finite_loss_and_gradient():
+def test_loss_and_gradient_are_finite_for_one_pair_and_for_none():
     for n in (0, 1):
         x = torch.nn.functional.normalize(torch.ones(n, 5) + torch.arange(5), dim=1).requires_grad_()
         y = x.detach().clone().requires_grad_()
@@ -253,7 +253,7 @@ def without_dropout(encoder):
 
 @pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16])
 def test_the_second_loss_term_is_zero_before_the_first_update(tiny_encoder, text, stored):
-    """Check that f and f0 are computed with the same precision, whatever dtype the encoder is loaded in."""
+    """Check that f and f0 are computed with equal precision for every dtype of the loaded encoder."""
     encoder = without_dropout(tiny_encoder)
     encoder.model.to(stored)
     tuner = FineTune(towards="en", batch=6)
@@ -284,7 +284,7 @@ def test_both_encoders_use_the_requested_precision(tiny_encoder, text, monkeypat
     assert torch.get_float32_matmul_precision() == "highest"
 
 
-def test_training_stops_at_weights_that_are_not_finite_and_saves_nothing(tiny_encoder, text, tmp_path):
+def test_training_stops_without_saving_if_weights_are_not_finite(tiny_encoder, text, tmp_path):
     tuner = Contrastive(towards="en", batch=12, epochs=1, learning_rate=3e38)
     with pytest.raises(SettingError, match="trained tensors .* are not finite after update 1: lower the learning rate"):
         tuner.tune(tiny_encoder, *text, folder=tmp_path)

@@ -45,7 +45,7 @@ def trained(world, tmp_path_factory):
 
 
 def test_planted_links_and_key_points_are_found(capsys, world, trained, tmp_path):
-    """Scores after a few updates are far above chance."""
+    """Check that scores are far above chance after a few updates."""
     encoder = load_encoder(trained)
     assert isinstance(encoder, KeyPointEncoder)
     assert encoder.rows == "key points"
@@ -105,10 +105,10 @@ def test_pivots_need_translations(capsys, world, trained, tmp_path):
     nli = ["evaluate", trained, "nli", "--train", f"aa={world}/nli.train.aa.tsv", "--test", f"bb={world}/nli.test.bb.tsv",
            "--pretokenized", "--seeds", "1", "--epochs", "1"]  # fmt: skip
     nli += ["--load", "pretokenized=true"]
-    needs = "steps=pivots needs translations of all tests"
+    needs = "translations must be given with steps=pivots"
     assert needs in fails(capsys, *nli, "--load", "steps=pivots")
     two = ("--load", f"translations=bb={world}/nli.dev.aa.tsv,{world}/nli.test.bb.tsv")
-    assert "expected the same texts in both" in fails(capsys, *nli, "--load", "steps=pivots", *two)
+    assert "both files must have the same texts" in fails(capsys, *nli, "--load", "steps=pivots", *two)
     assert needs in fails(capsys, *nli, *two)
     some = tmp_path / "some.tsv"
     some.write_text("\n".join((world / "test.tsv").read_text().splitlines()[:5]) + "\n")
@@ -117,7 +117,7 @@ def test_pivots_need_translations(capsys, world, trained, tmp_path):
     )
 
 
-def test_another_threshold_than_in_training(capsys, world, trained, tmp_path):
+def test_the_threshold_can_be_changed_after_training(capsys, world, trained, tmp_path):
     text = read_sentences(world / "test.aa", lang="aa", pretokenized=True)
     counts = [len(load_encoder(trained, delta=delta).key_points(text).data) for delta in (0, 0.2, 0.99)]
     assert counts[0] > counts[1] > counts[2] >= 60

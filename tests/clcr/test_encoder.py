@@ -23,7 +23,7 @@ TEXT = ["the red house", "", "unknown", "we see a very small tree behind it", "u
 
 
 class Words(Encoder):
-    """Encoder with a vector for each word, from its letters and position; none for the word `unknown`."""
+    """Encoder whose word vectors depend on letters and position; the word `unknown` has no vector."""
 
     dim, name = 6, "words"
 
@@ -71,8 +71,8 @@ def text(lang):
 @pytest.mark.parametrize("order", [RelativeOrder, AbsoluteOrder])
 @pytest.mark.parametrize("lang", ["en", "de"])
 @pytest.mark.parametrize("steps", [1, 2, 3])
-def test_each_sentence_by_itself(steps, lang, order):
-    """Rows equal Appendix A, computed sentence by sentence and word by word."""
+def test_rows_equal_appendix_a_for_each_sentence(steps, lang, order):
+    """Compare rows with Appendix A, computed sentence by sentence and word by word."""
     steps = ("transform", "extract", "reorder")[:steps]
     model = encoder(steps=steps, order=order)
     found, points = model.encode(text(lang)), model.key_points(text(lang))
@@ -101,7 +101,7 @@ def test_each_sentence_by_itself(steps, lang, order):
 
 
 def test_pivots_put_rows_into_the_order_of_the_translation():
-    """T+pGA of Table 4: words without a translation are left out, the others follow the order of the translation."""
+    """Check T+pGA of Table 4: words without a translation are left out, and the others follow the translation's order."""
     same, words = Transform(6), RandomVectors(6)
     torch.nn.init.eye_(same.linear.weight)
     parts = {"en": Parts(), "de": Parts(same, same)}
@@ -116,7 +116,7 @@ def test_pivots_put_rows_into_the_order_of_the_translation():
     assert model.fingerprint != base.fingerprint
     with pytest.raises(SettingError, match="1 of 1 sentences in de have no translation here"):
         model.encode(Sentences.of([["tree"]], "de"))
-    with pytest.raises(SettingError, match="belong to a text"):
+    with pytest.raises(SettingError, match="apply to one text only"):
         model.save("anywhere")
 
 
@@ -142,18 +142,18 @@ def test_a_saved_encoder_equals_the_opened_one(tmp_path):
     only = load_encoder(tmp_path / "it", steps="transform")
     assert only.rows == "words"
     assert only.fingerprint != model.fingerprint
-    with pytest.raises(SettingError, match="steps extract: expected transform, or transform,extract"):
+    with pytest.raises(SettingError, match="steps must be transform, or transform,extract, .* got extract"):
         load_encoder(tmp_path / "it", steps="extract")
     with pytest.raises(SettingError, match="layer does not apply"):
         load_encoder(tmp_path / "it", layer=1)
     with pytest.raises(SettingError, match="steps does not apply to"):
         load_encoder("mini", steps="transform")
     (tmp_path / "it" / PARTS_FILE).write_bytes(b"nothing")
-    with pytest.raises(InputError, match="not the parts of an encoder of key points"):
+    with pytest.raises(InputError, match="not the parts of a key-point encoder"):
         load_encoder(tmp_path / "it")
 
 
-def test_steps_that_were_not_trained():
+def test_steps_that_were_not_trained_are_refused():
     one = Parts(to_pivot=parts(9).to_pivot)
     model = KeyPointEncoder({"en": Words(), "de": Wide()}, {"en": Parts(), "de": one}, pivot="en", steps=["transform"])
     with pytest.raises(SettingError, match="step extract was not trained for en"):

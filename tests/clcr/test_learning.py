@@ -77,7 +77,7 @@ def test_planted_flips_are_estimated_and_corrected():
     assert measured.low < measured.value == after["accuracy"] < measured.high
 
 
-def test_scores_are_counts_over_the_words_that_have_a_vector():
+def test_scores_count_only_words_that_have_a_vector():
     embeddings, _, pivots = flipped(30, 0.2, 0.2, covered=0.7)
     torch.manual_seed(0)
     head = KeyPointHead(6, 4)
@@ -110,7 +110,7 @@ def test_words_without_a_vector_are_ignored():
 
 
 def test_rates_are_not_used_if_every_word_has_a_partner():
-    """Of all words, 90% are labelled in 99% of cases and 10% in 85%, so no class has wrong labels."""
+    """Label 90% of the words with probability 0.99 and 10% with 0.85, so that no class has wrong labels."""
     embeddings, _, pivots = flipped(500, positive=0.01, negative=0.85, share=0.9, dim=24)
     weighted, _, rates = train_key_points(embeddings, pivots, TRAINING)
     assert rates["negative"] > 0.8
@@ -119,7 +119,7 @@ def test_rates_are_not_used_if_every_word_has_a_partner():
 
 
 def test_flip_rates_come_from_held_out_predictions():
-    """A classifier overfits 30% wrong labels, so its predictions on the training text show none."""
+    """Check that held-out predictions reveal 30% wrong labels, which an overfitted classifier reproduces."""
     embeddings, _, pivots = flipped(300, positive=0.3, negative=0.3, dim=200)
     for published, wrong, within in ((False, 0.3, 0.1), (True, 0.0, 0.01)):
         rates = train_key_points(embeddings, pivots, HeadTraining(epochs=40), as_published=published)[2]
@@ -127,7 +127,7 @@ def test_flip_rates_come_from_held_out_predictions():
     assert rates["used"]
 
 
-def test_one_sentence_of_one_word_and_no_word_at_all():
+def test_heads_train_on_one_word_and_refuse_text_without_words():
     one = Embeddings(np.ones((1, 6), dtype=np.float32), np.array([0, 0, 1]))
     _, counts, rates = train_key_points(one, WordPairs.of([[], [(0, 0)]]), TRAINING)
     assert counts == {"words": 1, "labelled": 1, "without_vector": 0}
@@ -161,7 +161,7 @@ def planted(n, seed):
     return Embeddings(np.concatenate(data).astype(np.float32), offsets_of(lengths)), WordPairs.of(links)
 
 
-def test_pairs_predict_a_planted_order_better_than_places():
+def test_the_relative_model_predicts_a_planted_order_better_than_the_absolute():
     train, unseen = planted(400, 0), planted(100, 1)
     found = {}
     for kind in ("relative", "absolute"):
@@ -221,5 +221,5 @@ def test_gold_orders_skip_and_count_unusable_links():
         "links_not_one_to_one": 2, "links_without_vector": 1, "sentences_with_fewer_than_2_key_points": 3
     }  # fmt: skip
     assert np.flatnonzero(linked_words(embeddings, pairs)).tolist() == [0, 1, 3, 4, 5, 7]
-    with pytest.raises(SettingError, match="no order can be trained on"):
+    with pytest.raises(SettingError, match="some sentence must have two pivots"):
         train_order(embeddings, WordPairs.of([[], [], [(0, 0)], []]), TRAINING)

@@ -213,8 +213,8 @@ def test_ties_keep_the_order_of_the_sentence(kind, width):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_long_sentences_and_empty_ones(kind):
-    """A planted order of 512 words is found from clear scores in float32."""
+def test_the_search_handles_long_and_empty_sentences(kind):
+    """Check that the search finds a planted order of 512 words from clear scores in float32."""
     rng, search = np.random.default_rng(0), KINDS[kind][0]
     wanted = rng.permutation(512)
     places = np.argsort(wanted)

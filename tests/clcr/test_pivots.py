@@ -84,7 +84,7 @@ def test_ties_go_to_the_first_word():
 
 
 def test_a_large_common_vector_does_not_reduce_precision():
-    """The vectors of encoders have a mean far from zero."""
+    """Add a large mean, as the vectors of encoders have."""
     source, target = vectors([30] * 4, 8, 0), vectors([30] * 4, 8, 1)
     plain = Transform(8)
     with torch.no_grad():
@@ -100,7 +100,7 @@ def some_pivots():
     return Pivots(pairs, np.array([0.3, 0.1, 0.5, 0.2, 0.2, 0.9], dtype=np.float32))
 
 
-def test_pivots_within_a_threshold_and_one_per_sentence():
+def test_pivots_are_limited_by_a_threshold_or_to_one_per_sentence():
     pivots = some_pivots()
     assert triples(pivots.within(0.2)) == [(0, 1, 0), (1, 1, 1), (2, 0, 0)]
     assert triples(pivots.within(0.15)) == [(0, 1, 0)]
@@ -131,7 +131,7 @@ def literal_f1(pivots, links, threshold):
 
 
 @pytest.mark.parametrize("one_to_one", [True, False])
-def test_the_threshold_is_the_best_of_all(one_to_one):
+def test_the_threshold_has_the_highest_f1_of_all_thresholds(one_to_one):
     rng = np.random.default_rng(0)
     for _ in range(30):
         n = int(rng.integers(1, 25))
@@ -149,7 +149,7 @@ def test_the_threshold_is_the_best_of_all(one_to_one):
 
 
 def test_systematic_errors_of_links_do_not_move_the_threshold_over_a_gap():
-    """Four expensive wrong pairs are linked."""
+    """Link four wrong pairs of high cost."""
     costs = np.concatenate([np.linspace(0.1, 0.3, 96), np.linspace(0.8, 0.9, 4), np.linspace(1.5, 2.5, 50)])
     pairs = WordPairs(np.arange(150), np.zeros(150, dtype=int), np.zeros(150, dtype=int), n_sentences=150)
     pivots, links = Pivots(pairs, costs.astype(np.float32)), pairs.select(np.arange(150) < 100)
@@ -161,5 +161,5 @@ def test_systematic_errors_of_links_do_not_move_the_threshold_over_a_gap():
 
 def test_text_without_links_gives_no_threshold():
     pivots = some_pivots()
-    with pytest.raises(SettingError, match="from 6 pivots and 0 links of the held-out text: hold out more"):
+    with pytest.raises(SettingError, match="from 6 pivots and 0 links of held-out text; hold out more"):
         choose_threshold(pivots, pivots.pairs.select(np.zeros(0, dtype=int)))

@@ -70,7 +70,7 @@ def test_runs_with_one_name_are_distinguished_by_settings(tmp_path):
 
 
 def test_scores_of_a_study_are_averaged_under_the_names_of_its_methods(tmp_path):
-    """The scores of a training are in its tables, and not among the scores by which methods are compared."""
+    """Check that scores of a training are in its own tables, but not in the comparison of methods."""
     lines = study(("de",), ("base", "finetune"), ("nli",))
     head = {"encoder": "mini", "supervision": "parallel"}
     for method, change in (("clcr", 0.0), ("linear", 0.04)):
@@ -87,7 +87,7 @@ def test_scores_of_a_study_are_averaged_under_the_names_of_its_methods(tmp_path)
     rows = [e["text"].strip() for e in inside(page, "th", id="clcr-key-points") if e["attrs"]["scope"] == "row"][:-1]
     assert rows == [f"{method}, {model}" for method in ("clcr", "linear") for model in MODELS]
     cells = [e["text"] for e in inside(page, "td", id="clcr-distance")]
-    assert cells[0].startswith("0.041 ±0.014")  # of 0.031 and 0.051
+    assert cells[0].startswith("0.041 ±0.014")  # mean of 0.031 and 0.051
     assert cells[4].startswith("0.081 ±0.014")
     assert "linear" not in page.find("section")[0]["text"]  # the verdict
 

@@ -103,7 +103,7 @@ def laid_out(plan, path):
 
 
 @pytest.fixture
-def unread(monkeypatch):
+def files_exist(monkeypatch):
     """Treat all files as existing."""
     monkeypatch.setattr(steps, "digest", lambda path: "0")
 
@@ -112,15 +112,15 @@ def unread(monkeypatch):
 
 
 @pytest.mark.parametrize(("place", "value", "fact"), [
-    (("methods", "clcr", "views"), {"T": {"steps": "extract"}}, "clcr.views.T: steps extract: expected transform, or"),
-    (("methods", "clcr", "views"), {"P": {"steps": "pivots"}}, "clcr.views.P: steps=pivots needs translations"),
+    (("methods", "clcr", "views"), {"T": {"steps": "extract"}}, "clcr.views.T: steps must be transform, or"),
+    (("methods", "clcr", "views"), {"P": {"steps": "pivots"}}, "clcr.views.P: translations must be given with steps=pivots"),
     (("methods", "clcr", "views"), {"P": {"steps": "pivots", "delta": 0.1, "translations": {"bb": ["a", "b"]}}},
      "clcr.views.P: delta does not apply to pivots"),
     (("methods", "linear", "views"), {"L": {"steps": "transform,extract"}}, "linear.views.L: extract is not trained with steps"),
     (("tasks", "pos"), {"train": ["aa=a"], "test": ["bb=b"]}, "pos: pos is on words, and row 'T.E' of methods.clcr has key"),
     (("tasks", "retrieval"), {"test": {"bb": "a"}, "methods": ["T", "all"]}, "retrieval is on words, and row 'all' of meth"),
 ])  # fmt: skip
-def test_errors_are_reported_before_training(place, value, fact, tmp_path, unread):
+def test_errors_are_reported_before_training(place, value, fact, tmp_path, files_exist):
     plan = tomllib.loads(PLAN)
     within = plan
     for key in place[:-1]:
@@ -134,7 +134,7 @@ def test_errors_are_reported_before_training(place, value, fact, tmp_path, unrea
 # -- the study ---------------------------------------------------------------------------------------------------------
 @pytest.mark.filterwarnings("ignore:the classifier of key points cannot tell words apart")
 @pytest.mark.filterwarnings("ignore::calque.tasks.overlap.OverlapWarning")
-def test_from_texts_to_tables(plan):
+def test_a_study_runs_from_texts_to_tables(plan):
     said: list[str] = []
     records = study(plan, say=said.append)
     assert "pretraining: 2 of 2 steps to do" in said

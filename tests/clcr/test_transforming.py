@@ -27,7 +27,7 @@ from planted_vectors import f1, languages
 
 # -- the distance, and the transform -----------------------------------------------------------------------------------
 def literal(keys, queries, temperature):
-    """Return the distance of each word of the second sentence by Eqs. 2 and 3."""
+    """Return the distance of each word of the second sentence (Eqs. 2 and 3)."""
     d, distances = queries.shape[1], []
     for word in queries:
         a = torch.stack([-(key - word).square().sum() / 2 for key in keys]) / d**0.5
@@ -87,7 +87,7 @@ def gradients(*modules):
 @pytest.mark.filterwarnings("ignore::calque.encoders.extraction.UncoveredWordsWarning")
 @pytest.mark.parametrize("trained", ["nothing", "language", "pivot"])
 def test_an_update_equals_the_formula(tiny_encoder, trained):
-    """Two languages with one pivot, one sentence pair after the other; words without a vector are ignored."""
+    """Process the sentence pairs of two languages with one pivot one by one; words without a vector are ignored."""
     encoder = copy.copy(tiny_encoder)
     encoder.model = copy.deepcopy(tiny_encoder.model).eval()
     corpora = [make_text(lang, 8, number)[0].swapped() for number, lang in enumerate(("xx", "yy"))]
@@ -145,7 +145,7 @@ def test_an_update_equals_the_formula(tiny_encoder, trained):
 
 
 def test_refinement_minimises_the_cost_of_mutual_best_pairs():
-    """Costs and gradients equal a loop over the mutual best pairs."""
+    """Compare costs and gradients with a loop over the mutual best pairs."""
     rng = np.random.default_rng(0)
     lengths = [np.array([3, 1, 5, 2]), np.array([2, 4, 3, 2])]
     vectors = [
@@ -213,7 +213,7 @@ def test_a_planted_language_is_found_from_sentences_alone(settings):
 
 
 def test_distances_are_to_the_nearest_word_and_soft_distances_at_temperature_1():
-    """Table 1 equals a loop over held-out sentences."""
+    """Compare Table 1 with a loop over held-out sentences."""
     planted = languages(200, scale=0.2)
     method = KeyPointAlignment(towards="bb", epochs=(2, 0, 0, 0, 1), steps="transform")
     method.align(planted.encoders, planted.corpus)
@@ -229,8 +229,8 @@ def test_distances_are_to_the_nearest_word_and_soft_distances_at_temperature_1()
     assert figures["soft distance"] > 1.1 * figures["distance"]
 
 
-def test_as_published_without_refinement_and_with_the_highest_f1():
-    """All mutual best pairs are linked, so the highest threshold has the highest F1."""
+def test_as_published_skips_refinement_and_uses_the_highest_f1():
+    """Check that the highest threshold is chosen if links are all mutual best pairs, because its F1 is the highest."""
     planted = languages(400)
     first = transformed(planted, epochs=(8, 0, 0, 0, 1))
     sides = first.texts[0].vectors, first.texts[0].pivot_vectors
@@ -281,8 +281,8 @@ class Killed(Exception):
     pass
 
 
-def test_killed_in_each_phase_and_resumed_gives_the_same_bits(tiny_folder, tmp_path, monkeypatch):
-    """Training with dropout is killed in the first, a middle and the last update of each phase."""
+def test_training_resumed_in_any_phase_equals_an_uninterrupted_one(tiny_folder, tmp_path, monkeypatch):
+    """Kill training with dropout in the first, a middle and the last update of each phase."""
     whole, expected = clcr_job.run(str(tiny_folder), tmp_path / "whole", dropout=0.1)
     updates = [len(history) for history in whole.history.values()]
     assert min(updates) >= 2
@@ -336,7 +336,7 @@ def test_languages_that_do_not_match_are_reported(tiny_encoder):
     text, _ = make_text("xx", 6, 0)
     encoders = {"en": tiny_encoder, "xx": tiny_encoder}
     method = KeyPointAlignment(towards="en")
-    with pytest.raises(SettingError, match="two corpora of xx-en: join them to one"):
+    with pytest.raises(SettingError, match="must have one corpus, got two of xx-en"):
         method.align(encoders, [text, text])
     with pytest.raises(SettingError, match="language 'de' is not in this corpus"):
         KeyPointAlignment(towards="de").align(encoders, text)

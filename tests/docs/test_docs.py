@@ -1,4 +1,4 @@
-"""The site: commands and Python of its pages run unchanged, its numbers are those of the results, and it builds."""
+"""Documentation site: commands and Python run unchanged, numbers match the results, and the site builds."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def folder(tmp_path, tiny_folder, monkeypatch):
     shutil.copytree(tiny_folder, tmp_path / "aligned")
     monkeypatch.setitem(loading.BUNDLED, "mini", tiny_folder)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)  # as PYTHONPATH=. does
+    monkeypatch.syspath_prepend(tmp_path)  # like PYTHONPATH=.
     return tmp_path
 
 
 @pytest.mark.parametrize("page", RUN, ids=name)
-def test_what_a_page_says_runs(page, folder, tiny_folder, capsys):
+def test_commands_and_python_of_a_page_run(page, folder, tiny_folder, capsys):
     space: dict = {}
     if page.name == "index.md":
         shutil.rmtree(folder / "aligned")
@@ -50,7 +50,7 @@ def test_what_a_page_says_runs(page, folder, tiny_folder, capsys):
             run_python(block, str(tiny_folder), page, space)
 
 
-def test_the_tutorials_plain_code_gives_the_aligned_layer(folder, capsys):
+def test_transformers_code_in_the_tutorial_gives_the_aligned_layer(folder, capsys):
     """Check that transformers alone gives the vectors that calque measured, with an aligned layer in the middle."""
     _, _, code = next(block for block in blocks(DOCS / "tutorial.md") if "AutoModel" in block[2])
     align = (
@@ -80,7 +80,7 @@ def texts_of(line: str) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.name)
 def test_no_example_is_tested_on_its_training_text(page):
-    """Check all commands and studies, because users copy them; blocks that no test runs are included."""
+    """Check the blocks of all commands and studies, including blocks that no test runs, because users copy them."""
     fences = re.findall(r"^```[^\n]*\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     for line in "".join(fences).replace("\\\n", " ").splitlines():
         if line.startswith("calque "):
@@ -98,8 +98,8 @@ def numbers(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_figures_of_ours_are_those_of_the_results(page):
-    """Check that every decimal number in a page's own findings is also in the results, the README or the log."""
+def test_numbers_in_findings_of_pages_are_in_the_results(page):
+    """Check that every decimal number in the findings of a page is also in the results, the README or the log."""
     pages = (DOCS / "results.md", ROOT / "README.md", ROOT / "dev" / "LOG.md")
     known = numbers("\n".join(page.read_text(encoding="utf-8") for page in pages))
     parts = re.split(r"^## ", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
@@ -131,8 +131,8 @@ def test_every_command_is_in_the_reference_with_its_options():
     assert "&#124;" in page  # text in a table means itself
 
 
-def test_options_that_pages_name_exist():
-    """Check that each `--option` in a page is an option of a command, or of another program that the line names."""
+def test_options_in_pages_exist():
+    """Check that each `--option` in a page belongs to a command of calque or to another program named in the line."""
     known = set(re.findall(r"--[a-z][a-z-]+", hooks().commands()))
     others = {f"--{name}" for name in (
         "extra-index-url", "nproc", "nnodes", "rdzv", "cpu", "logdir", "multi", "num", "use", "computed", "pivot",
@@ -142,7 +142,7 @@ def test_options_that_pages_name_exist():
         assert named - known - others == set(), name(page)
 
 
-def test_the_name_of_a_file_stands_above_its_block():
+def test_a_comment_above_a_block_gives_its_file_name():
     shown = hooks().on_page_markdown("<!-- test: file a.toml -->\n```toml\nb = 1\n```\n")
     assert '```toml title="a.toml"' in shown
 
@@ -155,7 +155,7 @@ def test_the_readme_shows_the_first_table_of_the_tutorials_demo():
     assert tutorial.startswith(readme.removesuffix("\n```"))
 
 
-def test_formulas_become_mathml():
+def test_formulas_are_converted_to_mathml():
     pytest.importorskip("latex2mathml")
     module = hooks()
     page = r'<p>so <span class="arithmatex">\(a_1 &lt; b\)</span></p><div class="arithmatex">\[\frac{1}{2}\]</div>'
@@ -171,7 +171,7 @@ def test_every_page_is_in_the_navigation():
     assert {name(page) for page in DOCS.rglob("*.md")} - shown == set()
 
 
-def test_the_site_builds_without_a_warning_and_without_the_network(tmp_path):
+def test_the_site_builds_without_warnings_and_network(tmp_path):
     for library in ("mkdocs", "material", "mkdocstrings", "latex2mathml"):
         pytest.importorskip(library)
     from mkdocs.commands.build import build

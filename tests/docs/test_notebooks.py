@@ -31,7 +31,7 @@ def folder(tmp_path, monkeypatch, tiny_folder):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_and_holds_what_it_prints(path, folder, capsys):
+def test_a_notebook_runs_and_contains_its_output(path, folder, capsys):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     space: dict = {}
     for cell in (each for each in cells if each["cell_type"] == "code"):

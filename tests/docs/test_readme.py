@@ -29,14 +29,14 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_commands(folder, tiny_folder, capsys):
+def test_commands_of_the_readme_run(folder, tiny_folder, capsys):
     run_commands(text("commands"), str(tiny_folder), capsys)
     assert "95% interval" in capsys.readouterr().out
     assert (folder / "aligned" / "config.json").exists()
     assert (folder / "my-aligned" / "config.json").exists()
 
 
-def test_python_and_commands_give_the_same_links_and_figures(tmp_path, tiny_folder, monkeypatch, capsys):
+def test_python_and_commands_give_the_same_links_and_scores(tmp_path, tiny_folder, monkeypatch, capsys):
     """Compare the README's Python and its commands on the sample text, whose links are not obvious."""
     monkeypatch.chdir(tmp_path)
     for part in ("train", "test"):
@@ -58,10 +58,10 @@ def test_python_and_commands_give_the_same_links_and_figures(tmp_path, tiny_fold
     assert by_commands == in_python
 
 
-def test_the_citation_names_what_the_package_is():
+def test_the_citation_file_matches_the_package():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert cited["cff-version"] == "1.2.0"
-    assert {"message", "title", "authors"} <= set(cited)  # what its schema asks for
+    assert {"message", "title", "authors"} <= set(cited)  # required keys of the format
     package = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert cited["version"] == package["version"].split(".dev")[0]
     assert cited["license"] == package["license"]
@@ -71,14 +71,14 @@ def test_the_citation_names_what_the_package_is():
     assert f"{{{cited['version']}}}" in entry
 
 
-def test_the_picture_and_what_the_first_lines_link_to_are_there():
+def test_the_image_and_the_links_of_the_first_lines_exist():
     beginning = README.read_text(encoding="utf-8").split("\n## ", 1)[0]
     linked = re.findall(r"\]\(([^)#:]+)\)", beginning)
     assert "docs/images/gemma.svg" in linked
     assert [link for link in linked if not (ROOT / link).exists()] == []
 
 
-def test_no_document_installs_the_other_program_called_calque():
+def test_no_document_installs_another_package_called_calque():
     files = [README, *(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.ipynb"), *(ROOT / "src").rglob("*.py")]
     for path in files:
         for line in path.read_text(encoding="utf-8").splitlines():

@@ -68,7 +68,7 @@ NO_ROUNDS = Refinement(rounds=0, held_out=0)
 
 
 # -- a dictionary ----------------------------------------------------------------------------------------------------
-def test_a_dictionary_gives_the_solution_of_scipy():
+def test_maps_from_a_dictionary_equal_the_solution_of_scipy():
     source, target, gold, _ = planted(noise=0.5)
     seeds = gold[:200]
     fit = fit_dictionary(source, target, dictionary_of(source, target, seeds), normalise="none", refinement=NO_ROUNDS)
@@ -113,7 +113,7 @@ def test_refinement_beats_a_noisy_dictionary():
     assert refined.rounds[-1].mutual > refined.rounds[0].mutual
 
 
-def test_the_round_is_chosen_by_words_held_out():
+def test_the_refinement_round_is_chosen_on_held_out_words():
     source, target, gold, _ = planted(noise=0.4)
     fit = fit_dictionary(source, target, gold[:300], refinement=Refinement(rounds=3, held_out=0.2, frequent=100))
     assert fit.seeds == 240
@@ -125,7 +125,7 @@ def test_the_round_is_chosen_by_words_held_out():
     assert len(kept) + len(aside) == 4
 
 
-def test_refinement_equals_the_published_rounds():
+def test_refinement_equals_a_literal_version_of_the_published_rounds():
     source, target, gold, _ = planted(n=120, noise=0.4)
     x, z = unit_rows(source.vectors), unit_rows(target.vectors)
 
@@ -145,7 +145,7 @@ def test_refinement_equals_the_published_rounds():
         assert found.rounds[number].mutual == pytest.approx(np.mean([csls[i, j] for i, j in pairs]), abs=1e-6)
 
 
-def test_precision_counts_any_right_translation_among_the_frequent():
+def test_precision_at_1_counts_any_gold_translation_among_frequent_words():
     z = np.eye(5, dtype=np.float32)
     x = z[[0, 1, 1]]
     assert precision_at_1(x, z, np.array([[0, 3], [0, 0], [1, 2], [2, 1]]), k=1) == pytest.approx(2 / 3)
@@ -154,7 +154,7 @@ def test_precision_counts_any_right_translation_among_the_frequent():
     assert np.isnan(precision_at_1(x, z, np.zeros((0, 2), dtype=np.int64)))
 
 
-def test_a_word_in_several_senses_takes_the_one_that_fits():
+def test_an_entry_with_several_senses_uses_the_closest_pair():
     source, target, gold, _ = planted(noise=0.1)
     rng = np.random.default_rng(3)
     words, vectors = list(source.words), list(source.vectors)
@@ -167,7 +167,7 @@ def test_a_word_in_several_senses_takes_the_one_that_fits():
     assert np.mean(fit.pairs[:, 0] < 600) > 0.95
 
 
-def test_seeds_of_a_dictionary_and_of_identical_words():
+def test_seed_pairs_from_a_dictionary_and_from_identical_words():
     pairs, entries, left_out = seed_pairs(
         Dictionary(("a", "b", "a", "zz"), ("1", "2", "3", "1"), ("en", "de")), ["b", "a", "b"], ["3", "1", "2"]
     )
@@ -256,7 +256,7 @@ def test_a_failed_search_is_reported():
     assert start_options("adversarial")["updates"] == 31_250
     for start, there_are in (("distributions", "words, k, frequent"), ("adversarial", "epochs"), ("identical", "none")):
         with pytest.raises(
-            SettingError, match=f"'seed' is not an option of the start {start}; its options: {there_are}"
+            SettingError, match=f"'seed' is not an option of start '{start}', whose options are {there_are}"
         ):
             fit_unsupervised(source, target, start=start, options=dict(seed=1))
 
@@ -272,7 +272,7 @@ def languages():
     return {"en": Sentences.of(plain, "en"), "xx": Sentences.of([[w.upper() for w in s] for s in plain], "xx")}
 
 
-def test_anchors_and_a_dictionary_make_a_mapped_encoder(tiny_encoder, languages, tmp_path):
+def test_anchors_and_a_dictionary_give_a_mapped_encoder(tiny_encoder, languages, tmp_path):
     layers = (1, 2)
     anchors = {lang: compute_anchors(tiny_encoder, text, layers) for lang, text in languages.items()}
     dictionary = Dictionary(tuple(WORDS), tuple(w.upper() for w in WORDS), ("en", "xx"))
@@ -304,7 +304,7 @@ def test_anchors_and_a_dictionary_make_a_mapped_encoder(tiny_encoder, languages,
         method.align(tiny_encoder, anchors)
 
 
-def test_a_vocabulary_of_frequent_words(languages):
+def test_frequent_words_also_contain_the_given_words(languages):
     text = Sentences.of([["b", "a", "b"], [], ["c", "b", "a"]], "en")
     assert frequent_words(text, 2, ["x", "a"]) == ["b", "a", "x"]
     assert set(frequent_words(languages["en"], 100)) == set(WORDS)

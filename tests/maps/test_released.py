@@ -35,7 +35,7 @@ def old_numpy(content):
 
 
 def old_numpy_framed(array, protocol):
-    """Return the pickle as NumPy before version 2 wrote it, with the shorter names that protocols from 4 on count."""
+    """Return the pickle of an older NumPy in protocol 4 or later, whose frames contain the shorter module names."""
     content = pickle.dumps(array, protocol=protocol)
     for name in (b"numpy._core.multiarray", b"numpy._core.numeric"):
         short = name.replace(b"_core", b"core")
@@ -45,7 +45,7 @@ def old_numpy_framed(array, protocol):
 
 @pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4, 5])
 @pytest.mark.parametrize("old", [False, True])
-def test_a_pickled_array_of_any_numpy(tmp_path, matrix, protocol, old):
+def test_arrays_pickled_by_any_numpy_version_are_read(tmp_path, matrix, protocol, old):
     path = tmp_path / "xx_best_mapping.pth"
     content = pickle.dumps(matrix, protocol=protocol)
     if old and protocol < 4:
@@ -62,7 +62,7 @@ def test_a_pickled_array_of_any_numpy(tmp_path, matrix, protocol, old):
 
 
 @pytest.mark.parametrize("zipped", [True, False])
-def test_both_containers_of_torch(tmp_path, matrix, zipped):
+def test_both_file_formats_of_torch_save_are_read(tmp_path, matrix, zipped):
     path = tmp_path / "m.pth"
     torch.save(matrix, path, _use_new_zipfile_serialization=zipped)
     np.testing.assert_array_equal(read_released(path).matrix, matrix.T.astype(float))
@@ -78,7 +78,7 @@ class Evil:
 
 @pytest.mark.parametrize("protocol", [0, 2, 5])
 @pytest.mark.parametrize("wrap", [lambda e: e, lambda e: [e], lambda e: {"a": (e,)}, lambda e: Evil(ran, e)])
-def test_nothing_in_the_file_is_run(tmp_path, protocol, wrap):
+def test_code_in_the_file_is_not_executed(tmp_path, protocol, wrap):
     mark = tmp_path / "ran"
     bad = [
         Evil(os.system, f"touch {mark}"),
@@ -110,7 +110,7 @@ def test_nothing_in_the_file_is_run(tmp_path, protocol, wrap):
 
 
 def test_an_array_that_hides_code_is_refused(tmp_path):
-    """Object arrays, a call in an array's state, and names that only look like NumPy's."""
+    """Try object arrays, a call in the state of an array, and names that resemble those of NumPy."""
     RAN.clear()
     objects = np.array([[Evil(ran), 1], [2, 3]], dtype=object)
     build = np.eye(2).__reduce__()
@@ -135,14 +135,14 @@ def test_an_array_that_hides_code_is_refused(tmp_path):
      pickle.dumps(np.zeros(2, dtype=[("a", "f8")])), pickle.dumps(collections.OrderedDict(a=1)),
      b"\x80\x05\x96\xff\xff\xff\xff\xff\xff\xff\x7f.", b"(" * 100_000 + b"t" * 99_999 + b"."],
 )  # fmt: skip
-def test_anything_else_is_an_error_with_the_path(tmp_path, content):
+def test_other_content_raises_an_error_with_the_path(tmp_path, content):
     path = tmp_path / "en_best_mapping.pth"
     path.write_bytes(content)
     with pytest.raises(InputError, match="en_best_mapping"):
         read_released(path)
 
 
-def test_tensors_and_missing_files(tmp_path):
+def test_tensors_and_missing_files_raise_errors(tmp_path):
     torch.save(torch.eye(3), tmp_path / "t.pth")
     with pytest.raises(InputError, match="PyTorch tensor|refers to torch"):
         read_released(tmp_path / "t.pth")

@@ -1,4 +1,4 @@
-"""Maps recover planted maps, equal the textbook solution, and are saved and opened."""
+"""Maps recover planted maps, equal the textbook solution, and can be saved and opened."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def test_rotation_recovers_a_known_rotation(planted):
     np.testing.assert_array_equal(fitted.transform(x, side="target"), x)
 
 
-def test_normalized_rotation_recovers_rotation_and_shift_where_plain_rotation_cannot(planted):
+def test_normalized_rotation_recovers_rotation_and_shift_but_rotation_does_not(planted):
     rng, x, turn = planted
     y = (x - x.mean(0)) @ turn + rng.normal(size=DIM) * 5
     centred, plain = NormalizedRotation().fit(x, y), Rotation().fit(x, y)
@@ -120,7 +120,7 @@ def test_mapped_encoder_equals_the_formula(tiny_encoder, text):
         np.testing.assert_allclose(mapped.encode(corpus.source).data, stays[combine], atol=1e-5)
 
 
-def test_a_variety_goes_through_the_maps_of_its_language(tiny_encoder, text):
+def test_a_variety_uses_the_maps_of_its_language(tiny_encoder, text):
     corpus, pairs = text
     assert corpus.langs == ("en", "xx")
     mapped = MappedEncoder.fit(tiny_encoder, corpus, pairs, make=Rotation, towards="en")
@@ -138,7 +138,7 @@ def test_a_variety_goes_through_the_maps_of_its_language(tiny_encoder, text):
 @pytest.mark.parametrize("sentences", [
     [["the", "cat"]], [Sentence(("the", "cat"))], Sentences.of([["the", "cat"]]), [Sentence(("a",), "xx"), ["the"]],
 ])  # fmt: skip
-def test_a_sentence_without_language_is_refused_where_there_are_maps(tiny_encoder, text, sentences):
+def test_a_mapped_encoder_refuses_sentences_without_language(tiny_encoder, text, sentences):
     mapped = MappedEncoder.fit(tiny_encoder, *text, make=Rotation, towards="en")
     said = r'has no language, and .*\+rotation has maps for xx: give calque\.Sentence\(words, lang="xx"\)'
     with pytest.raises(SettingError, match=said):
@@ -148,7 +148,7 @@ def test_a_sentence_without_language_is_refused_where_there_are_maps(tiny_encode
     assert len(mapped.encode(Sentences.of([]))) == 0
 
 
-def test_a_bfloat16_base_is_loaded_as_it_was_for_the_fit(tiny_folder, text, tmp_path):
+def test_a_bfloat16_encoder_is_loaded_with_the_dtype_of_the_fit(tiny_folder, text, tmp_path):
     import torch
 
     base = load_encoder(tiny_folder, dtype="bfloat16")
@@ -176,7 +176,7 @@ def test_sentence_rotation_uses_sentence_means(tiny_encoder, text):
     )
 
 
-def test_saved_maps_come_back_and_the_folder_is_a_transformers_model(tiny_encoder, text, tmp_path):
+def test_saved_maps_are_opened_and_the_folder_is_a_transformers_model(tiny_encoder, text, tmp_path):
     from transformers import AutoModel, AutoTokenizer
 
     corpus, pairs = text

@@ -1,4 +1,4 @@
-"""Tests of the report: reading of results, claims, and the source line of each number."""
+"""Tests of the report: reading of results, claims, and the traced source of each number."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from report_results import HOSTILE, analyses, hostile_lines, line, run_record, s
 
 # -- expected numbers, computed literally ------------------------------------------------------------------------------
 class Lines:
-    """Lines of result files by `FILE:LINE`, and their signs on a page."""
+    """Lines of result files by `FILE:LINE`, and their outcomes on a page."""
 
     def __init__(self, *paths: Path, page: Page | None = None):
         self.found: dict = {}
@@ -57,7 +57,7 @@ class Lines:
             sd = math.sqrt(sum((value - middle) ** 2 for value in values) / (n - 1))
             if name in ("low", "high"):
                 width = sum(self.part(place, "high") - self.part(place, "low") for place in first[0].split("+")) / n
-                parts = sd**2 / n, (width / 3.91993) ** 2  # of runs, of texts
+                parts = sd**2 / n, (width / 3.91993) ** 2  # variances of runs and of texts
                 reach = (parts[0] * quantile(0.95, n - 1) + parts[1] * 1.959964) / sum(parts)
                 half = reach * math.sqrt(sum(parts))
                 return middle + half if name == "high" else middle - half
@@ -143,7 +143,7 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def built(folder) -> str:
-    """Build a page of eight languages × five methods × five tasks × three seeds, and analyses, within ten seconds."""
+    """Build a page of eight languages, five methods, five tasks and three seeds, with analyses, within ten seconds."""
     began = time.process_time()
     report([folder], out=folder / "out" / "report.html")
     assert time.process_time() - began < 10
@@ -205,7 +205,7 @@ def test_every_mark_of_a_plot_has_its_score(page, folder):
 
 
 def test_no_number_is_without_a_line(page):
-    """Digits outside of traced numbers are names, ticks, headings, users' words or provenance."""
+    """Check that digits outside of traced numbers are in names, ticks, headings, users' words or provenance."""
     # fmt: off
     free = {
         "script", "style", "title", "desc", "th", "caption", "h1", "h3", "h4", "summary", "dt", "dd", "q", "pre", "nav", "header",
@@ -227,7 +227,7 @@ def test_no_number_is_without_a_line(page):
     assert loose == []
 
 
-def test_one_file_that_needs_nothing_else(built, page):
+def test_the_page_is_one_self_contained_file(built, page):
     assert len(built.encode()) < 5_000_000
     for element in page.elements:
         for name in ("src", "href", "data-src", "srcset", "action", "xlink:href"):
@@ -240,7 +240,7 @@ def test_one_file_that_needs_nothing_else(built, page):
     assert not re.search(r"@import|url\(", built.partition("<body>")[0])
 
 
-def test_ids_are_unique_and_every_plot_has_its_figures_as_a_table(page):
+def test_ids_are_unique_and_every_plot_has_a_table_of_its_scores(page):
     ids = [e["attrs"]["id"] for e in page.elements if "id" in e["attrs"]]
     assert len(ids) == len(set(ids))
     assert len([e for e in page.find("svg") if e["attrs"].get("role") == "img"]) > 30
@@ -260,7 +260,7 @@ def verdict_of(lines, tmp_path, **options) -> list[str]:
 
 
 def two(task: str, metric: str, values: dict[str, tuple[float, float]], half: float = 0.02) -> list[dict]:
-    """Return lines of base and `new` by language."""
+    """Return lines of `base` and `new` by language."""
     return [
         line(task, ("en", lang), metric, pair[k], half, settings={"encoder": method}, method=method)
         for lang, pair in values.items()
@@ -269,7 +269,7 @@ def two(task: str, metric: str, values: dict[str, tuple[float, float]], half: fl
 
 
 def test_every_lower_score_is_listed(tmp_path):
-    """Losses are listed if significant or not, in the training language and others, on average, and for every main metric."""
+    """Check losses with and without significance, in all languages, on average, and for every main metric."""
     lines = two("ner", "f1", {"en": (0.8, 0.6), "de": (0.2, 0.5), "fr": (0.2, 0.195)})
     lines += two("nli", "accuracy", {"en": (0.7, 0.69), "de": (0.5, 0.45), "fr": (0.5, 0.45)}, half=0.03)
     lines += two("retrieval", "accuracy.unseen", {"de": (0.1, 0.4), "fr": (0.1, 0.4)})
@@ -279,8 +279,8 @@ def test_every_lower_score_is_listed(tmp_path):
     summary = verdict_of(lines, tmp_path)
     clear, within, compared = summary
     assert compared == (
-        "The method is compared with base at named entities, inference, word retrieval and word alignment. “Clear” is what tests "
-        "over training runs and texts allow, corrected for the number of all comparisons."
+        "The method is compared with base at named entities, inference, word retrieval and word alignment. “Clear” means "
+        "significant in tests over training runs and texts, corrected for the number of all comparisons."
     )
     assert clear == (
         "new raises word retrieval by 30.0 on average (clearly in 2 of 2 languages), raises named entities by 14.8 on average "
@@ -289,13 +289,13 @@ def test_every_lower_score_is_listed(tmp_path):
         "(all linked words); 5.0 on average at inference."
     )
     assert within == (
-        "new, worse without being clearly so: 5.0 in de, 5.0 in fr and 1.0 in en (the training language) at inference; 1.0 in "
+        "new, worse but not clearly: 5.0 in de, 5.0 in fr and 1.0 in en (the training language) at inference; 1.0 in "
         "de at word alignment; 0.5 in fr at named entities."
     )
 
 
-def test_overlapping_intervals_decide_nothing(tmp_path):
-    """Signs and counts equal corrected tests that are computed literally."""
+def test_outcomes_follow_corrected_tests_instead_of_overlapping_intervals(tmp_path):
+    """Compare marks and counts with corrected tests that are computed literally."""
     lines = study(("de", "es", "fr"), ("base", "finetune", "contrastive"), ("ner", "nli", "word-alignment"))
     path = write(tmp_path / "study" / "results.jsonl", lines)
     report([path], out=tmp_path / "r.html")
@@ -312,7 +312,7 @@ def test_overlapping_intervals_decide_nothing(tmp_path):
             rows.setdefault((each["task"], each["languages"][-1]), {})[each["method"]] = place
     means, rest, best = {}, {}, 0
     for task in ("ner", "nli", "word-alignment"):
-        best += 1  # of the means
+        best += 1  # one best mean
         for (own, _), row in rows.items():
             if own == task:
                 best += 1
@@ -342,7 +342,7 @@ def test_encoders_without_methods_and_a_chosen_base(tmp_path):
     assert summary[0] == "b raises word retrieval by 30.0 in de; nothing is clearly worse."
     assert summary[1] == "b+rotation raises word retrieval by 30.0 in de; nothing is clearly worse."
     assert summary[2].startswith("Each method is compared with a and b at word retrieval. ")
-    assert summary[3] == "No result says which encoder is the base: a, the first, was taken."
+    assert summary[3] == "No result names the base encoder, so the first encoder is used: a."
     about = {"encoder": "c", "encoder_fingerprint": "c", "aligned": {"seed": None, "base_fingerprint": "b"}}
     summary = verdict_of([asked(0.9, "retrieval", "accuracy.all", settings=about), lines[1]], tmp_path)
     assert summary[0] == "c raises word retrieval by 40.0 in de; nothing is clearly worse."
@@ -352,7 +352,7 @@ def test_encoders_without_methods_and_a_chosen_base(tmp_path):
         verdict_of(lines, tmp_path, base="c")
 
 
-def test_a_reference_is_no_method(tmp_path):
+def test_a_reference_is_not_compared_as_a_method(tmp_path):
     lines = two("word-alignment", "aer", {"de": (0.6, 0.4), "fr": (0.6, 0.4)})
     lines += [
         line("word-alignment", ("en", lang), "aer", 0.1, 0.01, method="statistical aligner") for lang in ("de", "fr")
@@ -416,8 +416,8 @@ def test_two_studies_are_not_mixed(tmp_path):
 
 
 @pytest.mark.parametrize("task", ["retrieval", "word-alignment", "lexicon", "wsd", "ner", "parsing"])
-def test_results_of_other_questions_are_kept(tmp_path, task):
-    """Results of one encoder that differ in a setting of the question are both kept, with the setting in the caption."""
+def test_results_with_different_task_settings_are_kept(tmp_path, task):
+    """Check that results with different settings of the task are both kept, with the setting in the caption."""
     metrics = {"retrieval": "accuracy.unseen", "word-alignment": "aer", "lexicon": "p@1", "parsing": "las"}
     for name in (*DEFINE.get(task, ()), *DEFINE_HERE.get(task, ())):
         settings = [{"encoder_fingerprint": "f", name: setting} for setting in ("one way", "another")]
@@ -425,7 +425,7 @@ def test_results_of_other_questions_are_kept(tmp_path, task):
             asked(value, task, metrics.get(task, "f1"), settings=s)
             for value, s in zip((0.2, 0.4), settings, strict=True)
         ]
-        lines.append({**lines[-1], "value": 0.5, "low": 0.48, "high": 0.52})  # the same question again
+        lines.append({**lines[-1], "value": 0.5, "low": 0.48, "high": 0.52})  # both lines have the same settings
         tables = tables_of(lines, tmp_path)
         assert [table.lines[0].cells[0].figure.value for table in tables] == [0.2, 0.5], name
         assert ["one way" in tables[0].caption, "another" in tables[1].caption] == [True, True], name
@@ -443,7 +443,7 @@ def test_fine_tuned_encoders_may_have_default_learning_rates(tmp_path, features,
 
 
 def test_texts_and_training_seeds_distinguish_results(tmp_path):
-    """Half a test set is another question; another training of the method is another run."""
+    """Check that half a test set gives another table, and that another training of the method is another run."""
     lines = [
         asked(value, method="new", texts=texts, training_seed=seed)
         for value, texts, seed in ((0.2, 500, 0), (0.4, 500, 1), (0.9, 1000, 0))
@@ -454,7 +454,7 @@ def test_texts_and_training_seeds_distinguish_results(tmp_path):
     assert large.lines[0].cells[0].figure.value == 0.9
 
 
-def test_languages_may_have_training_texts_of_their_own(tmp_path):
+def test_languages_may_have_different_training_texts(tmp_path):
     lines = [
         asked(0.2, "retrieval", "accuracy.unseen", lang, settings={"train": [f"train.{lang}.tsv"]})
         for lang in ("de", "fr")
@@ -464,8 +464,8 @@ def test_languages_may_have_training_texts_of_their_own(tmp_path):
 
 
 @pytest.mark.parametrize("task", ["ner", "sentiment", "parsing", "probing", "qa"])
-def test_every_setting_of_a_task_decides_the_question_or_qualifies_the_answer(task):
-    """Each setting must be in one of both lists."""
+def test_every_task_setting_is_listed_as_defining_or_descriptive(task):
+    """Check that each setting of a task is in exactly one of the two lists."""
     job = jobs(n=20, options={"epochs": 0.5}, bootstrap=2)[task]
     qualify = {
         "encoder", "encoder_fingerprint", "seeds", "chosen_epochs", "dev_scores", "values", "sd", "gap", "tags",
@@ -478,7 +478,7 @@ def test_every_setting_of_a_task_decides_the_question_or_qualifies_the_answer(ta
 # -- invalid and hostile files -----------------------------------------------------------------------------------------
 
 
-def test_hostile_text_stays_text(tmp_path):
+def test_hostile_text_is_escaped(tmp_path):
     folder = tmp_path / "a b|c+d%20'<x>"
     path = write(folder / "results.jsonl", hostile_lines())
     (folder / "calque-run.json").write_text(json.dumps(dict.fromkeys(("command", "encoder", "texts"), HOSTILE[0])))
@@ -527,7 +527,7 @@ def test_missing_empty_and_invalid_paths(tmp_path):
             read_results([tmp_path / path])
 
 
-def test_undefined_figures_have_no_number(tmp_path):
+def test_undefined_scores_are_shown_without_a_number(tmp_path):
     lines = two("ner", "f1", {"de": (0.2, 0.5), "fr": (0.2, 0.5)})
     lines[0] |= {"value": None, "low": None, "high": None}
     path = write(tmp_path / "study" / "results.jsonl", lines)
@@ -544,7 +544,7 @@ def test_undefined_figures_have_no_number(tmp_path):
     [
         (["/home/me/runs/a/results.jsonl", "/home/me/runs/b/results.jsonl"], ["a/results.jsonl", "b/results.jsonl"]),
         (["/x/a/r.jsonl", "/y/a/r.jsonl"], ["x/a/r.jsonl", "y/a/r.jsonl"]),
-        (["/x/.demo.calque-part/new/r.jsonl"], ["demo/r.jsonl"]),  # as they are after the folder was renamed
+        (["/x/.demo.calque-part/new/r.jsonl"], ["demo/r.jsonl"]),  # content of results after the folder was renamed
         (["/x/demo/.calque-part/.new.calque-saving/new/r.jsonl"], ["demo/r.jsonl"]),
     ],
 )
@@ -553,7 +553,7 @@ def test_short_names_are_distinct(paths, names):
 
 
 # -- the command -------------------------------------------------------------------------------------------------------
-def test_the_command(folder, tmp_path, capsys):
+def test_the_report_command_writes_the_page_and_plots(folder, tmp_path, capsys):
     page, plots = tmp_path / "r.html", tmp_path / "p"
     with pytest.raises(SystemExit) as end:
         main(["report", str(folder), "--out", str(page), "--plots", str(plots), "--title", "Mine"])
@@ -567,7 +567,7 @@ def test_the_command(folder, tmp_path, capsys):
     assert len(names) == len(set(map(str.lower, names))) > 40
     for text in (path.read_text(encoding="utf-8") for path in list(plots.iterdir())[:40]):
         Page(text)
-        assert "var(" not in text  # the variables are those of a page
+        assert "var(" not in text  # variables are defined in the page only
         assert text.startswith('<svg xmlns="http://www.w3.org/2000/svg"')
     with pytest.raises(SystemExit) as end:
         main(["report", str(folder), "--out", str(tmp_path / "r.doc")])

@@ -15,7 +15,7 @@ from report_results import HOSTILE, analyses, hostile_lines, run_record, study, 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory) -> str:
-    """Write a report of a small study with all kinds of sections."""
+    """Write a report of a small study with every kind of section, and return its address."""
     folder = tmp_path_factory.mktemp("report") / "study"
     write(
         folder / "results.jsonl",
@@ -51,7 +51,7 @@ def column(page, table: str, number: int) -> list[str]:
     return page.locator(f"#{table} tbody tr > :nth-child({number}) .v data").all_inner_texts()
 
 
-def test_sorting(page, url):
+def test_tables_can_be_sorted(page, url):
     page.goto(url)
     before = column(page, "retrieval-0", 2)
     head = page.locator("#retrieval-0 thead th:nth-child(2)")
@@ -86,7 +86,7 @@ def test_tooltips_of_a_score_and_a_mark(page, url):
     assert not tip.is_visible()
 
 
-def test_a_word_shows_its_sentence_and_its_translation(page, url):
+def test_the_tooltip_of_a_word_shows_its_sentence_and_translation(page, url):
     page.goto(url)
     panel = page.locator("#points-plot .panel:visible")
     dot = panel.locator("circle[data-pair='3']").first
@@ -99,7 +99,7 @@ def test_a_word_shows_its_sentence_and_its_translation(page, url):
     assert panel.locator(".on").count() == 6  # two words and a line, before and after
 
 
-def test_arrow_keys_move_through_a_plot(page, url):
+def test_arrow_keys_select_the_marks_of_a_plot(page, url):
     page.goto(url)
     drawing = page.locator("#layers-plot .panel:visible .drawing")
     drawing.focus()
@@ -132,14 +132,14 @@ def test_choosing_a_language_and_an_encoder(page, url):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_accessible(page, url, scheme):
+def test_the_page_has_no_accessibility_violations(page, url, scheme):
     page.emulate_media(color_scheme=scheme)
     page.goto(url)
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     assert violations(page) == []
 
 
-def test_without_scripts_everything_can_be_read(browser, url):
+def test_all_content_is_readable_without_scripts(browser, url):
     context = browser.new_context(java_script_enabled=False)
     opened = context.new_page()
     opened.goto(url)
@@ -150,8 +150,8 @@ def test_without_scripts_everything_can_be_read(browser, url):
     context.close()
 
 
-def test_the_policy_lets_the_page_work(browser, url):
-    """The other tests run without the content security policy of the page."""
+def test_the_page_works_under_its_content_security_policy(browser, url):
+    """Keep the content security policy of the page, which other tests bypass."""
     context = browser.new_context()
     opened, wrong = context.new_page(), []
     opened.on("console", lambda message: wrong.append(message.text))

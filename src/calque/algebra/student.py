@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-Part = tuple[float, float]  # an estimated variance, and its degrees of freedom
+Part = tuple[float, float]  # estimated variance and its degrees of freedom
 
 
 def tail(t: float, df: float) -> float:
@@ -30,7 +30,7 @@ def probability(gap: float, runs: Part, texts: Part) -> float:
     """Return the p-value of a difference, given its variance over runs and over texts.
 
     Satterthwaite's degrees of freedom suit intervals. In the far tail, which corrected multiple tests need, their
-    p-values are up to five times too small, since a few runs that agree by chance also underestimate the variance. The
+    p-values are up to five times too small, because the variance of a few runs is often underestimated by chance. The
     threshold is therefore that of Cochran and Cox (1950): the quantiles for runs and for texts, weighted by their
     variances. Its p-values are never too small; with three runs they are a few times too large.
     """

@@ -55,7 +55,7 @@ def _best_heads(scores: np.ndarray, sentence: int) -> np.ndarray:
         raise SettingError(f"scores of sentence {sentence} must be finite or -inf, got NaN or +inf")
     finite = weight[np.isfinite(weight)]
     low, spread = (finite.min(), np.ptp(finite)) if len(finite) else (0.0, 0.0)
-    # So small that a tree with fewer forbidden arcs is always better.
+    # The weight of forbidden arcs is so low that a tree with fewer of them is always better.
     worst = low - n * spread - max(1.0, abs(low))
     weight[1:] = np.maximum(weight[1:], worst)
     np.fill_diagonal(weight, -np.inf)
@@ -78,7 +78,7 @@ def _contracted(weight: np.ndarray) -> np.ndarray:
     if cycle is None:
         return heads
     rest = np.setdiff1d(np.arange(len(heads)), cycle)
-    gain = weight[cycle] - weight[cycle, heads[cycle]][:, None]  # of another head for each node of the cycle
+    gain = weight[cycle] - weight[cycle, heads[cycle]][:, None]  # gain of another head for each node of the cycle
     enter, leave = gain[:, rest].argmax(axis=0), weight[rest][:, cycle].argmax(axis=1)
     smaller = np.full((len(rest) + 1, len(rest) + 1), -np.inf)
     smaller[:-1, :-1] = weight[np.ix_(rest, rest)]

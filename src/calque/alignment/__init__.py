@@ -35,7 +35,7 @@ class MethodRow:
 
     @property
     def needs_links(self) -> bool:
-        """Whether the method needs word links of parallel text."""
+        """True if the method needs word links of parallel text."""
         return "text" not in self.learns_from
 
 
@@ -62,26 +62,26 @@ METHODS: Table[MethodRow] = Table(
         "linear": _maps("linear", "map by least squares", "parallel", "dictionary"),
         "means": MethodRow(
             "calque.alignment.text_maps:LanguageMeans",
-            "moves the mean of each language onto that of --towards; needs no translations",
+            "shifts the mean of each language to that of --towards; needs no translations",
             learns_from=("parallel", "text"),
         ),
         "standardize": MethodRow(
             "calque.alignment.text_maps:Standardize",
-            "gives each dimension mean 0 and variance 1; moves no language",
+            "gives each dimension mean 0 and variance 1; does not align languages",
             learns_from=("parallel", "text"),
         ),
         "finetune": MethodRow(
             "calque.alignment.finetune:FineTune", "trains the encoder to bring linked words together", trains=True
         ),
         "contrastive": MethodRow(
-            "calque.alignment.contrastive:Contrastive", "the same, and apart from all other words", trains=True
+            "calque.alignment.contrastive:Contrastive", "contrasts linked words with all others (InfoNCE)", trains=True
         ),
         "clcr": MethodRow(
             "calque.clcr.method:KeyPointAlignment",
-            "makes rows that are key points, of equal number and order in all languages, from an encoder of each",
+            "builds rows of key points, equal in number and order in all languages, from one encoder of each language",
             trains=True,
             of_each=True,
-            symmetrize="grow-diag-final-and",  # links a word with all pieces of its translation
+            symmetrize="grow-diag-final-and",  # a word is linked with all pieces of its translation
             report="calque.clcr.report:key_points",
         ),
     },

@@ -44,18 +44,18 @@ class SentenceRows:
 
 @dataclass(frozen=True)
 class GroupRows:
-    """Rows of one corpus's words among the word vectors of an update; `reference` and `reference_linked` are rows among those of
-    its target sentences only."""
+    """Rows of one corpus's words among the word vectors of an update; `reference` and `reference_linked` are rows among the
+    vectors of its target sentences only."""
 
     source: np.ndarray  # [n_pairs] rows of linked source words
     target: np.ndarray  # [n_pairs] rows of the words they are linked to
     regularised: np.ndarray  # [n_target_words] rows of all words of the target sentences
-    reference: np.ndarray  # [n_target_words] rows of the same words among those of the target sentences
-    reference_linked: np.ndarray  # [n_pairs] rows of the linked target words among these
+    reference: np.ndarray  # [n_target_words] rows of the same words among the vectors of target sentences
+    reference_linked: np.ndarray  # [n_pairs] rows of the linked target words among the vectors of target sentences
     pairs_of_part: tuple[int, ...]  # number of pairs in each part of each process's share, in order
     words_of_part: tuple[int, ...]  # number of target words in each part of each process's share, in order
     kinds: np.ndarray | None = None  # [n_pairs] equal numbers for pairs that are positives of each other
-    sentences: tuple[SentenceRows, SentenceRows] | None = None  # of both sides, if the loss reads sentences
+    sentences: tuple[SentenceRows, SentenceRows] | None = None  # words of both sides, if the loss uses sentences
     sentences_of_part: tuple[int, ...] = ()  # number of sentence pairs in each part of each process's share, in order
 
 

@@ -127,7 +127,7 @@ class Method(ABC):
             SettingError: the encoder does not support these arguments.
         """
         if load:
-            raise SettingError(f"{', '.join(load)}: the encoder of this method takes no such arguments; leave them out")
+            raise SettingError(f"{', '.join(load)}: the method does not support these arguments; leave them out")
         return "words"
 
     def record(self) -> dict[str, Any]:

@@ -115,9 +115,9 @@ def info_nce(x: Tensor, y: Tensor, *, temperature: float, kinds: Tensor | None =
 
 
 def similarity_divergence(now: Tensor, before: Tensor, *, temperature: float) -> Tensor:
-    """Return the mean divergence between each row's similarities to the other rows before training and now.
+    """Return the mean divergence between each row's similarities to the other rows before and after training.
 
-    With q_ij and p_ij the softmax over j ≠ i of cosine(i, j)/τ now and before, this is the mean over i of
+    With q_ij and p_ij the softmax over j ≠ i of cosine(i, j)/τ after and before, this is the mean over i of
     Σ_j p_ij log(p_ij / q_ij), which is 0 if the similarities do not change (relational distillation, after Park et al. 2019, and
     Fang et al. 2021, "SEED", Eq. 3).
 

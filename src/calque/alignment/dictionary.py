@@ -96,19 +96,17 @@ class DictionaryMaps(Method):
     ) -> tuple[Mapping[str, Dictionary | None], tuple[int, ...]]:
         """Return the dictionary of each mapped language, if there is one, and the layers."""
         if bool(dictionaries) == (self.start is not None):
-            raise SettingError("maps need either dictionaries or an unsupervised start, not both")
+            raise SettingError("maps need either dictionaries or an unsupervised initialisation (start), not both")
         if self.towards not in anchors:
-            raise SettingError(f"towards {self.towards}: there are only anchors of {', '.join(anchors)}")
+            raise SettingError(f"towards must be a language with anchors ({', '.join(anchors)}), got {self.towards}")
         without = {lang: None for lang in anchors if lang != self.towards}
         by_lang = joined(dictionaries, self.towards) if dictionaries else without
         layers, *others = {tuple(sorted(by_layer)) for by_layer in anchors.values()}
         if not by_lang or others:
-            raise SettingError(
-                f"expected anchors of two languages or more, of the same layers, got {[layers, *others]}"
-            )
+            raise SettingError(f"anchors must be of at least two languages with equal layers, got {[layers, *others]}")
         for lang in by_lang:
             if lang not in anchors:
-                raise SettingError(f"a dictionary for {lang}, but no anchors")
+                raise SettingError(f"every dictionary must have anchors of its languages, but {lang} has none")
         return by_lang, layers
 
     def _fit(self, lang: str, layer: int, anchors: AnchorsByLayer, dictionary: Dictionary | None) -> DictionaryFit:

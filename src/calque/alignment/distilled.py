@@ -277,7 +277,7 @@ class Distilling(Objective[Sequence[np.ndarray]]):
         return np.sort(np.concatenate(found))
 
     def sampled_negatives(self) -> np.ndarray:
-        """Return indices of resampled teacher vectors as negatives."""
+        """Return indices of randomly drawn teacher vectors as negatives."""
         rng = np.random.default_rng([self._method.seed, self._updates, 1])
         return self._places[rng.integers(len(self._places), size=self._method.negatives)]
 

@@ -1,4 +1,4 @@
-"""Cross-fitted similarities: those of each part of a text come from an encoder aligned on the other parts."""
+"""Cross-fitted similarities: each part of a text is scored by an encoder that was aligned on the other parts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class HeldOut:
         encoder: encoder, which is copied and not changed.
         corpora: one or more texts, which may be in different languages.
         pairs: word links of each text.
-        parts: number of parts, and of trainings.
+        parts: number of parts, which is also the number of trainings.
         tuner: alignment method; default: contrastive alignment with small batches, see `small`.
         progress: show the bars of the trainings.
 
@@ -88,7 +88,7 @@ class HeldOut:
         if None in found:
             raise SettingError(
                 f"sentence pair {found.index(None) + 1:,} is not of the text that the encoder was aligned on; for further text, "
-                "use `calque.Linker(encoder).similarities`"
+                "try `calque.Linker(encoder).similarities`"
             )
         return Similarities.of(self.similarities[k][row] for k, row in filter(None, found))
 

@@ -47,7 +47,7 @@ class Tuner(TrainingSettings, Method):
         epochs, learning_rate, seed, batch, freeze: see `TrainingSettings`.
     """
 
-    #: whether the special tokens at both ends of a sentence are linked words
+    #: link the boundary tokens of both sentences like words
     special: ClassVar[bool] = True
     #: maximum number of words of a side of a sentence pair; None for no limit
     max_words: ClassVar[int | None] = 64
@@ -71,12 +71,12 @@ class Tuner(TrainingSettings, Method):
 
     @property
     def needs_reference(self) -> bool:
-        """Whether the loss reads vectors of the encoder before training."""
+        """True if the loss uses vectors of the encoder before training."""
         return False
 
     @property
     def reads_sentences(self) -> bool:
-        """Whether the loss also reads sentence vectors."""
+        """True if the loss also uses sentence vectors."""
         return False
 
     def kinds(self) -> Callable[[ParallelCorpus, WordPairs], np.ndarray] | None:
@@ -211,6 +211,6 @@ class Tuner(TrainingSettings, Method):
         highest = max(encoder.layer_numbers(self.layers))
         if self.freeze is not None and highest <= self.freeze < encoder.n_layers:
             raise SettingError(
-                f"freeze={self.freeze}: the loss reads layer {highest}, below which all layers would be frozen; freeze fewer "
+                f"freeze={self.freeze}: the loss uses layer {highest}, below which all layers would be frozen; freeze fewer "
                 "layers"
             )

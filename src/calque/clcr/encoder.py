@@ -54,7 +54,7 @@ def named_steps(steps: str | Sequence[str] | None) -> tuple[Step, ...] | None:
     named = tuple(part.strip() for part in (steps.split(",") if isinstance(steps, str) else steps))
     if not named or named != STEPS[: len(named)]:
         raise SettingError(
-            f"steps {','.join(named)}: expected transform, or transform,extract, or transform,extract,reorder"
+            f"steps must be transform, or transform,extract, or transform,extract,reorder, got {','.join(named)}"
         )
     return STEPS[: len(named)]
 
@@ -62,9 +62,9 @@ def named_steps(steps: str | Sequence[str] | None) -> tuple[Step, ...] | None:
 def check_view(steps: str | None, delta: float | None, translations: Any) -> None:
     """Check that translations are given only with steps "pivots", and a threshold only with other steps."""
     if (steps == PIVOTS) != bool(translations):
-        raise SettingError("steps=pivots needs translations of all tests, translations=de=FILE,FILE; no other steps do")
+        raise SettingError("translations must be given with steps=pivots, and only then; try translations=de=FILE,FILE")
     if steps == PIVOTS and delta is not None:
-        raise SettingError("delta does not apply to pivots: these are key points without a classifier's probability")
+        raise SettingError("delta does not apply to pivots, which have no key-point probability; leave it out")
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class KeyPointEncoder(Encoder):
         settings: Mapping[str, Any] | None = None,
     ):  # fmt: skip
         if pivot not in encoders or set(parts) != set(encoders):
-            raise SettingError(f"encoders of {', '.join(encoders)}, but parts of {', '.join(parts)}, pivot {pivot!r}")
+            raise SettingError(f"encoders must be of {', '.join(parts)} and {pivot!r}, got {', '.join(encoders)}")
         check_number("threshold", threshold, least=0, below=1)
         self.encoders, self.parts = dict(encoders), {lang: parts[lang] for lang in encoders}
         self.pivot, self.threshold, self.beam, self._name = pivot, threshold, beam, name
@@ -193,7 +193,7 @@ class KeyPointEncoder(Encoder):
         """Return the language of the encoder for `lang`; a variety such as de-AT uses the encoder of its language."""
         match = best_match(lang, self.encoders)
         if match is None:
-            raise SettingError(f"no encoder for language {lang!r}, there are those of {', '.join(self.encoders)}")
+            raise SettingError(f"no encoder for language {lang!r}, only for {', '.join(self.encoders)}")
         return match
 
     def _checked(self, steps: Sequence[Step]) -> tuple[Step, ...]:
@@ -274,7 +274,7 @@ class KeyPointEncoder(Encoder):
         if missing := [words for words in read if words not in known]:
             raise SettingError(
                 f"{len(missing):,} of {len(read):,} sentences in {lang} have no translation here (first: "
-                f"{' '.join(missing[0])[:60]!r}): pivots need a translation of every sentence"
+                f"{' '.join(missing[0])[:60]!r}); give a translation of every sentence, which pivots need"
             )
         corpus = ParallelCorpus.of(read, [known[words] for words in read], (lang, self.pivot))
         pairs = self.pivots(corpus, at_least_one=True)
@@ -315,7 +315,7 @@ class KeyPointEncoder(Encoder):
     def save(self, folder: str | PathLike[str]) -> None:
         """Write a folder with the encoder of each language, the parts, and `calque.json`, which describes them."""
         if self.translations is not None:
-            raise SettingError("key points by pivots belong to a text: save the encoder with steps")
+            raise SettingError("key points by pivots apply to one text only; save the encoder with other steps")
         kinds, langs = {kind: name for name, kind in _CLASSES.items()}, list(self.parts)
         parts: dict[str, Any] = {lang: {} for lang in langs}
         weights: dict[str, torch.Tensor] = {}
@@ -352,7 +352,7 @@ class KeyPointEncoder(Encoder):
         path = Path(folder)
         about = read_about(path) if about is None else about
         if fixed := ", ".join(sorted(options.keys() & {"layer", "pooling"})):
-            raise SettingError(f"{fixed} does not apply to {path}: its key points were trained with one")
+            raise SettingError(f"{fixed} does not apply to {path}, whose key points were trained with a fixed {fixed}")
         check_view(steps, delta, translations)
         try:
             parts = _open_parts(path / PARTS_FILE, about["parts"])
@@ -360,7 +360,7 @@ class KeyPointEncoder(Encoder):
             settings = {name: about[name] for name in ("threshold", "beam", "costs", "settings")}
             saved, pivot, name = tuple(about["steps"]), about["towards"], about["name"]
         except (KeyError, TypeError) as error:
-            raise InputError(f"no encoder of key points ({error} is missing)", path=path / ABOUT_FILE) from error
+            raise InputError(f"not a key-point encoder ({error} is missing)", path=path / ABOUT_FILE) from error
         encoders = {lang: open_folder(path / f"encoder-{n}", **options) for n, lang in enumerate(langs)}
         encoder = cls(encoders, parts, pivot=pivot, steps=saved, name=name or None, **settings)
         if steps == PIVOTS:
@@ -384,7 +384,7 @@ def _open_parts(path: Path, about: Mapping[str, Any]) -> dict[str, Parts]:
             parts[lang] = Parts(**modules)
     except Exception as error:  # a corrupt file raises errors of many kinds
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"not the parts of an encoder of key points ({reason})", path=path) from error
+        raise InputError(f"not the parts of a key-point encoder ({reason})", path=path) from error
     return parts
 
 
@@ -392,7 +392,7 @@ def _translations(named: str, pivot: str, pretokenized: bool) -> ParallelCorpus:
     """Read parallel text from one file, or from two line-aligned files."""
     lang, paths = name_and_path(named)
     if not lang:
-        raise SettingError(f"translations {named}: expected the language before it, as in de={named}")
+        raise SettingError(f"translations must start with the language, got {named}; try de={named}")
     first, *second = paths.split(",")
     if not second:
         return read_parallel(first, langs=(pivot, lang), pretokenized=pretokenized)
@@ -400,6 +400,6 @@ def _translations(named: str, pivot: str, pretokenized: bool) -> ParallelCorpus:
     sides = [[sentence.words for column in each.texts for sentence in column] for each in two]
     if len(sides[0]) != len(sides[1]):
         raise SettingError(
-            f"translations {named}: {len(sides[0]):,} and {len(sides[1]):,} texts, expected the same texts in both"
+            f"translations {named}: both files must have the same texts, got {len(sides[0]):,} and {len(sides[1]):,}"
         )
     return ParallelCorpus.of(sides[0], sides[1], (pivot, lang))

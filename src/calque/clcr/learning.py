@@ -37,12 +37,12 @@ from calque.vectors import Embeddings
 H = TypeVar("H", bound=nn.Module)
 Statistic = Callable[[np.ndarray], np.ndarray]
 
-_HIDDEN, _DROPOUT = 256, 0.1  # of the heads
+_HIDDEN, _DROPOUT = 256, 0.1  # hidden size and dropout of the heads
 _QUANTILE = 0.05  # fraction of the words, at each end of P, whose labels give the flip rates
-_FOLDS = 2  # parts of the text, each predicted by a classifier of the others
+_FOLDS = 2  # parts of the text, each predicted by a classifier trained on the others
 _AMBIGUOUS = (0.2, 0.8)  # probabilities between these are ambiguous
 _LONGEST = 4  # length of the longest n-grams
-_SHARPEST = 1e-3  # τ at which the attention is to the nearest word alone
+_SHARPEST = 1e-3  # τ at which attention selects the nearest word
 
 
 # -- the text ----------------------------------------------------------------------------------------------------------
@@ -99,9 +99,9 @@ def paired_texts(
             corpus, linked = corpus.swapped(), None if linked is None else linked.swapped()
         lang = corpus.langs[0]
         if missing := [each for each in corpus.langs if each not in encoders]:
-            raise SettingError(f"no encoder for language {missing[0]!r}, there are those of {', '.join(encoders)}")
+            raise SettingError(f"no encoder for language {missing[0]!r}, only for {', '.join(encoders)}")
         if any(text.lang == lang for text in texts):
-            raise SettingError(f"two corpora of {lang}-{pivot}: join them to one")
+            raise SettingError(f"every language must have one corpus, got two of {lang}-{pivot}; try to join them")
         lengths = np.stack([corpus.source.lengths(), corpus.target.lengths()])
         empty = lengths.min(0) == 0
         long = ~empty & (lengths.max(0) > (np.inf if max_words is None else max_words))
@@ -342,7 +342,7 @@ def train_order(
     gold = LinkedOrder.of(embeddings, pivots)
     if not gold.lengths.any():
         raise SettingError(
-            f"no order can be trained on {len(pivots)} pivots in {len(embeddings)} sentences, of which none has two: give "
+            f"some sentence must have two pivots for an order, got {len(pivots)} pivots in {len(embeddings)} sentences; give "
             "more text, or leave the step out (steps=transform,extract)"
         )
     positions, ranks, model = torch.from_numpy(gold.positions), torch.from_numpy(gold.ranks), ORDERS[kind]
@@ -401,7 +401,7 @@ def ngram_counts(order: np.ndarray, ranks: np.ndarray, lengths: np.ndarray) -> n
     return np.stack([*matching, *all_of], axis=1)
 
 
-#: Scores of Table 3 from sums of `score_order`. BLEU-n is the fraction of matching n-grams. That is how Table 3 reads ("2-gram
+#: Scores of Table 3 from sums of `score_order`. BLEU-n is the fraction of matching n-grams. The paper says so of Table 3 ("2-gram
 #: predictions correct over half of the time" describes 0.582): the geometric mean (Papineni et al. 2002) would be √0.582 at
 #: least, as all 1-grams match. The brevity penalty is 1.
 OF_ORDER: Mapping[str, Statistic] = {f"bleu-{n}": fraction(n - 1, _LONGEST + n - 1) for n in (2, 3, 4)}

@@ -56,7 +56,7 @@ class KeyPointAlignment(Method):
     where D matches each word by attention (Eqs. 2 and 3, `attention_distance`). The first of three phases trains the
     transforms alone, the second also the encoder of each other language, and the third the pivot's encoder instead, for
     all languages together. Two encoders are never trained at the same time, as they could collapse to equal vectors.
-    Encoders without trainable weights have only the first phase. The last phase is ours: the transforms alone are
+    Encoders without trainable weights have only the first phase. The last phase is new: the transforms alone are
     trained on mutual best pairs of words. These pairs are pivots if their cost is below a threshold, which is chosen on
     held-out text by statistical links.
 

@@ -235,7 +235,7 @@ def key_points(
     chosen, lengths = (probabilities > threshold) & usable, np.diff(offsets)
     owner = np.repeat(np.arange(len(lengths)), lengths)
     by_probability = np.lexsort((-np.where(usable, probabilities, -np.inf), owner))
-    best = by_probability[offsets[:-1][lengths > 0]]  # of each sentence with words
+    best = by_probability[offsets[:-1][lengths > 0]]  # best row of each sentence with words
     without = np.bincount(owner, chosen, minlength=len(lengths)) == 0
     chosen[best[without[owner[best]] & usable[best]]] = True
     return chosen

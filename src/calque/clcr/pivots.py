@@ -152,7 +152,7 @@ def choose_threshold(
     """
     if not len(pivots) or not len(links):
         raise SettingError(
-            f"no threshold can be chosen from {len(pivots)} pivots and {len(links)} links of the held-out text: hold out more"
+            f"no threshold can be chosen from {len(pivots)} pivots and {len(links)} links of held-out text; hold out more"
         )
     order = np.argsort(pivots.costs, kind="stable")
     costs = pivots.costs[order].astype(np.float64)

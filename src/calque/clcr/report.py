@@ -23,8 +23,8 @@ _TABLES: Mapping[str, tuple[str, str, str, tuple[str, ...], str]] = {
     ),
     "key-points": (
         "clcr-key-points", "Extract: key points, per cent", "trained on", ("accuracy", "precision", "recall", "ambiguous"),
-        "Against the pivots of one translation, which are noisy labels themselves. Ambiguous: neither clearly a key point nor "
-        "clearly none.",
+        "Scores against the pivots of one translation, which are noisy labels. Ambiguous: words whose probability "
+        "is neither low nor high.",
     ),
     "order": (
         "clcr-order", "Reorder: BLEU, per cent, higher is better", "order", ("bleu-2", "bleu-3", "bleu-4"),

@@ -24,7 +24,7 @@ from calque.vectors import Embeddings
 
 
 class Transform(nn.Module):
-    """Map T(r) = A·r + a + C·relu(B·r + b) of each row (CLCR, Eq. 1); the biases a and b are ours, as the paper says
+    """Map T(r) = A·r + a + C·relu(B·r + b) of each row (CLCR, Eq. 1); the biases a and b are added, as the paper says
     "Linear".
 
     All weights except B and b start at 0. Attention to the transformed rows is then uniform, so the first updates fit
@@ -168,12 +168,12 @@ class Transforming(Objective[Sequence[np.ndarray]]):
         sides: non-pivot languages with their transforms.
         pivot, space: vectors of the pivot's sentences, concatenated over all corpora, and their mean and spread.
         beta: β of the annealing; 0 keeps τ at 1.
-        mutual: minimise the cost of the current pivots instead, pairs of words that are each other's best match,
+        mutual: minimise the cost of the current pivots, mutual best pairs of words, instead (not in the paper):
 
                 ‖T₁₂(r¹_i) − r²_j‖² / d₂ + ‖T₂₁(r²_j) − r¹_i‖² / d₁
 
             summed, with each term divided by the number of words of its side. In Eq. 2 every word needs a match, even a
-            word without translation or a piece of a split word, and all of them attract T; `mutual` avoids this. Ours.
+            word without translation or a piece of a split word, and all of them attract T; `mutual` avoids this.
     """
 
     def __init__(

@@ -68,7 +68,7 @@ def state() -> Any:
     except (ValueError, RuntimeError, OSError) as error:  # no address, a used port, or a missing process
         raise SettingError(_apart(started, (str(error).strip() or type(error).__name__).splitlines()[0])) from error
     if found.num_processes < started:
-        raise SettingError(_apart(started, "each of them would be a run of its own"))
+        raise SettingError(_apart(started, "each of them would be a separate run"))
     return found
 
 
@@ -107,7 +107,7 @@ class Processes:
         self.rank: int = found.process_index
         self.world: int = found.num_processes
         self.is_first = self.rank == 0
-        # As in tensors: accelerate numbers CPUs ("cpu:0") and omits the number of the current GPU.
+        # Tensors have no number for the CPU, but one for the GPU; accelerate does the opposite ("cpu:0").
         self.device: torch.device = torch.empty(0, device=found.device).device
         self._precision = precision
 

@@ -65,7 +65,7 @@ class WordVectors:
         """Map a store of the same collection into memory."""
         arrays, about = map_arrays(path)
         if about.get("calque.explore") != _about(collection):
-            raise InputError("word vectors of another text, or of another version of calque", path=path)
+            raise InputError("the word vectors belong to another text, or another version of calque", path=path)
         return cls(collection, Embeddings.open(path), arrays["hubness"])
 
     @classmethod
@@ -201,7 +201,7 @@ def layers_of(encoder: Encoder, wanted: Sequence[int] | None = None) -> tuple[di
 
 
 MAX_LENGTH = 1000  # maximum length of a typed sentence in characters
-_MAX_NEIGHBOURS = 50  # in a language
+_MAX_NEIGHBOURS = 50  # maximum number of neighbours in a language
 
 
 class Explorer:
@@ -277,7 +277,7 @@ class Explorer:
         if not text:
             raise SettingError("an empty sentence has no words")
         if len(text) > MAX_LENGTH:
-            raise SettingError(f"{len(text):,} characters, but a sentence may have at most {MAX_LENGTH:,}")
+            raise SettingError(f"a sentence must have at most {MAX_LENGTH:,} characters, got {len(text):,}")
         return Typed(text, self._checked(lang) or self.collection.guess_language(text))
 
     def _checked(self, lang: str | None) -> str | None:
@@ -312,7 +312,7 @@ class Explorer:
         view, given = self._view(encoder), self._given(which, word)
         store, name = view.store(layer)
         if not 1 <= n <= _MAX_NEIGHBOURS:
-            raise SettingError(f"n={n}, expected 1 to {_MAX_NEIGHBOURS}")
+            raise SettingError(f"n must be 1 to {_MAX_NEIGHBOURS}, got {n}")
         vectors = view.vectors(name, which)
         row = None if isinstance(which, Typed) else int(self.collection.offsets[which]) + word
         covered = vectors.covered is None or bool(vectors.covered[word])

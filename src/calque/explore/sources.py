@@ -45,7 +45,7 @@ class Collection:
     """
 
     def __init__(self, texts: Iterable[tuple[Sequence[Sentences | Sequence[Sentence]], bool]]):
-        numbers: dict[str, dict[tuple[str, ...], int]] = {}  # of sentences, by language
+        numbers: dict[str, dict[tuple[str, ...], int]] = {}  # numbers of sentences by language
         pairs: list[tuple[tuple[str, int], tuple[str, int]]] = []
         trained: set[tuple[str, int]] = set()
         self.empty = 0
@@ -252,7 +252,7 @@ def find_text(
     texts = [([read_sentences(p, lang=lang, pretokenized=pretokenized, limit=limit)], False) for lang, p in plain]
     pairs = list(langs) * len(test) if len(langs) == 1 else list(langs)
     if len(pairs) != len(test):
-        raise SettingError(f"{len(test)} parallel texts (--test) but {len(pairs)} pairs of --langs")
+        raise SettingError(f"--langs must have one pair, or one for each of {len(test)} --test files, got {len(pairs)}")
     parallel = []
     for path, pair in zip(test, pairs, strict=True):
         corpus = read_parallel(path, langs=pair, pretokenized=pretokenized, on_error="skip", limit=limit)

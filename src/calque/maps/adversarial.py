@@ -33,7 +33,7 @@ def adversarial_start(
     """Train a map adversarially and return the map of the best epoch (Conneau et al. 2018a, §2.1, §3).
 
     A discriminator with two hidden layers learns to distinguish mapped source vectors from target vectors, and the map
-    learns to fool it. The map is kept near orthogonal by W ← (1 + β)W − βWWᵀW after each update (Eq. 7). The best epoch has
+    learns to deceive it. The map is kept near orthogonal by W ← (1 + β)W − βWWᵀW after each update (Eq. 7). The best epoch has
     the largest mean CSLS of mutual neighbours; the learning rate is halved when this mean drops for the second time. The
     published program uses the mean cosine between each frequent word and its CSLS neighbour instead. The map is initialised
     with the identity for seed 0, as published, and with a random rotation for other seeds.

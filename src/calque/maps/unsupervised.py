@@ -112,7 +112,7 @@ def check_start(start: str, options: Mapping[str, Any] | None = None) -> None:
     for name in options or {}:
         if name not in expected:
             raise SettingError(
-                f"{name!r} is not an option of the start {start}; its options: {', '.join(expected) or 'none'}"
+                f"{name!r} is not an option of start {start!r}, whose options are {', '.join(expected) or 'none'}"
             )
 
 
@@ -137,10 +137,10 @@ def check_map(x: np.ndarray, z: np.ndarray, matrix: np.ndarray, *, k: int = 10, 
     value, *by_chance = [_reached(x, z, pairs, k) for pairs in (mutual, *random)]
     gain = value / max(max(by_chance), 1e-12)
     if gain >= GAIN:
-        return Verdict(False, gain, f"{gain:.2f} times as good as maps refined from random pairs")
+        return Verdict(False, gain, f"its criterion is {gain:.2f} times that of maps refined from random pairs")
     why = (
-        f"the map found without a dictionary failed: it is {gain:.2f} times as good as maps refined from random "
-        f"pairs, and less than {GAIN} is chance; give a dictionary, or more text"
+        f"the map found without a dictionary failed: its criterion is {gain:.2f} times that of maps refined from random "
+        f"pairs, and must be at least {GAIN}; give a dictionary, or more text"
     )
     return Verdict(True, gain, why)
 

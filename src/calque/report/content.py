@@ -24,11 +24,11 @@ def _reading(claims: Claims) -> tuple[str, ...]:
     """Return notes on reading the scores of the page."""
     return (
         "Each score has its 95% interval. With several training runs, the interval covers other runs and other texts of the "
-        "same kind (Student's t; the variances of both are added); with one run, only the choice of texts.",
+        "same kind (Student's t; the variances of both are added); with one run, it covers only other texts.",
         "± is the standard deviation over several training runs. The run of an aligned encoder is its alignment: heads that are "
-        "trained on one alignment are averaged. Nothing is claimed of fewer than three runs.",
-        f"{rule(claims.number)} Half of these 5% is reserved for means over languages. Overlapping intervals decide nothing: "
-        "methods are scored on the same test items, so their difference is more precise than either score.",
+        "trained on one alignment are averaged. Differences of fewer than three runs are not tested.",
+        f"{rule(claims.number)} Half of this 5% is reserved for means over languages. A difference can be clear although the "
+        "intervals overlap: methods are scored on the same test items, so their difference is more precise than either score.",
         "Means over languages leave out the language in which a task was trained. Test sets that are translations of one another "
         "are resampled together, so that a mean does not count one text several times.",
     )
@@ -91,7 +91,7 @@ def in_words(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-_TRAINED = (("There are no task scores here, only scores of a training on held-out text.",),)
+_TRAINED = (("The results contain no task scores, only scores of a training on held-out text.",),)
 
 
 def compose(results: Results, *, title: str, base: str | None = None) -> Report:
@@ -143,7 +143,7 @@ def _latest(records: Iterable[Record]) -> tuple[dict[str, list[Record]], int]:
             continue
         plain = record.plain
         about = [plain.get(name) for name in ("encoder", "method", "supervision", "task", "data", "group", "x", "seed")]
-        metric = "" if record.analysis == "points" else plain["metric"]  # for points the projection, which may differ
+        metric = "" if record.analysis == "points" else plain["metric"]  # projection of points, which may differ
         key = (*about, metric, record.pair, str(record.settings.get("encoder_fingerprint")), record.file)
         by_key = latest.setdefault(record.analysis, {})
         superseded += key in by_key

@@ -110,9 +110,9 @@ class Plot:
 
 @dataclass(frozen=True)
 class Examples:
-    """Occurrences of words by word type: mappings with the sentence in three parts `before`, `form` and `after`; its `lang`
-    and the other, `target`; the `expected` word and sentence; and `answers`, a list of `Name`, word, sentence and whether
-    the word is correct."""
+    """Occurrences of words by word type. Each is a mapping with the parts of the sentence `before`, `form` and `after`, its
+    language `lang`, the other language `target`, the `expected` word and sentence, and `answers`: a list of `Name`, word,
+    sentence, and a flag for correct words."""
 
     id: str
     forms: Mapping[str, Sequence[Mapping[str, Any]]]

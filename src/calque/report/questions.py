@@ -75,10 +75,10 @@ class Subject:
 
 @dataclass(frozen=True)
 class Subjects:
-    """All subjects of the results.
+    """Subjects of the results.
 
     Attributes:
-        of: subject of each line by source; lines about several encoders have none.
+        of: subject of each line by source; missing for lines about several encoders.
         base: base of each subject; bases, references and subjects without comparison are missing.
         guessed: bases that were chosen as the first subject, because no line contains the base.
     """
@@ -201,7 +201,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Question:
-    """All scores of one question; `variant` lists the settings that distinguish it from other questions of the task, and the
+    """Scores of one question; `variant` lists the settings that distinguish it from other questions of the task, and the
     `columns` in the source language come first."""
 
     task: str
@@ -227,7 +227,7 @@ class Question:
 
     @property
     def is_main(self) -> bool:
-        """Whether the metric is the main metric of the task, not a direction, a span type or recall."""
+        """True for the main metric of the task, as opposed to a direction, a span type or recall."""
         stem, _, part = self.metric.partition(".")
         return part in ("", "all", "unseen") and stem in _MAIN.get(self.task, (stem,)) and stem not in _OF_TEXTS
 
@@ -294,7 +294,7 @@ def _asked(record: Record) -> dict[tuple[str, ...], str]:
     """Return the settings that define a line's question, by scope and name."""
     task, metric, settings = record["task"], record["metric"], record.settings
     here, define = (task, metric, record["data"], *record.pair), DEFINE.get(task, ())
-    defaults = {"code_switch": "none", "realign": "none"}  # of records without the setting
+    defaults = {"code_switch": "none", "realign": "none"}  # values for records without the setting
     asked: dict[tuple[str, ...], str] = {
         (task, name): str(settings.get(name, defaults.get(name)))
         for name in define

@@ -68,7 +68,7 @@ class Record:
 
     @property
     def is_of_training(self) -> bool:
-        """Whether a training computed the score on its own model, so that it cannot be compared between methods."""
+        """True if a training computed the score on its own model, so that it cannot be compared between methods."""
         return self.plain["data"] == f"held out, {self.settings.get('model')}"
 
     @property
@@ -94,13 +94,13 @@ class RunRecord:
 
     @property
     def has_section(self) -> bool:
-        """Whether the method of the run has a section in the report."""
+        """True if the method of the run has a section in the report."""
         row = METHODS.rows.get(str(self.plain.get("method")))
         return row is not None and bool(row.report)
 
     @property
     def is_step(self) -> bool:
-        """Whether the run is a step of a study, whose folder name is a hash."""
+        """True if the run is a step of a study, whose folder name is a hash."""
         return re.fullmatch(r"[0-9a-f]{20}", self.name.rpartition("/")[2].rpartition("-")[2]) is not None
 
     @property
@@ -148,8 +148,8 @@ def read_results(paths: Sequence[str | os.PathLike[str]]) -> Results:
     """Read result files.
 
     Args:
-        paths: JSON lines files, or folders whose `*.jsonl` files with results are read recursively. A folder without any counts
-            as that of a run.
+        paths: JSON lines files, or folders whose `*.jsonl` files with results are read recursively. A folder without such
+            files is read as the folder of a run.
 
     Raises:
         InputError: a path does not exist, a folder has no results, or a line is invalid; with file and line.
@@ -167,8 +167,8 @@ def read_results(paths: Sequence[str | os.PathLike[str]]) -> Results:
     runs = _runs(dict.fromkeys([*(path.parent for path in unique.values()), *bare]))
     if not unique and not any(run.has_section for run in runs):
         raise InputError(
-            "no results here: expected results.jsonl, as `calque demo` and `calque study` write it, what "
-            "`calque evaluate --out` wrote, or the encoder of a method that measures itself",
+            "no results here: expected results.jsonl from `calque demo` or `calque study`, a file from "
+            "`calque evaluate --out`, or an encoder with held-out scores of its training, such as one of clcr",
             path=", ".join(map(str, paths)),
         )
     records, files, repeated = [], {}, 0

@@ -32,8 +32,8 @@ SHAPES = {  # name and reading of each measure of the shape of the space
 
 
 # -- a figure for each bin or place on an axis -------------------------------------------------------------------------
-InView = dict[Subject, dict[str, Figure]]  # by subject and bin
-Figures = dict[Subject, dict[str, dict[str, Figure]]]  # by subject, language and bin
+InView = dict[Subject, dict[str, Figure]]  # scores by subject and bin
+Figures = dict[Subject, dict[str, dict[str, Figure]]]  # scores by subject, language and bin
 
 
 def grouped(analysis: str, axis: Axis, records: Sequence[Record], subjects: Subjects) -> Section | None:
@@ -101,7 +101,7 @@ def _panels(
         series = [(subject.label, subject.number) for subject in view]
         description = (
             f"{measure.capitalize()} over {axis.across}, for {', '.join(label for label, _ in series)}. "
-            "The figures are in the table below."
+            "The values are in the table below."
         )
         about = {"title": f"{axis.title}: {measure}, {lang}", "measure": measure, "description": description}
         if placed:
@@ -162,7 +162,7 @@ def shape(records: Sequence[Record], subjects: Subjects) -> Section | None:
     table = Table(
         "shape-table", "Shape of the space, mean over languages and directions", "encoder",
         tuple(Head(*SHAPES[key]) for key in measures), lines,
-        note=("None of these measures is better or worse in itself; only the tasks decide.",),
+        note=("No value of these measures is better in itself; compare encoders by the scores of tasks.",),
     )  # fmt: skip
     more = More("Each measure by language", tuple(folded))
     return Section("shape", "Shape of the space", (), (table, more) if measures else (more,))
@@ -212,14 +212,14 @@ def _panel(retrieval: Question, question: Question) -> Panel | None:
     if correlation is None:
         return None
     r, low, high = correlation
-    claim = "the interval includes zero, so no relation is claimed"
+    claim = "the interval includes zero, so the correlation is not significant"
     if low.value > 0 or high.value < 0:
-        claim = "they rise together" if low.value > 0 else "one falls as the other rises"
+        claim = "both rise together" if low.value > 0 else "one falls as the other rises"
     note = ("Pearson's r over all points is ", r, " (", low, " to ", high, f"): {claim}. {_SHARED}")
     task, metric = task_name(question.task), metric_name(question.metric)
     across, up = f"retrieval, {metric_name(retrieval.metric)}", f"{task}, {metric}"
     title = f"Retrieval and {task}"
-    text = f"Points for methods and languages: {across} across, {up} up. The figures are in the table below."
+    text = f"Points for methods and languages: {across} across, {up} up. The values are in the table below."
     drawing = scatter(points, title=title, across=across, up=up, description=text)
     key = f"{question.task}-{question.metric}"
     lines = tuple(Line(f"{p.label}, {p.lang}", (Cell(p.x), Cell(p.y)), p.number) for p in points)

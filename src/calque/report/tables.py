@@ -15,7 +15,7 @@ BEST: Text = (
     "Bold: clearly better than everything else in its column. ▲ and ▼: clearly better and worse than the base. All comparisons "
     "of the page are corrected together.",
 )
-BEHIND: Text = ("For reference; nothing is claimed about these scores.",)
+BEHIND: Text = ("For reference: differences of these scores are not tested.",)
 OUTCOMES = {"better": "clearly better", "worse": "clearly worse", "unclear": "no clear difference"}
 
 
@@ -30,7 +30,7 @@ def task(name: str, questions: Sequence[Question], headlines: Sequence[Question]
     rest = [question for question in own if not question.is_main]
     if rest:
         tables = tuple(question_table(q, claims, f"{name}-more-{k}") for k, q in enumerate(rest))
-        blocks.append(More("Figures behind these", tables))
+        blocks.append(More("Further metrics", tables))
     return Section(f"task-{name}", task_name(name).capitalize(), (), tuple(blocks))
 
 
@@ -129,10 +129,10 @@ def heat_map(question: Question, claims: Claims, name: str) -> Plot | None:
     metric, way = metric_name(question.metric), _way(question)
     description = (
         f"A cell for each method and test set, with the difference in {points}{metric}. Coloured cells "
-        "are clearly better or worse; hatched ones are neither. The figures are in the table below."
+        "are clearly better or worse; hatched ones are neither. The values are in the table below."
     )
     rows, names = [(c.subject.label, c.subject.number) for c in comparisons], [column.label for column in columns]
     drawing = heat(rows, names, cells, title=title, description=description)
     behind = Table(f"{name}-data", title, "method", tuple(_heads(question)), tuple(lines))
-    note = (f"In {points}{metric}{f', {way}' if way else ''}. Hatched: no clear difference, so nothing is claimed.",)
+    note = (f"In {points}{metric}{f', {way}' if way else ''}. Hatched: no clear difference.",)
     return Plot(name, title, note, (Panel({}, (drawing,), (behind,)),), kind="heat")

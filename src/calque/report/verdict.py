@@ -54,7 +54,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Claims:
-    """All comparisons of a page.
+    """Comparisons of a page.
 
     Attributes:
         comparisons: comparisons by question.
@@ -98,7 +98,7 @@ def claim(questions: Iterable[Question], subjects: Subjects) -> Claims:
             figures = {subject: own[column] for subject, own in scores.items() if column in own}
             known = {subject: figure.known for subject, figure in figures.items() if figure.known is not None}
             top = above_all(known, question.metric) if len(known) == len(figures) else None
-            if top is not None:  # of two subjects that are compared anyway, it is the same comparison
+            if top is not None:  # with two subjects, this comparison is already among those with the base
                 same = [s for s in known if len(known) == 2 and subjects.base.get(s) in known]
                 key = (question.key, same[0] if same else "best", column)
                 tops[key], p[key] = top
@@ -125,8 +125,8 @@ def _scores(question: Question, subject: Subject) -> dict[Column | None, Figure]
 
 METRICS = {
     "accuracy": "accuracy", "accuracy.all": "accuracy, all linked words", "accuracy.unseen": "accuracy, pairs unseen in training",
-    "same-form": "nearest word of the language is the same", "similarities": "correlation of similarities with those before",
-    "form.all": "right form, all linked words", "form.unseen": "right form, pairs unseen in training",
+    "same-form": "nearest word of the language is the same", "similarities": "correlation with similarities before alignment",
+    "form.all": "correct word type, all linked words", "form.unseen": "correct word type, pairs unseen in training",
     "aer": "error rate", "f1": "F1", "em": "exact match", "las": "labelled attachment", "uas": "unlabelled attachment",
     "xsim": "xsim error rate",
     "p@1": "precision at 1", "p@5": "precision at 5", "p@10": "precision at 10", "mrr": "mean reciprocal rank",
@@ -162,16 +162,16 @@ def summary(
     )
     verdict: list[Text] = []
     if not any(better.values()) and any(not comparison.few for own in first.values() for comparison in own):
-        verdict.append(("Nothing that was tried is clearly better than what it is compared with, in any language.",))
+        verdict.append(("No method is clearly better than its base in any language.",))
     gains = {s: max((c.gain(column) for c in own for column in c.whole), default=0.0) for s, own in first.items()}
     for subject in sorted(first, key=lambda s: (worse[s] - better[s], -round(gains[s], 9), s.number)):
         verdict.append(_overall(subject, first[subject], every[subject]))
         for word, comparisons in (("better", first[subject]), ("worse", every[subject])):
             moved = _by_size(_moved(comparison, better=word == "better", clear=False) for comparison in comparisons)
             if moved:
-                verdict.append((_name(subject), f", {word} without being clearly so: ", *_joined(moved, "; "), "."))
+                verdict.append((_name(subject), f", {word} but not clearly: ", *_joined(moved, "; "), "."))
     verdict.append(_compared(first))
-    taken = (("No result says which encoder is the base: ", _name(s), ", the first, was taken.") for s in guessed)
+    taken = (("No result names the base encoder, so the first encoder is used: ", _name(s), ".") for s in guessed)
     return (*verdict, *taken)
 
 
@@ -183,7 +183,7 @@ def _compared(by_subject: Mapping[Subject, Sequence[Comparison]]) -> Text:
     return (
         "Each method is compared with " if len(by_subject) > 1 else "The method is compared with ",
         *_joined([(base,) for base in bases], " and "), " at ", *_joined([(task,) for task in tasks]), ". ",
-        "“Clear” is what tests over training runs and texts allow, corrected for the number of all comparisons.",
+        "“Clear” means significant in tests over training runs and texts, corrected for the number of all comparisons.",
     )  # fmt: skip
 
 
@@ -240,7 +240,7 @@ def _gained(comparison: Comparison) -> Text:
 
 def _moved(comparison: Comparison, *, better: bool, clear: bool) -> tuple[float, Text]:
     """Return scores that are better (or worse) than the base's, significantly or not, largest difference first. Insignificant
-    gains are listed only from two points on, or from a tenth of values that are not fractions."""
+    gains are listed only if they are at least two points, or a tenth of a value that is not a fraction."""
     sign, found = 1 if better else -1, {}
     for column in (
         comparison.whole if better else dict.fromkeys([*comparison.whole, *comparison.on_targets, *comparison.outcomes])
@@ -276,7 +276,7 @@ def _asked(question: Question) -> str:
     """Return the description of a question: the task, and the metric if the task has several."""
     stem, _, selection = question.metric.partition(".")
     links = {"all": "all linked words", "unseen": "unseen pairs"}.get(selection)
-    part = "" if links is None else f" (by form, {links})" if stem == "form" else f" ({links})"
+    part = "" if links is None else f" (by word type, {links})" if stem == "form" else f" ({links})"
     names = {
         "macro-f1": "macro-F1", "intent": "intents", "uas": "UAS", "mrr": "MRR", "similarities": "similarities as before",
     }  # fmt: skip
@@ -287,7 +287,7 @@ def _asked(question: Question) -> str:
 def _without_base(headlines: Sequence[Question]) -> tuple[Text, ...]:
     names = dict.fromkeys(subject.label for question in headlines for subject in question.subjects)
     if not names:
-        return (("There are no task scores here, only analyses.",),)
+        return (("The results contain analyses but no task scores.",),)
     if len(names) == 1:
-        return ((Name(next(iter(names))), " is the only encoder here: there is nothing to compare it with."),)
-    return (("No two encoders here were measured on the same data, so nothing can be compared.",),)
+        return ((Name(next(iter(names))), " is the only encoder, so no comparison is possible."),)
+    return (("No two encoders have scores on the same data, so no comparison is possible.",),)

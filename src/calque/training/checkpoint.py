@@ -60,7 +60,7 @@ class Checkpoint:
         with (
             storage.whole(self.path) as part,
             open(part, "wb") as file,
-        ):  # with a file name, PyTorch does not report a full disk
+        ):  # PyTorch does not report a full disk if it gets a file name
             torch.save(state, file)
 
     def resume(self, device: torch.device) -> tuple[int, History]:
@@ -85,7 +85,7 @@ class Checkpoint:
         with self._readable():
             history = json.loads(state["history"])
             if state["step"] != len(history):
-                raise ValueError("updates without their record")
+                raise ValueError("metrics of some updates are missing")
             self._objective.load_state(state.get("objective", {}))
             self._take(state["module"], state["optimiser"])
         return state["step"], history
@@ -93,7 +93,7 @@ class Checkpoint:
     def _take(self, module: dict[str, Tensor], optimiser: dict[str, Any]) -> None:
         """Load weights, buffers and the optimiser's moments."""
         if module.keys() != changed_tensors(self._objective.module).keys():
-            raise ValueError("other weights or buffers")
+            raise ValueError("weights or buffers differ from those of the module")
         self._objective.module.load_state_dict(module, strict=False)  # frozen weights are not in the checkpoint
         self._optimiser.load_state_dict(optimiser)
 

@@ -166,7 +166,7 @@ class Loop:
         self.folder, self.checkpoint_every, self.progress = folder, checkpoint_every, progress
         self.parameters = list(trained_parameters(objective.module).values())
         if not self.parameters:
-            raise SettingError("every parameter is frozen: freeze fewer layers")
+            raise SettingError("some parameter must be trainable, but all are frozen; freeze fewer layers")
         self.optimiser = optimiser(self.parameters, schedule)
         self._identity = identity
         identity = {**identity, "schedule": asdict(schedule)}

@@ -47,7 +47,7 @@ class BatchPlan:
     def epoch(self, number: int) -> list[list[np.ndarray]]:
         """Return the updates of an epoch: indices of sentence pairs by step and corpus, int64.
 
-        All batches have the full size except the last of the longest corpus; a corpus smaller than a batch is used whole. No
+        All batches have the full size except the last of the longest corpus; a corpus smaller than a batch is used in full. No
         pair is twice in a batch, because it would be its own negative.
         """
         columns = [self._column(number, corpus) for corpus in range(len(self._sizes))]

@@ -1,4 +1,4 @@
-// The explorer's page. What it shows is in its address, so a view can be kept and sent.
+// The explorer's page. Its address contains the view, so that views can be stored and shared.
 
 import { drawLinks } from "./links.js";
 import { searchBox } from "./search.js";
@@ -7,14 +7,14 @@ import { context, make, nameOf, narrow, spaces, speak } from "./text.js";
 const at = (id) => document.getElementById(id);
 const SIDES = ["before", "after"];
 const panels = [...document.querySelectorAll(".panel")];
-const tabs = [...at("tabs").children]; // of the panels, on phones
+const tabs = [...at("tabs").children]; // tabs of the panels on phones
 const sentences = new Map();
 
 let about = null;
 let state = null;
-let turn = 0; // answers to earlier clicks are dropped
+let turn = 0; // number of the current request; answers to earlier ones are dropped
 
-// -- asking -----------------------------------------------------------------------------------------------------------
+// -- requests -----------------------------------------------------------------------------------------------------------
 async function ask(what, parameters = {}) {
   const given = Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined && value !== "");
   let answer;
@@ -61,7 +61,7 @@ function viewOf(given, side) {
   const encoder = about.encoders.find((each) => each.name === (cut > 0 ? given.slice(0, cut) : given));
   const chosen = encoder ?? about.encoders.find((each) => each.name === about[side]);
   let layer = encoder && cut > 0 ? given.slice(cut + 1) : "";
-  if (!encoder && side === "before" && about.before === about.after) [layer] = chosen.layers; // one encoder: two layers of it
+  if (!encoder && side === "before" && about.before === about.after) [layer] = chosen.layers; // with a single encoder, compare two of its layers
   return { encoder: chosen.name, layer: chosen.layers.includes(layer) ? layer : chosen.own };
 }
 
@@ -84,7 +84,7 @@ function address(changed = {}) {
   return `?${given}`;
 }
 
-/** Changes the view and its address, without asking for anything. */
+/** Changes the view and its address without a request. */
 function keep(changed, how = "replaceState") {
   state = { ...state, ...changed };
   history[how](null, "", address());
@@ -95,7 +95,7 @@ function go(changed, { replace = false } = {}) {
   return show();
 }
 
-/** Shows what the address says. */
+/** Shows the view that the address describes. */
 function open() {
   state = readAddress();
   at("find").value = state.query ?? "";
@@ -116,11 +116,11 @@ async function show() {
     const sentence = await sentenceOf(state);
     if (mine !== turn) return;
     if (state.text && state.lang !== sentence.lang) {
-      state.lang = sentence.lang; // it was guessed
+      state.lang = sentence.lang; // the guessed language
       sentences.set(JSON.stringify(naming(state)), sentence);
     }
     if (!(state.word < sentence.words.length) || state.word === null) state.word = longest(sentence.words);
-    keep({}); // the address says what was chosen for the user, too
+    keep({}); // defaults are written to the address, too
     const beside = await partnerOf(sentence);
     if (mine !== turn) return;
     showSentence(sentence, beside);
@@ -139,7 +139,7 @@ async function show() {
 
 const longest = (words) => words.reduce((best, word, k) => (word.length > words[best].length ? k : best), 0);
 
-/** The sentence that links are drawn to: one that was clicked, or the translation into the chosen language. */
+/** Returns the other sentence of the links: a clicked one, or the translation into the chosen language. */
 async function partnerOf(sentence) {
   if (state.beside !== null) return sentenceOf({ id: state.beside });
   const translations = sentence.translations ?? [];
@@ -148,7 +148,7 @@ async function partnerOf(sentence) {
 
 function showSentence(sentence, beside) {
   const facts = [nameOf(sentence.lang)];
-  if (sentence.text) facts.push(sentence.guessed ? "your sentence, language guessed" : "your sentence");
+  if (sentence.text) facts.push(sentence.guessed ? "your sentence (language guessed)" : "your sentence");
   else facts.push(`sentence ${(state.id + 1).toLocaleString("en")}`);
   if (sentence.trained) facts.push("part of the text used for alignment");
   at("about").textContent = facts.join(" · ");
@@ -233,13 +233,13 @@ function neighbours(found, sentence, beside) {
   const right = counted.filter((each) => each.words[0].translation).length;
   const parts = [];
   if (counted.length) {
-    const said = `${counted.length === 1 ? "language" : "languages"} whose nearest word is in this sentence’s translation`;
+    const said = `${counted.length === 1 ? "language" : "languages"} whose nearest word is in the translation of this sentence`;
     parts.push(make("p", { class: "tally" }, make("b", {}, `${right} of ${counted.length}`), make("span", { class: "soft" }, said)));
   }
   const list = make("div", { class: "near" });
   [...others, ...found.languages.filter((each) => each.own)].forEach((each, k) => {
     const title = make("h3", {}, nameOf(each.lang));
-    if (each.own) title.append(make("small", {}, "the same language"));
+    if (each.own) title.append(make("small", {}, "same language"));
     if (k === 0) title.append(heads());
     list.append(title, rows(each.words, each.lang, beside));
   });
@@ -281,9 +281,9 @@ function rows(words, key, beside) {
     button.title = "Draw links to this sentence";
     button.addEventListener("click", () => go({ beside: hit.id }, { replace: true }));
     const changed = { id: hit.id, text: null, lang: null, word: hit.word, beside: null };
-    const link = make("a", { href: address(changed), "aria-label": `Look at ${hit.words[hit.word]} in this sentence`, title: "Look at this word" }, "→");
+    const link = make("a", { href: address(changed), "aria-label": `Show neighbours of ${hit.words[hit.word]} in this sentence`, title: "Show neighbours of this word" }, "→");
     link.addEventListener("click", (event) => {
-      if (event.metaKey || event.ctrlKey || event.shiftKey || event.button) return; // a tab of its own
+      if (event.metaKey || event.ctrlKey || event.shiftKey || event.button) return; // opens a new tab
       event.preventDefault();
       at("words").focus({ preventScroll: true });
       scrollTo({ top: 0 });
@@ -307,7 +307,7 @@ function spoken(found, side) {
   return `${encoder}: nearest to ${found.word}: ${said.join(", ")}.`;
 }
 
-// -- tabs, where the window is narrow -----------------------------------------------------------------------------------
+// -- tabs in narrow windows -----------------------------------------------------------------------------------
 function showTabs() {
   SIDES.forEach((side, k) => {
     const open = state.tab === side;
@@ -319,7 +319,7 @@ function showTabs() {
   });
 }
 
-// -- what the user does -----------------------------------------------------------------------------------------------
+// -- user actions -----------------------------------------------------------------------------------------------
 function listen() {
   panels.forEach((panel, side) => {
     const change = (view) => {
@@ -362,7 +362,7 @@ function listen() {
   searchBox(at("find"), at("found"), at("lang"), find, chosen, (query) => keep({ query, within: at("lang").value }));
 }
 
-/** A sentence was found or typed. */
+/** Shows a sentence that was found or typed. */
 async function chosen({ id, text, words, terms }) {
   if (text === undefined) {
     const hit = words.findIndex((each) => terms.some((term) => each.toLowerCase() === term));
@@ -379,7 +379,7 @@ async function chosen({ id, text, words, terms }) {
   }
 }
 
-/** Some other sentence, in the same language, or the one that is chosen at the top. */
+/** Shows a random sentence in the language chosen at the top, by default that of the current sentence. */
 function another() {
   const lang = at("lang").value || sentences.get(JSON.stringify(naming(state)))?.lang;
   const { first, sentences: count } = about.languages.find((each) => each.lang === lang) ?? about.languages[0];

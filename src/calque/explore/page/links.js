@@ -1,4 +1,4 @@
-// Two sentences with lines between words that are linked: side by side, or one below the other where they are long.
+// Two sentences with lines between linked words: side by side, or one below the other if they are long.
 
 import { joined, make, nameOf, spaces, speak } from "./text.js";
 
@@ -8,8 +8,8 @@ const watched = new ResizeObserver((entries) => entries.forEach((entry) => entry
 /**
  * Draws the links between two sentences.
  * @param links [[word, word]]
- * @param others the same of the other encoder, or null; links that it lacks stand out
- * @param chosen the word of the first sentence that is looked at
+ * @param others links of the other encoder, or null; links that are not among them are highlighted
+ * @param chosen index of the selected word in the first sentence
  */
 export function drawLinks(source, target, links, others, chosen) {
   const shared = others && new Set(others.map(([i, j]) => `${i}-${j}`));

@@ -1,12 +1,12 @@
-// The box at the top: finds sentences of the text, or takes a sentence of the user's own.
+// Search box: finds sentences of the text, or reads a sentence that the user types.
 
 import { joined, make, nameOf, spaces, speak } from "./text.js";
 
 /**
  * @param input, list, language the elements
  * @param ask async (query, lang) => {total, sentences}
- * @param choose ({id, words, terms}) | ({text}) => void: a sentence of the text, or one's own
- * @param keep (query) => void: what is looked for, or its language, has changed
+ * @param choose ({id, words, terms}) | ({text}) => void: called with a sentence of the text, or a typed one
+ * @param keep (query) => void: called when the query or its language changes
  */
 export function searchBox(input, list, language, ask, choose, keep) {
   let options = [];
@@ -72,7 +72,7 @@ export function searchBox(input, list, language, ask, choose, keep) {
   });
   input.addEventListener("click", () => {
     if (!list.hidden) return;
-    input.select(); // a new search replaces the one that stayed
+    input.select(); // typing replaces the previous query
     look();
   });
   language.addEventListener("change", look);
@@ -113,7 +113,7 @@ function offers(found, query, lang) {
   }
   const more = found.total - found.sentences.length;
   const where = lang ? ` in ${nameOf(lang)}` : "";
-  const own = offer({ text: query }, make("span", { class: "own" }, `“${query}” as a sentence of your own${where}`));
+  const own = offer({ text: query }, make("span", { class: "own" }, `“${query}” as your own sentence${where}`));
   if (more > 0) own.append(make("span", { class: "soft" }, `${more.toLocaleString("en")} more found`));
   return options;
 }

@@ -1,4 +1,4 @@
-// Words on the page: how they are spaced, in which direction they run, what their language is called.
+// Words on the page: spaces between words, writing direction, and names of languages.
 
 const CLOSING = /^[.,;:!?…)\]}»”’%。，、；：！？）》」』]+$/u;
 const OPENING = /^[([{«“„¿¡（《「『]+$/u;
@@ -13,18 +13,18 @@ export function nameOf(lang) {
   try {
     return displayed.of(lang.replaceAll("_", "-")) ?? lang;
   } catch {
-    return lang; // a tag that no standard knows
+    return lang; // not a standard language tag
   }
 }
 
-/** Marks an element as being in a language. */
+/** Sets the language of an element. */
 export function speak(element, lang) {
   element.lang = lang.replaceAll("_", "-");
   element.dir = "auto";
   return element;
 }
 
-/** Whether a space stands before each word. */
+/** Returns for each word whether a space precedes it. */
 export function spaces(words, lang) {
   const spaced = !UNSPACED.test(lang);
   const base = lang.slice(0, 2);
@@ -40,17 +40,17 @@ export function spaces(words, lang) {
   });
 }
 
-/** The words as text. */
+/** Returns the words as text. */
 export function joined(words, lang) {
   const gaps = spaces(words, lang);
   return words.map((word, k) => (gaps[k] ? " " : "") + word).join("");
 }
 
-/** A sentence's words around one of them, that one marked. */
+/** Returns an element with the words around a word, which is marked. */
 export function context(sentence) {
   const { words, word, lang } = sentence;
   const gaps = spaces(words, lang);
-  let room = (UNSPACED.test(lang) ? 10 : 26) / (narrow.matches ? 2.5 : 1); // letters: the word itself must be seen on a phone
+  let room = (UNSPACED.test(lang) ? 10 : 26) / (narrow.matches ? 2.5 : 1); // number of letters; the word must be visible on a phone
   let start = word;
   while (start > 0 && room > words[start - 1].length) {
     start -= 1;
@@ -64,7 +64,7 @@ export function context(sentence) {
   return speak(shown, lang);
 }
 
-/** An element with attributes and children. */
+/** Returns an element with attributes and children. */
 export function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {

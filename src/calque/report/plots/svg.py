@@ -28,7 +28,7 @@ DARK = {
     "on3": "#101214",
 }  # fmt: skip
 SERIES = 8
-# No triangles, which mark better and worse.
+# Triangles are reserved for the marks of better and worse scores.
 SHAPES = ("circle", "square", "star", "diamond", "bar", "plus", "hexagon", "cross")
 DASHES = ("none", "none", "7 3", "2 3", "9 3 2 3", "5 2", "1 2", "12 4")
 FONT = "'Segoe UI',Roboto,'Helvetica Neue','Noto Sans','Liberation Sans',Arial,'DejaVu Sans',sans-serif"
