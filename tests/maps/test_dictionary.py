@@ -296,7 +296,7 @@ def test_anchors_and_a_dictionary_give_a_mapped_encoder(tiny_encoder, languages,
     sentence = [Sentence(("CAT", "HOUSE"), "xx")]
     np.testing.assert_array_equal(again.encode(sentence).data, made.encode(sentence).data)
     assert again.fingerprint == made.fingerprint
-    with pytest.raises(SettingError, match="no anchors"):
+    with pytest.raises(SettingError, match="must have anchors"):
         method.align(tiny_encoder, {"en": anchors["en"]}, [dictionary])
     with pytest.raises(SettingError, match="cannot be used to map towards fr"):
         DictionaryMaps(towards="fr").align(tiny_encoder, {"fr": anchors["en"]}, [dictionary])
