@@ -160,5 +160,5 @@ def test_steps_that_were_not_trained_are_refused():
         model.with_steps(("transform", "extract"))
     with pytest.raises(SettingError, match="no encoder for language 'fr'"):
         model.encode(text("fr"))
-    with pytest.raises(SettingError, match="encoders must be of en, de and 'fr'"):
+    with pytest.raises(SettingError, match="must be of en, de and 'fr', got en, de"):
         KeyPointEncoder({"en": Words(), "de": Wide()}, {"en": Parts(), "de": one}, pivot="fr")

@@ -228,11 +228,11 @@ def test_every_answer_over_http(app, explorer):
     [
         ("sentence", {"id": "x"}, "id='x' is not a whole number"),
         ("sentence", {"text": "  "}, "an empty sentence"),
-        ("sentence", {"text": "a" * 1001}, "1,001 characters"),
+        ("sentence", {"text": "a" * 1001}, "at most 1,000 characters, got 1,001"),
         ("sentence", {"text": "a", "lang": "xx"}, "no text in 'xx', only in en, de, he"),
         ("neighbours", {"encoder": "y", "id": 0, "word": 0}, "no encoder 'y', only tiny, rotated"),
         ("neighbours", {"encoder": "tiny", "layer": "7", "id": 0, "word": 0}, "no layer '7' of tiny"),
-        ("neighbours", {"encoder": "tiny", "id": 0, "word": 0, "n": 0}, "n=0"),
+        ("neighbours", {"encoder": "tiny", "id": 0, "word": 0, "n": 0}, "n must be 1 to 50, got 0"),
         ("links", {"encoder": "tiny", "id": 0}, "to= is missing"),
     ],
 )
@@ -362,7 +362,7 @@ def test_text_by_language_parallel_or_the_sample(tmp_path):
     (tmp_path / "t.tsv").write_text("The house.\tDas Haus.\n", encoding="utf-8")
     collection = find_text([], test=[str(tmp_path / "t.tsv")], langs=[("en", "de")])
     assert collection.translations(0) == {"de": 1}
-    with pytest.raises(SettingError, match="1 parallel texts"):
+    with pytest.raises(SettingError, match="one for each of 1 --test files, got 0"):
         find_text([], test=[str(tmp_path / "t.tsv")])
     with pytest.raises(SettingError, match="the language is unknown"):
         find_text([], text=[str(tmp_path / "b.txt")])

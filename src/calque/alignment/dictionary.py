@@ -106,7 +106,7 @@ class DictionaryMaps(Method):
             raise SettingError(f"anchors must be of at least two languages with equal layers, got {[layers, *others]}")
         for lang in by_lang:
             if lang not in anchors:
-                raise SettingError(f"every dictionary must have anchors of its languages, but {lang} has none")
+                raise SettingError(f"every dictionary must have anchors, but there are no anchors of {lang}")
         return by_lang, layers
 
     def _fit(self, lang: str, layer: int, anchors: AnchorsByLayer, dictionary: Dictionary | None) -> DictionaryFit:
