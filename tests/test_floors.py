@@ -33,7 +33,7 @@ def imports(path: Path):
             yield from ((a.name, node.lineno) for a in node.names if a.name.split(".")[0] == "calque")
 
 
-def test_every_file_has_a_floor_and_looks_down_only():
+def test_files_import_only_from_lower_floors():
     wrong = []
     for path in sorted(ROOT.rglob("*.py")):
         room = path.relative_to(ROOT).parts[0].removesuffix(".py")
@@ -48,7 +48,7 @@ def test_every_file_has_a_floor_and_looks_down_only():
     assert not wrong, "\n".join(wrong)
 
 
-def test_every_floor_has_its_rooms():
+def test_every_package_is_on_a_floor():
     missing = [room for room in FLOOR if not ((ROOT / room).is_dir() or (ROOT / f"{room}.py").is_file())]
     assert not missing, f"no such room: {', '.join(missing)}"
 
@@ -77,18 +77,18 @@ def circles(root: Path) -> list[str]:
     return sorted(left)
 
 
-def test_no_files_import_each_other():
+def test_there_are_no_import_cycles():
     assert not circles(ROOT)
 
 
-def test_the_check_sees_a_circle(tmp_path):
+def test_the_check_finds_an_import_cycle(tmp_path):
     (tmp_path / "a.py").write_text(f"def f():\n    from {tmp_path.name}.b import g\n")
     (tmp_path / "b.py").write_text(f"if TYPE_CHECKING:\n    from {tmp_path.name} import a\n")
     (tmp_path / "c.py").write_text(f"import {tmp_path.name}.a\n")
     assert circles(tmp_path) == [f"{tmp_path.name}.a", f"{tmp_path.name}.b"]
 
 
-def test_the_check_sees_an_upward_import(tmp_path):
+def test_the_check_finds_an_upward_import(tmp_path):
     file = tmp_path / "x.py"
     file.write_text("def f():\n    from calque.tasks import Score\n")
     assert list(imports(file)) == [("calque.tasks", 2)]

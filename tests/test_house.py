@@ -1,7 +1,8 @@
 """Ratchets: sizes of the project that may only fall.
 
-A test fails when a size exceeds its limit here, and also when the limit is more than a fiftieth above the size, so that what
-was saved cannot be spent unseen. Whoever makes a size fall lowers its limit in the same commit.
+A test fails if a size exceeds its limit here, and also if the limit is more than a fiftieth above the size, so that savings are
+recorded. Lower the limit in the commit that reduces a size.
+
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def test_settings_only_fall(method):
     check(settings_of(method), SETTINGS[method], f"settings of {method}")
 
 
-def test_what_importing_a_method_loads_only_falls():
+def test_modules_loaded_with_a_method_only_fall():
     found = loaded_by("calque.alignment.contrastive")
     check(len(found), LOADED_MODULES, "modules that calque.alignment.contrastive loads")
     check(

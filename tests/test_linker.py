@@ -40,7 +40,7 @@ def listed(links):
 
 
 @pytest.mark.parametrize("method", ["mutual", "softmax"])
-def test_an_encoder_links_a_pair_as_it_links_the_text(tiny_encoder, corpus, method):
+def test_links_of_one_pair_by_an_encoder_equal_those_of_the_text(tiny_encoder, corpus, method):
     whole = links_from_embeddings(
         *(tiny_encoder.encode(side) for side in (corpus.source, corpus.target)), method=method
     )
@@ -51,7 +51,7 @@ def test_an_encoder_links_a_pair_as_it_links_the_text(tiny_encoder, corpus, meth
     assert [[link[:2] for link in links] for links in linker.links(PAIRS, block=3)] == listed(whole)
 
 
-def test_the_similarities_are_cosines(tiny_encoder):
+def test_similarities_are_cosines(tiny_encoder):
     x, y = (tiny_encoder.encode([words])[0].astype(float) for words in PAIRS[0])
     expected = [[a @ b / np.sqrt((a @ a) * (b @ b)) for b in y] for a in x]
     np.testing.assert_allclose(Linker(tiny_encoder).similarity(*PAIRS[0]), expected, atol=1e-5)
@@ -67,7 +67,7 @@ def test_a_word_without_a_vector_has_no_similarity():
     assert (links.sentence.tolist(), links.source.tolist(), links.target.tolist()) == ([0, 1], [0, 1], [0, 0])
 
 
-def test_tables_link_a_pair_as_the_aligner_does(corpus, tmp_path):
+def test_links_of_one_pair_by_tables_equal_those_of_the_aligner(corpus, tmp_path):
     aligner = WordAligner.train(corpus, model="fast-align")
     aligner.save(tmp_path / "xx.tables")
     linker = Linker(tmp_path / "xx.tables", symmetrize="union")
@@ -85,7 +85,7 @@ def test_tables_link_a_pair_as_the_aligner_does(corpus, tmp_path):
         Linker(opened, method="mutual")
 
 
-def test_what_an_encoder_does_not_take(tiny_encoder):
+def test_arguments_that_do_not_apply_to_encoders_are_refused(tiny_encoder):
     with pytest.raises(SettingError, match="got an encoder"):
         Linker(tiny_encoder, symmetrize="union")
     with pytest.raises(SettingError, match="got a loaded encoder"):
@@ -117,7 +117,7 @@ def test_similarities_as_a_prior(tiny_encoder, corpus, tmp_path, model):
         WordAligner.train(corpus, model=model, prior=lambda text: prior(text[:2]))
 
 
-def test_the_command(capsys, tiny_folder, tiny_encoder, text, corpus, tmp_path):
+def test_the_command_links_with_an_encoder(capsys, tiny_folder, tiny_encoder, text, corpus, tmp_path):
     out = tmp_path / "links"
     words = ("words", text, "--langs", *LANGS, "--out", out, "--encoder", tiny_folder)
     code, _, err = run(capsys, *words, "--extract", "softmax", "--scores")

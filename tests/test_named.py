@@ -20,14 +20,14 @@ def table() -> Table[Row]:
     return Table("dict", rows, base="builtins:dict", row_of=lambda name, found: Row(name, found.__name__))
 
 
-def test_a_name_of_the_table():
+def test_a_name_in_the_table_is_found():
     assert list(table()) == ["ordered", "list"]
     assert len(table()) == 2
     assert table()["ordered"].help == "keeps its order"
     assert table().load("ordered") is OrderedDict
 
 
-def test_a_class_from_elsewhere_has_a_row_and_is_not_listed():
+def test_a_class_of_another_package_has_a_row_and_is_not_listed():
     found = table()
     assert "collections:Counter" in found
     assert found["collections:Counter"] == Row("collections:Counter", "Counter")
@@ -45,12 +45,12 @@ def test_a_class_from_elsewhere_has_a_row_and_is_not_listed():
         ("collections:Nothing", "collections:Nothing: collections has no Nothing"),
     ],
 )
-def test_what_is_wrong_with_a_name(name, message):
+def test_invalid_names_are_refused(name, message):
     with pytest.raises(SettingError, match=message.replace("(", r"\(")):
         table().load(name)
 
 
-def test_what_is_a_path():
+def test_paths_of_classes_are_recognised():
     assert is_path("a.b:C")
     assert is_path("a:C.D")
     assert not any(map(is_path, ("C:\\models", "en=x", "name", ":C", "a:", "a b:C", "https://x", "a/b:C")))

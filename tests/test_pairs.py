@@ -33,7 +33,7 @@ def items(pairs):
 
 @given(LINKS, st.integers(0, 99))
 @settings(max_examples=100, deadline=None)
-def test_one_to_one_is_the_literal_rule(links, seed):
+def test_one_to_one_equals_the_literal_rule(links, seed):
     """Transcribe Cao 2020's code: count source and target indices of a sentence, and keep links with counts of one."""
     kept = {}
     for sentence in range(6):
@@ -47,14 +47,14 @@ def test_one_to_one_is_the_literal_rule(links, seed):
 
 @given(LINKS, st.integers(0, 99))
 @settings(max_examples=60, deadline=None)
-def test_pharaoh_there_and_back(links, seed):
+def test_pharaoh_lines_are_written_and_read(links, seed):
     pairs = pairs_of(links, seed=seed)
     lines = list(pairs.pharaoh_lines())
     assert len(lines) == 6
     assert WordPairs.parse(lines) == pairs
 
 
-def test_files(tmp_path):
+def test_pharaoh_files_are_written_and_read(tmp_path):
     path = tmp_path / "links"
     pairs = pairs_of({(0, 1, 2): False, (2, 0, 3): True, (0, 0, 0): False}, n=4, posterior=True)
     pairs.save(path, posteriors=True)
@@ -68,7 +68,7 @@ def test_files(tmp_path):
     assert items(WordPairs.open(path)) == {(0, 0, 1): False, (0, 2, 0): True, (2, 0, 0): False}
 
 
-def test_a_link_named_twice_is_one_link():
+def test_duplicate_links_are_merged():
     pairs = WordPairs.parse(["0-0 1?1 0-0 1-1 2?2 2?2"])
     assert items(pairs) == {(0, 0, 0): False, (0, 1, 1): False, (0, 2, 2): True}
     assert len(pairs.one_to_one()) == 3
@@ -76,7 +76,7 @@ def test_a_link_named_twice_is_one_link():
 
 @given(LINKS, st.integers(0, 7), st.integers(0, 7))
 @settings(max_examples=60, deadline=None)
-def test_slices_and_sides(links, start, stop):
+def test_slices_and_swapped_sides(links, start, stop):
     pairs = pairs_of(links, seed=1, posterior=True)
     part = {(s - start, i, j): p for (s, i, j), p in links.items() if start <= s < stop}
     assert items(pairs.slice(start, stop)) == part
@@ -109,7 +109,7 @@ def test_take_follows_the_corpus(links, chosen):
         ("0-0:2", "with a probability from 0 to 1"),
     ],
 )
-def test_lines_that_are_no_links(line, fact, tmp_path):
+def test_invalid_lines_are_refused(line, fact, tmp_path):
     path = tmp_path / "a.links"
     path.write_text(f"0-0\n\n{line}\n")
     with pytest.raises(InputError, match=fact) as caught:
@@ -118,7 +118,7 @@ def test_lines_that_are_no_links(line, fact, tmp_path):
     assert "a.links line 3: " in str(caught.value)
 
 
-def test_zero_is_before_the_first_word_where_words_count_from_one():
+def test_position_zero_is_refused_if_words_count_from_one():
     with pytest.raises(InputError, match=r"line 1: link '0-1' is out of range"):
         WordPairs.parse(["0-1"], one_based=True)
 
@@ -133,7 +133,7 @@ def test_check_names_the_line():
         WordPairs.parse(["", "", ""]).check(corpus)
 
 
-def test_empty():
+def test_texts_without_links():
     pairs = WordPairs.parse([])
     assert len(pairs) == len(pairs.one_to_one()) == len(pairs.swapped()) == pairs.n_sentences == 0
     assert list(WordPairs.parse(["", ""]).pharaoh_lines()) == ["", ""]
@@ -149,7 +149,7 @@ def test_links_from_lists():
 @pytest.mark.parametrize(
     "links", [[[(0, 0)], [(1, "2")]], [[], [(1, 2, 3)]], [[], (1, 2)], [[], ["0-1"]], [[], [(1, 0.5)]]]
 )
-def test_links_from_lists_that_are_none(links):
+def test_invalid_lists_of_links_are_refused(links):
     with pytest.raises(SettingError, match="links of sentence pair 1: expected pairs of whole numbers"):
         WordPairs.of(links)
     with pytest.raises(SettingError, match="before the first"):

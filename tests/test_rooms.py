@@ -47,7 +47,7 @@ def core(room: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_nothing_of_the_core_imports_the_room(room):
+def test_the_core_does_not_import_the_package_of_a_system(room):
     for path in core(room):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -78,7 +78,7 @@ def without_rows(text: str, room: str) -> str:
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_the_core_works_without_the_room_and_its_rows(room, tmp_path):
+def test_the_core_works_without_the_package_and_its_rows(room, tmp_path):
     folder = shutil.copytree(SOURCE, tmp_path / "calque", ignore=shutil.ignore_patterns("__pycache__", room))
     rows = []
     for path in core(room):

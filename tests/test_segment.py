@@ -1,4 +1,4 @@
-"""Words: the rules by example, and what holds for every text."""
+"""Segmentation into words: examples of every rule, and properties that hold for every text."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize(("lang", "text", "words"), EXAMPLES)
-def test_examples(lang, text, words):
+def test_rules_by_example(lang, text, words):
     found = split_words(text, lang)
     if words is None:
         assert len(found) > 3
@@ -62,7 +62,7 @@ def test_examples(lang, text, words):
     ("tag", "like"),
     [("en-US", "en"), ("fr_CA", "fr"), ("zho_Hans", "zh"), ("zh-TW", "zh-Hant"), ("deu", "de")],
 )
-def test_tags_of_one_language_agree(tag, like):
+def test_tags_of_one_language_give_the_same_words(tag, like):
     text = "L'homme isn't am 3. Mai 我爱北京天安门"
     assert split_words(text, tag) == split_words(text, like)
 
@@ -77,7 +77,7 @@ HIDDEN = regex.compile(f"[{_UNSEEN}]+", regex.VERSION1)
 
 @given(TEXTS, LANGS)
 @settings(max_examples=200, deadline=None)
-def test_words_joined_give_back_the_text(text, lang):
+def test_joined_words_equal_the_text(text, lang):
     words = split_words(text, lang)
     assert all(words)
     assert all(HIDDEN.sub("", word) for word in words)
@@ -99,14 +99,14 @@ def test_words_are_found_in_their_text(text, lang):
 
 @given(TEXTS.filter(lambda text: "\u200b" not in text), st.sampled_from(["en", "fr", "uk", "de", ""]))
 @settings(max_examples=150, deadline=None)
-def test_shortcuts_agree_with_the_pattern(text, lang):
+def test_the_fast_path_equals_the_pattern(text, lang):
     """Check that the fast path for words, and for words before a punctuation mark, equals the pattern."""
     chunks = Chunks(lang, None)
     for chunk in text.split():
         assert list(chunks[chunk]) == [match[0] for match in chunks.short.finditer(chunk)]
 
 
-def test_same_words_whatever_was_seen_before():
+def test_words_do_not_depend_on_the_cache():
     fresh, used = Segmenter("en"), Segmenter("en")
     for k in range(200):
         used.split(f"filler{k} Mr. U.S.")
@@ -114,7 +114,7 @@ def test_same_words_whatever_was_seen_before():
     assert fresh.split(text) == used.split(text) == used.split(text)
 
 
-def test_memory_of_chunks_is_bounded(monkeypatch):
+def test_the_cache_of_chunks_is_bounded(monkeypatch):
     monkeypatch.setattr("calque.segment._KEPT", 50)
     splitter = Segmenter("en")
     for k in range(500):

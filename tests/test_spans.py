@@ -104,7 +104,7 @@ def written(sentences, scheme):
 
 @given(TEXT)
 @settings(max_examples=100, deadline=None)
-def test_counts_are_those_of_conlleval(text):
+def test_counts_equal_conlleval(text):
     gold, guess = [[g for g, _ in s] for s in text], [[p for _, p in s] for s in text]
     codes, _, offsets = coded(gold, BIO)
     counts = span_counts(codes, coded(guess, BIO)[0], BIO, offsets)
@@ -116,7 +116,7 @@ def test_counts_are_those_of_conlleval(text):
 
 @given(SPANS, st.sampled_from(["iob1", "iob2", "bioes", "bilou"]))
 @settings(max_examples=100, deadline=None)
-def test_every_scheme_becomes_bio_and_nothing_is_repaired(sentences, scheme):
+def test_valid_tags_of_every_scheme_become_bio_without_repairs(sentences, scheme):
     codes, names, offsets = coded(written(sentences, scheme))
     bio, repaired = to_bio(codes, names, offsets)
     assert strings(bio, offsets) == written(sentences, "iob2")

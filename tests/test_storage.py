@@ -1,4 +1,4 @@
-"""Files are written atomically, a full disk is one line, and large arrays are the same numbers in a mapped file."""
+"""Atomic files, errors of a full disk in one line, and large arrays in mapped files."""
 
 import errno
 import os
@@ -46,7 +46,7 @@ def full(*arguments, **named):
 
 
 # -- a file is whole -----------------------------------------------------------------------------------------------------
-def test_a_file_has_its_name_when_it_is_complete_and_what_failed_leaves_nothing(tmp_path):
+def test_a_file_appears_when_it_is_complete_and_a_failure_leaves_nothing(tmp_path):
     path = tmp_path / "new" / "file"
     with whole(path) as part:
         part.write_text("one")
@@ -63,7 +63,7 @@ def test_a_file_has_its_name_when_it_is_complete_and_what_failed_leaves_nothing(
     assert (path.read_text(), names(path.parent)) == ("one", ["file"])
 
 
-def test_a_link_stays_one_and_a_device_a_device(tmp_path):
+def test_symbolic_links_and_devices_are_kept(tmp_path):
     (tmp_path / "file").write_text("old")
     (tmp_path / "link").symlink_to(tmp_path / "file")
     write_text(tmp_path / "link", "new")
@@ -77,13 +77,13 @@ def test_a_link_stays_one_and_a_device_a_device(tmp_path):
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a system without /dev/full")
 @pytest.mark.parametrize("write", [lambda: write_text("/dev/full", "x"), lambda: append_lines("/dev/full", ["x\n"])])
-def test_a_device_that_is_full(write):
+def test_a_full_device_is_an_error(write):
     with pytest.raises(OutputError, match=r"^/dev/full: no space left on the disk$"):
         write()
     assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
 
 
-def test_what_is_in_the_way_is_named(tmp_path):
+def test_a_file_or_folder_in_the_way_is_named(tmp_path):
     with pytest.raises(OutputError, match=rf"^{tmp_path}: is a folder, expected the name of a file$"):
         write_text(tmp_path, "x")
     (tmp_path / "file").write_text("")
@@ -95,7 +95,7 @@ def test_what_is_in_the_way_is_named(tmp_path):
         write_arrays(tmp_path / "file" / "x", {"a": np.zeros(3)})
 
 
-def test_an_error_of_something_else_stays_what_it_is(tmp_path):
+def test_other_errors_are_not_converted(tmp_path):
     with pytest.raises(FileNotFoundError), whole(tmp_path / "x"):
         open(tmp_path / "not-there")  # noqa: SIM115
     with pytest.raises(CalqueError, match=r"^why$"), naming(tmp_path / "x"):
@@ -115,7 +115,7 @@ def test_lines_are_appended_all_or_none(tmp_path):
 
 
 # -- space of mapped files ---------------------------------------------------------------------------------------------
-def test_room_is_taken_when_a_file_is_made(tmp_path):
+def test_space_is_allocated_when_a_file_is_created(tmp_path):
     """Without allocated space, a write to mapped memory ends the process when the disk is full."""
     with filling(tmp_path / "x", {"a": ((300_000,), np.float64)}):
         assert os.stat(storage.part_of(tmp_path / "x")).st_blocks * 512 >= 300_000 * 8
@@ -162,13 +162,13 @@ RAISED = {
 
 
 @pytest.mark.parametrize("name", RAISED)
-def test_a_full_disk_is_known_by_what_libraries_raise(tmp_path, name):
+def test_a_full_disk_is_recognised_in_errors_of_libraries(tmp_path, name):
     said = r"^/not/there: (no space left|the disk|only part|the file is larger)[a-z ]*( \(|$)"
     with pytest.raises(OutputError, match=said), naming("/not/there"):
         raise RAISED[name]
 
 
-def test_an_error_that_came_of_a_full_disk_is_one_and_others_are_not():
+def test_a_full_disk_is_recognised_among_the_causes_of_an_error():
     for broken, reason in ((caused, "no space left on the disk"), (unrelated, None)):
         with pytest.raises(RuntimeError) as raised:
             broken()
@@ -187,7 +187,7 @@ def test_an_error_that_came_of_a_full_disk_is_one_and_others_are_not():
         (RAISED["torch"], "only part of it could be written"),
     ],
 )
-def test_what_the_system_refuses_is_one_line(capsys, monkeypatch, error, said):
+def test_errors_of_the_system_have_one_line(capsys, monkeypatch, error, said):
     def broken(*arguments, **named):
         raise error
 
@@ -198,7 +198,7 @@ def test_what_the_system_refuses_is_one_line(capsys, monkeypatch, error, said):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a system without /dev/full")
-def test_a_full_disk_behind_standard_output():
+def test_standard_output_on_a_full_disk():
     with open("/dev/full", "w") as sink:
         ended = subprocess.run(
             [sys.executable, "-m", "calque", "--version"], stdout=sink, stderr=subprocess.PIPE, text=True,
@@ -209,7 +209,7 @@ def test_a_full_disk_behind_standard_output():
 
 
 # -- arrays of word vectors ----------------------------------------------------------------------------------------------
-def test_room_is_zeros_in_memory_or_in_a_file_without_a_name(monkeypatch, tmp_path):
+def test_mapped_arrays_are_zeros_in_memory_or_in_a_temporary_file(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     held, mapped = mapped_array((125,), np.float64, 1000), mapped_array((126, 3), np.float64, 1000)
     assert type(held) is np.ndarray

@@ -50,14 +50,14 @@ def test_sentences_are_a_list_of_words(pairs):
     lambda: Sentences.of([["the"], "the cat"], "en"),
     lambda: ParallelCorpus.of([["the", "cat"]], ["die Katze"], ("en", "de")),
 ])  # fmt: skip
-def test_a_string_is_no_sentence(made):
+def test_a_string_is_refused_as_a_sentence(made):
     with pytest.raises(SettingError, match=r"one string, expected its words \('(the cat|die Katze)'\): split it first"):
         made()
 
 
 @given(pairs=PAIRS)
 @settings(max_examples=40, deadline=None)
-def test_save_and_open_are_exact(pairs, tmp_path_factory):
+def test_saved_corpora_are_equal(pairs, tmp_path_factory):
     path = tmp_path_factory.mktemp("corpus") / "c.arrow"
     corpus = corpus_of(pairs, ("en", "zh-Hans"), note=[str(k) for k in range(len(pairs))])
     corpus.skipped, corpus.first_skipped = {"empty source": 2}, {"empty source": "f line 3"}
@@ -71,7 +71,7 @@ def test_save_and_open_are_exact(pairs, tmp_path_factory):
     assert list(ParallelCorpus.open(path).target) == list(corpus.target)[1:]
 
 
-def test_parts(corpus):
+def test_parts_of_a_corpus(corpus):
     assert corpus[1] == (Sentence((), "en"), Sentence(("y", "z"), "de"))
     assert corpus[-1][0].words == ("c",)
     assert len(corpus[5:]) == 0
@@ -96,7 +96,7 @@ def test_take_over_many_chunks(sentences, data):
     assert [list(pair.words) for pair in corpus.take(indices).target] == [sentences[k] for k in indices]
 
 
-def test_swapped(corpus):
+def test_swapped_sides(corpus):
     swapped = corpus.swapped()
     assert swapped.langs == ("de", "en")
     assert list(swapped.source)[1].words == ("y", "z")
@@ -107,7 +107,7 @@ def test_swapped(corpus):
         corpus.side("fr")
 
 
-def test_joined(corpus):
+def test_joined_corpora(corpus):
     other = ParallelCorpus.of([["q"]], [["r"]], ("en", "de"))
     both = corpus + other
     assert len(both) == 4
@@ -116,7 +116,7 @@ def test_joined(corpus):
         corpus + other.swapped()
 
 
-def test_open_refuses_what_is_no_corpus(tmp_path, corpus):
+def test_other_files_are_refused(tmp_path, corpus):
     path = tmp_path / "c.arrow"
     corpus.save(path)
     whole = path.read_bytes()

@@ -25,7 +25,7 @@ def embeddings(lengths, dim=3, dtype=np.float32, covered=None):
 
 @given(st.lists(st.integers(0, 4), max_size=8), st.data())
 @settings(max_examples=60, deadline=None)
-def test_sentences_and_means(lengths, data):
+def test_vectors_and_means_of_sentences(lengths, data):
     n = sum(lengths)
     covered = data.draw(st.lists(st.booleans(), min_size=n, max_size=n))
     vectors = embeddings(lengths, covered=covered)
@@ -45,7 +45,7 @@ def test_sentences_and_means(lengths, data):
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("lengths", [[2, 0, 3], [0], []])
-def test_save_and_open_are_exact(tmp_path, dtype, lengths):
+def test_saved_vectors_are_equal(tmp_path, dtype, lengths):
     path = tmp_path / "v.safetensors"
     covered = [True] * (sum(lengths) - 1) + [False] if sum(lengths) else None
     vectors = embeddings(lengths, dtype=dtype, covered=covered)
@@ -63,7 +63,7 @@ def test_save_and_open_are_exact(tmp_path, dtype, lengths):
     assert [file.name for file in tmp_path.iterdir()] == ["v.safetensors"]
 
 
-def test_rows():
+def test_selected_rows():
     vectors = embeddings([2, 3])
     assert vectors.rows(np.array([0, 1, 1]), np.array([1, 0, 2])).tolist() == [1, 2, 4]
 
@@ -94,7 +94,7 @@ def safetensors(header, body=b""):
         ),
     ],
 )
-def test_files_that_hold_no_vectors(tmp_path, raw):
+def test_files_without_vectors_are_refused(tmp_path, raw):
     path = tmp_path / "v"
     path.write_bytes(raw)
     with pytest.raises(InputError) as caught:

@@ -93,7 +93,7 @@ def test_tags_are_copied_to_sentences_with_the_same_characters():
 
 
 # -- groups ------------------------------------------------------------------------------------------------------------
-def test_bins():
+def test_bins_of_values():
     nan = math.nan
     bins = binned(np.array([1, 2, 3, 9, 0]), np.array([4, 5, 11, 1, nan]), (1, 2, 4, 8), unit="letters")
     assert bins.names == ["1", "2–3", "4–7", "8+"]
@@ -214,7 +214,7 @@ def test_eigenvalue_similarity_by_hand():
     assert eigenvalue_similarity(np.array([3.0, 1.0]), np.array([3.0, 1.0])) == 0
 
 
-def test_isometric_spaces():
+def test_isometric_spaces_have_zero_distance():
     rng = np.random.default_rng(3)
     x = unit(rng.standard_normal((60, 8)))
     rotated = unit(x @ np.linalg.qr(rng.standard_normal((8, 8)))[0])

@@ -21,7 +21,7 @@ def test_a_row_names_a_function_and_options_of_the_command(name):
     assert row.help.endswith((".", "?"))
 
 
-def test_a_measure_that_is_added_is_shown_done_and_read(tmp_path, monkeypatch, capsys, tiny_folder):
+def test_an_added_analysis_is_listed_run_and_reported(tmp_path, monkeypatch, capsys, tiny_folder):
     own = (
         "def size(questions, view):\n"
         "    return [questions.finding('size', view, 'dimensions', float(view.source.dim), 1, percent=False)]\n"

@@ -93,7 +93,7 @@ def test_anchors_equal_the_published_loop(vocabulary):
             assert count == occurrences[word]
 
 
-def test_variance_and_norm_are_those_of_the_occurrences():
+def test_variance_and_norm_of_occurrences():
     sentences, found = zipf()
     anchors = summed([(sentences, found)]).finish(at_least=2)
     flat = np.array([word for sentence in sentences for word in sentence.words])
@@ -147,7 +147,7 @@ def test_only_the_first_occurrences_count():
         np.testing.assert_allclose(vector, found[3].data[flat == word][:3].mean(0, dtype=float), rtol=1e-6)
 
 
-def test_a_saved_pass_goes_on(tmp_path):
+def test_a_saved_pass_resumes(tmp_path):
     sentences, found = zipf()
     parts = list(cut(sentences, found, 90))
     whole = summed(parts)
@@ -164,7 +164,7 @@ def test_a_saved_pass_goes_on(tmp_path):
         AnchorSums.open(tmp_path / "sums")
 
 
-def test_anchors_of_a_text_are_those_of_its_sums():
+def test_anchors_of_a_text_equal_those_of_its_sums():
     sentences, found = zipf(layers=(0,))
     whole = AnchorSums(DIM, lang="en")
     whole.add(sentences, found[0])

@@ -51,7 +51,7 @@ def test_folders_of_the_first_format_are_opened(name, tmp_path):
     check(load_encoder(tmp_path / "again", device="cpu"), RECORDED[name])
 
 
-def test_every_kind_of_encoder_has_a_folder_of_the_first_format():
+def test_recorded_folders_cover_all_kinds_of_encoders():
     recorded = {read_about(FOLDERS / name)["kind"]: RECORDED[name]["class"] for name in RECORDED}
     assert {name: ENCODERS.load(name).__name__ for name in ENCODERS} == recorded
 

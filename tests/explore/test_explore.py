@@ -75,7 +75,7 @@ def planted(collection: Collection, dim: int = 24, seed: int = 0) -> Embeddings:
 
 @pytest.mark.parametrize("some", [False, True])
 def test_neighbours_equal_the_formula_word_by_word(collection, tmp_path, some):
-    """2·cos(x, y) − r(x) − r(y), without the word itself and without words that have no vector."""
+    """Compare with 2·cos(x, y) − r(x) − r(y), without the word itself and words without a vector."""
     vectors, covered = planted(collection), np.ones(collection.n_words, dtype=bool)
     if some:
         covered[[1, 5, collection.rows("de").start]] = covered[collection.rows("he")] = False
@@ -120,7 +120,7 @@ def test_vectors_are_computed_once_and_a_corrupt_store_is_rebuilt(collection, ti
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------
-def test_about_lists_languages_and_encoders(explorer):
+def test_the_description_lists_languages_and_encoders(explorer):
     about = explorer.about()
     assert [(each["lang"], each["sentences"]) for each in about["languages"]] == [("en", 6), ("de", 6), ("he", 2)]
     assert [(each["name"], each["layers"], each["own"]) for each in about["encoders"]] == [
@@ -315,7 +315,7 @@ def demo_folder(tmp_path_factory, tiny_encoder, sources):
     return folder
 
 
-def test_a_demo_is_understood(demo_folder, tiny_encoder):
+def test_a_demo_folder_is_opened(demo_folder, tiny_encoder):
     assert is_collection(demo_folder)
     found = find_encoders([str(demo_folder)], None, print)
     assert [each.name for each in found] == [tiny_encoder.name, "contrastive", "rotation"]

@@ -162,7 +162,7 @@ def test_a_typed_sentence(page, url):  # noqa: F811
     page.wait_for_selector("path", state="attached")
 
 
-def test_right_to_left_text_runs_right_to_left(page, url):  # noqa: F811
+def test_right_to_left_text_is_shown_right_to_left(page, url):  # noqa: F811
     opened(page, url, "?id=12&word=1")
     line = page.locator("#words")
     assert line.get_attribute("lang") == "he"
@@ -241,7 +241,7 @@ def test_errors_are_shown_on_the_page(page, seen, url):  # noqa: F811
     page.wait_for_selector("#trouble", state="hidden")
 
 
-def test_the_security_policy_lets_the_page_work(browser, url):  # noqa: F811
+def test_the_page_works_under_its_security_policy(browser, url):  # noqa: F811
     context = browser.new_context()  # unlike `page`, with the policy
     plain = context.new_page()
     errors: list[str] = []

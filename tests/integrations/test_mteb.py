@@ -77,7 +77,7 @@ def test_batches_are_joined_and_similarities_are_cosines(tiny_encoder):
     np.testing.assert_allclose(model.similarity_pairwise(x, y), np.diag(cosines(x, y)), atol=1e-6)
 
 
-def test_words_where_there_are_no_subwords_and_languages_are_refused(tiny_encoder):
+def test_encoders_without_subwords_pool_words_and_unknown_languages_are_refused(tiny_encoder):
     installed()
     assert MtebEncoder(RandomVectors(8)).pooling.name == "words"
 
@@ -88,7 +88,7 @@ def test_words_where_there_are_no_subwords_and_languages_are_refused(tiny_encode
         MtebEncoder(German(8))
 
 
-def test_without_mteb_a_line_says_how_to_install_it(tiny_encoder, monkeypatch):
+def test_without_mteb_the_error_names_the_extra(tiny_encoder, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "mteb.models", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'calque-align\[mteb\]'"):
         MtebEncoder(tiny_encoder)

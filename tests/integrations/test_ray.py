@@ -25,7 +25,7 @@ def vectors_of(table):
     return np.array([vector for row in table["vectors"].to_pylist() for vector in row], dtype=np.float32)
 
 
-def test_a_batch_gets_the_vectors_of_its_words(tiny_folder):
+def test_a_batch_has_the_vectors_of_its_words(tiny_folder):
     text = lines(25)
     expected = load_encoder(tiny_folder).encode(Sentences.of([line.split() for line in text], "en"))
     table = Encode(str(tiny_folder), lang="en")(pa.table({"id": range(25), "text": text}))
@@ -38,7 +38,7 @@ def test_a_batch_gets_the_vectors_of_its_words(tiny_folder):
     np.testing.assert_array_equal(vectors_of(again), np.asarray(expected.data))
 
 
-def test_a_batch_gets_the_links_of_saved_tables(tmp_path):
+def test_a_batch_has_the_links_of_saved_tables(tmp_path):
     source = lines(40)
     target = [line.upper() for line in source]
     corpus = ParallelCorpus.of([line.split() for line in source], [line.split() for line in target], ("en", "de"))
@@ -54,12 +54,12 @@ def test_a_batch_gets_the_links_of_saved_tables(tmp_path):
     [({"tekst": ["a"]}, "no column 'text', expected one of tekst"), ({"text": [None]}, "expected text or a list of words"),
      ({"text": [["a", None]]}, "expected text or a list of words")],
 )  # fmt: skip
-def test_rows_that_are_no_text_are_named(rows, message):
+def test_rows_without_text_are_refused_by_number(rows, message):
     with pytest.raises(InputError, match=message):
         sentences(pa.table(rows), "text", lang="en")
 
 
-def test_ray_reads_maps_and_writes(tiny_folder, tmp_path, monkeypatch):
+def test_vectors_are_computed_on_a_cluster(tiny_folder, tmp_path, monkeypatch):
     ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'calque-align[ray]'")
     from pyarrow import parquet
 

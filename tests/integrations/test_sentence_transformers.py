@@ -54,7 +54,7 @@ def check(folder, name="subwords"):
     return modules
 
 
-def test_every_family_from_a_layer_that_is_not_the_last(any_family_folder, tmp_path):
+def test_every_family_at_a_middle_layer(any_family_folder, tmp_path):
     load_encoder(any_family_folder, layer=1).save(tmp_path / "out")
     about = json.loads((tmp_path / "out" / "calque.json").read_text())
     # Cut to that layer where a model can be, else named by a module.
@@ -64,7 +64,7 @@ def test_every_family_from_a_layer_that_is_not_the_last(any_family_folder, tmp_p
 
 
 @pytest.mark.parametrize("layer", [0, 2])
-def test_all_layers_kept_and_half_precision(layer, tiny_folder, tmp_path):
+def test_kept_layers_and_half_precision(layer, tiny_folder, tmp_path):
     encoder = load_encoder(tiny_folder, layer=layer, max_length=20)
     encoder.model.half()
     encoder.save(tmp_path / "out", keep_layers=True)
@@ -72,7 +72,7 @@ def test_all_layers_kept_and_half_precision(layer, tiny_folder, tmp_path):
     assert load_encoder(tmp_path / "out").layer == layer
 
 
-def test_a_trained_pooling_is_the_folder_s_own(tiny_folder, tmp_path):
+def test_a_trained_pooling_is_used(tiny_folder, tmp_path):
     encoder = load_encoder(tiny_folder, layer=2)
     after = [nn.Linear(64, 12), nn.Tanh(), nn.Linear(12, 7, bias=False), UnitLength()]
     pooling = SentencePooling(
@@ -104,7 +104,7 @@ def test_static_vectors_of_any_tokenizer(family, family_folders, tmp_path):
     np.testing.assert_array_equal(Subwords(tokenizer, special=False).split([["the", "cat"]]).ids, again.ids)
 
 
-def test_what_theirs_cannot_be_is_said(tiny_encoder, tmp_path):
+def test_unsupported_folders_are_refused(tiny_encoder, tmp_path):
     tiny_encoder.save(tmp_path / "out")
     for pooling, said in (
         (SentencePooling("words", "words"), "sentence-transformers has no mean of word vectors"),
@@ -116,7 +116,7 @@ def test_what_theirs_cannot_be_is_said(tiny_encoder, tmp_path):
             pooling.save(tiny_encoder, tmp_path / "out")
 
 
-def test_an_encoder_with_maps_is_none_of_theirs(tiny_encoder, tmp_path):
+def test_encoders_with_maps_are_refused(tiny_encoder, tmp_path):
     turned = Rotation().fit(*np.random.default_rng(0).normal(size=(2, 40, 32)))
     mapped = MappedEncoder(tiny_encoder, {"de": {2: turned}}, towards="en")
     mapped.save(tmp_path / "out")

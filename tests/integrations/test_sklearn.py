@@ -27,7 +27,7 @@ def paired():
 
 @pytest.mark.parametrize("method", ["rotation", "linear"])
 @pytest.mark.parametrize("centre", [False, True])
-def test_it_passes_the_checks_of_scikit_learn(method, centre):
+def test_the_estimator_passes_the_checks_of_scikit_learn(method, centre):
     count = 0
     for estimator, check in estimator_checks_generator(AlignmentMap(method, centre=centre)):
         with suppress(SkipTest):  # such as that of arrays of other libraries, which an environment variable turns on
@@ -46,7 +46,7 @@ def test_it_passes_the_checks_of_scikit_learn(method, centre):
         (AlignmentMap("linear", centre=True), LinearMap(centred=True)),
     ],
 )
-def test_it_fits_what_our_maps_fit(paired, estimator, same):
+def test_the_estimator_fits_the_same_maps(paired, estimator, same):
     x, y = paired
     fitted = estimator.fit(x, y)
     assert type(fitted.map_) is type(same)
@@ -56,7 +56,7 @@ def test_it_fits_what_our_maps_fit(paired, estimator, same):
 
 
 @pytest.mark.parametrize("shapes", [(5, 3), (3, 5)])
-def test_the_narrower_side_has_columns_of_zeros(paired, shapes):
+def test_the_narrower_side_is_padded_with_zeros(paired, shapes):
     x, y = paired[0][:, : shapes[0]], paired[1][:, : shapes[1]]
     wide = [np.pad(side, ((0, 0), (0, 5 - side.shape[1]))) for side in (x, y)]
     expected = Rotation().fit(*wide).transform(wide[0])[:, : shapes[1]]

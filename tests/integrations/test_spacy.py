@@ -1,4 +1,4 @@
-"""The component of spaCy, in spaCy's own pipelines."""
+"""The spaCy component in pipelines of spaCy."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_tokens_have_the_vectors_of_their_words_and_white_space_has_none(make, t
     assert not make()(" \n ")._.calque_vectors.any()
 
 
-def test_sentences_that_are_known_are_read_for_themselves(make, tiny_encoder):
+def test_known_sentences_are_encoded_separately(make, tiny_encoder):
     doc = make("sentencizer")("the cat sees. a house")
     expected = tiny_encoder.encode([["the", "cat", "sees", "."], ["a", "house"]]).data
     np.testing.assert_allclose(doc._.calque_vectors, expected, atol=1e-6)
@@ -67,13 +67,13 @@ def test_a_stream_is_encoded_in_batches(make, monkeypatch):
     assert sizes == [2, 1]
 
 
-def test_no_word_of_a_long_text_is_lost(make, tiny_encoder):
+def test_every_word_of_a_long_text_has_a_vector(make, tiny_encoder):
     doc = make()("the cat sees a house " * tiny_encoder.max_length)
     assert doc._.calque_vectors.any(axis=1).all()
 
 
 @pytest.mark.parametrize("options", [{}, {"method": "softmax", "threshold": 0.01}])
-def test_links_of_two_docs_are_a_linkers(make, tiny_encoder, options):
+def test_links_of_two_docs_equal_those_of_a_linker(make, tiny_encoder, options):
     nlp = make()
     doc, other = nlp(TEXT), nlp(OTHER)
     named = {name: value for name, value in options.items() if name != "method"}
@@ -88,7 +88,7 @@ def test_links_of_two_docs_are_a_linkers(make, tiny_encoder, options):
     np.testing.assert_allclose([link.score for link in found], [link.score for link in expected], atol=1e-5)
 
 
-def test_a_saved_pipeline_needs_no_other_folder(make, tiny_folder, tmp_path):
+def test_a_saved_pipeline_contains_its_encoder(make, tiny_folder, tmp_path):
     shutil.copytree(tiny_folder, tmp_path / "base")
     SentencePooling("own", "subwords", ("cls",)).save(load_encoder(tmp_path / "base"), tmp_path / "base")
     nlp = make(encoder=str(tmp_path / "base"), layer=2)
@@ -101,7 +101,7 @@ def test_a_saved_pipeline_needs_no_other_folder(make, tiny_folder, tmp_path):
     assert SentencePooling.of(opened.get_pipe("calque").encoder).modes == ("cls",)
 
 
-def test_the_language_of_the_pipeline_chooses_the_part_of_an_encoder(make, tiny_folder):
+def test_the_language_of_the_pipeline_selects_the_encoder(make, tiny_folder):
     pair = f"en={tiny_folder},de={tiny_folder}"
     for lang, config in (("de", {}), ("xx", {"lang": "en"})):
         assert make(language=lang, encoder=pair, **config)("a house")._.calque_vectors.any()
@@ -109,7 +109,7 @@ def test_the_language_of_the_pipeline_chooses_the_part_of_an_encoder(make, tiny_
         make(language="fr", encoder=pair)("a house")
 
 
-def test_what_is_wrong_is_told(make):
+def test_invalid_settings_are_refused(make):
     nlp = make()
     bare = nlp.make_doc("a house")
     for use in (lambda: bare[0]._.calque, lambda: bare._.calque_links(nlp("a"))):

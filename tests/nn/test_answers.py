@@ -22,7 +22,7 @@ def best_slowly(scores, owner, n, most):
 
 @settings(max_examples=80, deadline=None)
 @given(st.data())
-def test_the_best_answer_is_the_best_of_all(data):
+def test_the_best_answer_has_the_highest_score_of_all_spans(data):
     """Scores have few values, so that many are equal; one question has no rows."""
     owner = np.repeat(np.array([0, 2, 3]), [data.draw(st.integers(0, 7)) for _ in range(3)])
     values = st.integers(-3, 3)

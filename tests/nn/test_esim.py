@@ -60,7 +60,7 @@ def literal(esim, rows, lengths):
     dim=st.integers(1, 7), labels=st.integers(2, 4), hidden=st.integers(1, 9), seed=st.integers(0, 10**6),
     lengths=st.integers(1, 5).flatmap(lambda n: st.lists(st.integers(0, 7), min_size=2 * n, max_size=2 * n)),
 )  # fmt: skip
-def test_equals_the_literal_transcription(dim, labels, hidden, seed, lengths):
+def test_esim_equals_the_literal_transcription(dim, labels, hidden, seed, lengths):
     esim, rows, sizes = draw(dim, labels, hidden, lengths, seed)
     found, expected = esim(rows, sizes), literal(esim, rows, lengths)
     torch.testing.assert_close(found, expected)

@@ -46,7 +46,7 @@ def gradients(lstm, x, found):
     dim=st.integers(1, 9), hidden=st.integers(1, 18), layers=st.integers(1, 3),
     lengths=st.lists(st.integers(0, 6), min_size=1, max_size=5).filter(any), seed=st.integers(0, 10**6),
 )  # fmt: skip
-def test_equals_the_literal_loop(dim, hidden, layers, lengths, seed):
+def test_recurrent_layers_equal_the_literal_loop(dim, hidden, layers, lengths, seed):
     lstm, x, sizes = draw(dim, hidden, layers, lengths, seed)
     found, expected = lstm(x, sizes), literal(lstm, x, lengths)
     assert found.shape == (sum(lengths), lstm.out_dim)
@@ -55,7 +55,7 @@ def test_equals_the_literal_loop(dim, hidden, layers, lengths, seed):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
-def test_no_words():
+def test_batches_without_words():
     lstm, x, _ = draw(4, 6, 2, [5, 2], 0)
     assert lstm(x[:0], torch.tensor([0, 0])).shape == (0, 12)
 

@@ -1,4 +1,4 @@
-"""The model card: its code runs, and its facts are those of the run."""
+"""The model card: its code runs, and its facts equal those of the run."""
 
 import json
 import re

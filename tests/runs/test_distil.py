@@ -1,4 +1,4 @@
-"""`calque distil`: from files to a folder whose sentence vectors are the student's."""
+"""`calque distil`: from files to a folder whose sentence vectors equal those of the student."""
 
 import json
 

@@ -168,7 +168,7 @@ def test_two_processes_do_not_share_a_folder(tmp_path):
 
 
 def test_results_have_the_usual_permissions(tiny_encoder, train, tiny_folder, capsys, tmp_path):
-    """Check saved files, for safetensors makes its files readable by their owner only."""
+    """Check saved files, because safetensors makes its files readable by their owner only."""
     (tmp_path / "new").write_text("")
     usual = (tmp_path / "new").stat().st_mode
     tiny_encoder.save(tmp_path / "encoder")

@@ -1,4 +1,4 @@
-"""The bidirectional language model against literal sums, and its training from text to encoder."""
+"""Compare the bidirectional language model with literal sums, and train it from text to encoder."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def small(**options) -> BiLanguageModel:
 
 
 # -- words -------------------------------------------------------------------------------------------------------------
-def test_words_are_numbered_by_frequency():
+def test_word_ids_are_ordered_by_frequency():
     text = WordText.of({"en": EN, "de": DE}, size=8, min_count=2)
     vocabulary = text.vocabulary
     assert vocabulary.words == ("the", "cat", "sees", "dog", "a")
@@ -58,7 +58,7 @@ def test_words_are_numbered_by_frequency():
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 7, 100])
-def test_a_long_sentence_is_cut_so_that_each_word_is_predicted_once(length):
+def test_long_sentences_are_divided_so_that_each_word_is_predicted_once(length):
     words = [f"w{k}" for k in range(6)]
     text = WordText.of({"en": Sentences.of([words, words[:2]], "en")}, size=100, length=length)
     blocks = text.blocks["en"]
@@ -74,7 +74,7 @@ def test_a_long_sentence_is_cut_so_that_each_word_is_predicted_once(length):
     assert found == expected
 
 
-def test_vocabulary_on_disk(tmp_path):
+def test_a_vocabulary_is_saved_and_opened(tmp_path):
     vocabulary = WordText.of({"en": EN}, size=50).vocabulary
     vocabulary.save(tmp_path)
     again = Vocabulary.open(tmp_path)
@@ -89,7 +89,7 @@ def test_vocabulary_on_disk(tmp_path):
 
 # -- training ----------------------------------------------------------------------------------------------------------
 def literal_model_loss(model: WordModel, sentences) -> torch.Tensor:
-    """Mean of −log p over all words and ends, both directions, from the encoder's own layers and a full softmax."""
+    """Return the mean of −log p over all words and ends in both directions, from the encoder's layers and a full softmax."""
     total, n = torch.zeros(()), 0
     for words in sentences:
         numbers = [BEGIN, *model.vocabulary.numbers(words).tolist(), END]
@@ -105,7 +105,7 @@ def literal_model_loss(model: WordModel, sentences) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("tables", [1, 2])
-def test_loss_and_gradient_are_the_literal_ones(tables, monkeypatch):
+def test_loss_and_gradient_equal_the_literal_sums(tables, monkeypatch):
     method = small(batch=6, updates=1, tables=tables, vocabulary=5)
     backward, kept = WordPrediction.backward, {}
 
@@ -134,8 +134,8 @@ def test_loss_and_gradient_are_the_literal_ones(tables, monkeypatch):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5 * largest, msg=name)
 
 
-def test_a_stopped_run_is_continued_bit_by_bit(tmp_path, monkeypatch):
-    """With dropout and Adam; with senses and Adagrad in test_training."""
+def test_a_stopped_run_resumes_with_bitwise_equal_results(tmp_path, monkeypatch):
+    """Check with dropout and Adam; test_training checks with senses and Adagrad."""
     options, texts = {"updates": 14, "dropout": 0.2, "negatives": 3}, {"en": EN, "de": DE}
     whole, part = small(**options), small(**options)
     encoder = whole.train(texts)
@@ -159,8 +159,8 @@ def test_a_stopped_run_is_continued_bit_by_bit(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("negatives", "updates"), [(8192, 90), (16, 140)])
-def test_it_learns_what_follows_what(tmp_path, negatives, updates):
-    """Each word is followed by one of two, and preceded by one of two, out of 40: perplexity 2, by frequency about 40."""
+def test_the_model_learns_which_words_follow_each_other(tmp_path, negatives, updates):
+    """Check a perplexity of 2: each of 40 words is followed by one of two words and preceded by one of two."""
     rng = np.random.default_rng(0)
     words = [f"{chr(97 + k % 8)}{chr(97 + k // 8)}" for k in range(40)]
 
@@ -192,7 +192,7 @@ def test_it_learns_what_follows_what(tmp_path, negatives, updates):
         WordModel.open(tmp_path)
 
 
-def test_perplexity_is_the_literal_one():
+def test_perplexity_equals_the_literal_sum():
     method = small(vocabulary=5)
     method.train({"en": EN, "de": DE})
     held = [["the", "Hund", "和"], [], ["cat"], ["the"] * 40]
@@ -216,12 +216,12 @@ def test_perplexity_is_the_literal_one():
     [{"updates": 0}, {"seed": -1}, {"learning_rate": np.nan}, {"dropout": 1.0}, {"precision": "half"},
      {"optimiser": "sgd"}, {"vocabulary": 0}, {"tables": 3}, {"negatives": 0}, {"dim": 0}, {"filters": [(99, 3)]}],
 )  # fmt: skip
-def test_settings_that_cannot_be(bad):
+def test_invalid_settings_are_refused(bad):
     with pytest.raises(SettingError):
         small(**bad)
 
 
-def test_held_out_sentences_are_evenly_spaced_and_new():
+def test_held_out_sentences_are_evenly_spaced_and_not_trained_on():
     text = Sentences.of([["the", "same", "again"]] * 2 + [[f"w{k}", "cat"] for k in range(2, 40)], "en")
     rest, held = hold_out(text, 5)
     assert [s.words for s in held] == [text[k].words for k in (8, 16, 24, 32)]  # the first is also in the training text

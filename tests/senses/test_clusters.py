@@ -1,4 +1,4 @@
-"""Which words have several senses: each step against its literal form, and planted words among others."""
+"""Division of words into senses: each step against its literal form, and planted words among others."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from calque.senses.clusters import balanced_logistic, bisect, discriminant_axes,
 
 
 def vectors(double: int, words: int = 70, dim: int = 16, seed: int = 0) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Vectors of words, the first of which stand for two words each, and which of the two. All share a mean and a direction
-    of large variance that says nothing, as frequent words and the subjects of texts have it."""
+    """Return vectors of words, and which of two words each stands for; only the first words stand for two.
+
+    All vectors share a mean and an uninformative direction of large variance, like frequent words and topics in real text.
+
+    """
     rng = np.random.default_rng(seed)
     found, truth = [], []
     for word in range(words):
@@ -28,7 +31,7 @@ def vectors(double: int, words: int = 70, dim: int = 16, seed: int = 0) -> tuple
     return found, truth
 
 
-def test_words_that_stand_for_two_are_divided_and_the_others_are_not():
+def test_only_words_that_stand_for_two_are_divided():
     x, truth = vectors(4)
     labels = split_words(x, seed=1)
     assert [int(of_word.max()) for of_word in labels] == [1] * 4 + [0] * 66
@@ -50,7 +53,7 @@ def test_a_word_that_stands_for_three_has_three_senses():
     assert split_words([triple.astype(np.float32), *x], max_senses=2)[0].max() == 1
 
 
-def test_axes_are_those_of_a_linear_discriminant_analysis():
+def test_axes_equal_linear_discriminant_analysis():
     x, _ = vectors(3, words=12, dim=6)
     x = [of_word[:30] for of_word in x]  # all words count alike
     centre, axes = discriminant_axes(x, 3, ridge=0.0)
@@ -62,7 +65,7 @@ def test_axes_are_those_of_a_linear_discriminant_analysis():
     np.testing.assert_allclose(within, np.eye(3), atol=1e-4)
 
 
-def test_properties_against_their_definitions():
+def test_properties_match_their_definitions():
     rng = np.random.default_rng(0)
     x, others = (
         a / np.linalg.norm(a, axis=1, keepdims=True) for a in (rng.normal(size=(25, 5)), rng.normal(size=(30, 5)))
@@ -86,7 +89,7 @@ def test_properties_against_their_definitions():
 
 
 @pytest.mark.parametrize("constant", [False, True])
-def test_the_regression_is_the_usual_one(constant):
+def test_the_regression_equals_logistic_regression(constant):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 3)) * [1, 20, 0 if constant else 0.1] + 5
     y = rng.random(300) < 0.2 / (1 + np.exp(5 - x[:, 0]))

@@ -1,4 +1,4 @@
-"""Word sense disambiguation against the slowest possible program, and the XML of the unified evaluation framework."""
+"""Compare word sense disambiguation with a literal program, and read XML of the unified evaluation framework."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def write(folder, content, name="f.data.xml"):
     return path
 
 
-def test_words_and_where_the_instances_stand(tmp_path):
+def test_words_and_positions_of_instances_are_read(tmp_path):
     text = read_senses(write(tmp_path, DATA))
     words = [sentence.words for sentence in text.sentences]
     assert words == [("The", "Fulton_County_Grand_Jury", "said"), ("&",), ("no", "évidence")]
@@ -54,7 +54,7 @@ def test_words_and_where_the_instances_stand(tmp_path):
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_keys_are_found_beside_the_text(tmp_path, pack):
+def test_keys_are_read_from_the_folder_of_the_text(tmp_path, pack):
     end = "" if pack is bytes else ".gz"
     path = write(tmp_path, pack(DATA.encode()), f"f.data.xml{end}")
     beside = write(tmp_path, KEYS, "f.gold.key.txt")
@@ -73,7 +73,7 @@ def test_keys_are_found_beside_the_text(tmp_path, pack):
         ("d0.s0.t0 a%1\nd1.s0.t0 a%1\n", "f.data.xml line 4", "the instance 'd0.s0.t1' has no key in"),
     ],
 )
-def test_keys_that_are_damaged_or_of_another_text(tmp_path, keys, place, fact):
+def test_damaged_keys_or_keys_of_another_text_are_refused(tmp_path, keys, place, fact):
     with pytest.raises(InputError, match=re.escape(fact)) as caught:
         read_senses(write(tmp_path, DATA), keys=write(tmp_path, keys, "k"))
     assert str(caught.value).startswith(f"{tmp_path}/{place}: ")
@@ -89,7 +89,7 @@ def test_keys_that_are_damaged_or_of_another_text(tmp_path, keys, place, fact):
         (">The<", "> \n <", 4, "a <wf> without text, expected a word"),
     ],
 )
-def test_documents_that_are_damaged(tmp_path, old, new, line, fact):
+def test_damaged_documents_are_refused(tmp_path, old, new, line, fact):
     with pytest.raises(InputError, match=re.escape(fact)) as caught:
         read_senses(write(tmp_path, DATA.replace(old, new, 1)))
     assert str(caught.value).startswith(f"{tmp_path}/f.data.xml line {line}: ")
@@ -97,7 +97,7 @@ def test_documents_that_are_damaged(tmp_path, old, new, line, fact):
 
 # -- the task ---------------------------------------------------------------------------------------------------------
 def senses(instances):
-    """Each instance a sentence of one word: (word, lemma, pos, keys)."""
+    """Return one sentence of one word for each instance (word, lemma, pos, keys)."""
     text = Sentences.of([[word] for word, *_ in instances], "en")
     numbers = np.arange(len(instances))
     return SenseText(
@@ -106,7 +106,7 @@ def senses(instances):
     )  # fmt: skip
 
 
-def test_a_word_takes_the_nearest_sense_of_its_lemma():
+def test_a_word_gets_the_nearest_sense_of_its_lemma():
     train = senses([("e1", "bank", "NOUN", "bank%1"), ("e1", "bank", "NOUN", "bank%1"), ("e2", "bank", "NOUN", "bank%2"),
                     ("e3", "run", "VERB", "run%1")])  # fmt: skip
     test = senses([("e1", "Bank", "NOUN", "bank%1"), ("e2", "bank", "NOUN", "bank%2 bank%3"), ("e2", "bank", "NOUN", "bank%1"),
@@ -121,7 +121,7 @@ def test_a_word_takes_the_nearest_sense_of_its_lemma():
 
 
 class Long(Planted):
-    """`e8` is `e1`, ten times as long, and a word with `?` has no vector."""
+    """Encoder in which `e8` is ten times `e1`, and a word with `?` has no vector."""
 
     def vector(self, word):
         if "?" in word:
@@ -135,8 +135,8 @@ class Long(Planted):
         return Embeddings(found.data, found.offsets, found.data.any(axis=1))
 
 
-def test_a_sense_is_the_mean_of_its_vectors_as_they_are():
-    """Against a loop: means of raw vectors, then the cosine."""
+def test_a_sense_is_the_mean_of_its_unnormalised_vectors():
+    """Compare with a loop: means of vectors that are not normalised, then the cosine."""
     rng = np.random.default_rng(0)
     words, keys = ["e1", "e2", "e3", "e4", "e8", "e9"], ["bank%1", "bank%2", "bank%3"]
     train = senses([(words[rng.integers(6)], "bank", "NOUN", keys[rng.integers(3)]) for _ in range(30)])
@@ -157,7 +157,7 @@ def test_a_sense_is_the_mean_of_its_vectors_as_they_are():
     assert score.value == pytest.approx(right / len(test))
 
 
-def test_words_without_a_vector_take_the_first_sense_or_are_wrong():
+def test_words_without_a_vector_get_the_first_sense_or_count_as_wrong():
     train = senses([("e1", "bank", "NOUN", "bank%1"), ("?", "bank", "NOUN", "bank%1"), ("e2", "bank", "NOUN", "bank%2"),
                     ("?", "bank", "NOUN", "bank%3"), ("?", "run", "VERB", "run%1")])  # fmt: skip
     test = senses([("e1", "bank", "NOUN", "bank%1"), ("?", "bank", "NOUN", "bank%1"), ("?", "bank", "NOUN", "bank%2"),
@@ -175,7 +175,7 @@ def test_words_without_a_vector_take_the_first_sense_or_are_wrong():
         Disambiguation(blind, {"t": test}).evaluate(Long())
 
 
-def test_a_text_without_senses_has_nothing_to_measure():
+def test_a_text_without_senses_is_refused():
     text, nothing = senses([("e1", "bank", "NOUN", "bank%1")]), senses([])
     for train, tests, message in [
         (text, {"t": nothing}, "t: not one word is annotated with a sense, so there is nothing to measure"),
@@ -186,7 +186,7 @@ def test_a_text_without_senses_has_nothing_to_measure():
             Disambiguation(train, tests)
 
 
-def test_first_senses_of_wordnet(tmp_path):
+def test_first_senses_are_read_from_wordnet(tmp_path):
     path = tmp_path / "index.sense"
     path.write_text("bank%1:14:00:: 08420278 1 20\nbank%1:17:01:: 09213565 2 10\nrun%2:38:00:: 01926311 1 5\n")
     assert first_senses(str(path)) == {"bank%NOUN": "bank%1:14:00::", "run%VERB": "run%2:38:00::"}

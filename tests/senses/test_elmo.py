@@ -1,4 +1,4 @@
-"""ELMo against a literal transcription, word by word and step by step, that reads the files itself."""
+"""Compare ELMo with a literal transcription, word by word and step by step, that reads the files itself."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WORDS = [line.split(" ") if line else [] for line in TEXT] + [["", "a", ""]]
 
 # -- the transcription -------------------------------------------------------------------------------------------------
 def literal_row(word: str) -> list[int]:
-    """ELMoCharacterMapper: bytes between 258 and 259, filled up with 260, all one higher."""
+    """Compute ELMoCharacterMapper: bytes between 258 and 259, padded with 260, all plus one."""
     row = [258, *word.encode("utf-8")[:48], 259]
     return [number + 1 for number in row + [260] * (50 - len(row))]
 
@@ -55,7 +55,7 @@ def literal_word(file, options, row: list[int]) -> torch.Tensor:
 
 
 def literal_sentence(file, options, words: list[str]) -> list[np.ndarray]:
-    """Layers 0 to L of one sentence, `[n_words, 2 P]`."""
+    """Return layers 0 to L of one sentence, `[n_words, 2 P]`."""
     lstm = options["lstm"]
     begin, end = ([259, number + 1, 260] + [261] * 47 for number in (256, 257))
     x = [literal_word(file, options, row) for row in [begin, *map(literal_row, words), end]]
@@ -81,7 +81,7 @@ def literal_sentence(file, options, words: list[str]) -> list[np.ndarray]:
 
 
 def write_files(folder: Path, *, rows=261, n_characters=262, layers=2, highway=2, activation="relu", seed=0) -> dict:
-    """The two files with random weights, large enough for both clips to matter."""
+    """Write both files with random weights that are large enough for both clips to take effect."""
     options = elmo_options(
         dim=6, hidden=10, layers=layers, filters=((1, 4), (2, 3), (5, 8)), character_dim=5, highway=highway,
         activation=activation, clip=0.7,
@@ -107,7 +107,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def expected(folder):
-    """The transcription's layers of every sentence of `WORDS`."""
+    """Return the transcription's layers of every sentence of `WORDS`."""
     options = json.loads((folder / "options.json").read_text())
     with h5py.File(folder / "weights.hdf5", "r") as file:
         return [literal_sentence(file, options, words) for words in WORDS]
@@ -123,7 +123,7 @@ def close(found: np.ndarray, expected: np.ndarray) -> bool:
 
 
 # -- vectors -----------------------------------------------------------------------------------------------------------
-def test_all_layers_are_those_of_the_transcription(encoder, expected):
+def test_all_layers_equal_the_transcription(encoder, expected):
     found = encoder.encode_layers(WORDS, [0, 1, 2, -1])
     assert list(found) == [0, 1, 2, -1]
     assert found[-1] is found[2]
@@ -144,7 +144,7 @@ def test_all_layers_are_those_of_the_transcription(encoder, expected):
 
 
 @pytest.mark.parametrize(("layers", "highway", "activation"), [(1, 0, "tanh"), (3, 1, "relu")])
-def test_other_shapes(tmp_path, layers, highway, activation):
+def test_other_sizes_equal_the_transcription(tmp_path, layers, highway, activation):
     options = write_files(tmp_path, layers=layers, highway=highway, activation=activation, seed=3)
     found = load_encoder(tmp_path, device="cpu").encode_layers(WORDS[:4], range(layers + 1))
     with h5py.File(tmp_path / "weights.hdf5", "r") as file:
@@ -153,7 +153,7 @@ def test_other_shapes(tmp_path, layers, highway, activation):
                 assert close(found[layer][k], vectors)
 
 
-def test_batches_do_not_change_the_numbers(encoder, expected, monkeypatch):
+def test_vectors_do_not_depend_on_the_batch(encoder, expected, monkeypatch):
     for budget in (1, 60, 10_000):
         encoder.budget = budget
         found = encoder.encode(Sentences.of([[w.replace("\0", "\1") for w in s] for s in WORDS] * 3, "en"))
@@ -168,7 +168,7 @@ def test_batches_do_not_change_the_numbers(encoder, expected, monkeypatch):
     assert close(encoder.encode([Sentence(("a", "harbour"), "en")]).data, encoder.encode([["a", "harbour"]]).data)
 
 
-def test_words_as_characters():
+def test_characters_of_words():
     words = ["", "a", "ж", "🙂", "y" * 60, "é" * 30, "\x00", "<S>", "\ud800b"]
     rows = character_rows(words)
     assert rows.shape == (9, 50)
@@ -180,7 +180,7 @@ def test_words_as_characters():
     assert character_rows([], 50).shape == (0, 50)
 
 
-def test_mixture_of_layers(folder, expected):
+def test_a_mixture_of_layers_equals_the_formula(folder, expected):
     encoder = ElmoEncoder.open(folder, mix=[0.3, -1.0, 0.5], scale=2.0)
     weights = np.exp([0.3, -1.0, 0.5])
     mixed = [
@@ -194,7 +194,7 @@ def test_mixture_of_layers(folder, expected):
 
 # -- files -------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("rows", "n_characters"), [(261, 261), (261, 262), (262, 262)])
-def test_what_is_saved_is_what_was_read(tmp_path, rows, n_characters):
+def test_saved_weights_equal_the_read_weights(tmp_path, rows, n_characters):
     options = write_files(tmp_path / "a", rows=rows, n_characters=n_characters)
     before = torch.get_rng_state()
     encoder = load_encoder(tmp_path / "a", layer=1, device="cpu")
@@ -218,7 +218,7 @@ def test_what_is_saved_is_what_was_read(tmp_path, rows, n_characters):
     assert load_encoder(tmp_path / "c", device="cpu").fingerprint == mixed.fingerprint
 
 
-def test_a_pair_of_files_under_any_name(folder, tmp_path, encoder):
+def test_files_may_have_any_name(folder, tmp_path, encoder):
     shutil.copy(folder / "options.json", tmp_path / "small_options.json")
     shutil.copy(folder / "weights.hdf5", tmp_path / "small_weights.hdf5")
     found = load_encoder(tmp_path / "small_weights.hdf5", device="cpu")
@@ -237,7 +237,7 @@ def test_a_pair_of_files_under_any_name(folder, tmp_path, encoder):
         ("activation", "gelu", "options.json", "relu or tanh"),
     ],
 )  # fmt: skip
-def test_files_that_do_not_fit(folder, tmp_path, key, value, place, message):
+def test_files_that_do_not_match_are_refused(folder, tmp_path, key, value, place, message):
     path = shutil.copytree(folder, tmp_path / "broken")
     options = json.loads((path / "options.json").read_text())
     if place == "options.json":
@@ -254,7 +254,7 @@ def test_files_that_do_not_fit(folder, tmp_path, key, value, place, message):
     assert "\n" not in str(error.value)
 
 
-def test_files_that_are_something_else(folder, tmp_path, monkeypatch):
+def test_files_of_other_formats_are_refused(folder, tmp_path, monkeypatch):
     copied = shutil.copytree(folder, tmp_path / "a")
     (copied / "weights.hdf5").write_bytes(b"\x89HDF\r\n\x1a\n" + b"\0" * 100)
     with pytest.raises(InputError, match="no HDF5 file"):
@@ -276,7 +276,7 @@ def test_files_that_are_something_else(folder, tmp_path, monkeypatch):
         load_encoder(folder, device="cpu")
 
 
-def test_fingerprint_tells_what_decides_the_vectors(folder, encoder):
+def test_the_fingerprint_depends_on_everything_that_changes_vectors(folder, encoder):
     others = [
         load_encoder(folder, device="cpu", layer=1), ElmoEncoder.open(folder, mix=[0, 0, 0]),
         ElmoEncoder.open(folder, mix=[0, 0, 0], scale=2), ElmoEncoder.open(folder),

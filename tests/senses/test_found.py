@@ -39,7 +39,7 @@ def inventory(table: SenseTable):
     return inventory_of("it", [f"w{k}" for k in range(table.n_words)], np.arange(table.n_words), table)
 
 
-def test_numbers_follow_the_shares_and_leave_out_what_was_pruned():
+def test_senses_are_numbered_by_frequency_without_pruned_ones():
     table = a_table(30, 6, 0)
     found, classes = inventory(table), [numbered(table, word) for word in range(30)]
     assert found.n_senses.tolist() == [len(of_word) for of_word in classes]
@@ -55,7 +55,7 @@ def test_numbers_follow_the_shares_and_leave_out_what_was_pruned():
     np.testing.assert_allclose(inventory(unseen).shares, [[1 / 3] * 3, [0.5, 0.5, 0]])
 
 
-def test_the_nearest_senses_are_those_of_the_largest_cosine_and_the_plane_that_of_principal_components():
+def test_nearest_senses_have_the_largest_cosine_and_the_plane_has_principal_components():
     table = a_table(20, 6, 1)
     found = inventory(table)
     classes = {(w, n): c for w in range(20) for n, c in enumerate(numbered(table, w), 1)}
@@ -78,7 +78,7 @@ def test_the_nearest_senses_are_those_of_the_largest_cosine_and_the_plane_that_o
     np.testing.assert_allclose(np.abs(places), np.abs((u[:, : len(s)] * s)[:, :2]), atol=1e-5)
 
 
-def test_of_an_elmo_the_forward_senses_and_of_a_bert_those_of_whole_words(elmo, bert):
+def test_elmo_has_forward_senses_and_bert_senses_of_whole_words(elmo, bert):
     found = trained_senses(elmo)
     assert (found.vectors.shape[1], found.words) == (8, WORDS)
     with pytest.raises(SettingError, match=r"'bnak' is not in the vocabulary of elmo: did you mean bank\?"):
@@ -90,7 +90,7 @@ def test_of_an_elmo_the_forward_senses_and_of_a_bert_those_of_whole_words(elmo, 
     assert found.numbers(["[MASK]", "zyzzyvas", "", "[UNK]"]).tolist() == [-1] * 4
 
 
-def test_senses_of_another_model_are_one_line(elmo, bert, tmp_path):
+def test_senses_of_another_model_raise_an_error_of_one_line(elmo, bert, tmp_path):
     for source, tables, message in [
         (elmo, [a_table(9, 8, 0), a_table(9, 8, 1)], "senses of another vocabulary"),
         (bert, [a_table(9, 4, 0)], "senses of 9 subwords, but a tokenizer of"),
@@ -104,7 +104,7 @@ def test_senses_of_another_model_are_one_line(elmo, bert, tmp_path):
 
 
 # -- states that predict words -----------------------------------------------------------------------------------------
-def test_the_contexts_of_an_elmo_are_the_states_before_and_after_a_word(elmo):
+def test_contexts_in_elmo_are_the_states_before_and_after_a_word(elmo):
     encoder, other = ElmoEncoder.open(elmo), ["loan", "bank", "the", "river"]
     for words in (["bank"], ["the", "bank", "of", "a", "river"]):
         last, got = encoder.encode_layers([words], [-1])[-1].data, encoder.encode_contexts([words]).data
@@ -119,7 +119,7 @@ WITH_HEAD = ("bert", "distilbert", "roberta", "xlm-roberta", "deberta-v2", "mode
 
 
 @pytest.mark.parametrize("family", WITH_HEAD)
-def test_without_its_output_layer_a_model_gives_the_states_that_this_layer_reads(family, family_folders):
+def test_without_its_output_layer_a_model_returns_the_input_of_that_layer(family, family_folders):
     torch.manual_seed(0)
     model = AutoModelForMaskedLM.from_config(AutoConfig.from_pretrained(family_folders(family))).eval()
     output, ids = model.get_output_embeddings(), torch.arange(10, 40).view(2, 15)
@@ -130,7 +130,7 @@ def test_without_its_output_layer_a_model_gives_the_states_that_this_layer_reads
         torch.testing.assert_close(output(states), scores)
 
 
-def test_the_contexts_of_a_bert_are_states_of_the_mask_in_the_place_of_a_word(bert):
+def test_contexts_in_bert_are_states_of_the_mask_token(bert):
     encoder, text = load_encoder(bert), a_text(12)
     contexts, model = open_contexts(encoder), BertForMaskedLM.from_pretrained(bert).eval()
     rows = np.flatnonzero(contexts.covered(text) & (np.random.default_rng(0).random(int(text.lengths().sum())) < 0.7))
@@ -154,8 +154,8 @@ def test_the_contexts_of_a_bert_are_states_of_the_mask_in_the_place_of_a_word(be
 
 # -- senses of a text --------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("kind", ["elmo", "bert"])
-def test_a_word_has_the_sense_of_the_nearest_mean_of_its_contexts(request, kind, monkeypatch):
-    """The text is in two parts, and clusters are given."""
+def test_a_word_has_the_sense_with_the_nearest_mean_context(request, kind, monkeypatch):
+    """Use a text in two parts and given clusters."""
     monkeypatch.setattr(
         "calque.senses.found.split_words", lambda vectors, **_: [np.arange(len(x)) % 3 % 2 for x in vectors]
     )
@@ -205,7 +205,7 @@ def several(folder) -> str:
 
 @pytest.fixture
 def divided(monkeypatch):
-    """Replace the clusters."""
+    """Replace the clusters of the model."""
     labels = lambda vectors, **_: [np.arange(len(x)) % 2 * (len(x) % 2) for x in vectors]  # noqa: E731
     monkeypatch.setattr("calque.senses.found.split_words", labels)
 
@@ -261,7 +261,7 @@ def test_senses_are_induced_from_the_text(capsys, request, text, tmp_path, kind,
     assert "[bank]" in shown
 
 
-def test_errors_are_one_line(capsys, elmo, text, tmp_path):
+def test_errors_have_one_line(capsys, elmo, text, tmp_path):
     assert "calque pretrain --senses writes one" in fails(capsys, "senses", tmp_path, "bank", "--trained")
     assert "add --text FILE; or --trained" in fails(capsys, "senses", elmo, "bank")
     assert "did you mean bank?" in fails(capsys, "senses", elmo, "bnak", "--trained")

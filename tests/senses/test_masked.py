@@ -1,4 +1,4 @@
-"""Pretraining against BERT's own loss, and its blocks and masks against their definitions."""
+"""Compare pretraining with BERT's own loss, and blocks and masks with their definitions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def small(**options) -> MaskedLanguageModel:
     return MaskedLanguageModel(**shape | {"batch": 4, "updates": 6} | options)
 
 
-def test_tokenizer_splits_what_it_has_seen_and_keeps_case(tokenizer):
+def test_the_tokenizer_splits_known_text_and_keeps_case(tokenizer):
     subwords = Subwords(tokenizer, max_length=20, vocabulary=len(tokenizer))
     split = subwords.split([["Katze", "katze", "和"]])
     assert len(tokenizer) <= 80
@@ -47,7 +47,7 @@ def test_tokenizer_splits_what_it_has_seen_and_keeps_case(tokenizer):
 
 
 def test_the_same_text_gives_the_same_tokenizer():
-    """Of many merges that occur equally often, too (the trainer of `tokenizers` takes now these, now those)."""
+    """Check with many merges of equal frequency, among which the trainer of `tokenizers` chooses at random."""
     text = ["Wel come to the Tok en izers libr ary , naïve café 東京 do n't [CLS]"]
     found = [train_wordpiece(text, size=60) for _ in range(12)]
     assert len({one.to_str() for one in found}) == 1
@@ -67,7 +67,7 @@ def test_the_same_text_gives_the_same_tokenizer():
     assert train_wordpiece([], size=60).get_vocab() == {name: k for k, name in enumerate(SPECIAL)}
 
 
-def test_blocks_hold_every_sentence_once_in_order(texts, tokenizer):
+def test_blocks_contain_every_sentence_once_in_order(texts, tokenizer):
     split = Subwords(tokenizer, max_length=20, vocabulary=len(tokenizer)).split(texts["en"])
     blocks = Blocks.of(split, 20)
     cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
@@ -85,7 +85,7 @@ def test_blocks_hold_every_sentence_once_in_order(texts, tokenizer):
         Blocks.of(split, 5)
 
 
-def test_mixture_draws_all_blocks_before_any_again_and_small_languages_more_often():
+def test_all_blocks_are_drawn_before_any_again_and_small_languages_more_often():
     blocks = {name: Blocks(np.zeros(n * 10, np.int32), np.arange(n + 1) * 10) for name, n in (("a", 90), ("b", 10))}
     mixture = Mixture(blocks, batch=7, alpha=0.5, seed=3)
     assert mixture.drawn == {"a": 75, "b": 25}
@@ -109,7 +109,7 @@ def test_mixture_draws_all_blocks_before_any_again_and_small_languages_more_ofte
         Mixture({**blocks, "c": Blocks(np.zeros(0, np.int32), np.zeros(1, np.int64))}, batch=2)
 
 
-def test_mask_has_the_shares_of_the_paper_and_spares_special_subwords():
+def test_the_mask_has_the_fractions_of_the_paper_and_no_special_tokens():
     rng = np.random.default_rng(0)
     ids = rng.integers(0, 1000, (200, 100)).astype(np.int32)
     read, chosen = mask(ids, [0, 2, 3], mask_id=4, vocabulary=1000, share=0.15, rng=rng)
@@ -126,7 +126,7 @@ def test_mask_has_the_shares_of_the_paper_and_spares_special_subwords():
     assert not np.isin(read.flat[chosen[~masked]], [0, 2, 3]).any()
 
 
-def test_loss_and_gradient_are_those_of_transformers(texts, tokenizer, monkeypatch):
+def test_loss_and_gradient_equal_those_of_transformers(texts, tokenizer, monkeypatch):
     method = small(batch=8, updates=1)
     kept = {}
     backward = MaskedPrediction.backward
@@ -163,7 +163,7 @@ def test_loss_and_gradient_are_those_of_transformers(texts, tokenizer, monkeypat
         torch.testing.assert_close(kept["gradients"][name], gradient, rtol=1e-3, atol=1e-5 * largest, msg=name)
 
 
-def test_training_goes_on_from_an_encoder(texts, tokenizer, tmp_path, tiny_folder):
+def test_training_can_start_from_an_encoder(texts, tokenizer, tmp_path, tiny_folder):
     first = small(learning_rate=5e-3, updates=1)
     first.train(texts, tokenizer)
     first.model.save_pretrained(tmp_path / "first")

@@ -54,7 +54,7 @@ def write_senses(folder, name, ending, lemmas):
 
 @pytest.fixture
 def data(tmp_path):
-    """All files of the recipe."""
+    """Write all files of the recipe."""
     rng = np.random.default_rng(0)
     for lang in ("en", "de", "fr"):
         text = [*words(rng, 70, lang, 2), ["same", "word"], ["word"]]
@@ -86,7 +86,7 @@ def data(tmp_path):
     return tmp_path
 
 
-def test_no_task_of_the_recipe_is_chosen_on_its_own_test():
+def test_no_task_of_the_recipe_selects_epochs_on_its_test_text():
     tasks = tomllib.loads(RECIPE.read_text(encoding="utf-8"))["tasks"]
     assert not [name for name, task in tasks.items() if {*task["train"], *task.get("dev", ())} & set(task["test"])]
 

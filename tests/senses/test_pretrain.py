@@ -32,7 +32,7 @@ SIZES = {
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory) -> Path:
-    """Text of two languages, and a dictionary between them."""
+    """Write text of two languages, and a dictionary between them."""
     folder, rng = tmp_path_factory.mktemp("text"), random.Random(0)
     for lang, n in (("en", 90), ("de", 60)):
         lines = (" ".join(rng.choices(WORDS[lang], k=7)) for _ in range(n))
@@ -52,7 +52,7 @@ def with_dictionary(texts: Path) -> list[object]:
 
 @pytest.fixture(scope="module", params=["elmo", "bert"])
 def trained(request, texts, tmp_path_factory) -> tuple[str, Path]:
-    """A model with senses and translations, through the library."""
+    """Train a model with senses and translations in Python."""
     out = tmp_path_factory.mktemp(request.param) / "out"
     sizes = {"elmo": {"hidden": 16}, "bert": {"layers": 1, "vocabulary": 100}}[request.param]
     pretrain(
@@ -91,7 +91,7 @@ def test_record_and_card_contain_the_senses(trained):
 
 
 def test_perplexity_sums_over_the_senses_of_a_word(trained, texts, capsys):
-    """`calque perplexity` of the folder equals the perplexity of the held-out text; all text is lower-cased."""
+    """Compare `calque perplexity` of the folder with the perplexity of the held-out text; all text is lower-cased."""
     model, out = trained
     encoder: Any = load_encoder(out, device="cpu")
     if model == "bert":  # one of sentence-transformers, too, for texts as long as it can read
@@ -136,7 +136,7 @@ def test_a_bert_of_transformers_predicts_by_the_most_selected_sense(trained):
 
 @pytest.mark.parametrize("model", ["elmo", "bert"])
 def test_a_run_that_stops_while_writing_resumes(model, texts, tmp_path, capsys, monkeypatch):
-    """The result has the same bytes, and there is no folder of its name until then."""
+    """Check that the result has the same bytes, and that its folder appears only at the end."""
     from calque.senses import sense_table
 
     works(capsys, *command(texts, tmp_path / "whole", model, *with_dictionary(texts)))
@@ -158,7 +158,7 @@ def test_a_run_that_stops_while_writing_resumes(model, texts, tmp_path, capsys, 
     assert load_encoder(out, device="cpu").fingerprint == load_encoder(tmp_path / "whole", device="cpu").fingerprint
 
 
-def test_damaged_senses_are_one_line(trained, texts, tmp_path, capsys):
+def test_damaged_senses_raise_an_error_of_one_line(trained, texts, tmp_path, capsys):
     _, out = trained
     broken = tmp_path / "broken"
     shutil.copytree(out, broken)
@@ -181,7 +181,7 @@ def test_damaged_senses_are_one_line(trained, texts, tmp_path, capsys):
         (("--start", "mini", "--lower-case"), "--lower-case has no effect with --start"),
     ],
 )
-def test_what_cannot_be_is_one_line(more, said, texts, tmp_path, capsys):
+def test_invalid_arguments_raise_an_error_of_one_line(more, said, texts, tmp_path, capsys):
     (tmp_path / "STRANGE").write_text("xyzzy plugh\n")
     files = {"DICT": texts / "en-de.txt", "STRANGE": tmp_path / "STRANGE"}
 
@@ -198,8 +198,8 @@ def test_what_cannot_be_is_one_line(more, said, texts, tmp_path, capsys):
 
 
 # -- options and presets -----------------------------------------------------------------------------------------------
-def test_presets_are_the_tables_of_the_paper():
-    """Tables 6 to 8, and Appendix D."""
+def test_presets_equal_the_tables_of_the_paper():
+    """Check Tables 6 to 8 and Appendix D."""
     elmo = BiLanguageModel(**settings_for("elmo", preset="paper", senses=5))
     expected = elmo_options(dim=512, hidden=4096, layers=2, clip=3.0, character_dim=16, highway=2, max_characters=50)
     assert elmo.options == expected

@@ -1,4 +1,4 @@
-"""Equations 3 to 7 of Multi-sense against dense sums in float64, over all senses and over a sample of them."""
+"""Compare Equations 3 to 7 of Multi-sense with dense sums in float64, over all senses and over a sample of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def small_table(senses=SENSES, pruned=PRUNED, seed: int = 0) -> SenseTable:
 
 
 def literal_loss(states, weight, bias, targets: Targets, candidates, log_q) -> Tensor:
-    """State by state and target by target: −log of its share among itself and its candidates, weighted."""
+    """Return the weighted loss state by state and target by target: −log of the softmax among the target and its candidates."""
     total = torch.zeros((), dtype=torch.float64)
     for n, (classes, weights) in enumerate(zip(targets.classes.tolist(), targets.weights.tolist(), strict=True)):
         for c, share in zip(classes, weights, strict=True):
@@ -43,7 +43,7 @@ def literal_loss(states, weight, bias, targets: Targets, candidates, log_q) -> T
 
 
 def assert_as_literal(head: Softmax, targets: Targets, negatives, candidates, log_q, side: int = 0) -> None:
-    """The loss, the gradient in the states and, row by row added up, that in the table."""
+    """Check the loss, its gradient with respect to the states, and the summed gradient of each row of the table."""
     torch.manual_seed(5)
     table, states = head.senses[side], torch.randn(len(targets.classes), DIM)
     exact = [x.detach().double().requires_grad_() for x in (states, table.weight, table.bias)]
@@ -60,7 +60,7 @@ def assert_as_literal(head: Softmax, targets: Targets, negatives, candidates, lo
 
 
 def drawn_targets(table: SenseTable, n: int = 25, several: int = 3, seed: int = 0) -> Targets:
-    """A sense of each of n words, and senses of up to `several - 1` other words, of which some are none."""
+    """Return a sense of each of n words, and up to `several - 1` senses of other words, of which some are missing."""
     rng = np.random.default_rng(seed)
     live, words = table.live.nonzero().flatten().numpy(), table.words.numpy()
     classes, weights = np.full((n, several), -1), np.zeros((n, several))
@@ -77,8 +77,8 @@ def drawn_targets(table: SenseTable, n: int = 25, several: int = 3, seed: int = 
 
 # -- all classes -------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("side", [0, 1])
-def test_over_all_senses_it_is_the_dense_softmax(side):
-    """Eqs. 3 and 4: V·S classes; pruned ones take no part."""
+def test_loss_over_all_senses_equals_the_dense_softmax(side):
+    """Check Eqs. 3 and 4: V·S classes without the pruned ones."""
     head = Softmax([small_table(), small_table(seed=1)])
     targets = drawn_targets(head.senses[side], several=1)
     live = [c for c in range(22) if c not in PRUNED]
@@ -89,9 +89,8 @@ def test_over_all_senses_it_is_the_dense_softmax(side):
 
 
 # -- a sample ----------------------------------------------------------------------------------------------------------
-def test_over_a_sample_it_is_the_literal_one():
-    """The negatives of a target are the drawn classes without itself (an accidental hit); other senses of the predicted word
-    are among them where they were drawn."""
+def test_loss_over_a_sample_equals_the_literal_loss():
+    """Check that negatives are the sampled classes except the target; they may include other senses of the word."""
     head = Softmax([small_table()], negatives=7)
     table = head.senses[0]
     sampler = Sampler(table)
@@ -111,7 +110,7 @@ def test_over_a_sample_it_is_the_literal_one():
     assert_as_literal(head, targets, negatives, [drawn] * 60, log_q)
 
 
-def test_a_sample_never_holds_a_pruned_sense_and_follows_its_probabilities():
+def test_samples_have_no_pruned_senses_and_follow_their_probabilities():
     table = small_table([3] * 20, pruned=[0, 1, 7, 31])
     sampler, rng, times, count = Sampler(table), np.random.default_rng(0), 4000, 15
     hits, expected = np.zeros(60), np.zeros(60)
@@ -143,7 +142,7 @@ def test_a_sample_never_holds_a_pruned_sense_and_follows_its_probabilities():
 def literal_targets(
     table: SenseTable, state, word: int, translations: list[list[int]]
 ) -> tuple[list[int], list[float]]:
-    """The word's nearest sense, and for each other language the nearest of all its translations' senses."""
+    """Return the nearest sense of the word, and for each other language the nearest sense of its translations."""
 
     def nearest(words: list[int]) -> int:
         possible = [c for word in words for c in range(22) if table.words[c] == word and table.live[c]]
@@ -157,7 +156,7 @@ def literal_targets(
 
 
 def test_targets_of_three_languages():
-    """Eq. 7; Eq. 6 is the mean over the languages, and a sense that two of them share counts once."""
+    """Check Eq. 7, and Eq. 6 as the mean over languages; a sense shared by two languages counts once."""
     words = ["bank", "river", "ufer", "fluss", "banco", "orilla", "geld", "taxi", "dinero", "rive"]
     dictionaries = [
         Dictionary(("bank", "bank", "river", "taxi"), ("ufer", "geld", "fluss", "taxi"), ("en", "de")),
@@ -202,7 +201,7 @@ def test_targets_of_three_languages():
 
 # -- words -------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("held", [4_000_000, 40])  # numbers: of all states at once, of two
-def test_the_probability_of_a_word_is_that_of_its_senses_together(held, monkeypatch):
+def test_the_probability_of_a_word_is_the_sum_over_its_senses(held, monkeypatch):
     monkeypatch.setattr(softmax, "MAX_LOGITS", held)
     head = Softmax([small_table(), small_table(seed=1)], negatives=5)
     states, words = torch.randn(9, DIM), torch.randint(10, (9,))

@@ -1,4 +1,4 @@
-"""Algorithms 1 and 2 of Multi-sense against lists and loops: which sense is meant, and what follows from it; and the file."""
+"""Compare Algorithms 1 and 2 of Multi-sense (selection and update of senses) with lists and loops, and test the saved file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EVERY, WARMUP, PRUNE = 4, 8, 12  # updates: of the projection, of one sense only
 
 
 class Literal:
-    """The two algorithms, state by state; the first classes are those of the first word, and so on."""
+    """Both algorithms, state by state; classes are ordered by word."""
 
     def __init__(self, table: SenseTable):
         firsts = np.cumsum([0, *SENSES]).tolist()
@@ -40,7 +40,7 @@ class Literal:
         return max(possible, key=lambda c: self.cosine(state, c))
 
     def update(self, states, words) -> list[int]:
-        """All states of an update select by the centres as they were before it."""
+        """Select senses for all states by the centres before the update."""
         chosen = [self.select(state, [word]) for state, word in zip(states, words, strict=True)]
         for c in set(chosen):
             members = [state for state, other in zip(states, chosen, strict=True) if other == c]
@@ -77,7 +77,7 @@ def small_table(**options) -> SenseTable:
     return SenseTable(SENSES, DIM, **{"axes": AXES, "queue": QUEUE, "spread": 0.5} | options)
 
 
-def test_fifty_updates_are_those_of_the_algorithms():
+def test_fifty_updates_equal_the_algorithms():
     table, rng = small_table(), np.random.default_rng(0)
     literal = Literal(table)
     moods = rng.normal(size=(len(SENSES), 2, DIM)) * 2  # each word's states come from about two places
@@ -127,8 +127,8 @@ def test_fifty_updates_are_those_of_the_algorithms():
     assert table.live[table.index[5]].all()
 
 
-def test_nearest_of_the_senses_of_several_words():
-    """T words with up to S senses each: all of them are compared (§3.2)."""
+def test_the_nearest_sense_among_several_words():
+    """Compare all senses of T words with up to S senses each (§3.2)."""
     table, rng = small_table(), np.random.default_rng(1)
     literal = Literal(table)
     table.open()
@@ -150,7 +150,7 @@ def test_nearest_of_the_senses_of_several_words():
     assert select(table, torch.zeros(0, DIM), torch.zeros(0, 3, dtype=torch.int64)).shape == (0,)
 
 
-def test_principal_axes_are_right_singular_vectors_divided_by_the_deviation_along_them():
+def test_principal_axes_are_scaled_right_singular_vectors():
     states = np.random.default_rng(3).normal(size=(80, DIM)) * [5, 0.1, 3, 1, 2, 0.5, 8] + 10
     plain, whitened = (principal_axes(torch.from_numpy(states), 4, whiten=p).numpy() for p in (0.0, 0.5))
     right = np.linalg.svd(states - states.mean(0), full_matrices=False)[2]
@@ -159,7 +159,7 @@ def test_principal_axes_are_right_singular_vectors_divided_by_the_deviation_alon
 
 
 @pytest.mark.parametrize("start", ["copied", "kept", "fresh"])
-def test_opening(start):
+def test_a_table_is_opened_with_its_sizes(start):
     table = small_table()
     with torch.no_grad():
         table.bias.normal_()
@@ -185,7 +185,7 @@ def test_opening(start):
 
 
 # -- the file ------------------------------------------------------------------------------------------------------------
-def test_the_tables_come_back_as_they_were_and_select_the_same(tmp_path):
+def test_saved_tables_are_equal_and_select_the_same_senses(tmp_path):
     tables = [a_table(4, 6, 0), a_table(4, 6, 1)]
     save_senses(tables, tmp_path, {"senses": 3, "own": "sampled"})
     assert has_senses(tmp_path)
@@ -200,7 +200,7 @@ def test_the_tables_come_back_as_they_were_and_select_the_same(tmp_path):
         assert torch.equal(select(old, states, words), select(new, states, words))
 
 
-def test_parts_that_do_not_fit_are_one_line(tmp_path):
+def test_parts_that_do_not_match_raise_an_error_of_one_line(tmp_path):
     assert not has_senses(tmp_path)
     with pytest.raises(InputError, match="no senses.safetensors in this folder; calque pretrain --senses writes one"):
         open_senses(tmp_path)

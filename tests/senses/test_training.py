@@ -31,7 +31,7 @@ PREDICTION = {"elmo": WordPrediction, "bert": MaskedPrediction}
 
 # -- an update ---------------------------------------------------------------------------------------------------------
 class Predicted(NamedTuple):
-    """A prediction of a word from a state; `own` has the states that select its sense, by table."""
+    """Prediction of a word from a state; `own` has the states that select its sense, for each table."""
 
     side: int
     state: Tensor
@@ -118,7 +118,7 @@ def literal_update(tables, predictions: list[Predicted], numbers: dict[str, int]
 
 
 @pytest.mark.parametrize(("kind", "joint"), [("elmo", False), ("elmo", True), ("bert", True)])
-def test_an_update_is_the_literal_one(kind, joint, monkeypatch):
+def test_an_update_equals_the_literal_update(kind, joint, monkeypatch):
     """Compare the last of eleven updates, on text in two languages."""
     method, kept = model(kind, {} if joint else {"start": "fresh"}, updates=11), {}
     backward = PREDICTION[kind].backward
@@ -200,7 +200,7 @@ def assert_alike(one: dict[str, Any], other: dict[str, Any], atol: float) -> Non
 
 @pytest.fixture(scope="module")
 def alone() -> dict[str, dict[str, Any]]:
-    """Results of one process with one thread."""
+    """Return the results of one process with one thread."""
     found = {}
     for kind in KINDS:
         method = model(kind)
@@ -226,7 +226,7 @@ def test_two_processes_equal_one(alone, tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_that_is_stopped_several_times_has_the_same_result(alone, kind, tmp_path, monkeypatch):
-    """Before, at and after the end of the warm-up (3 or 6) and a pruning (4 and 8)."""
+    """Stop before, at and after the end of the warm-up (3 or 6) and a pruning (4 and 8)."""
 
     class Stopped(Exception):
         pass
@@ -258,7 +258,7 @@ def test_a_run_that_is_stopped_several_times_has_the_same_result(alone, kind, tm
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_process_without_text(kind, monkeypatch):
+def test_a_process_may_have_no_text(kind, monkeypatch):
     monkeypatch.setattr(Processes, "share", lambda self, items: items[:0])
     method = model(kind, updates=7)
     train(method)
@@ -270,7 +270,7 @@ def test_a_process_without_text(kind, monkeypatch):
 
 
 # -- settings ----------------------------------------------------------------------------------------------------------
-def test_how_many_senses_a_word_has():
+def test_the_number_of_senses_of_a_word():
     counts = np.array([0, 4, 5, 9, 10, 14, 15, 16, 1000])
     for expected, given in [
         ([1, 1, 1, 1, 2, 2, 3, 3, 3], {"occurrences": 5}),
@@ -284,7 +284,7 @@ def test_how_many_senses_a_word_has():
         assert Senses(**given).warmup_of(updates) == expected
 
 
-def test_settings_that_cannot_be():
+def test_invalid_settings_are_refused():
     for message, bad in {
         "one sense is what a plain language model has": {"senses": 1}, "rate": {"rate": np.nan}, "below": {"below": 1},
         "start must be grouped, kept or fresh, got 'cold'": {"start": "cold"},
@@ -299,8 +299,11 @@ DIM, N_WORDS, DOUBLE = 12, 80, 4  # the first four words stand for two each
 
 
 def planted(seed: int = 0, n: int = 8000) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return states `[n, 2, DIM]`, of which the first predicts a word and the last has read it, words, and senses. The last word
-    is too rare to be clustered."""
+    """Return states `[n, 2, DIM]`, words and senses; the first state predicts the word, and the last has read it.
+
+    The last word is too rare to be clustered.
+
+    """
     rng = np.random.default_rng(seed)
     words = rng.integers(0, N_WORDS - 1, n)
     words[np.linspace(0, n - 1, 19).astype(int)] = N_WORDS - 1
@@ -321,7 +324,7 @@ def table_of(states: torch.Tensor, words: torch.Tensor) -> SenseTable:
     return table
 
 
-def test_the_last_states_of_every_word_are_kept_however_long_the_text():
+def test_the_latest_states_of_every_word_are_kept():
     states, words, _ = planted()
     table = table_of(states, words)
     for word in range(N_WORDS):
@@ -337,8 +340,8 @@ def test_the_last_states_of_every_word_are_kept_however_long_the_text():
     assert one.n_recent.tolist() == [1]
 
 
-def test_words_with_two_senses_are_found_by_what_predicts_them():
-    """Only each word's own last states are searched: the queue of 50 states holds 20 of no word."""
+def test_words_with_two_senses_are_found_by_the_states_that_predict_them():
+    """Check that only the latest states of each word are clustered; the queue has 50 states."""
     states, words, truth = planted()
     table = table_of(states, words)
     live = group([table], seed=0)

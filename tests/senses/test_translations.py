@@ -1,4 +1,4 @@
-"""Which words of a joint vocabulary translate each other."""
+"""Translations among the words of a joint vocabulary."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ VOCABULARY = {word: number for number, word in enumerate(WORDS, 3)}  # the most 
 
 
 def dictionary(langs: str, *pairs: str, path: str | None = None) -> Dictionary:
-    """`dictionary("en-de", "house Haus")`."""
+    """Build a dictionary from its languages and entries: `dictionary("en-de", "house Haus")`."""
     source, target = zip(*(pair.split() for pair in pairs), strict=True)
     first, second = langs.split("-")
     return Dictionary(source, target, (first, second), path)
 
 
 def of(translations: Translations, lang: str, word: str) -> list[list[str]]:
-    """The translations of a word, into each other language."""
+    """Return the translations of a word into each other language."""
     language, names = translations.languages.index(lang), {number: word for word, number in VOCABULARY.items()}
     (rows,) = translations.of(torch.tensor([language]), torch.tensor([VOCABULARY[word]])).tolist()
     return [[names[number] for number in row if number >= 0] for row in rows]
@@ -47,8 +47,8 @@ def test_a_dictionary_counts_in_both_directions():
     assert found.of(torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64)).shape == (0, 1, 4)
 
 
-def test_capitals():
-    """An entry speaks of all forms of its word; its translation is the form as it is written, or the most frequent one."""
+def test_entries_ignore_case():
+    """Check that an entry covers all spellings of its word; the translation is spelt as in the entry, or as most often."""
     found = Translations([dictionary("en-de", "house haus", "bank bank")], ["en", "de"], VOCABULARY)
     assert of(found, "en", "house") == [["Haus"]]
     assert of(found, "de", "Haus") == of(found, "de", "HAUS") == [["house"]]
@@ -56,13 +56,13 @@ def test_capitals():
     assert of(found, "en", "bank") == [["Bank"]]  # the same in both languages
 
 
-def test_a_word_is_no_translation_of_itself():
+def test_a_word_is_not_its_own_translation():
     found = Translations([dictionary("en-de", "taxi taxi", "taxi Bank", "cab taxi")], ["en", "de"], VOCABULARY)
     assert of(found, "en", "taxi") == [["Bank"]]
     assert of(found, "de", "taxi") == [["cab"]]
 
 
-def test_at_most_four_translations_each_in_the_order_of_the_dictionary():
+def test_a_word_has_at_most_four_translations_in_dictionary_order():
     pairs = ["house Haus", "house HAUS", "house casa", "house cab", "house Ufer", "house shore", "the shore"]
     found = Translations([dictionary("en-de", *pairs)], ["en", "de"], VOCABULARY)
     assert of(found, "en", "house") == [["Haus", "HAUS", "casa", "cab"]]
@@ -72,8 +72,8 @@ def test_at_most_four_translations_each_in_the_order_of_the_dictionary():
     assert fewer.fingerprint != found.fingerprint
 
 
-def test_of_subwords_those_that_are_whole_words_are_translated():
-    """Those that the dictionary does not name are there, too, and of two forms the one that is more frequent is meant."""
+def test_only_subwords_that_are_whole_words_are_translated():
+    """Check words that the dictionary does not contain, and that the more frequent of two spellings is chosen."""
     texts = {
         "en": Sentences.of([["the", "house", "zebra"], ["the", "zebra", "unhouse"]] * 4, "en"),
         "de": Sentences.of([["ein", "Haus", "haus", "haus"], ["ein", "Ufer"]] * 4, "de"),
@@ -100,7 +100,7 @@ def test_of_subwords_those_that_are_whole_words_are_translated():
         (("en-de", "taxi taxi"), "words.txt: none of its 1 pairs of different words is in the vocabulary"),
     ],
 )  # fmt: skip
-def test_dictionaries_that_cannot_be(given, message):
+def test_invalid_dictionaries_are_refused(given, message):
     good = dictionary("en-de", "house Haus")
     with pytest.raises(SettingError, match=message) as error:
         Translations([good, dictionary(*given, path="words.txt")], ["en", "de"], VOCABULARY)

@@ -32,7 +32,7 @@ def test_training_stops_early_and_keeps_the_best_epoch():
 
 
 def test_a_process_without_texts_sums_on_its_own_device(monkeypatch):
-    """Check the device, for zeros on the CPU cannot be summed over GPUs."""
+    """Check the device, because zeros on the CPU cannot be summed over GPUs."""
 
     summed = []
     processes = Processes()

@@ -101,7 +101,7 @@ def test_fast_align_equals_its_paper(iterations):
         assert model.directions[d].tension == pytest.approx(tension, abs=1e-5)
 
 
-def test_the_diagonal_sums_to_what_the_program_computes():
+def test_the_sum_over_the_diagonal_equals_that_of_the_program():
     row = np.zeros(9)
     for m, n, j in itertools.product((1, 4, 9), (1, 5, 9), (1, 3)):
         if j <= m:
@@ -322,7 +322,7 @@ def literal_gibbs(
 
 @pytest.mark.parametrize("similar", [False, True])
 @pytest.mark.parametrize("across", [True, False])
-def test_the_sampler_draws_from_its_conditionals(across, similar):
+def test_the_sampler_equals_its_conditional_distributions(across, similar):
     source_text = TEXT if across else swapped(TEXT)  # (given, observed)
     text = bitext()
     rng = np.random.default_rng(5)

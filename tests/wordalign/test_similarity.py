@@ -31,11 +31,11 @@ def links(matrix: np.ndarray) -> set:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_mutual(seed):
+def test_mutual_links_equal_the_definition(seed):
     assert links(mutual(cosines(seed))) == literal_mutual(cosines(seed))
 
 
-def test_softmax():
+def test_softmax_links_equal_the_definition():
     s = cosines(3)
     expected = {}
     for i in range(s.shape[0]):
@@ -52,7 +52,7 @@ def test_softmax():
 
 
 @pytest.mark.parametrize("method", ["mutual", "softmax"])
-def test_planted_links_are_found_and_words_without_vector_get_none(method):
+def test_planted_links_are_found_and_words_without_a_vector_are_not_linked(method):
     rng = np.random.default_rng(0)
     lengths = [5, 0, 3]
     offsets = np.concatenate([[0], np.cumsum(lengths)])

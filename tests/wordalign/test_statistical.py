@@ -30,8 +30,11 @@ LETTERS = "bcdfghklmnprstvz"
 
 
 def planted(n: int, seed: int, *, first: int = 0, size: int = 120) -> tuple[ParallelCorpus, WordPairs]:
-    """Return text whose source word k is translated by target word k of another spelling in nearly the same order, with some
-    target words from no position, and its true links."""
+    """Return text and its true links.
+
+    Target word k translates source word k, in nearly the same order; some target words translate nothing.
+
+    """
     rng = np.random.default_rng(seed)
     words = [[first_letter + LETTERS[k // 16] + LETTERS[k % 16] + tail for k in range(size)]
              for first_letter, tail in (("a", "xq"), ("o", "jw"))]  # fmt: skip
@@ -95,7 +98,7 @@ def test_links_do_not_depend_on_threads_or_blocks(text, name, monkeypatch):
         assert part == one.slice(first, first + 170)
 
 
-def test_every_process_gets_the_same_bits(text, tmp_path):
+def test_every_process_computes_bitwise_equal_links(text, tmp_path):
     """Compare a process that compiles the loops with one that loads them."""
     text[0].save(tmp_path / "text.arrow")
     code = """
@@ -112,7 +115,7 @@ WordAligner.train(ParallelCorpus.open(sys.argv[1]), model="hmm").save(sys.argv[2
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_saved_aligners_align_new_text_alike(text, aligners, model, tmp_path):
+def test_saved_aligners_give_the_same_links_of_new_text(text, aligners, model, tmp_path):
     aligner = aligners[model]
     aligner.save(tmp_path / "aligner.safetensors")
     again = WordAligner.open(tmp_path / "aligner.safetensors")
@@ -153,7 +156,7 @@ def test_links_do_not_depend_on_the_other_sentences(text, aligners, model):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_unseen_words(aligners, model):
+def test_unseen_words_are_linked(aligners, model):
     strange = ParallelCorpus.of(
         [["abbxq", "Ostrogoth", "accxq"], ["never", "seen"], [], ["x"]],
         [["obbjw", "ostrogoths", "occjw"], ["weder", "noch", "je"], ["y"], []],
@@ -188,7 +191,7 @@ def test_auto_selects_the_model_by_size_and_settings(text, monkeypatch):
         assert WordAligner.train(text[0][:20], settings=settings).model.kind == kind
 
 
-def test_empty_text():
+def test_empty_text_has_no_links():
     for model in MODELS:
         for rows in ([], [[]], [["a"]]):
             corpus = ParallelCorpus.of(rows, [[] for _ in rows], ("xx", "yy"))

@@ -66,7 +66,7 @@ LINKS = st.sets(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=14)
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(LINKS, LINKS), min_size=1, max_size=4))
-def test_equals_the_pseudo_code(text):
+def test_symmetrization_equals_the_pseudo_code(text):
     forward, backward = [a for a, _ in text], [b for _, b in text]
     for method in METHODS:
         found = symmetrize(pairs(forward), pairs(backward), method)
