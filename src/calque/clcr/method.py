@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import nn
 
-from calque.alignment.base import HeldOutScore, Method
+from calque.alignment.base import HeldOutScore, Method, RunOptions
 from calque.clcr.encoder import PIVOTS, STEPS, KeyPointEncoder, check_view, named_steps
 from calque.clcr.learning import HeadTraining, PairedText, Transformed, paired_texts, train_parts
 from calque.clcr.pivots import TOLERANCE, choose_threshold, covered_words, find_pivots
@@ -121,8 +121,8 @@ class KeyPointAlignment(Method):
         encoder: Encoder | Mapping[str, Encoder],
         corpus: ParallelCorpus | Sequence[ParallelCorpus],
         pairs: WordPairs | Sequence[WordPairs] | None = None,
-        *, folder: str | Path | None = None, checkpoint_every: int = 200, progress: bool = False,
-    ) -> KeyPointEncoder:  # fmt: skip
+        **run: Unpack[RunOptions],
+    ) -> KeyPointEncoder:
         """Train all steps. Vectors of frozen encoders are held in memory, 4 · dim bytes per word.
 
         Args:
@@ -130,14 +130,14 @@ class KeyPointAlignment(Method):
                 language gets a copy. The given encoders remain unchanged.
             corpus: parallel text; each corpus is between the pivot language and another.
             pairs: alignment links of each corpus, used only to choose the threshold of pivots; None for none.
-            folder: folder for the checkpoints and metrics of each phase; an interrupted run is continued there with
-                bit-identical results. P and R, which take minutes, are retrained.
-            checkpoint_every, progress: see `Tuner.tune`.
+            run: see `RunOptions`; an interrupted run resumes from `folder` with bitwise equal results, except that P and R, which
+                take minutes, are retrained.
 
         Raises:
             SettingError: languages without an encoder, incompatible settings, nothing to train on, or a checkpoint of
                 another run in `folder`.
         """
+        folder, progress = run.get("folder"), run.get("progress", False)
         corpora = [corpus] if isinstance(corpus, ParallelCorpus) else list(corpus)
         langs = list(dict.fromkeys(lang for each in corpora for lang in each.langs))
         links = [pairs] if isinstance(pairs, WordPairs) else None if pairs is None else list(pairs)
@@ -149,7 +149,9 @@ class KeyPointAlignment(Method):
             encoders, corpora, links, pivot=self.towards, max_words=self.max_words, held_out=self.held_out,
             seed=self.seed, progress=progress,
         )  # fmt: skip
-        self.transformed = first = _Phases(self, encoders, texts, folder, checkpoint_every, progress).run()
+        self.transformed = first = _Phases(
+            self, encoders, texts, folder, run.get("checkpoint_every", 200), progress
+        ).run()
         training = HeadTraining(epochs=self.epochs[4], seed=self.seed, progress=progress)
         self.trained = train_parts(
             first, pivot=self.towards, steps=self._steps, compare=self.compare, as_published=self.as_published,
