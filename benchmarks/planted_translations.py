@@ -1,4 +1,4 @@
-"""An artificial language with every word of a text renamed, and retrieval of the words outside the dictionary."""
+"""Make an artificial language by renaming every word of a text, and score retrieval of words outside the dictionary."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def contexts(sentences: Sequence[Words], places: Sequence[tuple[int, int]], know
         places: sentence and position of each word.
         known: feature numbers of neighbours; both ends of a sentence are neighbours too.
     """
-    width = len(known) + 3  # the beginning, the end and any other word
+    width = len(known) + 3  # start of sentence, end of sentence and unknown word
     numbers = {i: [width - 3, *(known.get(word, width - 1) for word in sentences[i]), width - 2] for i, _ in places}
     rows, columns = [], []
     for row, (i, j) in enumerate(places):

@@ -510,7 +510,7 @@ class Tolerance:
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every value of a record with its path of keys; texts are not divided."""
+    """Yield every value of a record with its path of keys; strings are leaves."""
     if isinstance(value, dict) and value:
         for key, inner in value.items():
             yield from leaves(inner, f"{path} › {key}" if path else str(key))

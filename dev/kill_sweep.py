@@ -324,7 +324,7 @@ class Sweep:
         return True
 
     def round(self, aims: list[Aim]) -> bool | None:
-        """Kill the command once for each aim, let it finish, and compare the results."""
+        """Kill the command once at each aim (a moment or step), let it finish, and compare the results."""
         verb, finished, complete = VERBS[self.name], units(self.expected, VERBS[self.name]), False
         self.begin()
         given = " then ".join(f"{kind}:{value:g}" for kind, value in aims)

@@ -65,7 +65,7 @@ _NUMBERED = {"en": "No Nos Art p pp Ch Sec", "es": "n p", "fr": "n p", "it": "n 
 
 
 def language_parts(lang: str) -> list[str]:
-    """Return the lower-case parts of a language tag, with the language as its two-letter code: `zho_Hant` is zh, hant."""
+    """Return the lower-case parts of a language tag, with the language as its two-letter code: `zho_Hant` gives zh and hant."""
     base, *rest = lang.strip().replace("_", "-").lower().split("-")
     return ["zh" if base == "yue" else TWO_LETTERS.get(base, base), *rest]
 

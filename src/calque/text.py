@@ -62,7 +62,7 @@ class Sentences(Sequence[Sentence]):
 
         Raises:
             InputError: a word is not text that can be written as UTF-8.
-            SettingError: a sentence is one string.
+            SettingError: a sentence is a string instead of a list of words.
         """
         return cls(_words(sentences), lang)
 

@@ -236,7 +236,7 @@ def test_skewness_of_occurrences():
     assert skewness(powers(values).sum(axis=0)) == pytest.approx(skew(values))
 
 
-def test_hubness_of_a_text_equals_a_literal_count():
+def test_hubness_equals_a_literal_count():
     questions, source, target = toy(5, bootstrap=20)
     found = {(f.score.metric, f.group): f.score for f in hubness(questions, questions.ask("e", source, target))}
     asked = questions.ask("e", source, target).answers.queries

@@ -221,7 +221,7 @@ def test_words_without_a_vector_are_zero_and_reported(tiny_folder, load):
     assert seen[0].filename == __file__
 
 
-def test_sentences_are_cut_at_the_number_of_positions(any_family_folder, request, shared):
+def test_sentences_are_truncated_to_the_number_of_positions(any_family_folder, request, shared):
     """Check the limit exactly: one subword more would be an error, or wrong."""
     family = request.node.callspec.params["any_family_folder"]
     encoder = shared(any_family_folder)

@@ -76,7 +76,7 @@ def test_the_nearest_word_of_the_language_by_definition(seed, letters):
     assert score.settings["words_without_vector"] == int((~vectors.covered).sum())
 
 
-def test_numbers_short_words_and_unrepeated_words_are_no_queries():
+def test_numbers_short_words_and_unrepeated_words_are_not_queries():
     text = Sentences.of([["Tree", "1999", "cat", "once"], ["tree", "1999", "cat"], ["Tree", "1999", "cat", "tree-top"]])
     vectors = Embeddings(np.eye(11, dtype=np.float32) + 1, np.array([0, 4, 7, 11]))
     assert Consistency(text, bootstrap=0).evaluate(Fixed(vectors))[0].n == 3

@@ -21,7 +21,7 @@ from torch import Tensor
 from calque.errors import SettingError
 
 _SMALLEST = 32  # minimum number of vectors of a group; larger if there would be more than `_MAXIMA` maxima
-_MAXIMA = 2**28  # maximum number of maxima of one side
+_MAXIMA = 2**28  # maximum number of group maxima held for one language
 _TILE = 4096  # number of rows and columns that are read, and sorted into groups, at a time
 _STRIPE = 1024  # number of rows multiplied at a time
 _SAMPLED = 32  # step of the sample of vectors that predicts hubness

@@ -192,7 +192,7 @@ class Distillation(TrainingSettings):
 
 @dataclass
 class Lesson:
-    """Texts split for the student, with the indices of their teacher vectors.
+    """Texts tokenised for the student, with the indices of their teacher vectors.
 
     Attributes:
         table: all texts; for each corpus first those in the teacher's language, then their translations.

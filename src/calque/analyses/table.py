@@ -1,6 +1,6 @@
 """Table of all analyses: function, and options on the command line.
 
-To add a division of words, a measure of the space or a comparison of encoders, write one function and add one row here.
+To add a grouping of words, a measure of the vector space or a comparison of encoders, write one function and add a row here.
 The command line, runs and reports read this table without loading any analysis.
 """
 

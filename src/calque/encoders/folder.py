@@ -72,7 +72,7 @@ def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: An
 
     Args:
         alike: argument of `PerLanguage` only.
-        options: given arguments of `load_encoder`.
+        options: arguments that the caller gave to `load_encoder`.
     """
     path = Path(place)
     about, pair, plain = read_about(path), file_pair(path), (path / "config.json").is_file()

@@ -15,7 +15,7 @@ from calque.encoders.base import Encoder
 from calque.encoders.batches import collate, token_batches
 from calque.encoders.folder import read_about
 from calque.encoders.huggingface import HuggingFaceEncoder
-from calque.encoders.sentence_transformers import UnitLength as UnitLength  # of what follows a pooling
+from calque.encoders.sentence_transformers import UnitLength as UnitLength  # exported, because it may follow a pooling
 from calque.encoders.sentence_transformers import read_recipe, write_layer, write_modules
 from calque.encoders.split import SplitSentences
 from calque.encoders.subword_vectors import SubwordVectors

@@ -332,7 +332,7 @@ class WordTable:
 
 
 _FASTTEXT = struct.pack("<i", 793712314)  # magic number of fastText models
-_MAX_DIMENSIONS = 65_536  # files with more dimensions are damaged
+_MAX_DIMENSIONS = 65_536  # more dimensions mean that the file is corrupt
 
 
 def read_table(path: str | PathLike[str], *, limit: int | None = None) -> WordTable:

@@ -20,7 +20,7 @@ OUTCOMES = {"better": "clearly better", "worse": "clearly worse", "unclear": "no
 
 
 def task(name: str, questions: Sequence[Question], headlines: Sequence[Question], claims: Claims) -> Section:
-    """Return the tables of a task's main questions, the heat map of the first, and the collapsed tables."""
+    """Return the tables of a task's main questions, the heat map of the first question, and the collapsed tables."""
     blocks: list[Block] = []
     own = [question for question in questions if question.task == name]
     for number, question in enumerate(question for question in own if question.is_main):

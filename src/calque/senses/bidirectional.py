@@ -296,7 +296,7 @@ class WordModel(nn.Module):
         return ElmoEncoder(self.network, name=name, lower=self.lower)
 
     def save(self, folder: str | Path, senses: Mapping[str, Any] | None = None) -> None:
-        """Write the encoder, `vocabulary.json`, and the output layer with the settings of its senses, see `Softmax.save`."""
+        """Write the encoder, `vocabulary.json`, and the output layer, which includes the sense settings (see `Softmax.save`)."""
         path = Path(folder)
         self.encoder().save(path)
         self.vocabulary.save(path)

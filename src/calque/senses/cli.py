@@ -184,7 +184,7 @@ def perplexity(
         str, typer.Argument(metavar="ENCODER", help="A masked language model (hub name, folder or mini), or an ELMo.")
     ],
     texts: Annotated[list[str], typer.Argument(metavar="LANG=TEXT...", help="Plain text by language: en=en.txt …")],
-    share: Annotated[float, typer.Option(max=1, callback=positive, help="Share of the words to mask.")] = 0.15,
+    share: Annotated[float, typer.Option(max=1, callback=positive, help="Fraction of the words to mask.")] = 0.15,
     pretokenized: Pretokenized = False,
     seed: Seed = 0,
     limit: Limit = None,

@@ -87,7 +87,7 @@ class Blocks:
 
 
 class Mixture:
-    """Blocks of each update.
+    """Blocks of text sampled for each update.
 
     A language with n subwords is drawn with probability ∝ n^alpha (Conneau and Lample 2019, §3.1): 1 draws in proportion to the
     text; 0 draws the same number of blocks of every language (of sentences, if each is a block: Multi-sense, §3.2). All blocks of

@@ -180,7 +180,7 @@ def by_frequency(dictionary: Dictionary, start: int, stop: int | None) -> Dictio
     """Return entries whose source words are `start` to `stop` in the order of the dictionary, for training and test parts.
 
     Raises:
-        SettingError: the dictionary has no such words.
+        SettingError: the dictionary has no words in this range.
     """
     order = {word: k for k, word in enumerate(dict.fromkeys(dictionary.source))}
     stop = len(order) if stop is None else stop

@@ -155,7 +155,7 @@ class Expected(NamedTuple):
 
 
 class HmmPass:
-    """Passes of compiled loops over one text, in shards."""
+    """Forward-backward passes over the shards of one text, in compiled loops."""
 
     def __init__(self, job: Job, settings: HmmSettings):
         self.bitext, self.settings, self.threads, self.step = job.bitext, settings, job.threads, job.step
