@@ -24,7 +24,7 @@ SOURCE = Path(calque.__file__).parent
 PROJECT = SOURCE.parents[1]
 
 #: lines and files of Python
-LINES = {"src": 40_400, "tests": 24_450, "benchmarks": 1_755, "dev": 1_475}
+LINES = {"src": 40_400, "tests": 24_500, "benchmarks": 1_755, "dev": 1_475}
 FILES = 223
 #: options that `calque VERB --help` prints
 OPTIONS = {"align": 20, "evaluate": 14, "words": 15, "pretrain": 16, "distil": 15, "analyze": 15}

@@ -1,5 +1,6 @@
 """Encoders with low-rank adapters, against PEFT and against the formula."""
 
+import copy
 import json
 import shutil
 
@@ -11,6 +12,7 @@ from calque.alignment.contrastive import Contrastive
 from calque.alignment.finetune import FineTune
 from calque.encoders import load_encoder
 from calque.encoders.adapted import AdaptedEncoder, with_adapters
+from calque.encoders.batches import collate
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.encoders.mapped import MappedEncoder
 from calque.errors import InputError, SettingError
@@ -51,6 +53,28 @@ def test_merged_matrices_equal_the_formula_of_the_paper(tiny_encoder):
     a, b = module.lora_A["default"].weight, module.lora_B["default"].weight
     expected = before.weight + b @ a  # Eq. 3: W0 + BA
     torch.testing.assert_close(made.merged().model.get_submodule(name).weight, expected)
+
+
+def test_gradients_of_the_pass_without_padding_equal_those_of_peft(tiny_encoder):
+    made = adapted(tiny_encoder)
+    assert made.is_flat()
+    slow = copy.deepcopy(made.model)  # forward passes of PEFT and transformers
+    batch = tiny_encoder.tokenizer(WORDS, is_split_into_words=True, return_tensors="pt", padding=True)
+    states = slow(**batch, output_hidden_states=True).hidden_states[made.layer]
+    last = [{w: k for k, w in enumerate(batch.word_ids(i)) if w is not None} for i in range(len(WORDS))]
+    expected = torch.stack([states[i, row[w]] for i, row in enumerate(last) for w in range(len(WORDS[i]))])
+    found = made.forward(collate(made.split(WORDS), np.arange(2)), [made.layer])[made.layer]
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    weights = torch.linspace(-1, 1, found.numel()).view_as(found)
+    (found * weights).sum().backward()
+    (expected * weights).sum().backward()
+    slow_gradients = {name: p.grad for name, p in slow.named_parameters() if p.grad is not None}
+    gradients = {name: p.grad for name, p in made.model.named_parameters() if p.grad is not None}
+    assert gradients.keys() == slow_gradients.keys()
+    assert all("lora_" in name for name in gradients)
+    scale = max(float(g.abs().max()) for g in slow_gradients.values())
+    for name, gradient in slow_gradients.items():
+        torch.testing.assert_close(gradients[name], gradient, atol=1e-5 * scale, rtol=1e-5, msg=name)
 
 
 def test_a_folder_contains_the_adapters_alone_in_the_format_of_peft(tiny_folder, tiny_encoder, tmp_path):
