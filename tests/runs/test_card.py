@@ -74,7 +74,8 @@ def test_encoders_saved_in_python_have_a_card_and_a_record(name, tiny_folder, tr
     corpus = read_parallel(train, langs=("en", "de"))
     pairs = WordPairs.of([[(0, 0), (1, 1)]] * len(corpus))
     options = {"epochs": 0.5, "batch": 4} if name == "contrastive" else {}
-    made = make_method(name, "en", options).align(load_encoder(tiny_folder), corpus, pairs)
+    method, further = make_method(name, "en", options)
+    made = method.align(load_encoder(tiny_folder), corpus, pairs, **further)
     made.save(tmp_path / "out")
     record = json.loads((tmp_path / "out" / "calque-run.json").read_text())
     assert (record["method"], record["towards"], record["encoder"]) == (name, "en", tiny_folder.name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,19 +63,20 @@ def align(
         first = next(iter(given), "")
     else:
         kind, first = "parallel", given[0].langs[0]
-    made = make_method(method, towards or first, options, kind)
+    made, further = make_method(method, towards or first, options, kind)
     if pairs is None and kind == "parallel" and METHODS[method].needs_links:
         pairs = [align_words(corpus, symmetrize=METHODS[method].symmetrize) for corpus in given]
     elif pairs is not None and (not isinstance(pairs, Sequence) or isinstance(pairs, Dictionary)):
         pairs = [pairs]  # type: ignore[assignment]
     loaded = load_encoder(encoder, alike=not METHODS[method].of_each) if isinstance(encoder, str) else encoder
-    return made.align(
-        loaded, given, () if pairs is None else pairs, folder=folder, checkpoint_every=checkpoint_every, progress=progress
-    )  # fmt: skip
+    run = RunOptions(folder=folder, checkpoint_every=checkpoint_every, progress=progress)
+    return made.align(loaded, given, () if pairs is None else pairs, **run, **further)
 
 
-def make_method(name: str, towards: str, options: Mapping[str, Any], kind: str = "parallel") -> Method:
-    """Build a method for parallel text, dictionaries or plain text. Options of its `align` are bound to that.
+def make_method(
+    name: str, towards: str, options: Mapping[str, Any], kind: str = "parallel"
+) -> tuple[Method, dict[str, Any]]:
+    """Build a method for parallel text, dictionaries or plain text, and return it with the options of its `align`.
 
     Raises:
         SettingError: the method is unknown, or does not have an option.
@@ -91,12 +91,10 @@ def make_method(name: str, towards: str, options: Mapping[str, Any], kind: str =
         built = DictionaryMaps
     run = {each: options[each] for each in align_options(built) if each in options}
     try:
-        made = built(towards=towards, **settings, **{key: options[key] for key in options if key not in run})
+        own = {key: value for key, value in options.items() if key not in run}
+        return built(towards=towards, **settings, **own), run
     except TypeError as error:
         raise SettingError(f"{name} cannot be built with {', '.join(options) or 'no options'} ({error})") from error
-    if run:
-        made.align = partial(made.align, **run)
-    return made
 
 
 def align_options(method: type[Method]) -> list[str]:

@@ -85,7 +85,11 @@ def align(
     texts, links = how.text or [], how.links or []
     kind = "parallel" if how.train else "dictionary" if how.dictionary or "start" in options else "text"
     averaging = {name: options.pop(name, usual) for name, usual in AVERAGING.items()} if kind == "dictionary" else {}
-    made = map_method(method, towards=towards, **options) if averaging else make_method(method, towards, options, kind)
+    further: dict[str, Any] = {}
+    if averaging:
+        made: Any = map_method(method, towards=towards, **options)
+    else:
+        made, further = make_method(method, towards, options, kind)
     linked = kind == "parallel" and METHODS[method].needs_links
     words = Words(symmetrize=METHODS[method].symmetrize) if words is None else words
     if options.get("identical") and not files:
@@ -124,9 +128,8 @@ def align(
         if kind == "parallel":
             count = f", {sum(map(len, pairs)):,} word links" if linked else ""
             say(f"{method}: {sum(map(len, corpora)):,} sentence pairs{count}")
-        aligned = made.align(
-            base, corpora, pairs, folder=folder / TRAINING, checkpoint_every=how.checkpoint_every, progress=progress
-        )
+        run = {"folder": folder / TRAINING, "checkpoint_every": how.checkpoint_every, "progress": progress}
+        aligned = made.align(base, corpora, pairs, **run, **further)
         record = {"towards": towards, "texts": rows, **({} if kind == "parallel" else {"langs": sorted(corpora)})}
         if kind == "dictionary":
             record |= _of_maps(made, method, options, averaging, files, say)

@@ -104,8 +104,8 @@ def _demo(
     for method, options in METHODS.items():
         started, trains = time.perf_counter(), ALL_METHODS[method].trains
         say(f"{method}: {sum(map(len, corpora)):,} sentence pairs in {len(langs)} languages")
-        made = make_method(method, "en", {**options, **({"seed": seed} if trains else {})})
-        aligned = made.align(base, corpora, pairs, folder=folder / TRAINING / method, progress=progress)
+        made, further = make_method(method, "en", {**options, **({"seed": seed} if trains else {})})
+        aligned = made.align(base, corpora, pairs, folder=folder / TRAINING / method, progress=progress, **further)
         aligned.save(folder / method)
         add(method, measured(method, aligned), trains)
         seconds[method] = round(time.perf_counter() - started, 1)

@@ -398,7 +398,7 @@ def _method(
         read = _table(MethodTable, where, {**table, "supervision": usable}, own, *unused, what=what)
         check(f"{where}.start_options", read.options.get("start_options", {}), of_start(start or ""))
         if is_class:
-            made = _constructed(where, make_method, method, towards, read.options, kind)
+            made, _ = _constructed(where, make_method, method, towards, read.options, kind)
             for view, load in read.views.items():
                 _constructed(f"{where}.views.{view}", made.rows, load)
     return read
@@ -465,7 +465,7 @@ def _check_rows_of_vectors(study: Study) -> None:
     for name, method in study.methods.items():
         if method.method == BASE or not METHODS[method.method].of_each:
             continue
-        made = make_method(method.method, study.towards, method.options)
+        made, _ = make_method(method.method, study.towards, method.options)
         found = {row: made.rows(load) for row, load in method.rows(name).items()}
         for called, task in study.tasks.items():
             if not any(is_for(method.encoders, each) and is_for(task.encoders, each) for each in study.encoders):
