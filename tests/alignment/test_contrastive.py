@@ -1,6 +1,7 @@
 """Contrastive alignment against slow literal transcriptions of its formulas."""
 
 import copy
+import inspect
 import math
 
 import numpy as np
@@ -12,6 +13,7 @@ from calque.alignment.aligned import AlignedText
 from calque.alignment.contrastive import Contrastive, info_nce, number_word_pairs, similarity_divergence
 from calque.alignment.update import Alignment
 from calque.distributed import Processes
+from calque.errors import CalqueWarning
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
 from linked_text import make_text
@@ -165,3 +167,11 @@ def test_the_sentence_loss_equals_the_formula(tiny_encoder, text, special):
     for name, p in slow.model.named_parameters():
         if p.grad is not None and name in without:
             torch.testing.assert_close(found[name] - without[name], p.grad, atol=2e-4, rtol=1e-3, msg=name)
+
+
+def test_an_old_argument_name_works_and_is_reported_once():
+    with pytest.warns(CalqueWarning, match="keep was renamed to similarity_distillation; use the new name") as seen:
+        made = [Contrastive(towards="en", keep=0.4) for _ in range(2)]
+    assert len(seen) == 1
+    assert [each.similarity_distillation for each in made] == [0.4, 0.4]
+    assert "keep" not in inspect.signature(Contrastive).parameters

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, Unpack
 
-from calque.errors import SettingError
+from calque.errors import CalqueWarning, SettingError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -136,13 +137,19 @@ class Method(ABC):
 
 
 def accept_renamed(**names: str) -> Callable[[C], C]:
-    """Let a class also accept arguments by their old names, given as `old="new"`; its signature has the new names only."""
+    """Let a class also accept arguments by their old names, given as `old="new"`, with one warning that names the new one.
+
+    The signature has the new names only.
+    """
 
     def decorate(kind: Any) -> Any:
-        build = kind.__init__
+        build, warned = kind.__init__, set()
 
         @wraps(build)
         def init(self: Any, **given: Any) -> None:
+            for name in given.keys() & names.keys() - warned:
+                warned.add(name)
+                warnings.warn(CalqueWarning(f"{name} was renamed to {names[name]}; use the new name"), stacklevel=2)
             build(self, **{names.get(name, name): value for name, value in given.items()})
 
         kind.__init__, kind.renamed = init, names
