@@ -14,7 +14,7 @@ import forked
 SOURCE = Path(calque.__file__).parent
 #: files whose tables name the modules of a room
 ROOMS = {
-    "senses": ["analyses/table.py", "cli/verbs.py", "encoders/folder.py", "runs/study/values.py", "tasks/table.py"],
+    "senses": ["cli/verbs.py", "encoders/folder.py", "runs/study/values.py", "tasks/table.py"],
     "clcr": ["alignment/__init__.py", "encoders/folder.py"],
 }
 PROGRAM = """

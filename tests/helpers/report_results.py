@@ -180,12 +180,6 @@ def hostile_lines() -> list[dict]:
             lines.append(line("retrieval", ("en", "de"), "pca", None, None, **about))
             about = {"analysis": "pos", "encoder": encoder, "group": text, "x": None}
             lines.append(line("retrieval", ("en", "de"), "accuracy.all", 0.3, 0.1, **about))
-        senses = [
-            {"of": 1 + n // 3, "word": text, "number": n, "share": 0.5, "lang": text, "cosine": 0.5, "x": n, "y": -n}
-            for n in range(1, 6)
-        ]
-        about = {"analysis": "senses", "encoder": text, "group": text, "x": None, "items": senses}
-        lines.append(line("senses", ("en", text), "pca", None, None, data=text, **about))
         answer = {"word": text, "sentence": text, "right": False}
         item = {"form": text, "lang": text, "sentence": text, "position": 0, "expected": answer, "got": {text: answer}}
         lines.append(

@@ -508,7 +508,6 @@ def plain(**changed) -> str:
         (plain(value="1"), "value is '1', expected a number"),
         (plain(analysis="x"), "unknown analysis 'x'"),
         (plain(analysis="points", items=[{"x": "1", "y": 1, "word": "a", "pair": 1}]), "expected numbers"),
-        (plain(analysis="senses", items=[{"x": 1, "y": 1, "word": "a"}]), "no number, of, cosine, share"),
     ],
 )
 def test_an_invalid_line_is_reported_with_its_number(tmp_path, text, wrong):

@@ -41,8 +41,6 @@ class Analysis:
         seeded: whether the function has a parameter `seed`.
         lacks: message if there are no findings; `{data}` is the test text, `{encoder}` the encoder.
         axis: axis in reports; see `axis_of`.
-        made_by: the command that makes the analysis, if not `calque analyze`.
-        section: function of its section in a report, `package.module:function`; "": the shared section.
     """
 
     target: str
@@ -52,8 +50,6 @@ class Analysis:
     seeded: bool = False
     lacks: str = "{data} has too few words"
     axis: Axis | None = None
-    made_by: str = ""
-    section: str = ""
 
 
 _TAGS = ("upos",)
@@ -98,10 +94,6 @@ ANALYSES = {
     "points": Analysis(
         "calque.analyses.words:points", "Word pairs in the plane.", "comparison", (*_TAGS, "pairs", "projection"),
         seeded=True, lacks="no linked words that are spelt differently",
-    ),
-    "senses": Analysis(
-        "calque.senses.found:neighbourhoods", "The senses of a word in the plane, with those nearest to them.",
-        made_by="calque senses FOLDER WORD --out FILE", section="calque.senses.report:senses",
     ),
 }  # fmt: skip
 

@@ -186,7 +186,7 @@ class AnalysisCommand(SubjectCommand):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         super().format_options(ctx, formatter)
         with formatter.section("Analyses"):
-            formatter.write_dl([(name, row.help) for name, row in ANALYSES.items() if not row.made_by])
+            formatter.write_dl([(name, row.help) for name, row in ANALYSES.items()])
 
 
 analyze.command_class = AnalysisCommand

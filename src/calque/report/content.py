@@ -114,11 +114,6 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
         transfer(headlines),
         points(found.get("points", []), subjects),
         examples(found.get("examples", []), subjects),
-        *(
-            imported(row.section)(found[name], subjects)
-            for name, row in ANALYSES.items()
-            if row.section and name in found
-        ),
         *(grouped(name, axis, found[name], subjects) for name in ANALYSES if name in found and (axis := axis_of(name))),
         shape(of_shape, subjects),
     ]

@@ -31,10 +31,9 @@ _NEEDED = ("task", "data", "languages", "metric", "value", "low", "high")
 _ITEMS = {  # keys of the items of each analysis: numbers, and other values
     "points": (("x", "y"), ("word", "pair")),
     "examples": ((), ("form", "sentence", "expected", "got")),
-    "senses": (("x", "y", "number", "of", "cosine", "share"), ("word",)),
 }
 #: analyses of older files that are ignored
-FORMER = ("correlation", "consistency", "similarities", "subwords", "position")
+FORMER = ("correlation", "consistency", "similarities", "subwords", "position", "senses")
 _DEPTH = 3  # depth of the search for runs below the folder of a result file
 _NOT_RESULTS = {"training", "steps", "text"}  # folders that contain no results
 

@@ -79,8 +79,6 @@ class _Chosen:
         for name in only or ():
             if name not in ANALYSES:
                 raise SettingError(f"unknown analysis {name!r}, expected some of {', '.join(ANALYSES)}")
-            if ANALYSES[name].made_by:
-                raise SettingError(f"{name} is not made from parallel text: {ANALYSES[name].made_by}")
         self.only, self.settings, self.say = only, settings, say
 
     def __contains__(self, name: str) -> bool:

@@ -225,8 +225,8 @@ def senses(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Without WORD: write for each line of --text the number of each word's sense, - for none. With WORD: append "
-            "the senses among their neighbours to this JSON lines file, for calque report."
+            help="Without WORD: file for the number of the sense of each word, a line for each line of --text; - for a word "
+            "without senses."
         ),
     ] = None,
     trained: Annotated[
@@ -255,8 +255,8 @@ def senses(
         refuse_unused(context, dict.fromkeys(("pretokenized", "limit"), "is only for --text"))
     how = {"pretokenized": pretokenized, "limit": limit}
     if word is not None:
-        output_file("--out", out, [folder, *(text or [])], adds=True)
-        found = of_word(folder, word, text or [], k=k, out=out, trained=trained, **how)
+        refuse_unused(context, {"out": "is only for a whole text, without a word"})
+        found = of_word(folder, word, text or [], k=k, trained=trained, **how)
         print(json.dumps(found, ensure_ascii=False) if as_json else table(found))
         return
     if out is None or not text or trained:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
@@ -15,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from calque.algebra.normalize import unit_rows
-from calque.analyses.questions import Finding
 from calque.corpora.languages import language_and_path
 from calque.corpora.plain import read_sentences
 from calque.encoders import load_encoder
@@ -32,10 +30,9 @@ from calque.offsets import offsets_of, ranges
 from calque.senses.clusters import FEWEST_WORDS, MIN_VECTORS, discriminant_axes, split_words
 from calque.senses.elmo import ElmoEncoder
 from calque.senses.masked import open_masked, single_subwords
-from calque.senses.sense_table import SenseTable, open_senses, principal_axes
+from calque.senses.sense_table import SenseTable, open_senses
 from calque.senses.text import FIRST_WORD, Vocabulary
-from calque.storage import append_lines, write_lines
-from calque.tasks.base import Score
+from calque.storage import write_lines
 from calque.text import Sentence, Sentences
 
 #: distance of the words of a sentence that are masked at a time, about as many as in training
@@ -44,7 +41,6 @@ _WINDOW = 16_384  # number of sentences whose states are in memory
 _WORDS = 2000  # maximum number of words with senses, the most frequent
 _OCCURRENCES = 200  # maximum number of clustered occurrences of each word
 _EXAMPLES = 3  # number of example sentences of each sense
-_POINTS = 30  # number of neighbours of each sense in a plot
 
 
 class Neighbour(NamedTuple):
@@ -104,17 +100,13 @@ class Inventory:
             raise SettingError(f"{word!r} {self.lacks.format(self.name)}: {hint}")
         return number
 
-    def row(self, word: int, number: int) -> int:
-        """Return the index of a sense in `senses`."""
-        return int(self.n_senses[:word].sum()) + number - 1
-
     def nearest(self, word: int, number: int, k: int, among: np.ndarray | None = None) -> list[Neighbour]:
         """Return the k senses of any word with the largest cosine to a sense, nearest first.
 
         Args:
             among: mask of the words to search, bool `[n_words]`; None for all.
         """
-        own = self.row(word, number)
+        own = int(self.n_senses[:word].sum()) + number - 1
         cosines = (self.vectors @ self.vectors[own]).double().numpy()
         cosines[own] = -np.inf
         if among is not None:
@@ -122,14 +114,6 @@ class Inventory:
         best = np.argsort(-cosines, kind="stable")[:k]
         found = ((*self.senses[r].tolist(), float(cosines[r])) for r in best if np.isfinite(cosines[r]))
         return [Neighbour(word, number, cosine) for word, number, cosine in found]
-
-    def plane(self, rows: np.ndarray) -> np.ndarray:
-        """Project senses on the first two principal axes of all sense vectors, float64 `[n, 2]` (Multi-sense, Figures 4 to 7)."""
-        axes = principal_axes(self.vectors, min(2, self.vectors.shape[1]))
-        signs = axes.gather(0, axes.abs().argmax(0, keepdim=True)).sign()  # otherwise the sign of an axis is arbitrary
-        places = np.zeros((len(rows), 2))
-        places[:, : axes.shape[1]] = ((self.vectors[rows] - self.vectors.mean(0)) @ (axes * signs)).numpy()
-        return places
 
     def languages(self, texts: Sequence[Sentences]) -> np.ndarray | None:
         """Return the language in whose text each word is most frequent, relative to the text's size; None for a word of no text.
@@ -422,7 +406,7 @@ def read_texts(texts: Sequence[str], *, pretokenized: bool = False, limit: int |
 
 def senses(
     folder: str | Path, word: str, texts: Sequence[str] = (), *, k: int = 10, trained: bool = False,
-    pretokenized: bool = False, limit: int | None = None, out: str | Path | None = None,
+    pretokenized: bool = False, limit: int | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the senses of a word with their frequency, their nearest senses, and example sentences.
 
@@ -431,7 +415,6 @@ def senses(
     Args:
         texts: files with one sentence per line, `de=FILE` if the name does not contain the language. Senses are induced
             from them, see `ContextSenses`; senses from training take the languages of words from them.
-        out: JSON lines file to which `neighbourhoods` is appended, for reports.
 
     Returns:
         `word`, `model`, `trained`, and `senses`, the most frequent first: `number`, `share` of the occurrences of the word in a
@@ -447,9 +430,6 @@ def senses(
     inventory = trained_senses(folder) if trained else _induced(folder, read, word)
     number, langs = inventory.find(word), inventory.languages(read)
     counts, examples = inventory.occurrences(number, read) if isinstance(inventory, ContextSenses) else (None, [])
-    if out is not None:
-        named = list(dict.fromkeys(text.lang for text in read if text.lang))
-        append_lines(out, [neighbourhoods(inventory, number, langs=langs, languages=named).to_json() + "\n"])
     several = [] if langs is None else sorted({lang for lang in langs.tolist() if lang})
     among = [langs == lang for lang in several] if len(several) > 1 else [None]
     found = [
@@ -503,36 +483,6 @@ def _induced(folder: str | Path, texts: Sequence[Sentences], word: str = "") -> 
         )
     encoder = load_encoder(str(folder))
     return ContextSenses(open_contexts(encoder), encoder.name, texts, word=word)
-
-
-def neighbourhoods(
-    inventory: Inventory, word: int, *, langs: np.ndarray | None = None, languages: Sequence[str] = ()
-) -> Finding:
-    """Return each sense of a word with its nearest senses, projected on the first two principal axes of all senses (Multi-sense,
-    Figures 4 to 7).
-
-    Each item is a point: `of`, the number of the sense whose neighbour it is or which it is itself; `word`, `number`, `share`,
-    `lang` (from `langs`, of each word), `cosine`, `x`, `y`.
-    """
-    points = []
-    for number in range(1, int(inventory.n_senses[word]) + 1):
-        points.append((number, word, number, 1.0))
-        points += [(number, *near) for near in inventory.nearest(word, number, _POINTS)]
-    places = inventory.plane(np.array([inventory.row(of, number) for _, of, number, _ in points]))
-    items: list[dict[str, Any]] = [
-        {
-            "of": sense, "word": inventory.words[of], "number": number,
-            "share": round(float(inventory.shares[of, number - 1]), 4), "lang": None if langs is None else langs[of],
-            "cosine": round(cosine, 4), "x": round(float(x), 5), "y": round(float(y), 5),
-        }
-        for (sense, of, number, cosine), (x, y) in zip(points, places.tolist(), strict=True)
-    ]  # fmt: skip
-    name = inventory.words[word]
-    score = Score(
-        "senses", name, tuple(languages) or ("und",), "pca", math.nan, math.nan, math.nan, len(items), 0,
-        {"encoder": inventory.name},
-    )  # fmt: skip
-    return Finding("senses", inventory.name, score, group=name, items=items)
 
 
 def table(found: Mapping[str, Any]) -> str:

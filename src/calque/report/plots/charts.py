@@ -14,8 +14,6 @@ from calque.report.plots.svg import Drawing, Frame, Raw, Scale, Series, element,
 _WIDTH, _HEIGHT = 760, 340
 CELL, ROW = 58, 34  # size of a cell of a heat map
 _SIZE, _EDGE = 420.0, 14.0  # size and margin of a projection
-_WIDE, _HIGH, _MARGIN = 460.0, 400.0, 40.0  # size and margin of a neighbourhood
-_LETTERS = 11.0  # height of a name in a neighbourhood
 SIGNS = {"better": "▲", "worse": "▼"}
 
 
@@ -212,7 +210,7 @@ def projection(words: Sequence[Dot], *, label: str, title: str, description: str
     return Drawing(_SIZE, _SIZE, group(*lines) + group(*dots), title, description, label)
 
 
-def _plane(points: Sequence[Dot | Sense], frame: Frame) -> tuple[Scale, Scale]:
+def _plane(points: Sequence[Dot], frame: Frame) -> tuple[Scale, Scale]:
     """Return horizontal and vertical scales with equal units that contain all points."""
     xs, ys = [point.x for point in points] or [0.0], [point.y for point in points] or [0.0]
     across, up = frame.right - frame.left, frame.bottom - frame.top
@@ -226,49 +224,3 @@ def _dot(word: Dot, x: float, y: float, side: int) -> Raw:
     if side == 0:
         return element("circle", cx=x, cy=y, r=3.4, class_="open", data_pair=word.pair)
     return element("rect", x=x - 3, y=y - 3, width=6, height=6, class_="dot", data_pair=word.pair)
-
-
-@dataclass(frozen=True)
-class Sense:
-    """A point: a word with its sense number, its tooltip, the series of its language, and whether it is the query sense."""
-
-    x: float
-    y: float
-    name: str
-    tip: str
-    series: int
-    own: bool = False
-
-
-def neighbourhood(
-    senses: Sequence[Sense], *, label: str, title: str, description: str, langs: Series = (),
-    source: str | None = None,
-) -> Drawing:  # fmt: skip
-    """Draw a sense among its neighbours, nearest first, without axes and with one scale. Overlapping names of farther senses are
-    shown as tooltips only. `langs` are languages with their series, for the legend."""
-    signs, top = svg.legend(langs, _MARGIN, 16, _WIDE - 16) if langs else (Raw(""), 0.0)
-    x, y = _plane(senses, Frame(_MARGIN, top + 18, _WIDE - _MARGIN - 40, top + _HIGH - 18))
-    ordered = sorted(senses, key=lambda sense: not sense.own)  # places the name of the query sense first
-    taken = [(x(s.x) - 4, y(s.y) - 4, x(s.x) + 4, y(s.y) + 4) for s in ordered]
-    marks = []
-    for sense in ordered:
-        name = _name(sense, x(sense.x), y(sense.y), taken, (0.0, top, _WIDE, top + _HIGH))
-        kind = svg.shape(2 if sense.own else 0, x(sense.x), y(sense.y), 7.0 if sense.own else 3.6)
-        marks.append(group(mark(kind, name, tip=sense.tip, source=source), class_=svg.series(sense.series)))
-    return Drawing(_WIDE, top + _HIGH, group(signs, *reversed(marks)), title, description, label)
-
-
-Box = tuple[float, float, float, float]
-
-
-def _name(sense: Sense, x: float, y: float, taken: list[Box], paper: Box) -> Raw:
-    """Return the name at the first free place beside the point, or nothing."""
-    wide = width_of(sense.name, _LETTERS)
-    for left, base in ((x + 7, y + 4), (x - 7 - wide, y + 4), (x - wide / 2, y - 8), (x - wide / 2, y + 16)):
-        box = (left, base - _LETTERS + 2, left + wide, base + 2)
-        inside = box[0] >= paper[0] and box[1] >= paper[1] and box[2] <= paper[2] and box[3] <= paper[3]
-        free = all(box[0] >= b[2] or b[0] >= box[2] or box[1] >= b[3] or b[1] >= box[3] for b in taken)
-        if inside and free:
-            taken.append(box)
-            return text(left, base, sense.name, class_="label small halo" + (" strong" if sense.own else ""))
-    return Raw("")
