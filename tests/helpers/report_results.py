@@ -86,9 +86,6 @@ def analyses(
             for layer in range(4):
                 for part in ("all", "unseen"):
                     add("layers", f"accuracy.{part}", base + gain * layer / 3, 0.015, None, float(layer))
-            if encoder == "base":
-                for size in (0, 100, 1000, 10000):
-                    add("data-size", "accuracy.all", base + 0.02 * len(str(size)), 0.02, "rotation", float(size))
             add("isometry", "eigenvalue-similarity", 3.1 - gain, None, task="isometry", percent=False)
             for direction in (f"en-{lang}", f"{lang}-en"):
                 add("hubness", "skewness.csls", 2.3 - gain, 0.2, direction, task="hubness", percent=False)

@@ -185,21 +185,16 @@ def by_length(questions: Questions) -> Groups:
 
 
 # -- curves ------------------------------------------------------------------------------------------------------------
-def headline(
-    analysis: str, questions: Questions, view: View, *, group: str | None = None, x: float | None = None,
-    about: Mapping[str, Any] | None = None,
-) -> list[Finding]:  # fmt: skip
-    """Return token-level accuracy over unseen links (with a training text) and over all links, then type-level accuracy."""
-    about = {**view.about, **dict(about or {})}
-    scores = questions.task.evaluate_embeddings(view.source, view.target, about=about, found=view.answers)
-    wanted = [f"{kind}.{name}" for kind in ("accuracy", "form") for name in questions.selections]
-    return [Finding(analysis, view.name, score, group, x) for score in scores if score.metric in wanted]
-
-
 def layer_curve(questions: Questions, views: Mapping[int, View]) -> list[Finding]:
-    """Return the accuracy of every layer; `x` is the index of the layer, 0 the embeddings."""
-    curves = (headline("layers", questions, view, x=float(n), about={"layer": n}) for n, view in views.items())
-    return [finding for curve in curves for finding in curve]
+    """Return the scores of every layer, whose index is `x`, 0 for the embeddings: token-level accuracy on unseen links (with a
+    training text) and on all links, then type-level accuracy."""
+    wanted = [f"{kind}.{name}" for kind in ("accuracy", "form") for name in questions.selections]
+    findings = []
+    for n, view in views.items():
+        about = {**view.about, "layer": n}
+        scores = questions.task.evaluate_embeddings(view.source, view.target, about=about, found=view.answers)
+        findings += [Finding("layers", view.name, score, None, float(n)) for score in scores if score.metric in wanted]
+    return findings
 
 
 def compare_layers(

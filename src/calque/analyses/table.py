@@ -78,11 +78,6 @@ ANALYSES = {
         "calque.analyses.groups:layer_curve", "Accuracy layer by layer.", lacks="{encoder} has only one layer",
         axis=Axis("Layer by layer", "layer", "Leftmost: the embeddings, before the first layer."),
     ),
-    "data-size": Analysis(
-        "calque.analyses.groups:headline", "Accuracy by amount of text.",
-        lacks="give folders of calque align, trained on text of these languages of several lengths (--limit)",
-        axis=Axis("Amount of text", "sentence pairs", "Accuracy by amount of parallel text.", log=True),
-    ),
     "isometry": Analysis("calque.analyses.space:isometry", "Do both languages have the same shape?", "measure"),
     "hubness": Analysis("calque.analyses.space:hubness", "Are some words near to everything?", "measure"),
     "anisotropy": Analysis("calque.analyses.space:anisotropy", "Do all vectors point the same way?", "measure"),

@@ -33,7 +33,7 @@ _ITEMS = {  # keys of the items of each analysis: numbers, and other values
     "examples": ((), ("form", "sentence", "expected", "got")),
 }
 #: analyses of older files that are ignored
-FORMER = ("correlation", "consistency", "similarities", "subwords", "position", "senses")
+FORMER = ("correlation", "consistency", "similarities", "subwords", "position", "senses", "data-size")
 _DEPTH = 3  # depth of the search for runs below the folder of a result file
 _NOT_RESULTS = {"training", "steps", "text"}  # folders that contain no results
 

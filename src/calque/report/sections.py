@@ -55,11 +55,9 @@ def grouped(analysis: str, axis: Axis, records: Sequence[Record], subjects: Subj
     return Section(analysis, axis.title, (), (plot,)) if panels else None
 
 
-def figures_by_bin(
-    records: Iterable[Record], subjects: Subjects, *, by_group: bool = False
-) -> tuple[Figures, dict[str, float]]:
+def figures_by_bin(records: Iterable[Record], subjects: Subjects) -> tuple[Figures, dict[str, float]]:
     """Return scores by subject, language and name of the bin, averaged over models and test sets, and the mean position of each
-    bin on its axis. With `by_group` the group of a line is the method of its subject."""
+    bin on its axis."""
     records = list(records)
     sources = {record.pair[0] for record in records}
     lines: dict[tuple[Subject, str, str], list[Figure]] = {}
@@ -67,8 +65,6 @@ def figures_by_bin(
     for record in records:
         lang = record.pair[-1] if len(sources) == 1 else "-".join(record.pair)
         subject, group, x = subjects[record], record.plain.get("group"), record.plain.get("x")
-        if by_group and group is not None:
-            subject, group = _named(group, subjects), None
         name = group if group is not None else "" if x is None else f"{x:,g}"
         places.setdefault(name, []).extend([] if x is None else [x])
         lines.setdefault((subject, lang, name), []).append(figure_of(record))
@@ -79,17 +75,10 @@ def figures_by_bin(
     return ordered, {name: sum(xs) / len(xs) for name, xs in places.items() if xs}
 
 
-def _named(method: str, subjects: Subjects) -> Subject:
-    """Return the subject of a method, or a new one for encoders that the method aligned on several amounts of text."""
-    number = len(subjects.all) + sum(map(ord, method)) % 7  # constant, and distinct from the numbers of few subjects
-    known = (other for other in subjects.all if method in (other.label, other.method))
-    return next(known, Subject(method, method, ("", ""), number))
-
-
 def _panels(
     analysis: str, axis: Axis, records: Sequence[Record], subjects: Subjects, choice: Mapping[str, str], key: str
 ) -> list[Panel]:
-    figures, at = figures_by_bin(records, subjects, by_group=analysis == "data-size")
+    figures, at = figures_by_bin(records, subjects)
     langs = list(dict.fromkeys(lang for by_lang in figures.values() for lang in by_lang))
     views = {lang: {s: by_lang[lang] for s, by_lang in figures.items() if lang in by_lang} for lang in langs}
     means, left_out = _means(figures, langs) if len(langs) > 1 else ({}, [])
@@ -106,7 +95,7 @@ def _panels(
         about = {"title": f"{axis.title}: {measure}, {lang}", "measure": measure, "description": description}
         if placed:
             line = {s.number: [(at[name], f) for name, f in by_name.items()] for s, by_name in view.items()}
-            ticks = None if analysis in ("data-size", "layers") else {at[name]: name for name in names}
+            ticks = None if analysis == "layers" else {at[name]: name for name in names}
             drawing = curve(series, line, **about, across=axis.across, log=axis.log, names=ticks)
         else:
             bar = {(s.number, name): f for s, by_name in view.items() for name, f in by_name.items()}

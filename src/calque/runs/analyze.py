@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +11,7 @@ import numpy as np
 from calque.analyses.questions import Finding
 from calque.analyses.table import ANALYSES
 from calque.corpora.languages import language_of, name_and_path
-from calque.errors import InputError, SettingError
+from calque.errors import SettingError
 from calque.input_texts import Say, Words, check_pairs
 from calque.named import imported
 from calque.runs.compare import lower_is_better
@@ -138,7 +136,7 @@ def _of_vectors(
     findings, views = [], []
     for name, path in paths.items():
         chosen.say(f"{name}: {len(questions.corpus):,} sentence pairs, {len(questions.pairs):,} links")
-        view, values = _of_encoder(name, path, loader(path), questions, chosen, progress, some=len(paths) > 1)
+        view, values = _of_encoder(name, loader(path), questions, chosen, progress, some=len(paths) > 1)
         findings += values
         for analysis, groups in divisions.items():
             findings += accuracies(analysis, questions, view, groups)
@@ -152,15 +150,15 @@ def _of_vectors(
 
 
 def _of_encoder(
-    name: str, path: str, encoder: Encoder, questions: Questions, chosen: _Chosen, progress: bool, *, some: bool
+    name: str, encoder: Encoder, questions: Questions, chosen: _Chosen, progress: bool, *, some: bool
 ) -> tuple[View, list[Finding]]:
     """Return one encoder's answers, and the findings that need the encoder itself; `some`: the encoder is one of several."""
-    from calque.analyses.groups import headline, layer_curve
+    from calque.analyses.groups import layer_curve
     from calque.encoders.base import require
 
     require(encoder, "measured")
     about = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint}
-    layers, findings = encoder.layers, []
+    layers = encoder.layers
     texts = [questions.sentences(side) for side in ("source", "target")]
     by_layer = [{}, {}]
     if "layers" in chosen and len(layers) > 1:
@@ -176,30 +174,7 @@ def _of_encoder(
         n: view if n == encoder.layer else questions.ask(name, by_layer[0][n], by_layer[1][n], about, depth=1)
         for n in by_layer[0]
     }
-    findings += layer_curve(questions, views)
-    if "data-size" in chosen:
-        trained = _training(path, questions.langs)
-        if trained is None:
-            chosen.lacks("data-size", f"{name}: {ANALYSES['data-size'].lacks}" if some else "", some=some)
-        else:
-            method, size, counts = trained
-            counts["method"] = method
-            findings += headline("data-size", questions, view, group=method, x=float(size), about=counts)
-    return view, findings
-
-
-def _training(path: str, langs: tuple[str, str]) -> tuple[str, int, dict[str, Any]] | None:
-    """Return method, number of sentence pairs and counts from the record of an encoder aligned with text in these languages."""
-    file = Path(path) / "calque-run.json"
-    if not file.is_file():
-        return None
-    try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-        texts = [text for text in record.get("texts", ()) if set(text.get("langs", ())) == set(langs)]
-        sizes = {name: sum(int(text[name]) for text in texts) for name in ("sentence_pairs", "word_pairs")}
-        return (str(record["method"]), sizes["sentence_pairs"], sizes) if texts and "method" in record else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"not written by calque ({type(error).__name__}: {error})", path=file) from error
+    return view, layer_curve(questions, views)
 
 
 # -- parts of speech ---------------------------------------------------------------------------------------------------
