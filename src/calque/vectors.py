@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from os import PathLike, fspath
 from typing import Literal
 
@@ -15,6 +16,7 @@ from calque.offsets import offsets_of, ranges
 from calque.storage import reserve, whole
 
 _DTYPES = {"F16": np.float16, "F32": np.float32, "F64": np.float64, "I64": np.int64, "BOOL": np.bool_}
+_ROWS = 4096  # number of word vectors that are allocated together
 _NAMES = {np.dtype(value): key for key, value in _DTYPES.items()}
 
 
@@ -193,3 +195,43 @@ def _mapped(
         data = file[start + begin : start + end].view(_DTYPES[entry["dtype"]])
         arrays[name] = data.reshape(entry["shape"])
     return file, arrays, metadata
+
+
+# -- word2vec text -----------------------------------------------------------------------------------------------------
+def read_rows(
+    lines: Iterable[bytes], path: str | PathLike[str], n: int | None, dim: int, limit: int | None = None
+) -> tuple[list[str], np.ndarray]:
+    """Read words and their vectors, float32 `[n_words, dim]`, from lines of word2vec text after the header.
+
+    Args:
+        path: file, for messages.
+        n: number of words in the header; None for a file without header.
+        limit: maximum number of words.
+
+    Raises:
+        InputError: a line is malformed, or there are fewer than `n` words.
+    """
+    words: list[str] = []
+    blocks: list[np.ndarray] = []
+    most = min(x for x in (n, limit, 1 << 40) if x is not None)
+    first = line = 1 if n is None else 2
+    for line, text in enumerate(islice(lines, most), start=first):
+        # The numbers are the last `dim` fields, because words may contain spaces.
+        word, *numbers = text.decode("utf-8", "replace").rstrip(" \r\n").rsplit(" ", dim)
+        if len(numbers) != dim:
+            raise InputError(f"expected a word and {dim} numbers, got {len(numbers) + 1} fields", path=path, line=line)
+        if (place := len(words) % _ROWS) == 0:
+            blocks.append(np.empty((min(_ROWS, most - len(words)), dim), dtype=np.float32))
+        try:
+            with np.errstate(over="ignore"):  # overflows are detected below
+                blocks[-1][place] = np.fromiter(map(float, numbers), dtype=np.float64, count=dim)
+        except ValueError as error:
+            fact = f"not a number in the vector of {word[:40]!r} ({error}); is this a file of word vectors?"
+            raise InputError(fact, path=path, line=line) from None
+        if not np.isfinite(blocks[-1][place]).all():
+            raise InputError(f"the vector of {word[:40]!r} is not finite", path=path, line=line)
+        words.append(word)
+    if not words or (n is not None and len(words) < most):
+        fact = f"the header declares {n or 'no'} words, but the file ends after {len(words)}"
+        raise InputError(fact, path=path, line=line)
+    return words, np.concatenate(blocks)[: len(words)]

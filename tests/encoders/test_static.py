@@ -146,7 +146,7 @@ def test_a_model_without_ngrams_covers_its_own_words_only(write):
         (b"just a sentence\nand another\n", "line 1: not a number"),
         (b"2 3\na 1 2 3\nb 1 x 3\n", "line 3: not a number in the vector of 'b' .*; is this a file of word vectors"),
         (b"2 3\na 1 nan 3\nb 1 2 3\n", "line 2: the vector of 'a' is not finite"),
-        (b"3 3\na 1 2 3\n", "promises 3 words, but the file ends after 1"),
+        (b"3 3\na 1 2 3\n", "declares 3 words, but the file ends after 1"),
         (b"5 99999999999\nx 1\n", "line 1: 5 words of 99999999999"),
         (as_binary()[:-20], "word 5 is incomplete"),
         (gzip.compress(as_text())[:-12], "corrupt or truncated"),

@@ -14,7 +14,7 @@ import numpy as np
 from calque.anchors.sums import Anchors
 from calque.errors import InputError, SettingError
 from calque.storage import write_lines, write_text
-from calque.vectors import map_arrays, write_arrays
+from calque.vectors import map_arrays, read_rows, write_arrays
 
 FILE = "anchors.safetensors"
 _PUBLISHED = re.compile(r"avg_embeds_(-?\d+)\.txt")
@@ -111,40 +111,21 @@ def read_avg_embeds(folder: str | PathLike[str], *, lang: str = "") -> tuple[dic
     anchors = {}
     for layer, file in sorted(files.items()):
         try:
-            words, vectors = _read_text(file)
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"cannot be read as text ({error})", path=file) from error
-        counts = occurrences.copy() if len(occurrences) == len(words) else np.zeros(len(words), dtype=np.int64)
-        anchors[layer] = Anchors(words, vectors, counts, lang)
-    return anchors, norms
-
-
-def _read_text(file: Path) -> tuple[tuple[str, ...], np.ndarray]:
-    """Read word2vec text."""
-    with open(file, encoding="utf-8", newline="\n") as lines:
-        try:
-            n, dim = map(int, next(lines, "").split())
+            with open(file, "rb") as lines:
+                n, dim = map(int, next(lines, b"").split())
+                if (
+                    n < 0 or dim < 1 or 2 * n * dim > file.stat().st_size
+                ):  # each number has at least a digit and a space
+                    raise ValueError
+                words, vectors = read_rows(lines, file, n, dim)
+        except OSError as error:
+            raise InputError(f"cannot be read ({error})", path=file) from error
         except ValueError:
-            raise InputError("expected the number of words and of dimensions", path=file, line=1) from None
-        if n < 0 or dim < 1 or 2 * n * dim > file.stat().st_size:  # each number has at least a digit and a space
-            raise InputError(f"{n:,} words of {dim:,} dimensions, more than the size of the file", path=file, line=1)
-        words: list[str] = []
-        vectors = np.zeros((n, dim), dtype=np.float32)
-        for number, line in enumerate(lines, 2):
-            fields = line.rstrip("\r\n").rsplit(" ", dim)
-            if len(fields) != dim + 1 or number > n + 1:
-                fact = f"expected a word and {dim} numbers, {n:,} times, got {len(fields)} fields"
-                raise InputError(fact, path=file, line=number)
-            try:
-                vectors[number - 2] = [float(value) for value in fields[1:]]
-                if not np.isfinite(vectors[number - 2]).all():
-                    raise ValueError(f"the vector of {fields[0]!r:.40} is not finite")
-            except ValueError as error:
-                raise InputError(f"not numbers ({error})", path=file, line=number) from None
-            words.append(fields[0])
-    if len(words) != n:
-        raise InputError(f"{len(words):,} words, expected {n:,} as in the first line", path=file)
-    return tuple(words), vectors
+            fact = "expected the numbers of words and of dimensions, at most as many as fit into the file"
+            raise InputError(fact, path=file, line=1) from None
+        counts = occurrences.copy() if len(occurrences) == len(words) else np.zeros(len(words), dtype=np.int64)
+        anchors[layer] = Anchors(tuple(words), vectors, counts, lang)
+    return anchors, norms
 
 
 def _file(path: str | PathLike[str]) -> str:

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from io import BufferedIOBase, FileIO
-from itertools import chain, islice
+from itertools import chain
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Self
@@ -30,7 +30,7 @@ from calque.offsets import offsets_of
 from calque.progress import bar
 from calque.storage import mapped_array
 from calque.text import Sentence, Sentences
-from calque.vectors import Embeddings, map_arrays, write_arrays
+from calque.vectors import Embeddings, map_arrays, read_rows, write_arrays
 
 VECTORS_FILE, WORDS_FILE = "vectors.safetensors", "words.json"
 _CENTRE_ON = 200_000  # number of frequent words for the mean, the usual size of tables
@@ -356,41 +356,14 @@ def read_table(path: str | PathLike[str], *, limit: int | None = None) -> WordTa
                 raise InputError(f"{n} words of {dim} dimensions must be at least one of each", path=path, line=1)
             if any(byte < 32 and byte not in b"\t\n\r" for byte in file.peek(4096)[:4096]):  # type: ignore[attr-defined]
                 return _read_binary(file, path, n, dim, limit)
-            return _read_text(file, path, n, dim, limit)
+            return WordTable(*read_rows(file, path, n, dim, limit))
         if not 2 <= len(fields) <= _MAX_DIMENSIONS or b"\0" in first:
             fact = "no word vectors: expected `words dimensions`, or a word and its numbers"
             raise InputError(fact, path=path, line=1)
-        return _read_text(chain([first], file), path, None, len(fields) - 1, limit)
+        return WordTable(*read_rows(chain([first], file), path, None, len(fields) - 1, limit))
 
 
 # -- word2vec and its relatives ------------------------------------------------------------------------------
-def _read_text(lines: Iterable[bytes], path, n: int | None, dim: int, limit: int | None) -> WordTable:
-    words: list[str] = []
-    blocks: list[np.ndarray] = []
-    most = min(x for x in (n, limit, 1 << 40) if x is not None)
-    first = line = 1 if n is None else 2
-    for line, text in enumerate(islice(lines, most), start=first):
-        # The numbers are the last `dim` fields, because words may contain spaces.
-        word, *numbers = text.decode("utf-8", "replace").rstrip(" \r\n").rsplit(" ", dim)
-        if len(numbers) != dim:
-            raise InputError(f"expected a word and {dim} numbers, got {len(numbers) + 1} fields", path=path, line=line)
-        if (place := len(words) % _ROWS) == 0:
-            blocks.append(np.empty((min(_ROWS, most - len(words)), dim), dtype=np.float32))
-        try:
-            with np.errstate(over="ignore"):  # overflows are detected below
-                blocks[-1][place] = np.fromiter(map(float, numbers), dtype=np.float64, count=dim)
-        except ValueError as error:
-            fact = f"not a number in the vector of {word[:40]!r} ({error}); is this a file of word vectors?"
-            raise InputError(fact, path=path, line=line) from None
-        if not np.isfinite(blocks[-1][place]).all():
-            raise InputError(f"the vector of {word[:40]!r} is not finite", path=path, line=line)
-        words.append(word)
-    if not words or (n is not None and len(words) < most):
-        fact = f"the first line promises {n or 'no'} words, but the file ends after {len(words)}"
-        raise InputError(fact, path=path, line=line)
-    return WordTable(words, np.concatenate(blocks)[: len(words)])
-
-
 def _read_binary(file: BufferedIOBase, path, n: int, dim: int, limit: int | None) -> WordTable:
     words: list[str] = []
     rows: list[np.ndarray] = []
