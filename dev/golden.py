@@ -89,7 +89,7 @@ align/released: align --released @in/maps --encoder mini --towards en --out out
 align/elmo: align --dictionary @in/dict.tsv --langs en de --encoder en=@pretrain/elmo/out,de=@pretrain/elmo-de/out
   --towards en <texts> --layers 1,2 --combine concat --out out
 align/record: copy @align/rotation/out out ; evaluate mini retrieval <test> --out before.jsonl ; evaluate out retrieval
-  <test> --record --against before.jsonl ; evaluate out lexicon --test @in/dict.tsv --langs en de <texts> --record
+  <test> --record ; evaluate out lexicon --test @in/dict.tsv --langs en de <texts> --record
 
 anchors/mean: anchors @in/en.txt --lang en --encoder mini --out out
 anchors/german: anchors @in/de.txt --lang de --encoder mini --out out --occurrences 4 --pretokenized

@@ -129,7 +129,7 @@ def test_adapters_are_saved_alone_tracked_and_merged_afterwards(capsys, texts, t
 
 
 @pytest.mark.parametrize("method", ["rotation", "sentence-rotation"])
-def test_maps_are_fitted_measured_and_compared_with_the_base(capsys, texts, tiny_folder, tmp_path, method):
+def test_maps_are_fitted_and_their_scores_recorded_in_the_card(capsys, texts, tiny_folder, tmp_path, method):
     works(
         capsys, "align", texts / "en-xx.tsv", "--langs", "en", "xx", "--encoder", tiny_folder, "--method", method,
         "--towards", "en", "--out", tmp_path / "m", "--layers", "-2,-1", "--combine", "sum",
@@ -140,15 +140,6 @@ def test_maps_are_fitted_measured_and_compared_with_the_base(capsys, texts, tiny
     assert "| retrieval |" in (tmp_path / "m" / "README.md").read_text(encoding="utf-8")
     scores = json.loads((tmp_path / "m" / "calque-run.json").read_text(encoding="utf-8"))["scores"]
     assert not any("resamples" in score for score in scores)
-    # One score of the encoder before alignment is clearly higher, one clearly lower.
-    better = {**scores[0], "value": 1.0, "low": 0.999, "high": 1.0}
-    worse = {**scores[1], "value": 0.0, "low": 0.0, "high": 0.001}
-    (tmp_path / "base.jsonl").write_text(json.dumps(better) + "\n" + json.dumps(worse) + "\n", encoding="utf-8")
-    _, err = works(capsys, *evaluate, "--record", "--against", tmp_path / "base.jsonl")
-    card = (tmp_path / "m" / "README.md").read_text(encoding="utf-8")
-    assert "worse than before alignment" in card.lower() or "Worse, but not clearly so" in card
-    assert f"- retrieval {scores[0]['metric']}, en-xx, " in card
-    assert "--against is only for --record" in fails(capsys, *evaluate, "--against", tmp_path / "base.jsonl")
 
 
 def test_help_is_printed_and_imports_no_heavy_modules():

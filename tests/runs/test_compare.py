@@ -237,13 +237,3 @@ def test_holm_correction_equals_a_calculation_by_hand():
     # First a (0.02 / 0.5 < 0.012 / 0.25): 0.02 · 1 / 0.5; then b: 0.012 · 0.5 / 0.25; then c alone.
     assert weighted == pytest.approx({"a": 0.04, "b": 0.04, "c": 0.6})
     assert compare.holm({}) == {}
-
-
-def test_every_lower_score_is_listed():
-    rng = np.random.default_rng(8)
-    chance = texts(rng)
-    base, less, much_less = (trained(rng, chance, 0.001, up=up) for up in (0.0, -0.005, -0.2))
-    before = [record(base, lang=lang) for lang in ("de", "fr", "es")]
-    after = [record(less, lang="de"), record(much_less, lang="fr"), record(base, lang="es"), record(base, lang="tr")]
-    found = compare.fallen(before, after)
-    assert [(own["languages"][-1], clear) for _, own, clear in found] == [("de", False), ("fr", True)]

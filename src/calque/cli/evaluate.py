@@ -88,9 +88,6 @@ class Output:
     """Results."""
 
     record: bool = opt(False, "Add the scores to the model card in ENCODER.", "--record")
-    against: Path | None = opt(
-        None, "With --record: scores of the encoder before alignment (its --out); the card lists those that fell."
-    )
     out: Path | None = opt(None, "Append the scores to this JSON lines file.")
     as_json: bool = opt(False, "Print one JSON object as the last line.", "--json")
     quiet: Quiet = False
@@ -183,16 +180,9 @@ def evaluate(
 
     row = TASKS[task]
     _refuse_unused(given(context), task, row, projected=bool(texts.project))
-    if output.against is not None and not output.record:
-        raise SettingError("--against is only for --record")
     if output.record and not (Path(encoder) / "calque.json").is_file():
         fact = f"--record adds scores to the model card of a folder that calque wrote, and {encoder} has no calque.json"
         raise SettingError(f"{fact}: name such a folder, or save the scores with --out FILE")
-    base = None
-    if output.against is not None:
-        from calque.report.reading import read_results
-
-        base = [record.plain for record in read_results([output.against]).records]
     given_files = {name: value for name, value in vars(texts).items() if value}
     words = linking.words(row.pretokenized if pretokenized is None else pretokenized, limit)
     pairs, say = language_pairs(langs or []), news(output.quiet)
@@ -227,7 +217,7 @@ def evaluate(
     if output.record:
         from calque.runs.card import add_scores
 
-        add_scores(Path(encoder), [score.to_dict() for score in scores], base)
+        add_scores(Path(encoder), [score.to_dict() for score in scores])
 
 
 def _refuse_unused(named: Mapping[str, str], task: str, row: TaskRow, *, projected: bool) -> None:

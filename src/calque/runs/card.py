@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calque.distributed.environment import environment
 from calque.encoders.folder import RUN_FILE
-from calque.runs.compare import fallen, test_of
 from calque.storage import locked, write_text
 from calque.tasks.base import Score
 from calque.tasks.bootstrap import measure
@@ -18,30 +17,16 @@ if TYPE_CHECKING:
     from calque.alignment.base import HeldOutScore
 
 
-def add_scores(folder: Path, scores: list[dict[str, Any]], base: Sequence[Mapping[str, Any]] | None = None) -> None:
-    """Append scores to the card and to `calque-run.json`.
-
-    Args:
-        folder: folder of an aligned encoder.
-        scores: scores as returned by `Score.to_dict`.
-        base: scores of the encoder before alignment; the card lists every score that fell.
-    """
+def add_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
+    """Append scores, as returned by `Score.to_dict`, to the card and to `calque-run.json` in the folder of an encoder."""
     with locked(folder / RUN_FILE, wait=True):  # read, change and write under one lock
-        _add_scores(folder / RUN_FILE, scores, base)
+        _add_scores(folder / RUN_FILE, scores)
 
 
-def _add_scores(path: Path, scores: list[dict[str, Any]], base: Sequence[Mapping[str, Any]] | None) -> None:
+def _add_scores(path: Path, scores: list[dict[str, Any]]) -> None:
     record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else environment()
     bare = [{name: value for name, value in score.items() if name != "resamples"} for score in scores]
     record.setdefault("scores", []).extend(bare)
-    if base is not None:
-        record.setdefault("compared", 0)
-        record["compared"] += sum(any(test_of(score) == test_of(other) for other in base) for score in scores)
-        record.setdefault("fell", []).extend(
-            {**{name: after[name] for name in ("task", "metric", "data", "languages")}, "percent": after.get("percent", True),
-             "before": before["value"], "after": after["value"], "clear": clear}
-            for before, after, clear in fallen(base, scores)
-        )  # fmt: skip
     write_text(path, json.dumps(record, indent=2, default=str, ensure_ascii=False) + "\n")
     rows = [
         f"| {s['task']} | {s['metric']} | {s['data']} | {'-'.join(s['languages'])} | {_shown(s['value'])} "
@@ -49,28 +34,10 @@ def _add_scores(path: Path, scores: list[dict[str, Any]], base: Sequence[Mapping
         for s in record["scores"]
     ]
     table = ["## Scores", "", "| task | metric | data | languages | value | 95% interval | n |",
-             "|---|---|---|---|---:|---|---:|", *rows, "", *_cost(record), ""]  # fmt: skip
+             "|---|---|---|---|---:|---|---:|", *rows, ""]  # fmt: skip
     card = path.with_name("README.md")
     text = card.read_text(encoding="utf-8") if card.exists() else ""
     write_text(card, text.split("## Scores")[0] + "\n".join(table))
-
-
-def _cost(record: Mapping[str, Any]) -> list[str]:
-    """Return a list of all scores that are worse than before alignment."""
-    if "compared" not in record:
-        return ["No scores of the encoder before alignment are known: `calque evaluate … --record --against FILE` compares with",
-                "the scores in a file, and lists every score that fell."]  # fmt: skip
-    lines = []
-    for clear, title in ((True, "Clearly worse than before alignment"), (False, "Worse, but not clearly so")):
-        fell = []
-        for score in record["fell"]:
-            if score["clear"] == clear:
-                scale = 100 if score["percent"] else 1
-                where = f"{score['task']} {score['metric']}, {'-'.join(score['languages'])}, {score['data']}"
-                fell.append(f"- {where}: {scale * score['before']:.1f} → {scale * score['after']:.1f}")
-        lines += [f"{title}:", "", *fell, ""] if fell else []
-    many = f"{record['compared']:,} scores were compared with those before alignment"
-    return [*lines, f"{many}{'.' if lines else '; none fell.'}"]
 
 
 def _shown(value: float | None) -> str:

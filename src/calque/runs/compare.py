@@ -259,21 +259,6 @@ def rule(comparisons: int) -> str:
 ONE_RUN = "One run: the intervals cover the choice of test texts, not variation between training runs."
 
 
-def fallen(base: Sequence[Record], own: Sequence[Record]) -> list[tuple[Record, Record, bool]]:
-    """Return every score that is worse than the base's on the same test items: record of the base, record of the method, and
-    whether the difference is significant after correction."""
-    before = {test_of(record): record for record in base}
-    pairs = [(before[test_of(record)], record) for record in own if test_of(record) in before]
-    pairs = [(a, b) for a, b in pairs if None not in (a["value"], b["value"])]
-    known = {k: (estimate(a), estimate(b)) for k, (a, b) in enumerate(pairs)}
-    corrected = holm({k: p_value(b, a) for k, (a, b) in known.items() if a is not None and b is not None})
-    return [
-        (a, b, corrected.get(k, 1.0) < LEVEL)
-        for k, (a, b) in enumerate(pairs)
-        if a["value"] != b["value"] and (a["value"] < b["value"]) == lower_is_better(b["metric"])
-    ]
-
-
 def test_of(record: Record) -> tuple[object, ...]:
     """Return the key that two records of the same test items share."""
     return record["task"], record["metric"], record["data"], tuple(record["languages"])
