@@ -265,7 +265,6 @@ class ParallelCorpus:
             raise InputError(f"not a saved parallel corpus ({error!s:.200})", path=path) from error
         try:
             record = json.loads((table.schema.metadata or {})[b"calque"])
-            record.pop("segmenters", None)  # saved by earlier versions
             if [table.schema.field(side).type for side in ("source", "target")] != [WORDS, WORDS]:
                 raise ValueError
             return cls(table, **record)

@@ -321,7 +321,6 @@ class _Phases:
             sides, pivot, self._space, name=self._pivot, processes=self._processes, beta=beta, mutual=mutual
         )
         identity = {
-            "score": "distance", "scaled": True,  # former settings, so that checkpoints of older versions can be resumed
             "batch": batch, "phase": name, "beta": beta,
             "transforms": weights_digest(maps),
             "encoders": [self.encoders[lang].fingerprint for lang in languages],

@@ -35,8 +35,7 @@ def read_checkpoint(name: str, dtype: torch.dtype | str, attention: str | None) 
             offline = not os.path.isdir(name) and unconnected()
             where = {"local_files_only": offline, "trust_remote_code": bool(TRUST_CODE)}
             config = AutoConfig.from_pretrained(name, **where)
-            _check_size(config, name)
-            how: dict[str, Any] = {**weights_as(dtype), "output_loading_info": True, **where}
+            how: dict[str, Any] = {"dtype": dtype, "output_loading_info": True, **where}
             if attention is not None:
                 how["attn_implementation"] = attention
             kind = AutoModel
@@ -89,14 +88,6 @@ def _drop_decoder(model: Any, missing: set[str], name: str) -> set[str]:
     return {key for key in missing - computed if not key.startswith("decoder.")}
 
 
-def weights_as(dtype: torch.dtype | str) -> dict[str, Any]:
-    """Return the argument of `from_pretrained` for the type of the weights, which was renamed in transformers 4.56."""
-    from transformers import __version__
-
-    major, minor = map(int, __version__.split(".")[:2])
-    return {"dtype" if (major, minor) >= (4, 56) else "torch_dtype": dtype}
-
-
 def hub_folder(name: str, mark: str, patterns: Sequence[str] = ()) -> Path | None:
     """Return the local copy of a hub repository that has the file `mark`, or None. Empty `patterns` of files load all."""
     from huggingface_hub import hf_hub_download, snapshot_download
@@ -110,18 +101,6 @@ def hub_folder(name: str, mark: str, patterns: Sequence[str] = ()) -> Path | Non
         return Path(snapshot_download(name, allow_patterns=list(patterns) or None, local_files_only=here))
     except (OSError, ValueError, HfHubHTTPError):  # absent, private or offline
         return None
-
-
-def _check_size(config: Any, name: str) -> None:
-    """Check sizes in the configuration against the size of the weights, before a damaged one takes up all memory."""
-    keys = ("num_hidden_layers", "hidden_size", "vocab_size", "intermediate_size")
-    layers, width, vocabulary, inner = sizes = [getattr(config, key, 0) or 0 for key in keys]
-    held = sum(path.stat().st_size for path in Path(name).glob("*") if path.suffix in (".safetensors", ".bin"))
-    valid = all(isinstance(size, int) and size >= 0 for size in sizes)
-    # Layers may share weights, but at most 64 of them.
-    if not valid or 0 < 64 * max(held, (held > 0) << 20) < width * (vocabulary + inner + layers * width):
-        fact = f"sizes {sizes!r:.80} do not fit the {held:,} bytes of weights; are both from the same encoder?"
-        raise InputError(fact, path=Path(name, "config.json"))
 
 
 def unconnected() -> bool:

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from calque.annotated import Dictionary
 from calque.distributed import Processes
-from calque.encoders.checkpoint import save_model, weights_as, weights_digest
+from calque.encoders.checkpoint import save_model, weights_digest
 from calque.encoders.folder import BUNDLED, read_about, write_about
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.encoders.subwords import Subwords
@@ -281,9 +281,7 @@ def open_masked(where: str | PathLike[str]) -> tuple[Any, Any]:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        loaded: Any = AutoModelForMaskedLM.from_pretrained(
-            str(where), **weights_as(torch.float32), output_loading_info=True
-        )
+        loaded: Any = AutoModelForMaskedLM.from_pretrained(str(where), dtype=torch.float32, output_loading_info=True)
         tokenizer: Any = AutoTokenizer.from_pretrained(str(where))
     except Exception as error:  # another kind of encoder, or a corrupt folder
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -26,6 +26,7 @@ from calque.training.loop import Loop, Schedule
 from calque.training.objective import Objective
 
 _RECENT = 60  # number of last states of each word that are clustered
+_TRANSLATIONS = 4  # maximum number of translations of a word into each other language, the first in the dictionary
 _WHITEN = 0.5  # power of the deviation by which axes are divided, with start="grouped"
 
 
@@ -117,24 +118,19 @@ class Translations:
         dictionaries: dictionaries between languages of the text.
         languages: languages of the text.
         vocabulary: index of each word that can be predicted, the most frequent first.
-        max_count: maximum number of translations of a word into each other language; the first in the dictionary are taken.
 
     Raises:
         SettingError: a dictionary is of another language, or has no pair of words of the vocabulary.
     """
 
-    def __init__(
-        self, dictionaries: Sequence[Dictionary], languages: Sequence[str], vocabulary: Mapping[str, int], *, max_count: int = 4,
-    ):  # fmt: skip
+    def __init__(self, dictionaries: Sequence[Dictionary], languages: Sequence[str], vocabulary: Mapping[str, int]):
         self.languages = list(languages)
         forms: dict[str, list[int]] = {}
         for word, number in vocabulary.items():
             forms.setdefault(word.lower(), []).append(number)
         n, size = len(self.languages), max(vocabulary.values(), default=-1) + 1
-        nothing = np.full((max(1, n - 1), max_count), -1, dtype=np.int64)
-        rows: dict[
-            tuple[int, int], np.ndarray
-        ] = {}  # translations by language and word, `[n_languages - 1, max_count]`
+        nothing = np.full((max(1, n - 1), _TRANSLATIONS), -1, dtype=np.int64)
+        rows: dict[tuple[int, int], np.ndarray] = {}  # by language and word, `[n_languages - 1, _TRANSLATIONS]`
         for dictionary in dictionaries:
             place, langs = dictionary.path or "the dictionary", dictionary.langs
             if not set(langs) <= set(self.languages) or langs[0] == langs[1]:
@@ -159,10 +155,8 @@ class Translations:
                     f"{place}: none of its {len(dictionary):,} pairs of different words is in the vocabulary of the text; "
                     f"is it of {' and '.join(langs)}?"
                 )
-        index, keys = (
-            np.zeros((n, size + 1), dtype=np.int64),
-            sorted(rows),
-        )  # the last column stands for all other words
+        # The last column stands for all other words.
+        index, keys = np.zeros((n, size + 1), dtype=np.int64), sorted(rows)
         for k, (source, number) in enumerate(keys, 1):
             index[source, number] = k
         self.words = {lang: int((index[k] > 0).sum()) for k, lang in enumerate(self.languages)}
@@ -181,7 +175,7 @@ class Translations:
         return self
 
     def of(self, languages: Tensor, words: Tensor) -> Tensor:
-        """Return translations of words by the language of their text, int64 `[n, n_languages - 1, max_count]`; −1 for none."""
+        """Return translations of words by the language of their text, int64 `[n, n_languages - 1, t]`; −1 for none."""
         return self._rows[self._index[languages, words.clamp(max=self._index.shape[1] - 1)]]
 
 

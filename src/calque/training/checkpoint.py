@@ -32,8 +32,6 @@ def changed_tensors(module: nn.Module) -> dict[str, Tensor]:
 class Checkpoint:
     """State of a run: module, state of the objective, optimiser and metrics.
 
-    Older checkpoints without buffers and objective state can be read if there are none.
-
     Args:
         identity: all settings and data that determine the result; checkpoints of another identity are refused.
     """
@@ -86,7 +84,7 @@ class Checkpoint:
             history = json.loads(state["history"])
             if state["step"] != len(history):
                 raise ValueError("metrics of some updates are missing")
-            self._objective.load_state(state.get("objective", {}))
+            self._objective.load_state(state["objective"])
             self._take(state["module"], state["optimiser"])
         return state["step"], history
 

@@ -68,8 +68,7 @@ class Tracking:
             options["purge_step"] = step + 1
         where = [self._folder] if kind.requires_logging_directory else []
         tracker = kind(self._run if own else "calque", *where, **options)
-        if hasattr(tracker, "start"):  # exists since accelerate 1.9
-            tracker.start()
+        tracker.start()
         return tracker
 
 
