@@ -141,7 +141,7 @@ def test_random_restarts_count_as_runs_with_distinct_seeds(own):
     assert plan.methods["rotation"].seeds(plan.runs) == [None]
     own.write_text(own.read_text().replace("runs = 2\n", "").replace("seeds = 1\n", ""))
     assert read_study(own).runs == 3  # by default
-    assert "seeds" not in Grid(read_study(own), Steps(own.parent, WORK)).scoring[0].settings["options"]
+    assert "seeds" not in Grid(read_study(own), Steps(own.parent, WORK)).phases["evaluating"][0].settings["options"]
 
 
 def test_given_links_of_a_test_text_are_used(plan):
@@ -185,9 +185,9 @@ def test_methods_without_translations_take_plain_text_or_parallel_text(plan):
     )
     plan.write_text(text + '[tasks.retrieval]\ntest = { de = "train.tsv" }\n')
     grid = Grid(read_study(plan), Steps(plan.parent / "steps", WORK))
-    assert grid.preparing == []  # no word links
-    assert [step.kind for step in grid.aligning] == ["align", "plain", "plain"]
-    WORK["plain"](grid.aligning[2], plan.parent / "made")
+    assert grid.phases["preparing"] == []  # no word links
+    assert [step.kind for step in grid.phases["aligning"]] == ["align", "plain", "plain"]
+    WORK["plain"](grid.phases["aligning"][2], plan.parent / "made")
     made = load_encoder(plan.parent / "made")
     assert (made.settings["method"], made.layers) == ("means", (1,))
 
@@ -398,11 +398,11 @@ def test_the_files_of_an_encoder_identify_a_step(plan, monkeypatch, tmp_path):
         ("x_weights.hdf5", tmp_path / "x_options.json"), ("en=a.vec,de=x_weights.hdf5", tmp_path / "x_options.json"),
     ):  # fmt: skip
         plan.write_text(re.sub('tiny = ".*"', f'tiny = "{encoder}"', text))
-        before = [step.key for step in grid(plan).scoring]
-        assert before == [step.key for step in grid(plan).scoring]
+        before = [step.key for step in grid(plan).phases["evaluating"]]
+        assert before == [step.key for step in grid(plan).phases["evaluating"]]
         touched.write_text(touched.read_text() + "1")
-        assert not {step.key for step in grid(plan).scoring} & set(before)
-    step = grid(plan).scoring[0]
+        assert not {step.key for step in grid(plan).phases["evaluating"]} & set(before)
+    step = grid(plan).phases["evaluating"][0]
     assert encoder_of(step) == f"en={tmp_path}/./a.vec,de={tmp_path}/./x_weights.hdf5"
 
 

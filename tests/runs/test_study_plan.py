@@ -12,9 +12,10 @@ import pytest
 from calque.errors import CalqueError, InputError
 from calque.runs import steps
 from calque.runs.steps import Steps
-from calque.runs.study import read_study, recipe
+from calque.runs.study import read_study
 from calque.runs.study.grid import Grid
 from calque.runs.study.work import WORK
+from calque.senses import study as pretraining
 from toml_text import toml_file
 
 #: a study with every setting, as short as possible
@@ -140,8 +141,7 @@ def laid_out(plan, path):
     """Return the keys of all steps without running them."""
     path.write_text(toml_file(plan), encoding="utf-8")
     grid = Grid(read_study(path), Steps(path.parent / "steps", WORK))
-    every = [*grid.pretraining, *grid.joining, *grid.preparing, *grid.aligning, *(step for _, step in grid.scores)]
-    return [step.key for step in every]
+    return [step.key for phase in grid.phases.values() for step in phase]
 
 
 def what_is_said(plan, path):
@@ -162,7 +162,7 @@ def unread(monkeypatch):
 @pytest.fixture
 def once(monkeypatch):
     """Cache the check of a pretraining by its settings."""
-    check, said = recipe.check_pretraining, {}
+    check, said = pretraining.check_pretraining, {}
 
     def remembered(*given):
         if (key := repr(given)) not in said:
@@ -173,7 +173,7 @@ def once(monkeypatch):
         if said[key] is not None:
             raise said[key]
 
-    monkeypatch.setattr(recipe, "check_pretraining", remembered)
+    monkeypatch.setattr(pretraining, "check_pretraining", remembered)
 
 
 def test_any_value_in_a_study_is_accepted_or_refused_in_one_line(tmp_path, unread, once):
@@ -239,4 +239,4 @@ def test_a_method_can_have_its_own_number_of_runs(tmp_path, unread):
     study = read_study(path)
     seeds = {name: method.seeds(study.runs) for name, method in study.methods.items()}
     assert seeds == {"contrastive": [0, 1, 2], "once": [4]}
-    assert len(Grid(study, Steps(tmp_path / "steps", WORK)).aligning) == 4
+    assert len(Grid(study, Steps(tmp_path / "steps", WORK)).phases["aligning"]) == 4

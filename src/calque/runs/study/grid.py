@@ -88,7 +88,6 @@ class Grid:
     def __init__(self, plan: Study, steps: Steps):
         self.plan, self._steps = plan, steps
         self.phases: dict[str, list[Step]] = {title: [] for title in _PHASES}
-        self.pretraining, self.joining, self.preparing, self.aligning, self.scoring = self.phases.values()
         self._phase_of = {kind: self.phases[title] for title, kinds in _PHASES.items() for kind in kinds.split()}
         self.rows: list[Row] = []
         self.scores: list[tuple[dict[str, Any], Step]] = []

@@ -27,7 +27,7 @@ from calque.runs.study.values import (
     check_value,
     of,
     of_maps,
-    of_start,
+    of_starts,
     options_of,
     options_of_method,
 )
@@ -336,13 +336,8 @@ def _encoder(where: str, table: Mapping[str, Any] | str, source: str) -> Encoder
     if ("path" in table) == ("pretrain" in table) or ("path" in table and "runs" in table):
         raise SettingError(f"{where}: expected either a path, or what to pretrain it on, perhaps with runs")
     if encoder.pretrain is not None:
-        check_pretraining(where.partition(".")[2], encoder.pretrain, source)
+        imported(f"{PRETRAINING}:check_pretraining")(where.partition(".")[2], encoder.pretrain, source)
     return encoder
-
-
-def check_pretraining(name: str, table: Mapping[str, Any], source: str) -> None:
-    """Check the table of an encoder that the study trains itself."""
-    imported(f"{PRETRAINING}:check_pretraining")(name, table, source)
 
 
 def _supervision(where: str, table: Mapping[str, Any], source: str, towards: str) -> SupervisionTable:
@@ -396,7 +391,7 @@ def _method(
         own.pop("method", None)
         what = f"{where} with a supervision of kind {kind!r}"
         read = _table(MethodTable, where, {**table, "supervision": usable}, own, *unused, what=what)
-        check(f"{where}.start_options", read.options.get("start_options", {}), of_start(start or ""))
+        check(f"{where}.start_options", read.options.get("start_options", {}), of_starts(start or ""))
         if is_class:
             made, _ = _constructed(where, make_method, method, towards, read.options, kind)
             for view, load in read.views.items():

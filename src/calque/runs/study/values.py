@@ -219,22 +219,15 @@ def of_maps(source: str = "") -> Types:
     return {name: kind for name, kind in {**options, **OF_ANCHORS}.items() if name not in without} | starts
 
 
-def of_start(start: str) -> Types:
-    """Return the options of a start without a dictionary."""
-    from calque.maps.unsupervised import start_options
-
-    return {name: of_starts()[name] for name in start_options(start)}
-
-
-def of_starts() -> Types:
-    """Return the options of all starts without a dictionary."""
+def of_starts(*starts: str) -> Types:
+    """Return the options of some starts without a dictionary; default: of all."""
     from calque.maps.adversarial import adversarial_start
     from calque.maps.distributions import self_learning, similarity_seeds
     from calque.maps.unsupervised import start_options
 
     functions = (similarity_seeds, self_learning, adversarial_start)
     types = {name: wanted for function in functions for name, wanted in of(function).items()}
-    return {name: types[name] for start in ("distributions", "adversarial") for name in start_options(start)}
+    return {name: types[name] for start in starts or ("distributions", "adversarial") for name in start_options(start)}
 
 
 def options_of(task: str) -> Types:
